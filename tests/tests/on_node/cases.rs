@@ -266,7 +266,7 @@ pub const CASES: &[Case] = &[
             csi::unmount(pod, "by-hand");
             Vec::new()
         },
-        cause: "csi-not-idempotent-after-reboot",
+        cause: "csi-driver-not-idempotent",
         ..Case::PLAIN
     },
     Case {
@@ -277,7 +277,7 @@ pub const CASES: &[Case] = &[
             csi::unmount(pod, "upgraded");
             Vec::new()
         },
-        cause: "csi-not-idempotent-after-reboot",
+        cause: "csi-driver-not-idempotent",
         end: End::Advice,
         advised: Some(|_| csi::order("upgraded", "")),
         ..Case::PLAIN

@@ -36,7 +36,7 @@ pub const TROUBLES: &[Case] = &[
     },
     Case {
         name: "no-runtime",
-        cause: "dockerd-hang",
+        cause: "runtime-hang",
         trouble: Trouble::RuntimeStopped,
         ..Case::PLAIN
     },

@@ -27,10 +27,10 @@ fn a_dockerd_that_a_signal_has_stopped() {
     assert_eq!((answer["causes"].as_array().unwrap().len(), status), (0, Some(5)));
     signal(runtimes.dockerd(), Signal::SIGSTOP);
     let mut remove = runtimes.docker(&["rm", "-f", "kept"]).stdout(Stdio::null()).spawn().unwrap();
-    let found = finding(&mut live, "dockerd-hang", "new");
+    let found = finding(&mut live, "runtime-hang", "new");
     let (answer, status) = ask("kept", &["--timeout", "60s"]);
     let late = &answer["causes"][0];
-    assert_eq!((&late["id"], status), (&"dockerd-hang".into(), Some(1)), "{answer:#}");
+    assert_eq!((&late["id"], status), (&"runtime-hang".into(), Some(1)), "{answer:#}");
     for found in [&found, late] {
         assert_eq!(
             (&found["certainty"], &found["blocks_deletion"]),
@@ -43,7 +43,7 @@ fn a_dockerd_that_a_signal_has_stopped() {
     assert_eq!(remove.try_wait().unwrap(), None, "whoever asks dockerd waits");
     obey(late);
     assert!(remove.wait().unwrap().success());
-    finding(&mut live, "dockerd-hang", "cleared");
+    finding(&mut live, "runtime-hang", "cleared");
     let _ = live.stop();
 }
 
@@ -66,10 +66,10 @@ fn a_dockerd_that_has_used_up_its_descriptors() {
     // Fewer than it has: one that is closed must not be enough to go on.
     may_open(dockerd, open / 2);
     let mut remove = runtimes.docker(&["rm", "-f", "kept"]).stdout(Stdio::null()).spawn().unwrap();
-    let found = finding(&mut live, "dockerd-hang", "new");
+    let found = finding(&mut live, "runtime-hang", "new");
     let (answer, status) = ask("kept", &["--timeout", "60s"]);
     let late = &answer["causes"][0];
-    assert_eq!((&late["id"], status), (&"dockerd-hang".into(), Some(1)), "{answer:#}");
+    assert_eq!((&late["id"], status), (&"runtime-hang".into(), Some(1)), "{answer:#}");
     for found in [&found, late] {
         assert_eq!(
             (&found["certainty"], &found["container_name"]),
@@ -81,7 +81,7 @@ fn a_dockerd_that_has_used_up_its_descriptors() {
     assert_eq!(remove.try_wait().unwrap(), None, "nobody takes its connection");
     obey(late);
     assert!(remove.wait().unwrap().success());
-    finding(&mut live, "dockerd-hang", "cleared");
+    finding(&mut live, "runtime-hang", "cleared");
     let _ = live.stop();
 }
 

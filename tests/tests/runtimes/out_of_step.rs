@@ -229,7 +229,7 @@ fn a_dockerd_that_reads_requests_and_answers_none() {
     assert!(found["explanation"].as_str().unwrap().contains("does not answer"), "{found:#}");
     let (answer, status) = ask("kept", &["--timeout", "60s"]);
     let late = &answer["causes"][0];
-    assert_eq!((&late["id"], status), (&"dockerd-hang".into(), Some(1)), "{answer:#}");
+    assert_eq!((&late["id"], status), (&"runtime-hang".into(), Some(1)), "{answer:#}");
     assert_eq!((&late["container_name"], &late["blocks_deletion"]), (&"kept".into(), &true.into()));
     // It writes what its threads wait for, and goes on.
     obey(late);
@@ -239,7 +239,7 @@ fn a_dockerd_that_reads_requests_and_answers_none() {
     });
     runtimes.reload_dockerd("{}");
     drop(waiting);
-    live.wait_for("its end", |line| line["id"] == "dockerd-hang" && line["state"] == "cleared");
+    live.wait_for("its end", |line| line["id"] == "runtime-hang" && line["state"] == "cleared");
     assert_eq!(output(runtimes.docker(&["ps", "--quiet"])).lines().count(), 1);
     let _ = live.stop();
 }
@@ -247,8 +247,8 @@ fn a_dockerd_that_reads_requests_and_answers_none() {
 /// What is said of this dockerd: others may run on this machine.
 fn silent(live: &mut Running, runtimes: &Runtimes) -> Value {
     let explains = format!("dockerd (pid {})", runtimes.dockerd());
-    live.wait_for("dockerd-hang", |line| {
-        line["id"] == "dockerd-hang"
+    live.wait_for("runtime-hang", |line| {
+        line["id"] == "runtime-hang"
             && line["certainty"] == "firm"
             && line["explanation"].as_str().is_some_and(|it| it.starts_with(&explains))
     })

@@ -157,7 +157,7 @@ pub(crate) static DRIVER_ERROR: Cause = Cause {
             ids::CSI_UNPUBLISH_HUNG_LOCK,
             "it answers, and not that it still works on an earlier call",
         ),
-        like(ids::CSI_NOT_IDEMPOTENT_AFTER_REBOOT, "the volume is still mounted"),
+        like(ids::CSI_DRIVER_NOT_IDEMPOTENT, "the volume is still mounted"),
     ],
     ways_out: &[
         way("the driver's own log says why: repair that, or restart the driver", ""),
@@ -173,7 +173,7 @@ pub(crate) static DRIVER_ERROR: Cause = Cause {
 
 /// It wants to unmount what a boot has unmounted.
 pub(crate) static NOT_IDEMPOTENT: Cause = Cause {
-    id: ids::CSI_NOT_IDEMPOTENT_AFTER_REBOOT,
+    id: ids::CSI_DRIVER_NOT_IDEMPOTENT,
     title: "the CSI driver returns an error because the volume is no longer mounted",
     stage: Stage::Volumes,
     kind: Kind::Cause,

@@ -278,7 +278,7 @@ pub(crate) fn error(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<
     if suspect.volume.mounts.is_empty() {
         draft.fact("nothing is mounted for the volume", Source::Samples);
     } else {
-        draft.rule_out(ids::CSI_NOT_IDEMPOTENT_AFTER_REBOOT, "the volume is still mounted");
+        draft.rule_out(ids::CSI_DRIVER_NOT_IDEMPOTENT, "the volume is still mounted");
     }
 }
 

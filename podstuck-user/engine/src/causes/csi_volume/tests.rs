@@ -807,7 +807,7 @@ fn after_a_boot_a_driver_may_have_nothing_to_unmount() {
     let mut late = Late::of(with_driver(as_it_is)).said([error(3000), error(3122)]);
     late.pod.volumes[0].mounts.clear();
     (late.pod.started, late.pod.before_boot) = (false, true);
-    assert_eq!(late.cause(), Some(("csi-not-idempotent-after-reboot", Certainty::Firm)));
+    assert_eq!(late.cause(), Some(("csi-driver-not-idempotent", Certainty::Firm)));
     // Without a boot, it may be what the driver does after its unmount that fails.
     let mut late = Late::of(with_driver(as_it_is)).said([error(3000), error(3122)]);
     late.pod.volumes[0].mounts.clear();
@@ -820,7 +820,7 @@ fn after_a_boot_a_driver_may_have_nothing_to_unmount() {
     };
     let mut late = Late::of(with_driver(as_it_is)).said([says(3000), says(3122)]);
     late.pod.volumes[0].mounts.clear();
-    assert_eq!(late.cause(), Some(("csi-not-idempotent-after-reboot", Certainty::Firm)));
+    assert_eq!(late.cause(), Some(("csi-driver-not-idempotent", Certainty::Firm)));
     // It may be about to begin again.
     let mut late = Late { seconds: 400, ..Late::of(with_driver(as_it_is)) };
     (late.pod.started, late.pod.before_boot) = (false, true);

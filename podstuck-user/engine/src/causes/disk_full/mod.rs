@@ -94,7 +94,7 @@ pub(crate) static DISK_FULL: Cause = Cause {
     log: log("containerd, dockerd or kubelet", "no space left on device"),
     look_alikes: &[
         like(ids::NODE_FS_READONLY, "the file system is mounted read-write"),
-        like(ids::DOCKERD_HANG, "the runtime answers, or fails with ENOSPC in its log"),
+        like(ids::RUNTIME_HANG, "the runtime answers, or fails with ENOSPC in its log"),
     ],
     ways_out: &[
         way(

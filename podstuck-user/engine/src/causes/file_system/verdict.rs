@@ -316,7 +316,7 @@ pub(super) fn tell_apart(draft: &mut Draft, errno: Errno, found: Option<&FileSys
             draft.rule_out(ids::NFS_STALE_HANDLE, "the error is not ESTALE");
             // Who makes this call is not blocked by a full disk; whether it is full, nobody looked.
             if draft.cause == disk_full::by_errno() {
-                draft.rule_out(ids::DOCKERD_HANG, "the caller works, and is refused");
+                draft.rule_out(ids::RUNTIME_HANG, "the caller works, and is refused");
                 draft.doubt("whether the file system is full, or only a quota or a snapshot");
             }
         }

@@ -105,7 +105,7 @@ pub(crate) static STATE_LOST: Cause = Cause {
             ids::SHIM_HUNG,
             "no shim of the pod is left, or it neither is stopped nor waits in the kernel",
         ),
-        like(ids::DOCKERD_HANG, "the runtime answers, with an error"),
+        like(ids::RUNTIME_HANG, "the runtime answers, with an error"),
         like(ids::RUNTIME_DOWN, "the runtime answers, with an error"),
         like(
             ids::DOCKER_CONTAINERD_STATE_DESYNC,
@@ -189,7 +189,7 @@ pub(crate) static SHIM_HANGS: Cause = Cause {
     look_alikes: &[
         like(ids::CONTAINER_NOT_KILLED, "the shim, which would pass a signal on, cannot run"),
         like(ids::SHIM_OR_CONTAINERD_STATE_LOST, "the shim is there"),
-        like(ids::DOCKERD_HANG, "the shim shows by itself why it does not answer"),
+        like(ids::RUNTIME_HANG, "the shim shows by itself why it does not answer"),
         like(
             ids::DOCKER_CONTAINERD_STATE_DESYNC,
             "the shim is kept from telling how the container is",
@@ -212,8 +212,8 @@ pub(crate) static SHIM_HANGS: Cause = Cause {
 
 /// No answer at all.
 pub(crate) static RUNTIME_HANGS: Cause = Cause {
-    id: ids::DOCKERD_HANG,
-    title: "dockerd, or another container runtime, does not respond",
+    id: ids::RUNTIME_HANG,
+    title: "the container runtime does not respond",
     stage: Stage::Containers,
     kind: Kind::Cause,
     meaning: "kubelet asks the runtime to stop the pod's containers, and gets no answer in time, again and \
@@ -275,7 +275,7 @@ pub(crate) static SOCKET_GONE: Cause = Cause {
     log: log("kubelet", "dial unix ...: connect: no such file or directory"),
     look_alikes: &[
         like(ids::RUNTIME_DOWN, "its process is there, and listens"),
-        like(ids::DOCKERD_HANG, "connecting fails at once, and no time is over"),
+        like(ids::RUNTIME_HANG, "connecting fails at once, and no time is over"),
         like(ids::SHIM_OR_CONTAINERD_STATE_LOST, "kubelet does not reach the runtime at all"),
     ],
     ways_out: &[way(
@@ -306,7 +306,7 @@ pub(crate) static RUNTIME_DOWN: Cause = Cause {
     log: None,
     look_alikes: &[
         like(ids::RUNTIME_SOCKET_GONE, "no process of the runtime is there"),
-        like(ids::DOCKERD_HANG, "no process of the runtime is there"),
+        like(ids::RUNTIME_HANG, "no process of the runtime is there"),
         like(ids::SHIM_OR_CONTAINERD_STATE_LOST, "the shim is there, and the runtime is not"),
         like(ids::DOCKER_CONTAINERD_STATE_DESYNC, "one of the two does not run at all"),
     ],
@@ -348,7 +348,7 @@ pub(crate) static OUT_OF_STEP: Cause = Cause {
             ids::SHIM_OR_CONTAINERD_STATE_LOST,
             "what dockerd has written is wrong; whether containerd can end the task was not asked",
         ),
-        like(ids::DOCKERD_HANG, "dockerd and containerd do their work"),
+        like(ids::RUNTIME_HANG, "dockerd and containerd do their work"),
         like(ids::RUNTIME_DOWN, "dockerd and containerd run"),
         like(ids::SHIM_HUNG, "no shim of it is left, or it runs"),
     ],

@@ -279,7 +279,7 @@ fn rule_out(draft: &mut Draft, case: &OutOfStep, sample: &NodeSample) {
     );
     if runs(Component::Containerd) {
         let fact = "dockerd and containerd run, and nothing keeps them from it";
-        draft.rule_out(ids::DOCKERD_HANG, fact);
+        draft.rule_out(ids::RUNTIME_HANG, fact);
         draft.rule_out(ids::RUNTIME_DOWN, fact);
     }
     let fact = if case.shim.is_some() { "its shim runs" } else { "no shim of it is left" };

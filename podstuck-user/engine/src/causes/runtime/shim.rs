@@ -177,7 +177,7 @@ pub(crate) fn ways_out(draft: &mut Draft, shim: &Shim, risk: &'static str) {
 /// What else it is not.
 pub(crate) fn rule_out(draft: &mut Draft) {
     draft.rule_out(ids::SHIM_OR_CONTAINERD_STATE_LOST, "the shim is there, and cannot run");
-    draft.rule_out(ids::DOCKERD_HANG, "the container's own shim cannot run");
+    draft.rule_out(ids::RUNTIME_HANG, "the container's own shim cannot run");
     draft.rule_out(ids::CONTAINER_NOT_KILLED, "the shim, which would pass a signal on, cannot run");
     draft.rule_out(
         ids::DOCKER_CONTAINERD_STATE_DESYNC,

@@ -70,7 +70,7 @@ pub(super) fn words(draft: &mut Draft, suspect: &Suspect<'_>) {
     }
     let error = safe(why.as_bytes()).into_owned();
     draft.rule_out(ids::RUNTIME_DOWN, "its process is there, and listens");
-    draft.rule_out(ids::DOCKERD_HANG, format!("connecting fails at once: {error}"));
+    draft.rule_out(ids::RUNTIME_HANG, format!("connecting fails at once: {error}"));
     draft.rule_out(ids::SHIM_OR_CONTAINERD_STATE_LOST, "kubelet does not reach the runtime at all");
     draft.doubt("whether the socket's file is missing still: the log says so of its time");
 }

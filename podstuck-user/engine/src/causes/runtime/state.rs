@@ -416,7 +416,7 @@ fn since(draft: &mut Draft, fault: &Fault<'_>, sample: &NodeSample) {
 
 fn rule_out(draft: &mut Draft) {
     if *draft.cause == RUNTIME_DOWN {
-        draft.rule_out(ids::DOCKERD_HANG, "no process of the runtime is there");
+        draft.rule_out(ids::RUNTIME_HANG, "no process of the runtime is there");
         draft.rule_out(ids::DOCKER_CONTAINERD_STATE_DESYNC, "no process of the runtime is there");
         draft.rule_out(ids::RUNTIME_SOCKET_GONE, "no process of the runtime is there");
         draft.rule_out(

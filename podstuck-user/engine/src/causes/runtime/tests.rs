@@ -417,7 +417,7 @@ fn a_container_that_the_runtime_does_not_find_is_likely_where_no_process_is_left
 fn a_runtime_that_does_not_answer_is_likely_where_it_answers_nobody() {
     let text = "rpc error: code = DeadlineExceeded desc = context deadline exceeded";
     let mut alone = heard(Complaint::NoAnswer, text);
-    let possible = Some(("dockerd-hang", Certainty::Possible));
+    let possible = Some(("runtime-hang", Certainty::Possible));
     assert_eq!(told_of_says(draft(&mut alone, pod(Some(false)))), possible);
     let mut once = Alone::<RuntimeSays>::new();
     once.take(at(600), said(UID, Complaint::NoAnswer, text, 590));
@@ -451,7 +451,7 @@ fn a_runtime_that_is_down_holds_pods_that_are_to_go_and_have_processes() {
         alone
     };
     let found = draft(&mut hears(597, true), pod(Some(true))).unwrap();
-    assert_eq!(found.id(), "dockerd-hang");
+    assert_eq!(found.id(), "runtime-hang");
     let facts: Vec<&str> = found.evidence.iter().map(|fact| &*fact.fact).collect();
     assert!(facts[0].ends_with("container runtime is down"), "{facts:?}");
     assert!(facts.iter().any(|fact| fact.contains("is to be deleted")), "{facts:?}");
@@ -891,7 +891,7 @@ fn a_pod_waits_for_a_runtime_that_is_stopped() {
         "as by a debugger, for a moment"
     );
     let [draft] = found(told_of_state(&mut alone, &[24, 26], &stopped)).try_into().unwrap();
-    assert_eq!((draft.id(), draft.certainty()), ("dockerd-hang", Certainty::Firm));
+    assert_eq!((draft.id(), draft.certainty()), ("runtime-hang", Certainty::Firm));
     assert_eq!((draft.blocks_deletion, draft.target.pod.clone()), (Some(true), Some(named())));
     assert!(draft.explanation.starts_with("containerd (pid 40) answers nobody"), "{draft:?}");
     let command = draft.remedies[0].command.as_deref().unwrap();
@@ -912,7 +912,7 @@ fn a_pod_waits_for_a_runtime_without_descriptors() {
     assert!(told_of_state(&mut alone, &[20], &node(None)).is_empty(), "for a moment");
     let command = |draft: &Draft| draft.remedies[0].command.clone().unwrap();
     let [draft] = found(told_of_state(&mut alone, &[26], &node(None))).try_into().unwrap();
-    assert_eq!((draft.id(), draft.certainty()), ("dockerd-hang", Certainty::Firm));
+    assert_eq!((draft.id(), draft.certainty()), ("runtime-hang", Certainty::Firm));
     assert!(draft.evidence[0].fact.contains("1024 descriptors open, of 1024"), "{draft:?}");
     assert!(command(&draft).ends_with("prlimit --pid 40 --nofile=2048:"), "{draft:?}");
     let [draft] = found(told_of_state(&mut alone, &[28], &node(Some(1024)))).try_into().unwrap();
@@ -1039,7 +1039,7 @@ fn a_daemon_that_runs_and_answers_nobody() {
     let [no_disk_seen] = look(&[ps.clone(), info.clone()], None, false).try_into().unwrap();
     assert_eq!(no_disk_seen.certainty(), Certainty::Likely, "a disk may be full");
     let [both] = of(&[ps.clone(), info], None).try_into().unwrap();
-    assert_eq!((both.id(), both.certainty()), ("dockerd-hang", Certainty::Firm));
+    assert_eq!((both.id(), both.certainty()), ("runtime-hang", Certainty::Firm));
     assert_eq!((both.first, both.blocks_deletion), (at(99), None));
     let fact = &both.evidence[0].fact;
     assert!(fact.contains("docker ps (pid 77") && fact.contains("docker info (pid 78"), "{fact}");

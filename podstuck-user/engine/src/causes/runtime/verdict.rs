@@ -261,7 +261,7 @@ fn lost(draft: &mut Draft, suspect: &Suspect<'_>) {
         draft.rule_out(ids::CONTAINER_NOT_KILLED, "no process of the container is left");
     }
     draft.rule_out(ids::CNI_TEARDOWN_FAILED, "the error is about a container, not its network");
-    draft.rule_out(ids::DOCKERD_HANG, "the runtime answers, with an error");
+    draft.rule_out(ids::RUNTIME_HANG, "the runtime answers, with an error");
     draft.rule_out(ids::RUNTIME_DOWN, "the runtime answers, with an error");
     draft.rule_out(ids::RUNTIME_SOCKET_GONE, "the runtime answers, with an error");
     draft.rule_out(ids::SHIM_HUNG, NO_HALTED_SHIM);
