@@ -353,7 +353,7 @@ impl ToldDead {
         let (pod, volume) = self.last.as_ref()?.volume(query.target_id)?;
         self.found.insert(query.target_id, mount.point.clone());
         let (target, seen_by) = (volume.target.clone(), pod.seen_by?);
-        Some(draft_from_log(context, (query.target_id, target), &told.said, mount, seen_by))
+        Some(draft_from_log(context, (query.target_id, target), &told.logged.said, mount, seen_by))
     }
 
     pub(super) fn explains(&self, target_id: u64, path: &Path) -> bool {

@@ -13,16 +13,15 @@ use crate::{
     command::View,
     ids,
     model::{
-        evidence::Source,
         file_system::{FileSystem, is_fuse},
         finding::Severity,
         node::NodeSample,
-        path::{safe, safe_path},
+        path::safe_path,
         said::Said,
     },
-    query::{Query, ReadFileSystem},
+    query::Query,
     tracker::{Context, Steps, TrackerId},
-    verdict::{Draft, Verdict, times},
+    verdict::Draft,
 };
 
 /// What a file system gives that has failed.
@@ -53,19 +52,8 @@ impl Looked {
         sample: &Arc<NodeSample>,
         steps: &mut Steps,
     ) {
-        let (tracker, at) = (TrackerId::FileSystem, sample.at);
         self.last = Some(sample.clone());
-        let mut before = std::mem::take(&mut self.found);
-        for failing in self.told.failing(context, sample, |volume| !volume.mounts.is_empty()) {
-            let target_id = failing.volume.target_id;
-            if before.remove(&target_id) {
-                self.found.insert(target_id);
-            }
-            let Some((pid, namespace)) = failing.ask_in else { continue };
-            let wants = ReadFileSystem { pid, namespace, path: failing.path.clone() }.into();
-            steps.ask([Query { tracker, target_id, path: failing.path, wants }]);
-        }
-        steps.say(before.into_iter().map(|target_id| Verdict::Over { tracker, target_id, at }));
+        self.told.ask(TrackerId::FileSystem, (context, sample), &mut self.found, steps);
     }
 
     /// The finding, where the file system is proven to have failed.
@@ -91,11 +79,8 @@ impl Looked {
         let (tracker, target) = (TrackerId::FileSystem, volume.target.clone());
         let (id, path, at) = (query.target_id, query.path.clone(), context.now);
         let mut draft = Draft::about_state(tracker, &DEVICE_ERROR, id, target, path, at);
-        (draft.first, draft.last, draft.count) = (told.first, told.last, told.lines);
+        told.logged.tell(&mut draft);
         (draft.blocks_deletion, draft.severity) = (Some(true), Severity::Critical);
-        let text = safe(told.said.text.as_bytes());
-        let said = format!("{} said {}: {text}", told.said.component.name(), times(told.lines));
-        draft.fact_since(said, Source::Log(told.said.source.clone()), told.first);
         verdict::describe(&mut draft, fs);
         let point = safe_path(&fs.point).into_owned();
         draft.explanation = format!(

@@ -24,9 +24,9 @@ use crate::{
         path::{safe, safe_path},
         said::{Complaint, Said},
     },
-    query::{Query, Question, ReadFileSystem},
+    query::{Question, ReadFileSystem},
     tracker::{Claim, Context, Steps, Subject, Tracker, TrackerId, TrackerSpec},
-    verdict::{Draft, Verdict, times},
+    verdict::Draft,
 };
 
 /// Its causes and trackers.
@@ -170,18 +170,7 @@ impl NetworkStorage {
     /// Asks what is below a volume that nobody can look at.
     fn sampled(&mut self, context: &Context<'_>, sample: &Arc<NodeSample>, steps: &mut Steps) {
         self.last = Some(sample.clone());
-        let (tracker, at) = (self.id(), sample.at);
-        let mut before = std::mem::take(&mut self.found);
-        for failing in self.told.failing(context, sample, |volume| !volume.mounts.is_empty()) {
-            let target_id = failing.volume.target_id;
-            if before.remove(&target_id) {
-                self.found.insert(target_id);
-            }
-            let Some((pid, namespace)) = failing.ask_in else { continue };
-            let wants = ReadFileSystem { pid, namespace, path: failing.path.clone() }.into();
-            steps.ask([Query { tracker, target_id, path: failing.path, wants }]);
-        }
-        steps.say(before.into_iter().map(|target_id| Verdict::Over { tracker, target_id, at }));
+        self.told.ask(TrackerId::NetworkStorage, (context, sample), &mut self.found, steps);
     }
 
     fn conclude(
@@ -199,12 +188,9 @@ impl NetworkStorage {
         let (target, (pid, namespace)) = (volume.target.clone(), pod.seen_by?);
         let mut draft =
             Draft::about_state(self.id(), cause, target_id, target, path.to_owned(), context.now);
-        (draft.first, draft.last, draft.count) = (told.first, told.last, told.lines);
+        told.logged.tell(&mut draft);
         draft.is_told = true;
         draft.blocks_deletion = Some(true);
-        let text = safe(told.said.text.as_bytes());
-        let said = format!("{} said {}: {text}", told.said.component.name(), times(told.lines));
-        draft.fact_since(said, Source::Log(told.said.source.clone()), told.first);
         let (source, fs_type) = (safe(fs.source.as_bytes()), safe(fs.fs_type.as_bytes()));
         draft.fact(
             format!("{} is a mount of {source} of type {fs_type}", safe_path(&fs.point)),

@@ -12,7 +12,7 @@ use crate::{
     bounded::Bounded,
     causes::{
         orphan::{ORPHANED_POD_DIR, tell_left},
-        shared::stat_errors::FRESH,
+        shared::{repeated::Repeated, stat_errors::FRESH},
     },
     command::View,
     ids,
@@ -21,28 +21,20 @@ use crate::{
         finding::Severity,
         identity::{Component, Target, TargetKind},
         node::{NodeSample, PodState},
-        path::{safe, safe_path},
+        path::safe_path,
         said::Said,
         time::Monotonic,
     },
     tracker::{Context, Steps, TrackerId},
-    verdict::{Draft, Verdict, times},
+    verdict::{Draft, Verdict},
 };
 
 /// Pods remembered.
 const PODS: usize = 1024;
 
-/// What kubelet says of an orphan (pkg/kubelet/kubelet_volumes.go, `cleanupOrphanedPodDirs`).
-struct Word {
-    said: Said,
-    first: Monotonic,
-    last: Monotonic,
-    lines: u64,
-}
-
-/// By UID.
+/// What kubelet says of orphans (pkg/kubelet/kubelet_volumes.go, `cleanupOrphanedPodDirs`), by UID.
 pub(super) struct Logged {
-    words: Bounded<String, Word>,
+    words: Bounded<String, Repeated>,
     /// What was found, by UID: its target.
     found: BTreeMap<String, u64>,
 }
@@ -71,13 +63,8 @@ impl Logged {
             return;
         }
         let at = context.when(said.at);
-        let new = || Word { said: said.clone(), first: at, last: at, lines: 0 };
-        let word = self.words.or_insert_with(said.uid.clone(), new);
-        word.lines += said.times;
-        word.first = word.first.min(at);
-        if at >= word.last {
-            (word.last, word.said) = (at, said.clone());
-        }
+        let new = || Repeated::begin(said, at);
+        self.words.or_insert_with(said.uid.clone(), new).note(said, at);
     }
 
     /// Those whose directory is there still. `is_known` of a pod that is found an orphan in another way.
@@ -113,7 +100,7 @@ impl Logged {
     }
 }
 
-fn draft(context: &Context<'_>, word: &Word, state: &PodState, at: Monotonic) -> Draft {
+fn draft(context: &Context<'_>, word: &Repeated, state: &PodState, at: Monotonic) -> Draft {
     let target = Target {
         kind: TargetKind::PodDirectory,
         root: state.directory.clone(),
@@ -124,10 +111,7 @@ fn draft(context: &Context<'_>, word: &Word, state: &PodState, at: Monotonic) ->
     let (tracker, path) = (TrackerId::Orphan, state.directory.clone());
     let mut draft = Draft::about_state(tracker, &ORPHANED_POD_DIR, id, Arc::new(target), path, at);
     (draft.severity, draft.blocks_deletion) = (Severity::Info, Some(false));
-    (draft.count, draft.first, draft.last) = (word.lines, word.first, word.last);
-    let text = safe(word.said.text.as_bytes());
-    let said = format!("kubelet said {}: {text}", times(word.lines));
-    draft.fact_since(said, Source::Log(word.said.source.clone()), word.first);
+    word.tell(&mut draft);
     let directory = safe_path(&state.directory);
     draft.fact(format!("{directory} is still there"), Source::file(directory));
     draft.explanation = "kubelet does not know this pod any more, so that it is not Terminating: what is left is its \

@@ -8,6 +8,7 @@ use podstuck_common::component::name_hash;
 use crate::{
     bounded::Bounded,
     cause::{Cause, Kind, log, way},
+    causes::shared::repeated::Repeated,
     command::Step,
     event::{Event, What},
     ids,
@@ -24,7 +25,7 @@ use crate::{
     },
     stage,
     tracker::{Context, Steps, Tracker, TrackerId},
-    verdict::{Draft, Verdict, times},
+    verdict::{Draft, Verdict},
 };
 
 /// Pods remembered.
@@ -70,17 +71,9 @@ pub(crate) static STATUS_REFUSED: Cause = Cause {
     ],
 };
 
-/// What was refused, for the first and the last time.
-struct Refusal {
-    said: Said,
-    first: Monotonic,
-    last: Monotonic,
-    lines: u64,
-}
-
-/// By UID.
+/// What was refused, by UID.
 pub(crate) struct StatusRefusals {
-    refusals: Bounded<String, Refusal>,
+    refusals: Bounded<String, Repeated>,
     /// The targets that something was found of.
     found: BTreeMap<String, u64>,
 }
@@ -98,13 +91,8 @@ impl StatusRefusals {
             return;
         }
         let at = context.when(said.at);
-        let new = || Refusal { said: said.clone(), first: at, last: at, lines: 0 };
-        let refusal = self.refusals.or_insert_with(said.uid.clone(), new);
-        refusal.lines += said.times;
-        refusal.first = refusal.first.min(at);
-        if at >= refusal.last {
-            (refusal.last, refusal.said) = (at, said.clone());
-        }
+        let new = || Repeated::begin(said, at);
+        self.refusals.or_insert_with(said.uid.clone(), new).note(said, at);
     }
 
     fn sampled(&mut self, context: &Context<'_>, sample: &NodeSample, steps: &mut Steps) {
@@ -178,7 +166,7 @@ fn who(error: &str) -> Option<Refuser<'_>> {
     has(&["is forbidden"]).then_some(Refuser::Rights)
 }
 
-fn draft(refusal: &Refusal, pod: Pod, left: &str, at: Monotonic) -> Option<Draft> {
+fn draft(refusal: &Repeated, pod: Pod, left: &str, at: Monotonic) -> Option<Draft> {
     let refuser = who(&refusal.said.text)?;
     let (id, path) = (name_hash(pod.uid.as_bytes()), format!("pods/{}", pod.uid).into());
     let kind = TargetKind::PodDirectory;
@@ -186,10 +174,7 @@ fn draft(refusal: &Refusal, pod: Pod, left: &str, at: Monotonic) -> Option<Draft
     let mut draft =
         Draft::about_state(TrackerId::StatusRefused, &STATUS_REFUSED, id, target, path, at);
     (draft.severity, draft.blocks_deletion) = (Severity::Warning, Some(true));
-    (draft.count, draft.first, draft.last) = (refusal.lines, refusal.first, refusal.last);
-    let text = safe(refusal.said.text.as_bytes());
-    let said = format!("kubelet said {}: {text}", times(refusal.lines));
-    draft.fact_since(said, Source::Log(refusal.said.source.clone()), refusal.first);
+    refusal.tell(&mut draft);
     draft.fact(left, Source::Samples);
     let because = match refuser {
         Refuser::Webhook { name, service } => {

@@ -7,6 +7,7 @@ pub(crate) mod halted;
 pub(crate) mod holders;
 pub(crate) mod moments;
 pub(crate) mod pending_deletion;
+pub(crate) mod repeated;
 pub(crate) mod sharers;
 pub(crate) mod standing;
 pub(crate) mod stat_errors;

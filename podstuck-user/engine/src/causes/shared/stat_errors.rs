@@ -1,6 +1,7 @@
 //! Looks at volumes that fail, as a log tells of them: what the volume is on is asked while they are fresh.
 
 use std::{
+    collections::BTreeSet,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -8,12 +9,15 @@ use std::{
 use crate::{
     backoff,
     bounded::Bounded,
+    causes::shared::repeated::Repeated,
     model::{
         node::{NodeSample, VolumeState},
         said::{NamedLook, Said},
         time::Monotonic,
     },
-    tracker::Context,
+    query::{Query, ReadFileSystem},
+    tracker::{Context, Steps, TrackerId},
+    verdict::Verdict,
 };
 
 /// Volumes remembered.
@@ -27,10 +31,7 @@ const AGAIN: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(crate) struct Told {
     pub(crate) look: NamedLook,
-    pub(crate) said: Said,
-    pub(crate) first: Monotonic,
-    pub(crate) last: Monotonic,
-    pub(crate) lines: u64,
+    pub(crate) logged: Repeated,
     asked: Option<Monotonic>,
 }
 
@@ -56,21 +57,10 @@ pub(crate) struct Failing<'s> {
 impl ToldLooks {
     pub(crate) fn listen(&mut self, context: &Context<'_>, said: &Said, look: &NamedLook) {
         let at = context.when(said.at);
-        let new = || Told {
-            look: look.clone(),
-            said: said.clone(),
-            first: at,
-            last: at,
-            lines: 0,
-            asked: None,
-        };
+        let new = || Told { look: look.clone(), logged: Repeated::begin(said, at), asked: None };
         let told = self.0.or_insert_with((said.uid.clone(), said.volume.clone()), new);
-        told.first = told.first.min(at);
-        told.lines += said.times;
-        if at >= told.last {
-            told.last = at;
+        if told.logged.note(said, at) {
             told.look.clone_from(look);
-            told.said = said.clone();
         }
     }
 
@@ -83,7 +73,7 @@ impl ToldLooks {
     ) -> Vec<Failing<'s>> {
         let mut failing = Vec::new();
         for ((uid, _), told) in self.0.iter_mut() {
-            let is_fresh = context.now.since(told.last) <= FRESH;
+            let is_fresh = context.now.since(told.logged.last) <= FRESH;
             let Some(pod) = sample.pod(uid).filter(|_| is_fresh) else { continue };
             let volume = pod.volumes.iter().find(|it| told.look.path.starts_with(&it.path));
             let Some(volume) = volume.filter(|it| concerns(it)) else { continue };
@@ -95,6 +85,29 @@ impl ToldLooks {
             failing.push(Failing { volume, path: told.look.path.clone(), ask_in });
         }
         failing
+    }
+
+    /// Asks what those of these volumes lie on whose turn it is. `found` keeps the targets of those that fail still, and
+    /// the rest is over.
+    pub(crate) fn ask(
+        &mut self,
+        tracker: TrackerId,
+        (context, sample): (&Context<'_>, &NodeSample),
+        found: &mut BTreeSet<u64>,
+        steps: &mut Steps,
+    ) {
+        let mut before = std::mem::take(found);
+        for failing in self.failing(context, sample, |volume| !volume.mounts.is_empty()) {
+            let target_id = failing.volume.target_id;
+            if before.remove(&target_id) {
+                found.insert(target_id);
+            }
+            let Some((pid, namespace)) = failing.ask_in else { continue };
+            let wants = ReadFileSystem { pid, namespace, path: failing.path.clone() }.into();
+            steps.ask([Query { tracker, target_id, path: failing.path, wants }]);
+        }
+        let over = |target_id| Verdict::Over { tracker, target_id, at: sample.at };
+        steps.say(before.into_iter().map(over));
     }
 
     /// What was said of this path.

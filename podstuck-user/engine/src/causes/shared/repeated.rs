@@ -1,0 +1,42 @@
+//! What a component logs again and again about one object.
+
+use crate::{
+    model::{evidence::Source, path::safe, said::Said, time::Monotonic},
+    verdict::{Draft, times},
+};
+
+/// The last message, and since when and how often it is logged.
+#[derive(Debug)]
+pub(crate) struct Repeated {
+    pub(crate) said: Said,
+    pub(crate) first: Monotonic,
+    pub(crate) last: Monotonic,
+    pub(crate) lines: u64,
+}
+
+impl Repeated {
+    /// Nothing yet: the message is to be noted, too.
+    pub(crate) fn begin(said: &Said, at: Monotonic) -> Self {
+        Self { said: said.clone(), first: at, last: at, lines: 0 }
+    }
+
+    /// The message comes again, perhaps in other words; whether it is the last one by its time.
+    pub(crate) fn note(&mut self, said: &Said, at: Monotonic) -> bool {
+        self.lines += said.times;
+        self.first = self.first.min(at);
+        let is_last = at >= self.last;
+        if is_last {
+            (self.last, self.said) = (at, said.clone());
+        }
+        is_last
+    }
+
+    /// The evidence, and when it was logged.
+    pub(crate) fn tell(&self, draft: &mut Draft) {
+        (draft.first, draft.last, draft.count) = (self.first, self.last, self.lines);
+        let Said { component, source, text, .. } = &self.said;
+        let text = safe(text.as_bytes());
+        let said = format!("{} said {}: {text}", component.name(), times(self.lines));
+        draft.fact_since(said, Source::Log(source.clone()), self.first);
+    }
+}
