@@ -1,18 +1,23 @@
 //! The chain of who waits for whom: from the API server over kubelet, the runtime or the driver to the last one that is
 //! known. It needs no cause to be recognised; a cause explains its last link.
 
-use crate::model::{
-    chain::Link,
-    csi::{CsiState, DriverState},
-    diagnosis::{PodStage, Stage, Terminating},
-    finding::Finding,
-    halted::Halted,
-    identity::Component,
-    node::{NodeSample, PodState},
-    path::{clip, safe, safe_path},
-    pod_group::Task,
-    pod_record::PodRecord,
-    said::Said,
+use crate::{
+    catalogue,
+    model::{
+        chain::Link,
+        csi::{CsiState, DriverState},
+        diagnosis::{PodStage, Stage, Terminating},
+        evidence::Certainty,
+        finding::Finding,
+        halted::Halted,
+        identity::Component,
+        node::{NodeSample, PodState, VolumeState},
+        path::{clip, safe, safe_path},
+        pod_group::Task,
+        pod_record::PodRecord,
+        runtime::Runtime,
+        said::Said,
+    },
 };
 
 /// Processes of a pod that are named beside the first.
@@ -37,21 +42,34 @@ pub(crate) struct Facts<'a> {
 /// The links of a pod's deletion, the API server's first.
 pub(crate) fn chain(pod: &PodStage, facts: &Facts<'_>) -> Vec<Link> {
     let mut links: Vec<Link> = of_record(pod, facts).into_iter().collect();
-    let is_kubelets =
-        pod.stage != Stage::Api || facts.record.is_none_or(|it| it.finalizers.is_empty());
-    if is_kubelets {
-        links.push(of_kubelet(pod, facts));
-    }
-    let can_act = links.last().is_none_or(|link| link.who.contains("(pid"));
-    if can_act && let Some(state) = facts.sample.pod(&pod.pod.uid) {
-        match pod.stage {
-            Stage::Containers => links.extend(of_containers(state, facts)),
-            Stage::Volumes => links.extend(of_driver(state, facts)),
-            _ => {}
+    let has_finalizers = facts.record.is_some_and(|record| !record.finalizers.is_empty());
+    if pod.stage != Stage::Api || !has_finalizers {
+        let (link, acts) = of_kubelet(pod, facts);
+        links.push(link);
+        if acts && let Some(state) = facts.sample.pod(&pod.pod.uid) {
+            match pod.stage {
+                Stage::Containers => links.extend(of_containers(state, facts)),
+                Stage::Volumes => links.extend(of_driver(state, facts)),
+                _ => {}
+            }
         }
     }
     links.extend(of_cause(pod, facts.causes));
     links
+}
+
+/// A link by a fact that a look at the node shows.
+fn seen(who: String, must: &str, waits_for: Option<String>, fact: String, source: &str) -> Link {
+    let (must, source) = (must.to_owned(), source.to_owned());
+    Link { who, must, waits_for, since: None, fact, source }
+}
+
+/// The same by what the component has logged last, where it has.
+fn logged(link: Link, said: Option<&Said>) -> Link {
+    match said {
+        Some(said) => Link { fact: quote(said), source: said.source.clone(), ..link },
+        None => link,
+    }
 }
 
 /// The API server, where it is known that the pod is to be deleted.
@@ -63,18 +81,14 @@ fn of_record(pod: &PodStage, facts: &Facts<'_>) -> Option<Link> {
         true => format!("the controllers of the finalizers {}", safe(finalizers.as_bytes())),
         false => "kubelet, which deletes the record when the pod has ended".to_owned(),
     };
-    Some(Link {
-        who: "API server".into(),
-        must: "remove the pod's record".into(),
-        waits_for: Some(waits_for),
-        since: Some(*since),
-        fact: "the pod's deletion was requested".into(),
-        source: by.clone(),
-    })
+    let fact = "the pod's deletion was requested".to_owned();
+    let link = seen("API server".into(), "remove the pod's record", Some(waits_for), fact, by);
+    Some(Link { since: Some(*since), ..link })
 }
 
-/// kubelet, and what it must do at this stage.
-fn of_kubelet(pod: &PodStage, facts: &Facts<'_>) -> Link {
+/// kubelet, and what it must do at this stage; whether it can act.
+fn of_kubelet(pod: &PodStage, facts: &Facts<'_>) -> (Link, bool) {
+    const WHERE: &str = "kubelet's directory, mountinfo, control groups";
     let must = match pod.stage {
         Stage::Containers => "stop the pod's containers",
         Stage::Volumes => "unmount the pod's volumes and remove their directories",
@@ -83,53 +97,47 @@ fn of_kubelet(pod: &PodStage, facts: &Facts<'_>) -> Link {
         Stage::Gone | Stage::Api => "delete the pod's record",
     };
     let sample = facts.sample;
-    let link = |who: String, waits_for: Option<String>, fact: String, source: &str| Link {
-        who,
-        must: must.into(),
-        waits_for,
-        since: None,
-        fact,
-        source: source.into(),
-    };
     if let Some(it) = sample.halted_kubelets.first() {
-        let why = halted(&it.halted);
-        return link(format!("kubelet (pid {})", it.pid), None, why, "/proc");
+        let who = format!("kubelet (pid {})", it.pid);
+        return (seen(who, must, None, halted(&it.halted), "/proc"), false);
     }
     let who = match sample.kubelets[..] {
         [] => {
-            let fact = "no kubelet runs on this node".to_owned();
-            return link("kubelet".into(), Some("its start".into()), fact, "/proc");
+            let (its_start, fact) = ("its start".to_owned(), "no kubelet runs on this node".into());
+            return (seen("kubelet".into(), must, Some(its_start), fact, "/proc"), false);
         }
         [pid] => format!("kubelet (pid {pid})"),
-        _ => "kubelet (pid not known: several run)".into(),
+        _ => "kubelet, of which several run,".into(),
     };
-    let state = sample.pod(&pod.pod.uid);
     let waits_for = match pod.stage {
-        Stage::Containers => Some(runtime_name(facts).map_or("the runtime".into(), str::to_owned)),
-        Stage::Volumes => state.and_then(left),
+        Stage::Containers => {
+            let runtime = runtime(facts).map(|it| it.component.name());
+            Some(runtime.unwrap_or("the container runtime").to_owned())
+        }
+        Stage::Volumes => sample.pod(&pod.pod.uid).and_then(left),
         _ => None,
     };
-    match last_of(facts, &[Component::Kubelet]) {
-        Some(said) => {
-            Link { since: Some(said.at), ..link(who, waits_for, quote(said), &said.source) }
-        }
-        None => {
-            link(who, waits_for, pod.fact.clone(), "kubelet's directory, mountinfo, control groups")
-        }
-    }
+    let link = seen(who, must, waits_for, pod.fact.clone(), WHERE);
+    (logged(link, last_of(facts, &[Component::Kubelet])), true)
+}
+
+/// The volume that keeps kubelet: one that is mounted before one that is not.
+fn first_left(state: &PodState) -> Option<&VolumeState> {
+    let mut volumes = state.volumes.iter();
+    volumes.clone().find(|volume| !volume.mounts.is_empty()).or_else(|| volumes.next())
 }
 
 /// What is left of a pod's volumes: the driver that must unmount it, or the mount.
 fn left(state: &PodState) -> Option<String> {
-    let mounted = state.volumes.iter().find(|volume| !volume.mounts.is_empty());
-    let volume = mounted.or_else(|| state.volumes.first())?;
-    if let Some(csi) = &volume.csi {
-        return Some(driver(csi));
-    }
-    Some(match volume.mounts.first() {
-        Some(mount) => format!("{}, {}, to be unmounted", safe_path(&mount.point), mount.what),
-        None => format!("{} to be removed", safe_path(&volume.path)),
-    })
+    let volume = first_left(state)?;
+    let csi = volume.csi.as_ref().map(driver);
+    csi.or_else(|| mount_of(volume))
+        .or_else(|| Some(format!("{} to be removed", safe_path(&volume.path))))
+}
+
+fn mount_of(volume: &VolumeState) -> Option<String> {
+    let mount = volume.mounts.first()?;
+    Some(format!("{}, {}, to be unmounted", safe_path(&mount.point), mount.what))
 }
 
 /// The runtime, and the processes that it has not ended.
@@ -139,8 +147,8 @@ fn of_containers(state: &PodState, facts: &Facts<'_>) -> Vec<Link> {
     // The sandbox's own process ends after all others.
     tasks.sort_by_key(|task| (task.comm == "pause", task.started, task.pid));
     let mut links: Vec<Link> = of_runtime(&tasks, facts).into_iter().collect();
-    let frozen = group.and_then(|group| group.frozen.as_deref());
     let Some(first) = tasks.first() else { return links };
+    let frozen = group.and_then(|group| group.frozen.as_deref());
     let (waits_for, mut fact) = match frozen {
         Some(group) => (
             Some(format!("the control group {} to be thawed", safe_path(group))),
@@ -157,8 +165,7 @@ fn of_containers(state: &PodState, facts: &Facts<'_>) -> Vec<Link> {
         fact.push_str(&format!("; beside it live {}{more}", others.join(", ")));
     }
     let source = format!("/proc/{}/task/{}/stat", first.pid, first.tid);
-    let (who, must) = (name(first), "end".into());
-    links.push(Link { who, must, waits_for, since: None, fact, source });
+    links.push(seen(name(first), "end", waits_for, fact, &source));
     links
 }
 
@@ -181,86 +188,52 @@ fn of_task(task: &Task) -> (Option<String>, String) {
     (waits_for, fact)
 }
 
-fn of_runtime(tasks: &[&Task], facts: &Facts<'_>) -> Option<Link> {
-    const RUNTIMES: [Component; 3] = [Component::Containerd, Component::Dockerd, Component::CriO];
+const RUNTIMES: [Component; 3] = [Component::Containerd, Component::Dockerd, Component::CriO];
+
+/// The runtime that complains of the pod, or else the first one.
+fn runtime<'a>(facts: &Facts<'a>) -> Option<&'a Runtime> {
     let said = last_of(facts, &RUNTIMES);
-    let sample = facts.sample;
-    let is_of = |component| said.is_none_or(|said| said.component == component);
+    let is_its = |it: &&Runtime| said.is_none_or(|said| said.component == it.component);
+    facts.sample.runtimes.iter().find(is_its)
+}
+
+fn of_runtime(tasks: &[&Task], facts: &Facts<'_>) -> Option<Link> {
+    const MUST: &str = "stop them";
+    let Some(runtime) = runtime(facts) else {
+        let who = facts.sample.gone.first()?.component.name().to_owned();
+        let (its_start, fact) = ("its start".to_owned(), "it does not run, and its shims do".into());
+        return Some(seen(who, MUST, Some(its_start), fact, "/proc"));
+    };
+    let who = format!("{} (pid {})", runtime.component.name(), runtime.pid);
+    if let Some(why) = &runtime.halted {
+        return Some(seen(who, MUST, None, halted(why), "/proc"));
+    }
     let waits_for = match tasks.len() {
         0 => None,
         1 => Some("a process of the pod to end".to_owned()),
         count => Some(format!("{count} processes of the pod to end")),
     };
-    let link = |who, waits_for, fact, source: &str| {
-        Some(Link {
-            who,
-            must: "stop them".into(),
-            waits_for,
-            since: None,
-            fact,
-            source: source.into(),
-        })
-    };
-    if let Some(it) = sample.runtimes.iter().find(|it| is_of(it.component)) {
-        let who = format!("{} (pid {})", it.component.name(), it.pid);
-        if let Some(why) = &it.halted {
-            return link(who, None, halted(why), "/proc");
-        }
-        return match said {
-            Some(said) => Some(Link {
-                since: Some(said.at),
-                ..link(who, waits_for, quote(said), &said.source)?
-            }),
-            None => link(
-                who,
-                waits_for,
-                "it runs, and its log complains of nothing here".into(),
-                "/proc",
-            ),
-        };
-    }
-    let gone = sample.gone.first()?;
-    let fact = "it does not run, and its shims do".to_owned();
-    link(gone.component.name().into(), Some("its start".into()), fact, "/proc")
+    let fact = "it runs, and no complaint of it about the pod is known".to_owned();
+    Some(logged(seen(who, MUST, waits_for, fact, "/proc"), last_of(facts, &RUNTIMES)))
 }
 
-fn runtime_name(facts: &Facts<'_>) -> Option<&'static str> {
-    facts.sample.runtimes.first().map(|it| it.component.name())
-}
-
-/// The CSI driver of the first volume that is left.
+/// The CSI driver of the volume that keeps kubelet.
 fn of_driver(state: &PodState, facts: &Facts<'_>) -> Option<Link> {
-    let volume = state.volumes.iter().find(|volume| volume.csi.is_some())?;
+    let volume = first_left(state)?;
     let csi = volume.csi.as_ref()?;
-    let name = driver(csi);
+    let DriverState { process, socket, source, .. } = csi.driver.as_ref()?;
     let must = format!("unmount {}", safe_path(&volume.path));
-    let link = |who: String, waits_for: Option<String>, fact: String, source: &str| Link {
-        who,
-        must: must.clone(),
-        waits_for,
-        since: None,
-        fact,
-        source: source.into(),
-    };
-    let Some(DriverState { process, socket, source, .. }) = &csi.driver else { return None };
     let Some(process) = process else {
-        let fact = format!("nobody listens at its socket {}", safe_path(socket));
-        return Some(link(name, Some("its start".into()), fact, source));
+        let fact = format!("no process listens at its socket {}", safe_path(socket));
+        return Some(seen(driver(csi), &must, Some("its start".into()), fact, source));
     };
     let comm = clip(&safe(process.comm.as_bytes()), COMM);
-    let who = format!("{name} ({comm}, pid {})", process.pid);
+    let who = format!("{} ({comm}, pid {})", driver(csi), process.pid);
     if let Some(why) = &process.halted {
-        return Some(link(who, None, halted(why), "/proc"));
+        return Some(seen(who, &must, None, halted(why), "/proc"));
     }
-    let mount = volume.mounts.first();
-    let waits_for =
-        mount.map(|it| format!("{}, {}, to be unmounted", safe_path(&it.point), it.what));
-    let said = last_of(facts, &[Component::CsiDriver]);
-    let runs = || link(who.clone(), waits_for.clone(), "it runs and listens".into(), source);
-    Some(said.map_or_else(runs, |said| Link {
-        since: Some(said.at),
-        ..link(who.clone(), waits_for.clone(), quote(said), &said.source)
-    }))
+    let link = seen(who, &must, mount_of(volume), "it runs and listens".into(), source);
+    Some(logged(link, last_of(facts, &[Component::CsiDriver])))
 }
 
 fn driver(csi: &CsiState) -> String {
@@ -275,15 +248,18 @@ fn of_cause(pod: &PodStage, causes: &[Finding]) -> Option<Link> {
         is_of_pod && cause.blocks_deletion == Some(true)
     };
     let cause = causes.iter().find(holds)?;
-    let who = cause.held_by.clone();
-    Some(Link {
-        who: who.unwrap_or_else(|| safe_path(&cause.call.path.0).into_owned()),
-        must: "let go".into(),
-        waits_for: None,
-        since: Some(cause.first),
-        fact: crate::catalogue::title(cause.id).unwrap_or_default().to_owned(),
-        source: format!("cause {}", cause.id),
-    })
+    let (who, must) = match &cause.held_by {
+        Some(who) => (who.clone(), "let go"),
+        None => (safe_path(&cause.call.path.0).into_owned(), "be cleared"),
+    };
+    let sure = match cause.certainty {
+        Certainty::Firm => "certain",
+        Certainty::Likely => "likely",
+        Certainty::Possible => "possible",
+    };
+    let fact = catalogue::title(cause.id).unwrap_or_default().to_owned();
+    let link = seen(who, must, None, fact, &format!("cause {}, {sure}", cause.id));
+    Some(Link { since: Some(cause.first), ..link })
 }
 
 /// The last complaint of one of these components.
@@ -292,9 +268,10 @@ fn last_of<'a>(facts: &Facts<'a>, components: &[Component]) -> Option<&'a Said> 
     facts.said.iter().rev().find(is_of)
 }
 
-fn quote(said: &Said) -> String {
-    let times = if said.times > 1 { format!("{} times: ", said.times) } else { String::new() };
-    format!("it logs, {times}{}", safe(said.text.as_bytes()))
+/// What a component has logged, as a fact.
+pub(crate) fn quote(said: &Said) -> String {
+    let times = if said.times > 1 { format!("{} times, ", said.times) } else { String::new() };
+    format!("it logged, {times}last at {:.0}: {}", said.at, safe(said.text.as_bytes()))
 }
 
 fn halted(why: &Halted) -> String {
@@ -305,10 +282,8 @@ fn halted(why: &Halted) -> String {
             format!("it has {open} descriptors open, of {most} that it may have")
         }
         Halted::Waits { tid, state, channel } => {
-            format!(
-                "its thread {tid} waits in the kernel, in {} (state {state})",
-                safe(channel.as_bytes())
-            )
+            let channel = safe(channel.as_bytes());
+            format!("its thread {tid} waits in the kernel, in {channel} (state {state})")
         }
     }
 }
@@ -323,7 +298,6 @@ mod tests {
             halted::HaltedKubelet,
             identity::Pod,
             pod_group::{PodGroup, Term},
-            runtime::Runtime,
         },
         testing::{pod_group, pod_record, pod_state, runtime, task},
     };
@@ -398,7 +372,7 @@ mod tests {
         let facts =
             Facts { sample: &sample, said: &all, terminating: None, record: None, causes: &[] };
         let links = chain(&at(Stage::Directories), &facts);
-        assert_eq!(links[0].fact, "it logs, 3 times: orphaned pod found, but failed to rmdir()");
+        assert_eq!(links[0].fact, "it logged, 3 times, last at 1970-01-01T00:00:09Z: orphaned pod found, but failed to rmdir()");
         assert_eq!(links[0].source, "log");
     }
 

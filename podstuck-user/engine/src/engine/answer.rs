@@ -4,7 +4,7 @@ use std::{ffi::OsStr, path::PathBuf, time::Duration};
 
 use crate::{
     causes::{pod_record, shared::claim},
-    chain::{Facts, chain},
+    chain::{Facts, chain, quote},
     container_stage,
     engine::Engine,
     model::{
@@ -129,10 +129,8 @@ impl Engine {
                 let last = known.or_else(|| said().find(|said| said.report.is_none()));
                 // What the chain ends with need not be said twice.
                 let ends = |said: &Said| {
-                    let links = answer.stages.iter().filter_map(|pod| pod.chain.last());
-                    links
-                        .into_iter()
-                        .any(|link| link.source == said.source && link.since == Some(said.at))
+                    let mut links = answer.stages.iter().filter_map(|pod| pod.chain.last());
+                    links.any(|link| link.fact == quote(said))
                 };
                 last.filter(|said| !ends(said))
             },
