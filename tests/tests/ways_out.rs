@@ -36,6 +36,7 @@ const NOT_RUN: &[(&str, &str)] = &[
         "docker-containerd-state-desync",
         "runtimes/out_of_step.rs runs them as printed, with real daemons, in both directions",
     ),
+    ("flexvolume-driver-error", "takes a kubelet that has a FlexVolume driver's program"),
     (
         "image-volume-busy",
         "runtimes/image_volume.rs runs it as printed, where containerd 2.1 or later is installed",
@@ -66,6 +67,7 @@ const NOT_FOLLOWED: &[&str] = &[
     "cephfs-evicted",
     "device-still-referenced",
     "efs-stunnel-dead",
+    "flexvolume-driver-error",
     "gpu-driver-dstate",
     "kubelet-down",
     "kubelet-root-symlink",

@@ -201,7 +201,8 @@ fn of_runtime(tasks: &[&Task], facts: &Facts<'_>) -> Option<Link> {
     const MUST: &str = "stop them";
     let Some(runtime) = runtime(facts) else {
         let who = facts.sample.gone.first()?.component.name().to_owned();
-        let (its_start, fact) = ("its start".to_owned(), "it does not run, and its shims do".into());
+        let (its_start, fact) =
+            ("its start".to_owned(), "it does not run, and its shims do".into());
         return Some(seen(who, MUST, Some(its_start), fact, "/proc"));
     };
     let who = format!("{} (pid {})", runtime.component.name(), runtime.pid);
@@ -372,7 +373,10 @@ mod tests {
         let facts =
             Facts { sample: &sample, said: &all, terminating: None, record: None, causes: &[] };
         let links = chain(&at(Stage::Directories), &facts);
-        assert_eq!(links[0].fact, "it logged, 3 times, last at 1970-01-01T00:00:09Z: orphaned pod found, but failed to rmdir()");
+        assert_eq!(
+            links[0].fact,
+            "it logged, 3 times, last at 1970-01-01T00:00:09Z: orphaned pod found, but failed to rmdir()"
+        );
         assert_eq!(links[0].source, "log");
     }
 

@@ -44,6 +44,7 @@ ids! {
     EMPTYDIR_BIDIRECTIONAL_SUBMOUNT = "emptydir-bidirectional-submount",
     EMPTYDIR_MASS_FILES = "emptydir-mass-files",
     FILESYSTEM_FROZEN = "filesystem-frozen",
+    FLEX_VOLUME_ERROR = "flexvolume-driver-error",
     FS_PHANTOM_ENTRIES = "fs-phantom-entries",
     FUSE_DAEMON_DEAD = "fuse-daemon-dead",
     FUSE_DAEMON_HUNG = "fuse-daemon-hung",

@@ -34,6 +34,8 @@ pub enum TrackerId {
     DiskFull,
     /// The pod's record.
     PodRecord,
+    /// FlexVolumes that stay mounted.
+    FlexVolume,
     /// Requests about the pod's record that are refused.
     StatusRefused,
     /// Root file systems of containers that have ended.

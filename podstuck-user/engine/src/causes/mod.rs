@@ -7,6 +7,7 @@ pub(crate) mod dead_fuse;
 pub(crate) mod device;
 pub(crate) mod disk_full;
 pub(crate) mod file_system;
+pub(crate) mod flex_volume;
 pub(crate) mod hung_call;
 pub(crate) mod kubelet_state;
 pub(crate) mod mass_deletion;
@@ -26,7 +27,7 @@ use crate::{
 };
 
 /// All families, in the order in which documents list their causes. A cause or a tracker is known by being in one of them.
-pub(crate) static FAMILIES: [&Family; 18] = [
+pub(crate) static FAMILIES: [&Family; 19] = [
     &csi_volume::FAMILY,
     &not_empty::FAMILY,
     &orphan::FAMILY,
@@ -44,12 +45,13 @@ pub(crate) static FAMILIES: [&Family; 18] = [
     &disk_full::FAMILY,
     &mount_table::FAMILY,
     &file_system::FAMILY,
+    &flex_volume::FAMILY,
     &pod_record::FAMILY,
 ];
 
 /// The order in which an event is shown to the trackers, so that one which explains comes before one that is explained,
 /// where that shows at the same event.
-const ORDER: [TrackerId; 27] = [
+const ORDER: [TrackerId; 28] = [
     TrackerId::CrossedMount,
     TrackerId::Busy,
     TrackerId::DeadMount,
@@ -71,6 +73,7 @@ const ORDER: [TrackerId; 27] = [
     TrackerId::DiskFull,
     TrackerId::PodRecord,
     TrackerId::StatusRefused,
+    TrackerId::FlexVolume,
     TrackerId::LeftRootfs,
     TrackerId::HeldVolume,
     TrackerId::Protected,

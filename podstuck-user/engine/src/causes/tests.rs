@@ -44,6 +44,11 @@ fn the_suppressions_are_these() {
     NotEmpty
       <- DeadMount (Finding, Path): what is above a dead mount stays because of it
       <- Orphan (Suspicion, Pod): kubelet removes only directories of a pod that is gone
+    FlexVolume
+      <- Busy (Suspicion, Target): an attempt is made, and fails
+      <- HungCall (Suspicion, Target): an attempt is made, and does not return
+      <- NetworkStorage (Finding, Target): the driver fails because of the file system
+      <- FileSystem (Finding, Target): the driver fails because of the file system
     LeftRootfs
       <- Busy (Suspicion, Target): an attempt is made, and fails
     Protected

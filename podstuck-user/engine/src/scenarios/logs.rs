@@ -19,7 +19,7 @@ use crate::{
         runtime::{Runtime, Shim},
         said::{Complaint, Report, Said},
     },
-    testing::{FILE, block_volume, holder, runtime},
+    testing::{FILE, block_volume, holder, mounted as mounted_at, runtime},
 };
 
 /// The runtime's complaint, twice, and what is said of the node.
@@ -188,6 +188,19 @@ pub(super) fn devices() -> Plays {
     }
     raw.sample(sample(8.0));
 
+    let flex = "ceph.rook.io~rook/fs-store";
+    let fails =
+        "unmount command failed, status: Failure, reason: persistentvolumes \"fs-store\" not found";
+    let mount = mounted_at(&target(flex).1.root, 12);
+    let volumes = vec![volume_state(flex, None, vec![mount])];
+    let of_flex = PodState { seen_by: Some((1, 1)), ..of_pod(false, volumes) };
+    let mut plugin = Play::new(Node::default());
+    for second in [2.0, 4.0] {
+        plugin.said(second, line((UID, "flexvolume-ceph.rook.io/rook/fs-store"), None, fails));
+        plugin.sample(NodeSample { pods: vec![of_flex.clone()], ..sample(second) });
+    }
+    plugin.sample(sample(6.0));
+
     let staged = "/k/plugins/kubernetes.io/csi/d.example/0a/globalmount";
     let refused = format!(
         "The device mount path \"{staged}\" is still mounted by other references [/mnt/copy]"
@@ -222,6 +235,7 @@ pub(super) fn devices() -> Plays {
         ("a raw block volume that a process has open", raw),
         ("a staged volume that is mounted elsewhere, too", mounted),
         ("a device that a process has open", open),
+        ("a FlexVolume whose driver fails", plugin),
         ("a raw device that is mapped for another pod", mapped),
     ]
 }

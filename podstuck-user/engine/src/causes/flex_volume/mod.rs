@@ -1,0 +1,271 @@
+//! A volume of a FlexVolume driver that kubelet cannot have unmounted: the driver's program fails, or kubelet does not find
+//! the plugin again. kubelet unmounts nothing of such a volume by itself.
+
+use std::{collections::BTreeMap, path::Path};
+
+use crate::{
+    bounded::Bounded,
+    cause::{Cause, Kind, log, way},
+    causes::shared::{repeated::Repeated, stat_errors::FRESH},
+    command::View,
+    event::{Event, What},
+    family::Family,
+    ids,
+    model::{
+        degraded::Feed,
+        diagnosis::Stage,
+        evidence::Source,
+        finding::Severity,
+        identity::Component,
+        node::{NodeSample, PodState, VolumeState},
+        path::{safe, safe_path},
+        said::Said,
+        time::Monotonic,
+    },
+    tracker::{Claim, Context, Scope, Steps, Subject, Tracker, TrackerId, TrackerSpec, yields},
+    verdict::{Draft, Verdict},
+};
+
+/// Its cause and tracker.
+pub(crate) static FAMILY: Family = Family {
+    causes: &[&FLEX_VOLUME_ERROR],
+    trackers: &[TrackerSpec {
+        id: TrackerId::FlexVolume,
+        feeds: &[Feed::Node, Feed::Logs],
+        yields: &[
+            yields(
+                TrackerId::Busy,
+                Claim::Suspicion,
+                Scope::Target,
+                "an attempt is made, and fails",
+            ),
+            yields(
+                TrackerId::HungCall,
+                Claim::Suspicion,
+                Scope::Target,
+                "an attempt is made, and does not return",
+            ),
+            yields(
+                TrackerId::NetworkStorage,
+                Claim::Finding,
+                Scope::Target,
+                "the driver fails because of the file system",
+            ),
+            yields(
+                TrackerId::FileSystem,
+                Claim::Finding,
+                Scope::Target,
+                "the driver fails because of the file system",
+            ),
+        ],
+        new: || Box::<FlexVolumes>::default(),
+    }],
+};
+
+/// The driver's answer (pkg/volume/flexvolume/driver-call.go, `handleCmdResponse`).
+const FAILED: &str = "unmount command failed, status: ";
+/// What kubelet says that does not find the plugin of a volume that it has found on the disk (pkg/volume/plugins.go).
+const NO_PLUGIN: &str = "no volume plugin matched";
+
+pub(crate) static FLEX_VOLUME_ERROR: Cause = Cause {
+    id: ids::FLEX_VOLUME_ERROR,
+    title: "kubelet cannot unmount a FlexVolume: its driver fails, or kubelet does not find the plugin",
+    stage: Stage::Volumes,
+    kind: Kind::Cause,
+    meaning: "A FlexVolume driver is a program that kubelet runs to unmount the volume. It returns a failure at each attempt, \
+        for instance because what it asks about the volume no longer exists, or kubelet no longer finds the plugin after \
+        a restart. kubelet unmounts nothing of such a volume by itself.",
+    confirmed_by: &[
+        "kubelet's log has the driver's failure for the pod, more than once, or that no volume plugin matches",
+        "the volume is below a directory of a FlexVolume driver (VENDOR~DRIVER) and is still mounted",
+    ],
+    log: log("kubelet", "unmount command failed, status: Failure, reason: ..."),
+    look_alikes: &[],
+    ways_out: &[
+        way("repair what the driver complains of", ""),
+        way("`umount` the volume, and kubelet's next attempt finds nothing to do", ""),
+    ],
+    field: &["rook#4695", "kubernetes#80972", "kubernetes#105390"],
+    tried: &[],
+    source: &[
+        "kubernetes pkg/volume/flexvolume/driver-call.go, handleCmdResponse",
+        "kubernetes pkg/volume/plugins.go, FindPluginByName",
+    ],
+};
+
+/// What kubelet says of such volumes, by pod.
+pub(crate) struct FlexVolumes {
+    errors: Bounded<String, Repeated>,
+    /// The targets that something was found of, by pod.
+    found: BTreeMap<String, u64>,
+}
+
+impl Default for FlexVolumes {
+    fn default() -> Self {
+        Self { errors: Bounded::new(1024), found: BTreeMap::new() }
+    }
+}
+
+impl FlexVolumes {
+    fn listen(&mut self, context: &Context<'_>, said: &Said) {
+        let is_error = said.text.starts_with(FAILED) || said.text.trim_end().ends_with(NO_PLUGIN);
+        if said.component != Component::Kubelet || said.uid.is_empty() || !is_error {
+            return;
+        }
+        let at = context.when(said.at);
+        let new = || Repeated::begin(said, at);
+        self.errors.or_insert_with(said.uid.clone(), new).note(said, at);
+    }
+
+    fn sampled(&mut self, context: &Context<'_>, sample: &NodeSample, steps: &mut Steps) {
+        let (tracker, at) = (TrackerId::FlexVolume, sample.at);
+        let mut before = std::mem::take(&mut self.found);
+        for (uid, error) in self.errors.iter() {
+            let is_fresh = context.now.since(error.last) <= FRESH;
+            let Some(pod) = sample.pod(uid).filter(|_| is_fresh) else { continue };
+            let Some(volume) = mounted(pod, &error.said.volume) else { continue };
+            let subject = Subject { target_id: volume.target_id, path: &volume.path, pod: uid, at };
+            if context.is_explained(tracker, &subject) {
+                continue;
+            }
+            before.remove(uid);
+            self.found.insert(uid.clone(), volume.target_id);
+            steps.found(draft(context, error, pod, volume, at));
+        }
+        let over = before.into_values();
+        steps.say(over.map(|target_id| Verdict::Over { tracker, target_id, at }));
+    }
+}
+
+/// The volume in question, if it is a FlexVolume driver's and mounted. kubelet's unique name of it ends with its name.
+fn mounted<'a>(pod: &'a PodState, unique: &str) -> Option<&'a VolumeState> {
+    let mut volumes = pod.volumes.iter().filter(|it| is_flex(&it.path) && !it.mounts.is_empty());
+    let is_named = |volume: &&VolumeState| {
+        let name = volume.path.file_name().map(|name| name.to_string_lossy());
+        name.is_some_and(|name| unique.ends_with(&*name))
+    };
+    match unique {
+        "" => volumes.next().filter(|_| volumes.next().is_none()),
+        _ => volumes.find(is_named),
+    }
+}
+
+/// Whether it is in a directory `VENDOR~DRIVER` of a pod's volumes, which is not one of kubelet's own plugins.
+fn is_flex(volume: &Path) -> bool {
+    let plugin = volume.parent().and_then(|plugin| plugin.file_name()?.to_str());
+    let is_of_volumes = volume.ancestors().nth(2).is_some_and(|it| it.ends_with("volumes"));
+    is_of_volumes && plugin.is_some_and(|it| it.contains('~') && !it.starts_with("kubernetes.io~"))
+}
+
+fn draft(
+    context: &Context<'_>,
+    error: &Repeated,
+    pod: &PodState,
+    volume: &VolumeState,
+    at: Monotonic,
+) -> Option<Draft> {
+    let mount = volume.mounts.first()?;
+    let (pid, namespace) = pod.seen_by?;
+    let (tracker, cause) = (TrackerId::FlexVolume, &FLEX_VOLUME_ERROR);
+    let (id, target, path) = (volume.target_id, volume.target.clone(), volume.path.clone());
+    let mut draft = Draft::about_state(tracker, cause, id, target, path, at);
+    error.tell(&mut draft);
+    (draft.severity, draft.blocks_deletion) = (Severity::Warning, Some(true));
+    let plugin = volume.path.parent().and_then(Path::file_name).unwrap_or_default();
+    let driver = safe(plugin.to_string_lossy().replace('~', "/").as_bytes()).into_owned();
+    draft.held_by(format!("the FlexVolume driver {driver}"));
+    let point = safe_path(&mount.point);
+    draft.fact(
+        format!("{point} is still mounted: {}", mount.what),
+        Source::mountinfo(&mount.source),
+    );
+    if error.lines < 2 {
+        draft.lacks("that it is said again: one failure may be a moment's");
+    }
+    draft.explanation = format!(
+        "kubelet has the FlexVolume driver {driver} unmount the volume, and that fails. It tries again, at last every two \
+         minutes, and unmounts nothing by itself."
+    );
+    let view = View::in_namespace(context, namespace, pid);
+    draft.remedy(
+        view.on_mount("umount", &mount.point, Some(mount.id)).so(", as its driver fails to"),
+        "low while no process uses the mount; what the driver would clean up beside the mount, such as an attachment, stays",
+    );
+    draft.advice("repair what the driver complains of: kubelet's next attempt succeeds", "none");
+    Some(draft)
+}
+
+impl Tracker for FlexVolumes {
+    fn id(&self) -> TrackerId {
+        TrackerId::FlexVolume
+    }
+
+    fn take(&mut self, event: &Event, context: &Context<'_>, steps: &mut Steps) {
+        match &event.what {
+            What::Said(said) => self.listen(context, said),
+            What::Sample(sample) => self.sampled(context, sample, steps),
+            _ => {}
+        }
+    }
+
+    fn dropped(&self) -> u64 {
+        self.errors.dropped()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+    use crate::{
+        model::{evidence::Certainty, identity::Target},
+        testing::{Alone, found, mounted as mount_at, pod_state},
+    };
+
+    const UID: &str = "0f0e0d0c-1111-2222-3333-444455556666";
+    /// As in rook issue 4695.
+    const ROOK: &str = "unmount command failed, status: Failure, reason: failed to get persistent volume fs-store: \
+        persistentvolumes \"fs-store\" not found";
+
+    fn verdict(text: &str, times: u64, plugin: &str, is_mounted: bool) -> Option<Draft> {
+        let mut alone = Alone::<FlexVolumes>::new();
+        let at = Timestamp::from_second(590).unwrap();
+        let said = Said::new(Component::Kubelet, "log of kubelet", UID, at, text);
+        let volume = format!("flexvolume-ceph.rook.io/rook/{UID}-fs-store");
+        let now = Monotonic(600_000_000_000);
+        alone.take(now, What::Said(Box::new(Said { times, volume, ..said })));
+        let path = format!("/k/pods/{UID}/volumes/{plugin}/fs-store");
+        let volume = VolumeState {
+            target_id: 7,
+            target: Target::unknown().into(),
+            path: path.clone().into(),
+            file: None,
+            csi: None,
+            mounts: is_mounted.then(|| mount_at(Path::new(&path), 12)).into_iter().collect(),
+        };
+        let pods =
+            vec![PodState { seen_by: Some((1, 1)), volumes: vec![volume], ..pod_state(UID) }];
+        let sample = NodeSample { at: now, pods, ..NodeSample::default() };
+        found(alone.take(now, What::Sample(sample.into())).verdicts).pop()
+    }
+
+    #[test]
+    fn a_driver_that_fails_while_its_volume_is_mounted_is_the_cause() {
+        let draft = verdict(ROOK, 3, "ceph.rook.io~rook", true).unwrap();
+        assert_eq!((draft.id(), draft.certainty()), ("flexvolume-driver-error", Certainty::Firm));
+        assert_eq!(draft.held_by.as_deref(), Some("the FlexVolume driver ceph.rook.io/rook"));
+        assert!(draft.remedies[0].words().contains("umount"), "{:?}", draft.remedies[0]);
+        let once = verdict(ROOK, 1, "ceph.rook.io~rook", true).unwrap();
+        assert_ne!(once.certainty(), Certainty::Firm);
+    }
+
+    #[test]
+    fn what_is_not_mounted_or_not_a_flex_volume_is_no_drivers() {
+        assert!(verdict(ROOK, 3, "ceph.rook.io~rook", false).is_none());
+        assert!(verdict(ROOK, 3, "kubernetes.io~csi", true).is_none());
+        assert!(verdict("unlinkat x: busy", 3, "ceph.rook.io~rook", true).is_none());
+        let lost = "UnmountVolume.FindPluginByName failed: no volume plugin matched";
+        assert!(verdict(lost, 1, "hulk~lvm", true).is_some());
+    }
+}
