@@ -8,9 +8,10 @@ use crate::{
     container_stage,
     engine::Engine,
     model::{
+        chain::Link,
         container::{ContainerProgress, ContainerStage},
         diagnosis::{Diagnosis, PodStage, Stage},
-        finding::{FindingState, Progress},
+        finding::{Finding, FindingState, Progress},
         identity::Pod,
         node::{NodeSample, PodState},
         path::{safe, safe_path},
@@ -77,7 +78,9 @@ impl Engine {
         };
         notes.extend(self.notes_on_target());
         let mut answer = rank::diagnosis(target, stages, said, window, self.ledger.all());
-        self.add_chains(&mut answer);
+        for pod in &mut answer.stages {
+            pod.chain = self.chain(pod, &answer.causes);
+        }
         let containers = self.containers();
         answer.gone = self.gone();
         if !answer.firm {
@@ -93,24 +96,18 @@ impl Engine {
         Diagnosis { containers, notes, terminating, progress, ..answer }
     }
 
-    /// Who waits for whom, of each pod that was looked at.
-    fn add_chains(&self, answer: &mut Diagnosis) {
-        let Some(sample) = &self.sample else { return };
-        for pod in &mut answer.stages {
-            let uid = &pod.pod.uid;
-            let terminating = self.deletions.since(uid);
-            let since = terminating.as_ref().map(|it| it.since);
-            let is_of_deletion = |said: &&Said| said.uid == *uid && Some(said.at) >= since;
-            let said: Vec<Said> = answer.said.iter().filter(is_of_deletion).cloned().collect();
-            let facts = Facts {
-                sample,
-                said: &said,
-                terminating: terminating.as_ref(),
-                record: self.record.as_ref().filter(|record| record.pod.uid == *uid),
-                causes: &answer.causes,
-            };
-            pod.chain = chain(pod, &facts);
-        }
+    /// Who waits for whom, of a pod that was looked at.
+    pub(super) fn chain(&self, pod: &PodStage, causes: &[Finding]) -> Vec<Link> {
+        let Some(sample) = &self.sample else { return Vec::new() };
+        let uid = pod.pod.uid.as_str();
+        let terminating = self.deletions.since(uid);
+        let since = terminating.as_ref().map(|it| it.since);
+        let mut said = self.said.of(std::iter::once(uid));
+        // What was said before the deletion is about something else.
+        said.retain(|said| Some(said.at) >= since);
+        let record = self.record.as_ref().filter(|record| record.pod.uid == uid);
+        let terminating = terminating.as_ref();
+        chain(pod, &Facts { sample, said: &said, terminating, record, causes })
     }
 
     /// What need not be looked for.

@@ -124,7 +124,10 @@ impl Engine {
                 && finding.pod.as_ref().is_some_and(|it| it.uid == pod.uid)
         };
         let cause = self.ledger.all().filter(own).min_by_key(|finding| rank::order(finding));
-        let stage = self.sample.as_ref().and_then(|sample| stage::stage(&pod, sample));
+        let mut stage = self.sample.as_ref().and_then(|sample| stage::stage(&pod, sample));
+        if let Some(stage) = stage.as_mut().filter(|_| cause.is_none()) {
+            stage.chain = self.chain(stage, &[]);
+        }
         let since = self.deletions.since(&pod.uid).map(|it| it.since);
         Deleted {
             is_known: is_known(stage.as_ref(), cause),

@@ -2,7 +2,10 @@
 
 use jiff::Timestamp;
 
-use super::nouns::{self, text};
+use super::{
+    chain::duty,
+    nouns::{self, text},
+};
 use crate::present::{
     style::{Ink, Style},
     words,
@@ -55,7 +58,10 @@ pub fn listed(pod: &Deleted, names: usize, is_wide: bool, at: Timestamp, style: 
             let id = style.paint(Ink::Severity(*severity), id.as_str());
             format!("{id}, {}", words::certainty(*certainty))
         }
-        None => "cause not known".into(),
+        None => match pod.stage.as_ref().and_then(|stage| stage.chain.last()) {
+            Some(last) => format!("cause not known: {}", duty(last)),
+            None => "cause not known".into(),
+        },
     };
     let since = since.unwrap_or_else(|| "-".into());
     let wide = if is_wide { wide(pod) } else { String::new() };
@@ -157,7 +163,7 @@ fn width(text: &str) -> usize {
 mod tests {
     use super::*;
     use crate::present::sample;
-    use podstuck_model::{diagnosis::PodStage, identity::Pod};
+    use podstuck_model::{chain::Link, diagnosis::PodStage, identity::Pod};
 
     fn told(pods: &[Deleted], beside: u64, api: Option<&str>, saw_all: bool) -> String {
         let (at, style) = (sample::time(4000), Style { width: 80, ..Style::PLAIN });
@@ -199,6 +205,23 @@ mod tests {
              2 findings are about something else: `podstuck watch`\n\
              more: podstuck diagnose shop/cart-0 --kubelet-root /k\n"
         );
+    }
+
+    #[test]
+    fn without_a_cause_the_last_one_that_must_act_is_named() {
+        let mut pod = Deleted { cause: None, ..known(sample::pod()) };
+        let link = Link {
+            who: "kubelet (pid 1)".into(),
+            must: "unmount the pod's volumes".into(),
+            waits_for: Some("CSI driver x".into()),
+            since: None,
+            fact: String::new(),
+            source: String::new(),
+        };
+        pod.stage.as_mut().unwrap().chain.push(link);
+        let text = told(&[pod], 0, Some("API server x: 3 pods"), true);
+        let last = "cause not known: kubelet (pid 1) must unmount the pod's volumes, and waits for CSI driver x\n";
+        assert!(text.contains(last), "{text}");
     }
 
     #[test]
