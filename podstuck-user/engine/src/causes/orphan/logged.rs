@@ -57,7 +57,7 @@ impl Logged {
         let claim = format!("orphaned pod \"{}\" found, but ", said.uid);
         // At the beginning, or behind the message of a structured entry.
         let of_entry =
-            |text: &str| text.split_once(".: ").is_some_and(|(_, it)| it.starts_with(&claim));
+            |text: &str| text.split_once(": ").is_some_and(|(_, it)| it.starts_with(&claim));
         let is_claimed = said.text.starts_with(&claim) || of_entry(&said.text);
         if said.component != Component::Kubelet || !is_claimed {
             return;

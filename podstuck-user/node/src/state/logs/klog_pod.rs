@@ -12,7 +12,6 @@ use super::{
     deletions::{Deletions, Name},
     fixed,
     go_text::{quoted, value},
-    klog::cut,
 };
 use crate::identity::uid::is_pod_uid;
 
@@ -20,6 +19,9 @@ use crate::identity::uid::is_pod_uid;
 const PODS: usize = 1024;
 /// Kinds of complaints that are kept of a pod, the last ones: it takes no other pod's place.
 const KINDS: usize = 8;
+
+/// Bytes that are kept of a complaint: what it is about stands at its beginning, and recordings hold it.
+const LONGEST: usize = 1024;
 
 /// The pod that an entry is about.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -41,9 +43,13 @@ static UID: LazyLock<Regex> = LazyLock::new(|| {
 /// Whom a message is about and what it complains of.
 pub(super) fn complaint(severity: u8, message: &str) -> Option<(Whose, String)> {
     let is_error = matches!(severity, b'W' | b'E' | b'F');
+    // Most of a log is of this kind.
+    if !is_error && !message.contains(" err=") {
+        return None;
+    }
     let Some((headline, fields)) = quoted(message) else {
         let uid = UID.captures(message).filter(|_| is_error)?[1].to_owned();
-        return Some((Whose::Uid(uid), cut(message).to_owned()));
+        return Some((Whose::Uid(uid), first_of(message)));
     };
     let fields = Fields(fields).collect::<Vec<_>>();
     let field = |name: &str| fields.iter().find(|field| field.0 == name).map(|field| &*field.1);
@@ -65,7 +71,11 @@ pub(super) fn complaint(severity: u8, message: &str) -> Option<(Whose, String)> 
     };
     let whose = of_field().or_else(of_text)?;
     let text = error.map_or_else(|| headline.clone(), |error| format!("{headline}: {error}"));
-    Some((whose, cut(&text).to_owned()))
+    Some((whose, first_of(&text)))
+}
+
+fn first_of(text: &str) -> String {
+    text.get(..text.floor_char_boundary(LONGEST)).unwrap_or_default().to_owned()
 }
 
 /// klog's fields: ` NAME=VALUE`, the value quoted where it could be taken for something else.
