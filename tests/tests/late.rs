@@ -14,6 +14,8 @@ mod journal;
 mod live;
 #[path = "late/living.rs"]
 mod living;
+#[path = "late/reports.rs"]
+mod reports;
 #[path = "late/sandbox.rs"]
 mod sandbox;
 #[path = "late/volume.rs"]
@@ -117,13 +119,21 @@ impl Drop for Node {
     }
 }
 
+/// A line of klog, so many seconds ago.
+fn klog(ago: i64, letter: char, text: &str) -> String {
+    let time = Timestamp::now().checked_sub(SignedDuration::from_secs(ago)).unwrap();
+    let local = time.to_zoned(TimeZone::system()).strftime("%m%d %H:%M:%S.%6f").to_string();
+    format!("{letter}{local}   77 source.go:1] {text}\n")
+}
+
+/// A line of logrus, so many seconds ago.
+fn logrus(ago: i64, level: &str, text: &str) -> String {
+    let time = Timestamp::now().checked_sub(SignedDuration::from_secs(ago)).unwrap();
+    format!("time=\"{time}\" level={level} {text}\n")
+}
+
 /// An hour of a kubelet, in short: the pod's containers end, and the last three attempts fail.
 fn log_of(uid: &str, name: &str, volume: &str, error: &str) -> String {
-    let line = |ago: i64, letter: char, text: &str| {
-        let time = Timestamp::now().checked_sub(SignedDuration::from_secs(ago)).unwrap();
-        let local = time.to_zoned(TimeZone::system()).strftime("%m%d %H:%M:%S.%6f").to_string();
-        format!("{letter}{local}   77 source.go:1] {text}\n")
-    };
     let killing = format!(
         "\"Killing container with a grace period\" pod=\"shop/{name}\" podUID=\"{uid}\" gracePeriod=30"
     );
@@ -136,9 +146,9 @@ fn log_of(uid: &str, name: &str, volume: &str, error: &str) -> String {
              UnmountVolume.TearDown failed for volume \"{volume}\" (UniqueName: \
              \"{volume}\") pod \"{uid}\" (UID: \"{uid}\") : {error}"
         );
-        line(ago, 'E', &text)
+        klog(ago, 'E', &text)
     };
-    line(3600, 'I', &killing) + &failed(344) + &failed(222) + &failed(100)
+    klog(3600, 'I', &killing) + &failed(344) + &failed(222) + &failed(100)
 }
 
 fn chattr(flag: &str, path: &Path) {

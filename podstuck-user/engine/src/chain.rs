@@ -198,7 +198,7 @@ fn runtime<'a>(facts: &Facts<'a>) -> Option<&'a Runtime> {
 }
 
 fn of_runtime(tasks: &[&Task], facts: &Facts<'_>) -> Option<Link> {
-    const MUST: &str = "stop them";
+    const MUST: &str = "end the pod's processes";
     let Some(runtime) = runtime(facts) else {
         let who = facts.sample.gone.first()?.component.name().to_owned();
         let (its_start, fact) =

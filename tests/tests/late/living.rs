@@ -8,10 +8,9 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 use podstuck_tests::{diagnose, requires, root_and_btf};
 
-use super::{Node, answer};
+use super::{Node, answer, klog, logrus};
 
 const ID: &str = "5c0d1e2f3a4b5c6d7e8f90a1b2c3d4e5f60718293a4b5c6d7e8f90a1b2c3d4e5";
 
@@ -43,19 +42,6 @@ impl Drop for Container {
             let _ = fs::remove_dir(group);
         }
     }
-}
-
-/// A line of klog.
-fn klog(ago: i64, letter: char, text: &str) -> String {
-    let time = Timestamp::now().checked_sub(SignedDuration::from_secs(ago)).unwrap();
-    let local = time.to_zoned(TimeZone::system()).strftime("%m%d %H:%M:%S.%6f").to_string();
-    format!("{letter}{local}   77 source.go:1] {text}\n")
-}
-
-/// A line of logrus.
-fn logrus(ago: i64, level: &str, text: &str) -> String {
-    let time = Timestamp::now().checked_sub(SignedDuration::from_secs(ago)).unwrap();
-    format!("time=\"{time}\" level={level} {text}\n")
 }
 
 /// What the runtime and kubelet have written.

@@ -8,7 +8,6 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use jiff::{SignedDuration, Timestamp};
 use nix::{
     libc::EBUSY,
     mount::{MntFlags, MsFlags, mount, umount2},
@@ -16,7 +15,7 @@ use nix::{
 use podstuck_tests::{diagnose, requires, root_and_btf};
 use serde_json::Value;
 
-use super::{Node, answer};
+use super::{Node, answer, logrus};
 
 /// Of a sandbox.
 const ID: &str = "921d9d5a5f2e1f87eb26d6620d3a91fd9bd0a69efea8ba56680581a8869b361e";
@@ -57,10 +56,6 @@ impl Sandbox {
     fn says(&self, request: &str, error: &str, busy: &Path) {
         let refused = if busy.is_dir() { fs::remove_dir(busy) } else { fs::remove_file(busy) };
         assert_eq!(refused.unwrap_err().raw_os_error(), Some(EBUSY), "{}", busy.display());
-        let line = |ago: i64, level: &str, text: &str| {
-            let time = Timestamp::now().checked_sub(SignedDuration::from_secs(ago)).unwrap();
-            format!("time=\"{time}\" level={level} {text}\n")
-        };
         let made = format!(
             "msg=\"RunPodSandbox for &PodSandboxMetadata{{Name:{},Uid:{},Namespace:shop,Attempt:0,}} returns \
              sandbox id \\\"{ID}\\\"\"",
@@ -71,8 +66,9 @@ impl Sandbox {
             "msg=\"{request} for \\\"{ID}\\\" failed\" error=\"{error}: unlinkat {}: device or resource busy\"",
             busy.display()
         );
-        let log =
-            line(3600, "info", &made) + &line(70, "error", &failed) + &line(10, "error", &failed);
+        let log = logrus(3600, "info", &made)
+            + &logrus(70, "error", &failed)
+            + &logrus(10, "error", &failed);
         fs::write(self.node.directory.path().join("containerd.log"), log).unwrap();
     }
 

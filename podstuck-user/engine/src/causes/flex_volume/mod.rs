@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::Path};
 
 use crate::{
     bounded::Bounded,
-    cause::{Cause, Kind, log, way},
+    cause::{Cause, Kind, TriedWith, log, way},
     causes::shared::{repeated::Repeated, stat_errors::FRESH},
     command::View,
     event::{Event, What},
@@ -86,7 +86,7 @@ pub(crate) static FLEX_VOLUME_ERROR: Cause = Cause {
         way("`umount` the volume, and kubelet's next attempt finds nothing to do", ""),
     ],
     field: &["rook#4695", "kubernetes#80972", "kubernetes#105390"],
-    tried: &[],
+    tried: &[TriedWith::Test],
     source: &[
         "kubernetes pkg/volume/flexvolume/driver-call.go, handleCmdResponse",
         "kubernetes pkg/volume/plugins.go, FindPluginByName",

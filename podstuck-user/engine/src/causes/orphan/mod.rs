@@ -263,7 +263,7 @@ pub(crate) static ORPHANED_POD_DIR: Cause = Cause {
         way("remove an empty file that kubelet takes for a directory", ""),
     ],
     field: &["kubernetes#60987", "kubernetes#105536", "kubernetes#106942"],
-    tried: &[TriedWith::Lab],
+    tried: &[TriedWith::Lab, TriedWith::Test],
     source: &["kubernetes pkg/kubelet/kubelet_volumes.go, cleanupOrphanedPodDirs"],
 };
 

@@ -7,7 +7,7 @@ use podstuck_common::component::name_hash;
 
 use crate::{
     bounded::Bounded,
-    cause::{Cause, Kind, log, way},
+    cause::{Cause, Kind, TriedWith, log, way},
     causes::shared::repeated::Repeated,
     command::Step,
     event::{Event, What},
@@ -17,7 +17,7 @@ use crate::{
         evidence::Source,
         finding::Severity,
         identity::{Component, Pod, Target, TargetKind},
-        node::NodeSample,
+        node::{NodeSample, PodState},
         path::safe,
         said::Said,
         shell::is_object_name,
@@ -64,7 +64,7 @@ pub(crate) static STATUS_REFUSED: Cause = Cause {
         way("renew kubelet's credentials", ""),
     ],
     field: &["kyverno#16281", "csm#2023"],
-    tried: &[],
+    tried: &[TriedWith::Test],
     source: &[
         "kubernetes pkg/kubelet/status/status_manager.go, syncPod",
         "kubernetes staging/src/k8s.io/apiserver/pkg/admission/plugin/webhook",
@@ -100,7 +100,7 @@ impl StatusRefusals {
         let mut before = std::mem::take(&mut self.found);
         for (uid, refusal) in self.refusals.iter() {
             let is_fresh = refusal.lines >= 2 && context.now.since(refusal.last) <= FRESH;
-            let named = sample.pod(uid).map(crate::model::node::PodState::named);
+            let named = sample.pod(uid).map(PodState::named);
             let unnamed = || Pod { uid: uid.clone(), namespace: None, name: None };
             let pod = named.unwrap_or_else(unnamed);
             let stage = stage::stage(&pod, sample).filter(|it| it.stage >= Stage::Directories);
@@ -255,7 +255,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        model::{evidence::Certainty, node::PodState, said},
+        model::{evidence::Certainty, said},
         testing::{Alone, found, pod_state},
     };
 

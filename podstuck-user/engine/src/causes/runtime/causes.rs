@@ -283,7 +283,7 @@ pub(crate) static SOCKET_GONE: Cause = Cause {
         "containers go on under their shims; with Docker only with live-restore",
     )],
     field: &["kubernetes#129193", "nydus-snapshotter#631"],
-    tried: &[],
+    tried: &[TriedWith::Test],
     source: &["linux net/unix/af_unix.c, unix_find_bsd", "go net/unixsock_posix.go"],
 };
 

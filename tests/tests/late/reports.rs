@@ -1,0 +1,190 @@
+//! Reports of others, played by their mechanism: what is on the disk, mounted and listened at is real, kubelet and the
+//! runtime are processes of that name that sleep, and their logs are as cited.
+
+use std::{
+    fs,
+    os::{fd::OwnedFd, unix::fs::symlink, unix::net::UnixListener},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
+
+use podstuck_tests::{diagnose, requires, root_and_btf};
+use serde_json::Value;
+
+use super::{Node, answer, klog, log_of};
+
+/// A kubelet that has written this of its pod.
+fn kubelet(number: u8, log: impl FnOnce(&Node) -> String) -> Node {
+    let directory = tempfile::tempdir().unwrap();
+    symlink("/bin/sleep", directory.path().join("kubelet")).unwrap();
+    let path = directory.path().join("kubelet.log");
+    let node = Node::with(number, directory, fs::File::create(&path).unwrap().into());
+    fs::create_dir_all(pod(&node)).unwrap();
+    fs::write(&path, log(&node)).unwrap();
+    node
+}
+
+fn pod(node: &Node) -> PathBuf {
+    node.root().join("pods").join(&node.uid)
+}
+
+/// The first cause, with these options alone.
+fn cause(node: &Node, id: &str, certainty: &str) -> Value {
+    let root = node.root();
+    let root = root.to_str().unwrap();
+    let asked = ["--pod-uid", &node.uid, "--kubelet-root", root, "--timeout", "40s"];
+    let (lines, status) = diagnose(&asked).finish();
+    let answer = answer(&lines);
+    let cause = &answer["causes"][0];
+    assert_eq!((&cause["id"], &cause["certainty"]), (&id.into(), &certainty.into()), "{answer:#}");
+    assert_eq!(status.code(), Some(1));
+    let chain = answer["stages"][0]["chain"].as_array().unwrap();
+    assert!(!chain.is_empty(), "{answer:#}");
+    cause.clone()
+}
+
+/// Runs the first command as it is printed.
+fn obey(cause: &Value) {
+    let command = cause["remedies"][0]["command"].as_str().unwrap();
+    let status = Command::new("sh").args(["-c", command]).status().unwrap();
+    assert!(status.success(), "{command}");
+}
+
+/// kyverno#16281
+#[test]
+fn a_webhook_that_refuses_kubelets_last_request_is_named() {
+    requires!(root_and_btf());
+    let node = kubelet(51, |node| {
+        let (name, uid) = (node.name(), &node.uid);
+        let ended = format!(
+            "\"SyncLoop (PLEG): event for pod\" pod=\"shop/{name}\" event={{\"ID\":\"{uid}\",\"Type\":\"ContainerDied\"}}"
+        );
+        let refused = format!(
+            "\"Failed to delete status for pod\" pod=\"shop/{name}\" err=\"Internal error occurred: failed calling \
+             webhook \\\"mutate.kyverno.svc-fail\\\": failed to call webhook: Post \
+             \\\"https://kyverno-svc.kyverno.svc:443/mutate/fail?timeout=10s\\\": dial tcp 10.30.144.165:443: connect: \
+             no route to host\""
+        );
+        let deleted =
+            klog(90, 'I', &format!("\"SyncLoop DELETE\" source=\"api\" pods=[\"shop/{name}\"]"));
+        let refusals: String = [34, 24, 14, 4].map(|ago| klog(ago, 'I', &refused)).concat();
+        deleted + &klog(60, 'I', &ended) + &refusals
+    });
+    let cause = cause(&node, "status-update-refused", "firm");
+    let by =
+        "the admission webhook mutate.kyverno.svc-fail (service kyverno-svc in namespace kyverno)";
+    assert_eq!(cause["held_by"], by);
+}
+
+/// kubernetes#106942
+#[test]
+fn a_file_where_kubelet_expects_a_directory_goes_by_the_printed_command() {
+    requires!(root_and_btf());
+    let place = |node: &Node| pod(node).join("volume-subpaths/certs/module");
+    let node = kubelet(52, |node| {
+        let (uid, path) = (&node.uid, place(node).join("0"));
+        let text = format!(
+            "\"There were many similar errors. Turn up verbosity to see them.\" err=\"orphaned pod \\\"{uid}\\\" found, \
+             but failed to rmdir() subpath at path {}: not a directory\" numErrs=3",
+            path.display()
+        );
+        [6, 4, 2].map(|ago| klog(ago, 'E', &text)).concat()
+    });
+    fs::create_dir_all(place(&node)).unwrap();
+    let (file, kept) = (place(&node).join("0"), place(&node).join("1"));
+    fs::write(&file, "").unwrap();
+    fs::write(&kept, "").unwrap();
+    obey(&cause(&node, "orphaned-pod-dir", "firm"));
+    assert!(!file.exists() && kept.exists());
+}
+
+/// A mount that ends with its test.
+struct Mounted(PathBuf);
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let mut umount = Command::new("umount");
+        let _ = umount.arg(&self.0).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    }
+}
+
+/// rook#4695
+#[test]
+fn a_flex_volume_whose_driver_fails_is_unmounted_by_the_printed_command() {
+    requires!(root_and_btf());
+    let node = kubelet(53, |node| {
+        let volume = format!("flexvolume-ceph.rook.io/rook/{}-fs-store", node.uid);
+        let error = "unmount command failed, status: Failure, reason: failed to get persistent volume fs-store: \
+                     persistentvolumes \"fs-store\" not found";
+        log_of(&node.uid, &node.name(), &volume, error)
+    });
+    let point = pod(&node).join("volumes/ceph.rook.io~rook/fs-store");
+    fs::create_dir_all(&point).unwrap();
+    let mut mount = Command::new("mount");
+    assert!(mount.args(["-t", "tmpfs", "none"]).arg(&point).status().unwrap().success());
+    let mounted = Mounted(point);
+    obey(&cause(&node, "flexvolume-driver-error", "firm"));
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    assert!(!table.contains(mounted.0.to_str().unwrap()));
+}
+
+/// A process in a control group of a pod's container; the runtime that keeps it, with a socket that it listens at.
+struct Unreached {
+    group: PathBuf,
+    container: Child,
+    runtime: Child,
+}
+
+impl Unreached {
+    fn new(uid: &str, place: &Path, listener: UnixListener) -> Self {
+        let top = Path::new("/sys/fs/cgroup");
+        let is_v2 = top.join("cgroup.procs").exists();
+        let tree = if is_v2 { top.to_owned() } else { top.join("pids") };
+        let group = tree.join(format!("podstuck-late-unreached/pod{uid}"));
+        fs::create_dir_all(&group).unwrap();
+        let container = Command::new("sleep").arg("600").spawn().unwrap();
+        fs::write(group.join("cgroup.procs"), container.id().to_string()).unwrap();
+        let program = place.join("containerd");
+        symlink("/bin/sleep", &program).unwrap();
+        let socket = Stdio::from(OwnedFd::from(listener));
+        let runtime = Command::new(program).arg("600").stdin(socket).spawn().unwrap();
+        Self { group, container, runtime }
+    }
+}
+
+impl Drop for Unreached {
+    fn drop(&mut self) {
+        for child in [&mut self.container, &mut self.runtime] {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        for group in self.group.ancestors().take(2) {
+            let _ = fs::remove_dir(group);
+        }
+    }
+}
+
+/// kubernetes#129193 and nydus-snapshotter#631
+#[test]
+fn a_runtime_whose_socket_has_lost_its_file_is_named() {
+    requires!(root_and_btf());
+    let place = tempfile::tempdir().unwrap();
+    let socket = place.path().join("containerd.sock");
+    let listener = UnixListener::bind(&socket).unwrap();
+    let node = kubelet(54, |node| {
+        let text = format!(
+            "\"Error syncing pod, skipping\" err=\"failed to \\\"KillContainer\\\" for \\\"app\\\" with \
+             KillContainerError: \\\"rpc error: code = Unavailable desc = connection error: desc = \
+             \\\\\\\"transport: Error while dialing: dial unix {}: connect: no such file or directory\\\\\\\"\\\"\" \
+             pod=\"shop/{}\" podUID=\"{}\"",
+            socket.display(),
+            node.name(),
+            node.uid
+        );
+        [40, 25, 10].map(|ago| klog(ago, 'E', &text)).concat()
+    });
+    let unreached = Unreached::new(&node.uid, place.path(), listener);
+    fs::remove_file(&socket).unwrap();
+    let cause = cause(&node, "runtime-socket-gone", "likely");
+    assert_eq!(cause["held_by"], format!("containerd (pid {})", unreached.runtime.id()));
+}
