@@ -119,14 +119,14 @@ impl Drop for Node {
     }
 }
 
-/// A line of klog, so many seconds ago.
+/// A line of klog that was written `ago` seconds before now.
 fn klog(ago: i64, letter: char, text: &str) -> String {
     let time = Timestamp::now().checked_sub(SignedDuration::from_secs(ago)).unwrap();
     let local = time.to_zoned(TimeZone::system()).strftime("%m%d %H:%M:%S.%6f").to_string();
     format!("{letter}{local}   77 source.go:1] {text}\n")
 }
 
-/// A line of logrus, so many seconds ago.
+/// A line of logrus that was written `ago` seconds before now.
 fn logrus(ago: i64, level: &str, text: &str) -> String {
     let time = Timestamp::now().checked_sub(SignedDuration::from_secs(ago)).unwrap();
     format!("time=\"{time}\" level={level} {text}\n")

@@ -238,7 +238,7 @@ fn of_driver(state: &PodState, facts: &Facts<'_>) -> Option<Link> {
 }
 
 fn driver(csi: &CsiState) -> String {
-    let name = csi.driver_name().map(|name| format!(" {}", safe(name.as_bytes())));
+    let name = csi.data.driver().map(|name| format!(" {name}"));
     format!("CSI driver{}", name.unwrap_or_default())
 }
 

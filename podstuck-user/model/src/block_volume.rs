@@ -7,7 +7,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{csi::VolumeData, identity::Target, mounted::Mounted, path::safe, raw_path};
+use super::{csi::VolumeData, identity::Target, mounted::Mounted, raw_path};
 
 /// What is left of a raw block volume of a pod. kubelet takes it away in this order: the loop device that
 /// keeps the device open, the pod's link, its own map (`UnmapBlockVolume` in pkg/volume/util).
@@ -47,8 +47,7 @@ impl BlockVolume {
 
     /// The CSI driver's name, if kubelet wrote it. Safe to show.
     pub fn driver(&self) -> Option<String> {
-        let Some(VolumeData::Known { driver, .. }) = &self.data else { return None };
-        Some(safe(driver.as_bytes()).into_owned())
+        self.data.as_ref()?.driver()
     }
 
     /// Whether this is the volume that kubelet calls so: `kubernetes.io/csi/DRIVER^HANDLE` for one of a CSI

@@ -6,7 +6,7 @@ use serde::Serialize;
 /// A link of the chain. The next one is what this one waits for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Link {
-    /// Who must act: a component, a process, or whoever is responsible for an object.
+    /// Who must act: a component, a process, or an object.
     pub who: String,
     /// What it must do.
     pub must: String,

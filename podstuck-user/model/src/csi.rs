@@ -5,7 +5,12 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{halted::Halted, path::safe_path, raw_path, time::Monotonic};
+use super::{
+    halted::Halted,
+    path::{safe, safe_path},
+    raw_path,
+    time::Monotonic,
+};
 
 /// A CSI volume's driver.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -118,11 +123,11 @@ pub enum VolumeData {
     Unknown,
 }
 
-impl CsiState {
-    /// The driver's name, where kubelet's record of the volume has it.
-    pub fn driver_name(&self) -> Option<&str> {
-        match &self.data {
-            VolumeData::Known { driver, .. } => Some(driver),
+impl VolumeData {
+    /// The driver's name. Safe to show.
+    pub fn driver(&self) -> Option<String> {
+        match self {
+            Self::Known { driver, .. } => Some(safe(driver.as_bytes()).into_owned()),
             _ => None,
         }
     }

@@ -9,6 +9,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 pub use super::mountinfo::{Device, Mount};
+use super::path::in_run;
 
 /// All mounts of one namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,8 +69,7 @@ impl Mounts {
         let wanted = tail(path);
         let named = self.all.iter().filter(|mount| tail(&mount.point) == wanted);
         let mut places: BTreeSet<_> = named.filter_map(place).collect();
-        let run = path.strip_prefix("/var/run").ok().map(|below| Path::new("/run").join(below));
-        for path in [Some(path), run.as_deref()].into_iter().flatten() {
+        for path in [path, &in_run(path)] {
             let above = path.parent().and_then(|above| self.place(above));
             let own = above.zip(path.file_name()).map(|((on, at), name)| (on, at.join(name)));
             places.extend(own);

@@ -23,6 +23,14 @@ pub fn safe(bytes: &[u8]) -> Cow<'_, str> {
     }
 }
 
+/// The same below `/run`, for which `/var/run` stands on every node (Filesystem Hierarchy Standard 3.0, section 5.13).
+pub fn in_run(path: &Path) -> Cow<'_, Path> {
+    match path.strip_prefix("/var/run") {
+        Ok(below) => Cow::Owned(Path::new("/run").join(below)),
+        Err(_) => Cow::Borrowed(path),
+    }
+}
+
 /// [`safe`] for a path.
 pub fn safe_path(path: &Path) -> Cow<'_, str> {
     safe(path.as_os_str().as_bytes())

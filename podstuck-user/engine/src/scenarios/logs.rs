@@ -19,7 +19,7 @@ use crate::{
         runtime::{Runtime, Shim},
         said::{Complaint, Report, Said},
     },
-    testing::{FILE, block_volume, holder, mounted as mounted_at, runtime},
+    testing::{FILE, block_volume, holder, mounted as mounted_at, runtime, task},
 };
 
 /// The runtime's complaint, twice, and what is said of the node.
@@ -114,23 +114,8 @@ fn with_shim(state: char, tasks: Vec<Task>) -> PodGroup {
 }
 
 fn app(state: char, killed: bool) -> Task {
-    Task {
-        pid: 42,
-        tid: 42,
-        comm: "app".into(),
-        state,
-        killed,
-        exiting: false,
-        started: 7,
-        woken: None,
-        moved: None,
-        received: None,
-        term: None,
-        wait_channel: None,
-        stack: Vec::new(),
-        directory: None,
-        group: format!("/sys/fs/cgroup/kubepods/pod{UID}/c").into(),
-    }
+    let group = format!("/sys/fs/cgroup/kubepods/pod{UID}/c").into();
+    Task { state, killed, started: 7, group, ..task("app", 42) }
 }
 
 /// A frozen pod with a file that cannot be deleted, and an API server that answers nobody: that the second holds

@@ -15,7 +15,6 @@ use crate::{
     command::{Process, Step, THIS_NODE, View, pods_of_node},
     ids,
     model::{
-        csi::VolumeData,
         evidence::Source,
         halted::Halted,
         path::{safe, safe_path},
@@ -56,10 +55,8 @@ pub(crate) fn cause(fault: Fault) -> &'static Cause {
 
 /// The driver's name.
 fn name(suspect: &Suspect<'_>) -> String {
-    match suspect.volume.csi.as_ref().map(|csi| &csi.data) {
-        Some(VolumeData::Known { driver, .. }) => safe(driver.as_bytes()).into_owned(),
-        _ => String::new(),
-    }
+    let csi = suspect.volume.csi.as_ref();
+    csi.and_then(|csi| csi.data.driver()).unwrap_or_default()
 }
 
 fn registration_socket(suspect: &Suspect<'_>) -> String {

@@ -4,9 +4,11 @@
 use std::{collections::BTreeMap, path::Path};
 
 use crate::{
-    bounded::Bounded,
     cause::{Cause, Kind, TriedWith, log, way},
-    causes::shared::{repeated::Repeated, stat_errors::FRESH},
+    causes::shared::{
+        repeated::{OfPods, Repeated},
+        stat_errors::FRESH,
+    },
     command::View,
     event::{Event, What},
     family::Family,
@@ -94,16 +96,11 @@ pub(crate) static FLEX_VOLUME_ERROR: Cause = Cause {
 };
 
 /// What kubelet says of such volumes, by pod.
+#[derive(Default)]
 pub(crate) struct FlexVolumes {
-    errors: Bounded<String, Repeated>,
+    errors: OfPods,
     /// The targets that something was found of, by pod.
     found: BTreeMap<String, u64>,
-}
-
-impl Default for FlexVolumes {
-    fn default() -> Self {
-        Self { errors: Bounded::new(1024), found: BTreeMap::new() }
-    }
 }
 
 impl FlexVolumes {
@@ -112,9 +109,7 @@ impl FlexVolumes {
         if said.component != Component::Kubelet || said.uid.is_empty() || !is_error {
             return;
         }
-        let at = context.when(said.at);
-        let new = || Repeated::begin(said, at);
-        self.errors.or_insert_with(said.uid.clone(), new).note(said, at);
+        self.errors.note(context, said);
     }
 
     fn sampled(&mut self, context: &Context<'_>, sample: &NodeSample, steps: &mut Steps) {

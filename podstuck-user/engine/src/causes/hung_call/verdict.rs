@@ -6,7 +6,10 @@ use crate::{
     causes::{
         hung_call::judge::{Judged, Waits},
         network_storage,
-        shared::wait_channel::{FUSE_CONTROL, WaitsFor, functions, waits_for},
+        shared::{
+            fuse,
+            wait_channel::{WaitsFor, functions, waits_for},
+        },
     },
     command::{Step, View},
     ids,
@@ -51,7 +54,7 @@ pub(crate) fn fill(
     draft.blocks_deletion = draft.target.pod.is_some().then_some(true);
     facts(draft, seen);
     match judged.waits {
-        Waits::Fuse => fuse(context, draft, seen, sharers()),
+        Waits::Fuse => unanswered(context, draft, seen, sharers()),
         Waits::Frozen => frozen(context, draft, seen),
         Waits::Nfs => {
             nfs(context, draft, seen, sharers());
@@ -152,7 +155,7 @@ fn facts(draft: &mut Draft, seen: &StuckThread) {
     }
 }
 
-fn fuse(
+fn unanswered(
     context: &Context<'_>,
     draft: &mut Draft,
     seen: &StuckThread,
@@ -170,13 +173,11 @@ fn fuse(
         // systemd mounts the control file system at boot, and nobody where there is none. A file system
         // without a server still is a mount point, which no removal of kubelet's takes away.
         let view = view(context, seen);
-        let step = view.on_mount("umount", &mount.point, mount.id).after(&format!(
-            "{{ mountpoint -q {FUSE_CONTROL} || mount -t fusectl fusectl {FUSE_CONTROL}; }} && \
-             echo 1 > {FUSE_CONTROL}/{}/abort && sleep 1",
-            mount.minor
-        ));
-        let numbers = format!("{} 0:{}", mount.id.unwrap_or_default(), mount.minor);
-        let is_its = format!("cut -d\" \" -f1,3 {} | grep -qx \"{numbers}\"", view.table());
+        let (control, abort) = (fuse::control(), fuse::abort(mount.minor));
+        let step = view
+            .on_mount("umount", &mount.point, mount.id)
+            .after(&format!("{control} && {abort} && sleep 1"));
+        let is_its = fuse::is_its(view, mount.id.unwrap_or_default(), mount.minor);
         let words = format!("connection {} is that of the mount", mount.minor);
         draft.remedy(
             step.only_if(is_its, words).called(format!("to abort the connection of {}", safe_path(&mount.point)))

@@ -9,10 +9,12 @@ use std::{
 };
 
 use crate::{
-    bounded::Bounded,
     causes::{
         orphan::{ORPHANED_POD_DIR, tell_left},
-        shared::{repeated::Repeated, stat_errors::FRESH},
+        shared::{
+            repeated::{OfPods, Repeated},
+            stat_errors::FRESH,
+        },
     },
     command::View,
     ids,
@@ -29,20 +31,12 @@ use crate::{
     verdict::{Draft, Verdict},
 };
 
-/// Pods remembered.
-const PODS: usize = 1024;
-
 /// What kubelet says of orphans (pkg/kubelet/kubelet_volumes.go, `cleanupOrphanedPodDirs`), by UID.
+#[derive(Default)]
 pub(super) struct Logged {
-    words: Bounded<String, Repeated>,
+    words: OfPods,
     /// What was found, by UID: its target.
     found: BTreeMap<String, u64>,
-}
-
-impl Default for Logged {
-    fn default() -> Self {
-        Self { words: Bounded::new(PODS), found: BTreeMap::new() }
-    }
 }
 
 /// What kubelet cannot remove, and why: `... at path PATH: ERROR`.
@@ -62,9 +56,7 @@ impl Logged {
         if said.component != Component::Kubelet || !is_claimed {
             return;
         }
-        let at = context.when(said.at);
-        let new = || Repeated::begin(said, at);
-        self.words.or_insert_with(said.uid.clone(), new).note(said, at);
+        self.words.note(context, said);
     }
 
     /// Those whose directory is there still. `is_known` of a pod that is found an orphan in another way.

@@ -6,9 +6,8 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use podstuck_common::component::name_hash;
 
 use crate::{
-    bounded::Bounded,
     cause::{Cause, Kind, TriedWith, log, way},
-    causes::shared::repeated::Repeated,
+    causes::shared::repeated::{OfPods, Repeated},
     command::Step,
     event::{Event, What},
     ids,
@@ -28,8 +27,6 @@ use crate::{
     verdict::{Draft, Verdict},
 };
 
-/// Pods remembered.
-const PODS: usize = 1024;
 /// kubelet's status manager tries again every ten seconds (`syncPeriod` in pkg/kubelet/status).
 const FRESH: Duration = Duration::from_secs(60);
 
@@ -72,16 +69,11 @@ pub(crate) static STATUS_REFUSED: Cause = Cause {
 };
 
 /// What was refused, by UID.
+#[derive(Default)]
 pub(crate) struct StatusRefusals {
-    refusals: Bounded<String, Repeated>,
+    refusals: OfPods,
     /// The targets that something was found of.
     found: BTreeMap<String, u64>,
-}
-
-impl Default for StatusRefusals {
-    fn default() -> Self {
-        Self { refusals: Bounded::new(PODS), found: BTreeMap::new() }
-    }
 }
 
 impl StatusRefusals {
@@ -90,9 +82,7 @@ impl StatusRefusals {
         if said.component != Component::Kubelet || !is_failure || who(&said.text).is_none() {
             return;
         }
-        let at = context.when(said.at);
-        let new = || Repeated::begin(said, at);
-        self.refusals.or_insert_with(said.uid.clone(), new).note(said, at);
+        self.refusals.note(context, said);
     }
 
     fn sampled(&mut self, context: &Context<'_>, sample: &NodeSample, steps: &mut Steps) {

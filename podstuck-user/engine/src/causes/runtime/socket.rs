@@ -1,6 +1,6 @@
 //! A runtime that runs and listens, at a socket whose file is gone or is another's: nobody reaches it.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::{
     causes::{
@@ -10,7 +10,7 @@ use crate::{
     ids,
     model::{
         evidence::Source,
-        path::{safe, safe_path},
+        path::{in_run, safe, safe_path},
         runtime::Runtime,
     },
     verdict::Draft,
@@ -30,18 +30,10 @@ fn refused(error: &str) -> Option<(PathBuf, &str)> {
 /// fails all the same.
 pub(super) fn unreached<'a>(suspect: &'a Suspect<'_>) -> Option<(&'a Runtime, PathBuf, &'a str)> {
     let (path, why) = refused(&suspect.told.said.text)?;
-    let is_its = |runtime: &&Runtime| runtime.sockets.iter().any(|socket| is_same(socket, &path));
+    let is_its =
+        |runtime: &&Runtime| runtime.sockets.iter().any(|socket| in_run(socket) == in_run(&path));
     let runtime = suspect.sample.runtimes.iter().find(is_its)?;
     Some((runtime, path, why))
-}
-
-/// `/var/run` is a link to `/run` (FHS), and components are configured with either.
-fn is_same(one: &Path, other: &Path) -> bool {
-    let in_run = |path: &Path| match path.strip_prefix("/var/run") {
-        Ok(rest) => Path::new("/run").join(rest),
-        Err(_) => path.to_owned(),
-    };
-    in_run(one) == in_run(other)
 }
 
 pub(super) fn words(draft: &mut Draft, suspect: &Suspect<'_>) {

@@ -306,16 +306,7 @@ const DENIED: &str = "failed to kill container \"aa\": unknown error after kill:
     successfully: exit status 1: unable to signal init: permission denied";
 
 fn with_group(mut sample: NodeSample) -> NodeSample {
-    sample.cgroups.push(PodGroup {
-        target_id: 7,
-        target: Target::unknown().into(),
-        uid: UID.into(),
-        path: "/sys/fs/cgroup/x".into(),
-        has_containers: true,
-        frozen: None,
-        tasks: Vec::new(),
-        shims: Vec::new(),
-    });
+    sample.cgroups.push(crate::testing::pod_group(UID));
     sample
 }
 

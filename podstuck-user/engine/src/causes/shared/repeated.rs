@@ -1,9 +1,14 @@
-//! What a component logs again and again about one object.
+//! What a component logs again and again about one object, or about each of many pods.
 
 use crate::{
+    bounded::Bounded,
     model::{evidence::Source, path::safe, said::Said, time::Monotonic},
+    tracker::Context,
     verdict::{Draft, times},
 };
+
+/// Pods remembered.
+const PODS: usize = 1024;
 
 /// The last message, and since when and how often it is logged.
 #[derive(Debug)]
@@ -38,5 +43,31 @@ impl Repeated {
         let text = safe(text.as_bytes());
         let said = format!("{} said {}: {text}", component.name(), times(self.lines));
         draft.fact_since(said, Source::Log(source.clone()), self.first);
+    }
+}
+
+/// By the UID of the pod that it is about.
+pub(crate) struct OfPods(Bounded<String, Repeated>);
+
+impl Default for OfPods {
+    fn default() -> Self {
+        Self(Bounded::new(PODS))
+    }
+}
+
+impl OfPods {
+    pub(crate) fn note(&mut self, context: &Context<'_>, said: &Said) {
+        let at = context.when(said.at);
+        let begin = || Repeated::begin(said, at);
+        self.0.or_insert_with(said.uid.clone(), begin).note(said, at);
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&String, &Repeated)> {
+        self.0.iter()
+    }
+
+    /// Pods that were too many.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.0.dropped()
     }
 }

@@ -4,9 +4,6 @@
 //! The names are those of Linux 5.10 to 6.18: fs/fuse/dev.c, fs/super.c and
 //! kernel/locking/percpu-rwsem.c (a frozen file system), net/sunrpc, fs/nfs, drivers/block.
 
-/// The control file system of FUSE (Documentation/filesystems/fuse.rst): a directory for each connection, which has its device's minor number for a name.
-pub(crate) const FUSE_CONTROL: &str = "/sys/fs/fuse/connections";
-
 /// What does not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WaitsFor {

@@ -22,7 +22,7 @@ use crate::{
         said::{Report, Said},
         time::Monotonic,
     },
-    testing::{Alone, FILE, failed, mounted},
+    testing::{self, Alone, FILE, failed, mounted},
     verdict::{Draft, Verdict},
 };
 
@@ -37,32 +37,20 @@ fn group(tasks: Vec<Task>) -> PodGroup {
     PodGroup {
         target_id: 8,
         target: Arc::new(target),
-        uid: UID.into(),
         path: format!("/sys/fs/cgroup/pids/kubepods/pod{UID}").into(),
-        has_containers: true,
-        frozen: None,
         tasks,
-        shims: Vec::new(),
+        ..testing::pod_group(UID)
     }
 }
 
 fn task(state: char, killed: bool) -> Task {
     Task {
-        pid: 42,
-        tid: 42,
-        comm: "app".into(),
         state,
         killed,
-        exiting: false,
         started: 7,
-        woken: None,
-        moved: None,
-        received: None,
-        term: None,
         wait_channel: Some("rpc_wait_bit_killable".into()),
-        stack: Vec::new(),
-        directory: None,
         group: format!("/sys/fs/cgroup/pids/kubepods/pod{UID}/c").into(),
+        ..testing::task("app", 42)
     }
 }
 

@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc};
 use crate::{
     cause::Cause,
     causes::{
-        shared::wait_channel::FUSE_CONTROL,
+        shared::fuse,
         unkillable::{
             causes::{CGROUP_POPULATED, DSTATE, FROZEN_V1},
             tracker::{Fault, Suspect},
@@ -160,20 +160,11 @@ fn aborts(draft: &mut Draft, suspect: &Suspect<'_>) {
         );
         draft.doubt("whether the page that it waits for is one of that FUSE file system");
         let words = format!("connection {number} is that of the mount, and has requests that wait");
-        let is_its = format!(
-            "cut -d\" \" -f1,3 {} | grep -qx \"{} 0:{number}\" && [ \"$(cat {FUSE_CONTROL}/{number}/waiting)\" -gt 0 ]",
-            view.table(),
-            mount.id
-        );
-        let mounted = format!(
-            "{{ mountpoint -q {FUSE_CONTROL} || mount -t fusectl fusectl {FUSE_CONTROL}; }}"
-        );
-        let step = Step::new(
-            view.says("abort the FUSE connection of", &mount.point),
-            format!("echo 1 > {FUSE_CONTROL}/{number}/abort"),
-        );
+        let is_its = fuse::is_its(*view, mount.id, number);
+        let checks = [fuse::control(), is_its, fuse::waits(number)].join(" && ");
+        let does = view.says("abort the FUSE connection of", &mount.point);
         draft.remedy(
-            step.only_if(format!("{mounted} && {is_its}"), words),
+            Step::new(does, fuse::abort(number)).only_if(checks, words),
             "every request of this file system fails with ECONNABORTED: what the server had not written is lost",
         );
     }

@@ -329,14 +329,16 @@ fn take(found: &mut Found, entry: &str, is_proven: bool, now: Timestamp) {
             Some(Told::Reported { uid, volume, at, report })
         }
         None => {
-            let Some(at) = klog::written(entry, now) else { return };
+            // Most entries are neither.
             if let Some((uid, error)) = klog_runtime::of_runtime(message) {
+                let Some(at) = klog::written(entry, now) else { return };
                 if found.of_runtime.len() >= OF_RUNTIME {
                     found.of_runtime.pop_front();
                 }
                 found.of_runtime.push_back((Told::OfRuntime { uid, at, error }, is_proven));
             } else if let Some(severity) = entry.bytes().next()
                 && let Some(complaint) = klog_pod::complaint(severity, message)
+                && let Some(at) = klog::written(entry, now)
             {
                 found.of_pods.push(complaint, at, is_proven);
             }
