@@ -21,5 +21,7 @@ mod silent_before;
 mod silent_disks;
 #[path = "faults/silent_logs.rs"]
 mod silent_logs;
+#[path = "faults/silent_roots.rs"]
+mod silent_roots;
 #[path = "common/stuck_pod.rs"]
 mod stuck_pod;

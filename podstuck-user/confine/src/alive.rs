@@ -175,8 +175,12 @@ pub fn degraded() -> Vec<Degraded> {
     let left_out = of(&LEFT_OUT);
     let left_out = left_out.iter().map(|((path, why), feeds)| (path, why, feeds.iter().copied()));
     let left_out = left_out.map(|(path, why, feeds)| told(path, why, feeds.collect()));
-    let unread = of(&UNREAD);
-    let unread = unread.iter().map(|((feed, path), why)| told(path, why, vec![*feed]));
+    let mut unread: BTreeMap<(&PathBuf, &str), Vec<Feed>> = BTreeMap::new();
+    let all = of(&UNREAD);
+    for ((feed, path), why) in all.iter() {
+        unread.entry((path, why)).or_default().push(*feed);
+    }
+    let unread = unread.into_iter().map(|((path, why), feeds)| told(path, why, feeds));
     left_out.chain(unread).collect()
 }
 

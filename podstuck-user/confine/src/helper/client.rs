@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    ffi::OsStr,
     io::{Read, Write},
     os::{fd::AsFd, unix::net::UnixStream},
     time::{Duration, Instant},
@@ -14,7 +15,7 @@ use podstuck_model::{
 use serde::de::DeserializeOwned;
 
 use super::{
-    Message, Question, Refusal,
+    Budget, Message, Question, Refusal,
     left_behind::{Left, LeftBehind},
 };
 use crate::{
@@ -27,7 +28,7 @@ use crate::{
 pub const LIMIT: Duration = Duration::from_secs(2);
 
 /// How long all steps may take together.
-const WHOLE: Duration = Duration::from_secs(20);
+pub(super) const WHOLE: Duration = Duration::from_secs(20);
 
 /// How much a helper may say. All holders of a node with thousands of processes take a few megabytes.
 const LONGEST: usize = 32 << 20;
@@ -82,9 +83,9 @@ pub fn ask_in_parts<Q: Question>(
         return Err(Failure::Other(NoAnswer::NotEntered(why)));
     }
     let place = question.place();
-    if LEFT_BEHIND.is_used_up(Q::BUDGET) {
-        let why = "helper processes that were asked about other objects do not come back";
-        return Err(Failure::Other(NoAnswer::NotEntered(why.into())));
+    let hangs = (!place.is_empty()).then(|| why_not_again::<Q>(&place)).flatten();
+    if let Some(why) = hangs.or_else(|| LEFT_BEHIND.why_used_up(Q::BUDGET)) {
+        return Err(Failure::Other(NoAnswer::NotEntered(why)));
     }
     let (process, channel) = spawn(Work::Look).map_err(|why| failed(&why))?;
     let answer = exchange(&process, channel, &question, take);
@@ -95,6 +96,14 @@ pub fn ask_in_parts<Q: Question>(
         LEFT_BEHIND.leave(Left::new::<Q>(process, None, place));
     }
     answer
+}
+
+/// Why nobody is sent with the same question to a place where one hangs; of what is asked again and again.
+pub(super) fn why_not_again<Q: Question>(place: &OsStr) -> Option<String> {
+    if matches!(Q::BUDGET, Budget::Events | Budget::Holders) {
+        return None;
+    }
+    LEFT_BEHIND.why_not_again(Q::NAME, place)
 }
 
 /// Whether a helper that was left behind still is.

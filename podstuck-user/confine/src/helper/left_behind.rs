@@ -2,7 +2,8 @@
 //! looked at.
 
 use std::{
-    ffi::OsString,
+    collections::BTreeSet,
+    ffi::{OsStr, OsString},
     path::{Path, PathBuf},
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -22,11 +23,14 @@ use crate::fork_server::Process;
 /// One of them.
 #[derive(Debug)]
 pub(super) struct Left {
+    name: &'static str,
     budget: Budget,
     share: Option<Share>,
     process: Process,
     /// What it does not come back from.
     place: String,
+    /// What it was asked about.
+    about: OsString,
     /// What is missing meanwhile, and of which object.
     feeds: Option<Feed>,
     object: Option<PathBuf>,
@@ -43,7 +47,12 @@ impl Left {
         let object = Some(PathBuf::from(&about)).filter(|about| about.is_absolute());
         let place = step.unwrap_or_else(|| safe_path(Path::new(&about)).into_owned());
         let share = share::own();
-        Self { budget: Q::BUDGET, share, process, place, feeds: Q::FEEDS, object }
+        let (name, budget, feeds) = (Q::NAME, Q::BUDGET, Q::FEEDS);
+        Self { name, budget, share, process, place, about, feeds, object }
+    }
+
+    fn shown(&self) -> &str {
+        if self.place.is_empty() { "what it looked at" } else { &self.place }
     }
 
     fn lives(&self) -> bool {
@@ -76,6 +85,30 @@ impl LeftBehind {
         }
     }
 
+    /// The same in words, with what they hang at.
+    pub(super) fn why_used_up(&self, budget: Budget) -> Option<String> {
+        if !self.is_used_up(budget) {
+            return None;
+        }
+        let all = self.living();
+        let hung = all.iter().filter(|left| left.budget == budget);
+        let places: BTreeSet<&str> = hung.map(Left::shown).collect();
+        let places: Vec<&str> = places.into_iter().collect();
+        Some(format!("helper processes do not come back from {}", places.join(", ")))
+    }
+
+    /// Why one is not sent with a question to where another hangs with the same.
+    pub(super) fn why_not_again(&self, name: &str, place: &OsStr) -> Option<String> {
+        let step = format!("{place:?}");
+        let is_there = |left: &&Left| {
+            left.name == name && (left.place == step || left.about.as_os_str() == place)
+        };
+        let all = self.living();
+        let left = all.iter().find(is_there)?;
+        let (pid, place) = (left.process.id(), left.shown());
+        Some(format!("helper process {pid} of podstuck does not come back from {place}"))
+    }
+
     /// How many hang on behalf of somebody, and in all.
     fn hung(&self, budget: Budget, share: &Option<Share>) -> (usize, usize) {
         let all = self.living();
@@ -97,8 +130,7 @@ impl LeftBehind {
     /// Each that lives, with what it holds; and what is not looked at at all because of them.
     pub(super) fn told(&self) -> Vec<Degraded> {
         let told = |left: &Left| {
-            let (pid, place) = (left.process.id(), &left.place);
-            let place = if place.is_empty() { "what it looked at" } else { place };
+            let (pid, place) = (left.process.id(), left.shown());
             let sentence = format!(
                 "helper process {pid} of podstuck does not come back from {place}, cannot be killed, and \
                  keeps that busy until it answers"

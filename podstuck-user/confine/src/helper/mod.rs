@@ -7,6 +7,7 @@
 //! serves threads and, through a thread, asynchronous tasks; it also bounds how many helpers may hang.
 
 mod client;
+mod each;
 mod left_behind;
 mod serve;
 mod share;
@@ -17,6 +18,7 @@ use anyhow::Result;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 pub use client::{Failure, LIMIT, ask, ask_in_parts, degraded, is_hanging};
+pub use each::ask_each;
 pub use serve::{Teller, answer, serve, serve_through};
 pub use share::{Share, ask_for};
 
@@ -78,7 +80,7 @@ pub enum Budget {
     Events,
     /// Searches for holders. Each may leave several behind before it knows what hangs.
     Holders,
-    /// The pods' directories, in every sample: one for each root.
+    /// The pods' directories, in every sample.
     Pods,
     /// Logs. Many lie on one disk, and those of kubelet, of runtimes and of drivers are read by one helper each.
     Logs,
@@ -136,8 +138,7 @@ impl Budget {
             Self::Events => 6,
             Self::Logs | Self::Pods => 4,
             Self::Holders => 8,
-            Self::Names => 2,
-            Self::Space | Self::Roots | Self::Containers => 1,
+            Self::Names | Self::Space | Self::Roots | Self::Containers => 3,
         }
     }
 }

@@ -2,7 +2,6 @@
 //! other: a helper reads them, where their file system lives at all.
 
 use std::{
-    collections::VecDeque,
     ffi::OsString,
     fs,
     path::{Path, PathBuf},
@@ -15,9 +14,9 @@ use crate::identity::Listed;
 use podstuck_confine::proc;
 use podstuck_confine::{
     alive,
-    helper::{Budget, Question, Teller, ask_in_parts},
+    helper::{Budget, Question, Teller, ask_each},
 };
-use podstuck_model::{degraded::Feed, query::NoAnswer};
+use podstuck_model::degraded::Feed;
 
 /// Names of what is in these directories, one part for each.
 #[derive(Debug, Serialize, Deserialize)]
@@ -59,30 +58,22 @@ pub fn list(directories: &[PathBuf], feed: Feed) -> Listed {
     };
     let alive = directories.iter().zip(is_left_out).enumerate();
     let alive = alive.filter(|(_, (_, is_left_out))| !is_left_out);
-    let (mut numbers, mut directories): (VecDeque<usize>, Vec<OsString>) =
-        alive.map(|(at, (path, _))| (at, OsString::from(path))).unzip();
-    while !directories.is_empty() {
-        let mut answered = 0;
-        let question = ListDirectories { directories: directories.clone() };
-        let asked = ask_in_parts(question, |part: Vec<String>| {
-            if let Some(count) = numbers.pop_front().and_then(|at| listed.counts.get_mut(at)) {
-                *count = part.len();
+    let alive: Vec<(usize, OsString)> = alive.map(|(at, (path, _))| (at, path.into())).collect();
+    ask_each(
+        alive,
+        |(_, directory)| directory.clone(),
+        |left| ListDirectories { directories: left.iter().map(|(_, path)| path.clone()).collect() },
+        |(at, directory), names: Result<Vec<String>, _>| {
+            let failed = names.as_ref().err().map(ToString::to_string);
+            alive::looked(feed, Path::new(&directory), failed.as_deref());
+            listed.is_all &= names.is_ok();
+            let names = names.unwrap_or_default();
+            if let Some(count) = listed.counts.get_mut(at) {
+                *count = names.len();
             }
-            listed.names.extend(part);
-            answered += 1;
-        });
-        for directory in directories.drain(..answered.min(directories.len())) {
-            alive::looked(feed, Path::new(&directory), None);
-        }
-        let Err(why) = asked else { break };
-        listed.is_all = false;
-        if directories.is_empty() {
-            break;
-        }
-        let why = NoAnswer::from(why).to_string();
-        numbers.pop_front();
-        alive::looked(feed, Path::new(&directories.remove(0)), Some(&why));
-    }
+            listed.names.extend(names);
+        },
+    );
     listed
 }
 

@@ -14,14 +14,14 @@ use podstuck_common::root::SHOW;
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
-use super::seen_by::{Root, Seen};
+use super::seen_by::{Root, Seen, shown};
 use crate::identity::{layout::normalise, on_host};
 use podstuck_confine::{
     alive,
-    helper::{Budget, Question, Teller, ask_in_parts},
+    helper::{Budget, Question, Teller, ask_each, ask_in_parts},
 };
 use podstuck_confine::{proc, role::Role};
-use podstuck_model::{degraded::Feed, mounts::Mounts};
+use podstuck_model::{degraded::Feed, mounts::Mounts, path::safe_path};
 
 /// A directory that is looked for.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -35,6 +35,11 @@ pub struct Sought {
 }
 
 impl Sought {
+    /// Which it is, for whoever hears that it hangs.
+    fn shown(&self) -> OsString {
+        shown(&(self.pid, self.path.clone()))
+    }
+
     /// One that the probes need not know.
     pub fn unshown(pid: Option<u32>, path: &Path) -> Self {
         Self { pid, path: path.into(), index: None }
@@ -56,13 +61,16 @@ impl Question for ShowRoots {
     const IS_SHORT: bool = true;
     const BUDGET: Budget = Budget::Roots;
     const ROLE: Role = Role::HelperBeneath;
-    type Step = ();
+    type Step = OsString;
     /// Which one, and its path without symbolic links; none of one that is not there.
     type Part = (usize, Option<OsString>);
     type Answer = ();
 
-    fn answer(self, tell: &mut Teller<(), (usize, Option<OsString>)>) -> Result<()> {
+    fn answer(self, tell: &mut Teller<OsString, (usize, Option<OsString>)>) -> Result<()> {
         for (at, sought) in &self.sought {
+            if !self.in_memory {
+                tell.at(&sought.shown())?;
+            }
             let top = match sought.pid {
                 Some(pid) => PathBuf::from(format!("/proc/{pid}/root")),
                 None => self.host_root.clone().into(),
@@ -95,11 +103,11 @@ pub struct Found {
 }
 
 /// Shows directories to the probes. Those whose path the kernel has in memory are found also where their disk
-/// does not answer; of the others, what does not answer within two seconds is left out, and what comes after it.
+/// does not answer; of the others, what does not answer within two seconds is left out.
 pub fn show_roots(host_root: &Path, secret: u64, sought: Vec<Sought>) -> Found {
     let mut open: Vec<(usize, Sought)> = sought.into_iter().enumerate().collect();
     let mut found = Found { paths: vec![None; open.len()], is_all: false };
-    found.look(host_root, secret, &mut open, true);
+    found.look_in_memory(host_root, secret, &mut open);
     found.finish(host_root, secret, open);
     found
 }
@@ -116,31 +124,45 @@ impl Found {
     fn finish(&mut self, host_root: &Path, secret: u64, open: Vec<(usize, Sought)>) {
         let left_out = left_out(host_root, &open);
         let entered = open.into_iter().zip(&left_out).filter(|(_, left_out)| !**left_out);
-        let mut open: Vec<_> = entered.map(|(sought, _)| sought).collect();
-        if !open.is_empty() {
-            self.look(host_root, secret, &mut open, false);
-        }
-        self.is_all = open.is_empty() && !left_out.contains(&true);
+        let open: Vec<_> = entered.map(|(sought, _)| sought).collect();
+        self.is_all = !left_out.contains(&true);
+        let question = |left: &[(usize, Sought)]| ShowRoots {
+            host_root: host_root.into(),
+            secret,
+            sought: left.to_vec(),
+            in_memory: false,
+        };
+        ask_each(
+            open,
+            |(_, sought)| sought.shown(),
+            question,
+            |(_, sought), found: Result<(usize, Option<OsString>), _>| match found {
+                Ok((at, path)) => self.take(at, path),
+                Err(why) => {
+                    let place = safe_path(Path::new(&sought.shown())).into_owned();
+                    tracing::info!("{place} was not looked at: {why}");
+                    self.is_all = false;
+                }
+            },
+        );
     }
 
     /// Looks for them, and takes from the list what there is an answer for.
-    fn look(
-        &mut self,
-        host_root: &Path,
-        secret: u64,
-        open: &mut Vec<(usize, Sought)>,
-        in_memory: bool,
-    ) {
+    fn look_in_memory(&mut self, host_root: &Path, secret: u64, open: &mut Vec<(usize, Sought)>) {
         let (host_root, sought) = (host_root.into(), open.clone());
-        let question = ShowRoots { host_root, secret, sought, in_memory };
+        let question = ShowRoots { host_root, secret, sought, in_memory: true };
         let answer = ask_in_parts(question, |(at, path): (usize, Option<OsString>)| {
-            if let Some(slot) = self.paths.get_mut(at) {
-                *slot = path.map(PathBuf::from);
-            }
+            self.take(at, path);
             open.retain(|(one, _)| *one != at);
         });
         if let Err(failure) = answer {
             tracing::info!("not all roots of targets were looked at: {failure:?}");
+        }
+    }
+
+    fn take(&mut self, at: usize, path: Option<OsString>) {
+        if let Some(slot) = self.paths.get_mut(at) {
+            *slot = path.map(PathBuf::from);
         }
     }
 }

@@ -11,7 +11,7 @@ use podstuck_confine::helper::{Budget, Question, Teller};
 use podstuck_confine::role::Role;
 use podstuck_model::{degraded::Feed, space::Capacity};
 
-/// How full the file systems are that these paths lie on: for each path one answer, `None` when there
+/// How full the file systems are that these paths lie on: for each path one part, `None` when there
 /// is no such path.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct MeasureSpace {
@@ -23,17 +23,17 @@ impl Question for MeasureSpace {
     const FEEDS: Option<Feed> = Some(Feed::Space);
     const ROLE: Role = Role::HelperBeneath;
     type Step = OsString;
-    type Part = ();
-    type Answer = Vec<Option<Capacity>>;
+    type Part = Option<Capacity>;
+    type Answer = ();
 
-    fn answer(self, tell: &mut Teller<OsString, ()>) -> Result<Vec<Option<Capacity>>> {
-        let measure = |place: &Place| {
+    fn answer(self, tell: &mut Teller<OsString, Option<Capacity>>) -> Result<()> {
+        for place in &self.places {
             tell.at(&shown(place))?;
             let held = Root::of_place(place)
                 .and_then(|root| root.open(Path::new(&place.1), OFlags::empty()));
-            Ok(held.ok().and_then(|held| measure(&held.path())))
-        };
-        self.places.iter().map(measure).collect()
+            tell.part(&held.ok().and_then(|held| measure(&held.path())))?;
+        }
+        Ok(())
     }
 }
 

@@ -55,10 +55,17 @@ pub fn read(host_root: &Path, kubelet_roots: &[PathBuf]) -> (Vec<Trace>, Option<
         alive::why_not(std::process::id(), &place, Occasion::Unknown)
     };
     let roots = kubelet_roots.iter().filter(|root| why_not(root).is_none());
-    let roots = roots.map(|root| root.clone().into()).collect();
-    let question = ReadTraces { host_root: host_root.into(), roots };
-    let answer = ask_in_parts(question, |part: Vec<Trace>| found.extend(part));
-    (found, answer.err().map(|failure| NoAnswer::from(failure).to_string()))
+    let roots = roots.map(|root| Some(root.clone().into()));
+    // A helper for each: one that does not answer hides no other.
+    let mut failed = Vec::new();
+    // The runtimes first: nothing of theirs lies on anybody's volume.
+    for root in [None].into_iter().chain(roots) {
+        let question = ReadTraces { host_root: host_root.into(), root };
+        let answer = ask_in_parts(question, |part: Vec<Trace>| found.extend(part));
+        failed.extend(answer.err().map(|failure| NoAnswer::from(failure).to_string()));
+    }
+    failed.dedup();
+    (found, Some(failed.join("; ")).filter(|failed| !failed.is_empty()))
 }
 
 /// UIDs of the pods of these containers and sandboxes, by the runtimes' files: the helper's side.
@@ -79,8 +86,8 @@ pub(super) fn pods_of(
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::state) struct ReadTraces {
     host_root: PathBuf,
-    /// kubelet's.
-    roots: Vec<OsString>,
+    /// kubelet's; none for the runtimes' files.
+    root: Option<OsString>,
 }
 
 impl Question for ReadTraces {
@@ -89,20 +96,21 @@ impl Question for ReadTraces {
     type Answer = ();
 
     fn answer(self, tell: &mut Teller<OsString, Vec<Trace>>) -> Result<()> {
-        // The runtimes first: nothing of theirs lies on anybody's volume.
-        for file in container_files(&self.host_root, INIT) {
-            tell.at(&file.clone().into())?;
-            let trace = contents(&file).and_then(|text| of_container(&text));
-            tell.part(&trace.into_iter().collect())?;
-        }
-        for root in &self.roots {
-            let pods = on_host(&self.host_root, Path::new(root)).join("pods");
-            for uid in names(&pods).filter_map(|name| name.into_string().ok()) {
-                if is_pod_uid(uid.as_bytes()) {
-                    let pod = pods.join(&uid);
-                    tell.at(&pod.clone().into())?;
-                    tell.part(&of_pod(&pod, &uid))?;
-                }
+        let Some(root) = &self.root else {
+            for file in container_files(&self.host_root, INIT) {
+                tell.at(&file.clone().into())?;
+                let trace = contents(&file).and_then(|text| of_container(&text));
+                tell.part(&trace.into_iter().collect())?;
+            }
+            return Ok(());
+        };
+        let pods = on_host(&self.host_root, Path::new(root)).join("pods");
+        tell.at(&pods.clone().into())?;
+        for uid in names(&pods).filter_map(|name| name.into_string().ok()) {
+            if is_pod_uid(uid.as_bytes()) {
+                let pod = pods.join(&uid);
+                tell.at(&pod.clone().into())?;
+                tell.part(&of_pod(&pod, &uid))?;
             }
         }
         Ok(())

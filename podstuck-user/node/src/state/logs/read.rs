@@ -84,6 +84,10 @@ impl Question for ReadLog {
     /// The log's name.
     type Answer = String;
 
+    fn place(&self) -> OsString {
+        format!("the log of pid {}", self.pid).into()
+    }
+
     fn answer(self, tell: &mut Teller<OsString, Part>) -> Result<String> {
         let place = place::of_process(&self.host_root, self.pid, |log| tell.at(&log.into()))?;
         let (name, source) = (

@@ -83,6 +83,10 @@ impl Question for ReadDriverLog {
     /// The logs that were read.
     type Answer = Vec<String>;
 
+    fn place(&self) -> OsString {
+        format!("the log of pid {}", self.pid).into()
+    }
+
     fn answer(self, tell: &mut Teller<OsString, DriverSaid>) -> Result<Vec<String>> {
         let process = PathBuf::from(format!("/proc/{}", self.pid));
         let group = group_of(&process).context("reading its control group")?;

@@ -66,6 +66,10 @@ impl Question for ReadRuntimeLog {
     /// The log, and whose it is.
     type Answer = String;
 
+    fn place(&self) -> OsString {
+        format!("the log of pid {}", self.pid).into()
+    }
+
     fn answer(self, tell: &mut Teller<OsString, RuntimeSaid>) -> Result<String> {
         let place = place::of_process(&self.host_root, self.pid, |log| tell.at(&log.into()))?;
         let source = super::source(self.component, self.pid, &place.name);

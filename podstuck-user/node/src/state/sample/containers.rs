@@ -22,17 +22,19 @@ use crate::{
         target_roots::{Holds, TargetRoot},
         uid::is_long_id,
     },
-    state::containers::{OnDisk, Read, ReadContainers, Stamp},
+    state::{
+        containers::{OnDisk, Read, ReadContainers, Stamp},
+        seen_by::shown,
+    },
 };
 use podstuck_confine::{
     alive::{self, Occasion},
-    helper::ask_in_parts,
+    helper::ask_each,
 };
 use podstuck_model::{
     degraded::Feed,
     identity::{Component, TargetKind},
     mounts::Mounts,
-    query::NoAnswer,
 };
 
 /// All of a node.
@@ -148,35 +150,35 @@ impl ContainerCollector {
         }
         let is_gone = before.values().any(|known| !known.files.is_empty());
         let mut has_changed = is_gone;
-        while !wanted.is_empty() {
-            let stamps = |place| {
-                let known: Option<&Known> = self.roots.get(place);
-                let files = known.into_iter().flat_map(|known| &known.files);
-                files.map(|(file, (stamp, _))| Read { file: file.into(), stamp: *stamp }).collect()
+        let named = |(pid, path): &(Option<u32>, PathBuf)| (*pid, OsString::from(path));
+        let wanted = wanted.into_iter().map(|(place, holds)| {
+            let files = self.roots.get(&place).into_iter().flat_map(|known| &known.files);
+            let stamp = |(file, (stamp, _)): (&OsString, &(Stamp, _))| Read {
+                file: file.into(),
+                stamp: *stamp,
             };
-            let known = wanted.iter().map(|(place, _)| stamps(place)).collect();
-            let asked = wanted.iter();
-            let asked = asked.map(|((pid, path), holds)| ((*pid, path.clone().into()), *holds));
-            let mut answers = Vec::new();
-            let question = ReadContainers { roots: asked.collect(), known, parts: Vec::new() };
-            let whole = ask_in_parts(question, |answer| answers.push(answer));
-            let answered = answers.len().min(wanted.len());
-            for ((place, _), answer) in wanted.drain(..answered).zip(answers) {
+            let known = files.map(stamp).collect();
+            (place, holds, known)
+        });
+        let wanted: Vec<(_, Holds, Vec<Read>)> = wanted.collect();
+        let question = |left: &[(_, Holds, Vec<Read>)]| ReadContainers {
+            roots: left.iter().map(|(place, holds, _)| (named(place), *holds)).collect(),
+            known: left.iter().map(|(_, _, known)| known.clone()).collect(),
+            parts: Vec::new(),
+        };
+        ask_each(
+            wanted,
+            |(place, ..)| shown(&named(place)),
+            question,
+            |(place, ..), answer| {
+                let answer = answer.map_err(|why| why.to_string()).flatten();
                 let failed = answer.as_ref().err().map(String::as_str);
                 alive::looked(Feed::Node, &place.1, failed);
                 if let (Ok(found), Some(known)) = (answer, self.roots.get_mut(&place)) {
                     has_changed |= known.take(found);
                 }
-            }
-            let Err(why) = whole else { break };
-            let why = NoAnswer::from(why).to_string();
-            // One that does not answer is not waited for a second time.
-            if wanted.is_empty() {
-                break;
-            }
-            let (place, _) = wanted.remove(0);
-            alive::looked(Feed::Node, &place.1, Some(&why));
-        }
+            },
+        );
         has_changed
     }
 

@@ -35,7 +35,7 @@ use podstuck_model::{
     identity::Target,
     linked_root::LinkedRoot,
     mounted::Mounted,
-    mounts::NodeMounts,
+    mounts::{Device, NodeMounts},
     node::{PodState, VolumeState},
     object::FileId,
     path::safe_path,
@@ -177,7 +177,13 @@ impl PodCollector {
         let is_left_out = alive::left_out(Feed::Node, looks);
         let (mut reading, mut left) = (Reading::default(), Vec::new());
         for (place, is_left_out) in roots.into_iter().zip(is_left_out) {
-            if is_left_out { reading.fail(place.0) } else { left.push(place) }
+            if is_left_out {
+                reading.fail(place.0);
+                continue;
+            }
+            let (root, pid, path) = &place;
+            let covering = mounts_of(*pid, views).and_then(|it| it.covering(Path::new(path)));
+            left.push(((root.clone(), covering.map(|mount| mount.device)), place));
         }
         reading.read(left, &mut self.shares);
         (self.roots, self.unread) = reading.after(std::mem::take(&mut self.roots));
@@ -234,40 +240,52 @@ pub fn collisions() -> Vec<Degraded> {
     COLLISIONS.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// How long the reading of all roots but the first may take together in one look.
+/// How long the reading of all roots but the first may take together in one look, without those that do not answer.
 const SHARE: Duration = Duration::from_secs(2);
-/// Roots in which a helper hangs. There is room for one more (`Budget::Pods`), which is the first one's.
+/// Roots in which a helper hangs. There is room for one more (`Budget::Pods`), which is the first one's. In one look, no
+/// more are waited for.
 const HUNG_ROOTS: usize = 3;
 
-/// Each root has a helper of its own, and one that did not answer is asked less and less often: so none of them keeps
-/// the others from being read.
+/// A root, and the file system that it lies on: another process may have another one there.
+type Disk = (PathBuf, Option<Device>);
+
+/// Each root has a helper of its own. One that did not answer is asked less and less often, and after the others: so
+/// none of them keeps the others from being read.
 #[derive(Debug, Default)]
 struct Shares {
-    again: BTreeMap<PathBuf, BackOff>,
+    again: BTreeMap<Disk, BackOff>,
     /// The helper that hangs in each.
-    hanging: BTreeMap<PathBuf, u32>,
+    hanging: BTreeMap<Disk, u32>,
+}
+
+/// What the roots of one look have taken.
+#[derive(Debug, Default)]
+struct Taken {
+    answering: Duration,
+    silent: usize,
 }
 
 impl Shares {
     /// Whether a root is read in this look.
-    fn may_read(&mut self, root: &Path, is_first: bool, begun: Instant) -> bool {
+    fn may_read(&mut self, root: &Disk, is_first: bool, taken: &Taken) -> bool {
         self.hanging.retain(|_, helper| is_hanging(*helper));
         if self.hanging.contains_key(root) {
             return false;
         }
-        let has_room = begun.elapsed() < SHARE && self.hanging.len() < HUNG_ROOTS;
+        let has_room =
+            taken.answering < SHARE && taken.silent < HUNG_ROOTS && self.hanging.len() < HUNG_ROOTS;
         is_first
             || (has_room && self.again.get_mut(root).is_none_or(|it| it.is_due(Instant::now())))
     }
 
-    fn took(&mut self, root: &Path, helper: Option<u32>, has_failed: bool) {
+    fn took(&mut self, root: &Disk, helper: Option<u32>, has_failed: bool) {
         if has_failed {
-            self.again.entry(root.to_owned()).or_default();
+            self.again.entry(root.clone()).or_default();
         } else {
             self.again.remove(root);
         }
         if let Some(helper) = helper {
-            self.hanging.insert(root.to_owned(), helper);
+            self.hanging.insert(root.clone(), helper);
         }
     }
 }
@@ -312,34 +330,46 @@ impl Reading {
 
     /// Reads them, root by root, as they are given. One that does not answer is not waited for a second time, and not by
     /// the others.
-    fn read(&mut self, mut left: Vec<Place>, shares: &mut Shares) {
-        let (begun, mut is_first) = (Instant::now(), true);
-        while let Some((root, ..)) = left.first().cloned() {
-            let (mut own, others) = left.into_iter().partition(|place: &Place| place.0 == root);
-            left = others;
-            if shares.may_read(&root, is_first, begun) {
-                self.read_root(&mut own, shares);
-            } else {
-                self.fail(root);
+    fn read(&mut self, left: Vec<(Disk, Place)>, shares: &mut Shares) {
+        let mut disks: Vec<(Disk, Vec<Place>)> = Vec::new();
+        for (disk, place) in left {
+            match disks.iter_mut().find(|(known, _)| *known == disk) {
+                Some((_, places)) => places.push(place),
+                None => disks.push((disk, vec![place])),
             }
-            is_first = false;
+        }
+        let first = disks.first().map(|(disk, _)| disk.clone());
+        disks.sort_by_key(|(disk, _)| shares.again.contains_key(disk));
+        let mut taken = Taken::default();
+        for (disk, places) in disks {
+            if !shares.may_read(&disk, first.as_ref() == Some(&disk), &taken) {
+                self.fail(disk.0);
+                continue;
+            }
+            let begun = Instant::now();
+            if self.read_root(&disk, places, shares) {
+                taken.answering += begun.elapsed();
+            } else {
+                taken.silent += 1;
+            }
         }
     }
 
-    fn read_root(&mut self, left: &mut Vec<Place>, shares: &mut Shares) {
+    /// Whether it has answered.
+    fn read_root(&mut self, disk: &Disk, mut left: Vec<Place>, shares: &mut Shares) -> bool {
         let roots = left.iter().map(|(_, pid, path)| (*pid, path.clone())).collect();
         let mut answers = Vec::new();
         let asked = ask_in_parts(ReadPods { roots }, |answer| answers.push(answer));
         let answered = answers.len().min(left.len());
         for (place, answer) in left.drain(..answered).zip(answers) {
-            shares.took(&place.0, None, answer.is_err());
+            shares.took(disk, None, answer.is_err());
             self.take(place, answer);
         }
-        let (Err(why), Some(place)) = (asked, left.first().cloned()) else { return };
+        let (Err(why), Some(place)) = (asked, left.first().cloned()) else { return true };
         let helper = if let Failure::Hung { helper, .. } = &why { Some(*helper) } else { None };
-        shares.took(&place.0, helper, true);
-        let why = NoAnswer::from(why).to_string();
-        self.take(place, Err(why));
+        shares.took(disk, helper, true);
+        self.take(place, Err(NoAnswer::from(why).to_string()));
+        helper.is_none()
     }
 
     /// All roots that are known, by what was read before of those that could not be read in any way, and these.
@@ -465,19 +495,26 @@ mod tests {
     #[test]
     fn no_root_takes_the_share_of_another() {
         let mut shares = Shares::default();
-        let begun = Instant::now();
-        let (own, slow, other) = (Path::new("/a"), Path::new("/b"), Path::new("/c"));
-        shares.took(slow, None, true);
-        // One that did not answer is asked again, and then less often; the others are, in each look.
-        assert!(shares.may_read(slow, false, begun) && !shares.may_read(slow, false, begun));
+        let none = Taken::default();
+        let [own, slow, other] = ["/a", "/b", "/c"].map(|root| (PathBuf::from(root), None));
+        let elsewhere = (slow.0.clone(), Some(Device { major: 7, minor: 1 }));
+        shares.took(&slow, None, true);
+        // One that did not answer is asked again, and then less often; the others are, in each look, and so is
+        // another file system at its place.
+        assert!(shares.may_read(&slow, false, &none) && !shares.may_read(&slow, false, &none));
         for _ in 0..2 {
-            assert!(shares.may_read(own, true, begun) && shares.may_read(other, false, begun));
+            assert!(shares.may_read(&own, true, &none) && shares.may_read(&other, false, &none));
+            assert!(shares.may_read(&elsewhere, false, &none));
         }
         // What the others have taken together is not the first one's.
-        let Some(long_ago) = begun.checked_sub(SHARE) else { return };
-        assert!(shares.may_read(own, true, long_ago) && !shares.may_read(other, false, long_ago));
-        shares.took(slow, None, false);
-        assert!(shares.may_read(slow, false, begun) && shares.may_read(slow, false, begun));
+        for much in [
+            Taken { answering: SHARE, silent: 0 },
+            Taken { silent: HUNG_ROOTS, ..Taken::default() },
+        ] {
+            assert!(shares.may_read(&own, true, &much) && !shares.may_read(&other, false, &much));
+        }
+        shares.took(&slow, None, false);
+        assert!(shares.may_read(&slow, false, &none) && shares.may_read(&slow, false, &none));
     }
 
     #[test]

@@ -16,7 +16,10 @@ use crate::{
         on_host,
         target_roots::{Holds, TargetRoot},
     },
-    state::{seen_by::Place, space::MeasureSpace},
+    state::{
+        seen_by::{Place, shown},
+        space::MeasureSpace,
+    },
 };
 use podstuck_confine::{alive, helper};
 use podstuck_model::{degraded::Feed, space::Space};
@@ -78,22 +81,29 @@ impl SpaceCollector {
         let asked: Vec<Place> = wanted.iter().map(place).collect();
         let looks = asked.iter().map(|(pid, path)| (mounts_of(*pid, views), Path::new(path)));
         let is_left_out = alive::left_out(Feed::Space, looks);
-        let all = wanted.into_iter().zip(asked).zip(is_left_out);
-        let (wanted, asked): (Vec<Wanted>, Vec<Place>) =
-            all.filter(|(_, is_left_out)| !is_left_out).map(|(look, _)| look).unzip();
-        let answers = match helper::ask(MeasureSpace { places: asked }) {
-            Ok(answers) => answers,
-            Err(error) => {
-                tracing::info!("how full the file systems are is not known: {error}");
-                return Vec::new();
-            }
-        };
-        let at = podstuck_confine::clock::now();
-        let found =
-            wanted.into_iter().zip(answers).filter_map(|((path, is_kubelets, by), capacity)| {
-                Some(Space { path, is_kubelets, seen_by: by, capacity: capacity?, at })
-            });
+        let all = wanted.into_iter().zip(asked).zip(is_left_out).enumerate();
+        let alive = all.filter(|(_, (_, is_left_out))| !is_left_out);
+        let alive: Vec<(usize, (Wanted, Place))> =
+            alive.map(|(at, (look, _))| (at, look)).collect();
+        let (mut found, at) = (Vec::new(), podstuck_confine::clock::now());
+        helper::ask_each(
+            alive,
+            |(_, (_, place))| shown(place),
+            |left| MeasureSpace {
+                places: left.iter().map(|(_, (_, place))| place.clone()).collect(),
+            },
+            |(turn, ((path, is_kubelets, seen_by), (_, named))), capacity| {
+                let failed = capacity.as_ref().err().map(ToString::to_string);
+                alive::looked(Feed::Space, Path::new(&named), failed.as_deref());
+                if let Ok(Some(capacity)) = capacity {
+                    found.push((turn, Space { path, is_kubelets, seen_by, capacity, at }));
+                }
+            },
+        );
+        // The best names first, in whichever order they have answered.
+        found.sort_by_key(|(turn, _)| *turn);
         let mut seen = HashSet::new();
+        let found = found.into_iter().map(|(_, space)| space);
         found.filter(|space| seen.insert(space.capacity.device)).collect()
     }
 }
