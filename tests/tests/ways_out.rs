@@ -24,6 +24,10 @@ const TOLD: [&str; 2] = ["podstuck-user/engine/src/scenarios/snapshots", LABS];
 /// Causes whose commands no test runs.
 const NOT_RUN: &[(&str, &str)] = &[
     ("apparmor-signal-denied", "takes a kernel with AppArmor, which no test has"),
+    (
+        "fanotify-listener-hung",
+        "late/reports.rs runs it as printed, on a real listener that answers no more",
+    ),
     ("runtime-socket-gone", "restarts a service of the node, which no test may"),
     (
         "container-not-killed",
@@ -70,6 +74,7 @@ const NOT_FOLLOWED: &[&str] = &[
     "cephfs-evicted",
     "device-still-referenced",
     "efs-stunnel-dead",
+    "fanotify-listener-hung",
     "flexvolume-driver-error",
     "gpu-driver-dstate",
     "kubelet-down",

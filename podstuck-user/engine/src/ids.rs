@@ -43,6 +43,7 @@ ids! {
     EFS_STUNNEL_DEAD = "efs-stunnel-dead",
     EMPTYDIR_BIDIRECTIONAL_SUBMOUNT = "emptydir-bidirectional-submount",
     EMPTYDIR_MASS_FILES = "emptydir-mass-files",
+    FANOTIFY_LISTENER_HUNG = "fanotify-listener-hung",
     FILESYSTEM_FROZEN = "filesystem-frozen",
     FLEX_VOLUME_ERROR = "flexvolume-driver-error",
     FS_PHANTOM_ENTRIES = "fs-phantom-entries",

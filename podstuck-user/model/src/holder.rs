@@ -36,6 +36,8 @@ pub enum How {
     NestedMount,
     /// Another mount of the same file system.
     Mount,
+    /// A fanotify group that must permit each access (fanotify(7), permission events).
+    Fanotify,
 }
 
 impl How {
@@ -53,6 +55,7 @@ impl How {
             Self::OverlayLayer => "uses it as the layer of an overlay",
             Self::NestedMount => "is mounted on it",
             Self::Mount => "shows the same file system",
+            Self::Fanotify => "must permit each access to it",
         }
     }
 }

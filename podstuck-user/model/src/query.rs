@@ -10,7 +10,7 @@ use thiserror::Error;
 use crate::{
     client::Client,
     file_system::FileSystem,
-    holder::{About, Snapshot},
+    holder::{About, Holder, Snapshot},
     hung::MountPoint,
     mounts::Mounts,
     object::{Attributes, Entries, FileId, Protected, User},
@@ -150,6 +150,8 @@ questions! { $
         of Directory(ReadDirectory, |it| Some(&mut it.pid));
     Places Listener(Result<Listening, NoAnswer>)
         of Listener(FindListener, |_| None);
+    Places Fanotify(Result<Fanotify, NoAnswer>)
+        of Fanotify(FindFanotify, |it| Some(&mut it.pid));
     Places Clients(Result<Vec<Client>, NoAnswer>)
         of Clients(FindClients, |_| None);
     Trees Protected(Result<Protected, NoAnswer>)
@@ -245,6 +247,16 @@ pub struct FindListener {
     pub port: u16,
 }
 
+/// Which processes must permit an access before the kernel goes on with it (fanotify(7), permission events).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FindFanotify {
+    /// Whose mount namespace and root directory.
+    pub pid: u32,
+    /// What is accessed.
+    #[serde(with = "raw_path")]
+    pub path: PathBuf,
+}
+
 /// Who has a connection to a daemon.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FindClients {
@@ -312,6 +324,16 @@ pub struct Listening {
     /// Namespaces that were looked at.
     pub namespaces: u32,
     /// Processes whose namespace could not be told or read: there may be others.
+    pub unread: u32,
+}
+
+/// The fanotify listeners that must permit accesses to a path.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Fanotify {
+    /// Those that mark its mount or its file system, and those that mark a file or directory there: the latter are not
+    /// `exact`.
+    pub listeners: Vec<Holder>,
+    /// Processes whose descriptors could not be read: there may be others.
     pub unread: u32,
 }
 

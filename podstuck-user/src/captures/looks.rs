@@ -309,6 +309,9 @@ impl Capture {
             Wants::Listener(_) => {
                 Answer::Listener(Err(NoAnswer::NotEntered("the capture does not have it".into())))
             }
+            Wants::Fanotify(_) => {
+                Answer::Fanotify(Err(NoAnswer::NotEntered("the capture does not have it".into())))
+            }
             Wants::Clients(_) => Answer::Clients(Ok(Vec::new())),
             Wants::Holders(_) => Answer::Holders(Ok(self.holders(&query.path, at))),
         }

@@ -3,11 +3,14 @@
 
 use std::{
     fs,
+    io::{self, BufRead, BufReader},
     os::{fd::OwnedFd, unix::fs::symlink, unix::net::UnixListener},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
 };
 
+use nix::sys::fanotify::{EventFFlags, Fanotify, InitFlags, MarkFlags, MaskFlags};
+use podstuck_testing::{again, is_started_again};
 use podstuck_tests::{diagnose, requires, root_and_btf};
 use serde_json::Value;
 
@@ -187,4 +190,84 @@ fn a_runtime_whose_socket_has_lost_its_file_is_named() {
     fs::remove_file(&socket).unwrap();
     let cause = cause(&node, "runtime-socket-gone", "likely");
     assert_eq!(cause["held_by"], format!("containerd (pid {})", unreached.runtime.id()));
+}
+
+/// A process that has asked to permit each access to a file system and answers to none. Whoever waits for it goes on when it
+/// ends.
+struct Agent(Child);
+
+const MARKED: &str = "PODSTUCK_TEST_MARKED";
+
+impl Agent {
+    /// In a process of its own: this test, started again.
+    fn run() {
+        let mark = || {
+            let group = Fanotify::init(InitFlags::FAN_CLASS_CONTENT, EventFFlags::O_RDONLY)?;
+            let point = PathBuf::from(std::env::var_os(MARKED).unwrap());
+            let flags = MarkFlags::FAN_MARK_ADD | MarkFlags::FAN_MARK_FILESYSTEM;
+            let mask = MaskFlags::FAN_OPEN_PERM | MaskFlags::FAN_ONDIR;
+            group.mark(flags, mask, io::stdin(), Some(&point)).map(|()| group)
+        };
+        let _group = mark();
+        println!("armed: {}", _group.is_ok());
+        std::thread::sleep(std::time::Duration::from_secs(600));
+    }
+
+    /// `None` where the kernel has no permission events (CONFIG_FANOTIFY_ACCESS_PERMISSIONS).
+    fn new(point: &Path) -> Option<Self> {
+        let mut agent = Self(again().env(MARKED, point).stdout(Stdio::piped()).spawn().unwrap());
+        let mut lines = BufReader::new(agent.0.stdout.take().unwrap()).lines();
+        let armed = lines.find_map(|line| Some(line.unwrap().split_once("armed: ")?.1 == "true"));
+        armed.unwrap().then_some(agent)
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// AgentBaker#9089 and hotsos#594
+#[test]
+fn a_fanotify_listener_that_answers_no_more_is_named_and_ended_by_the_printed_command() {
+    if is_started_again() {
+        return Agent::run();
+    }
+    requires!(root_and_btf());
+    let directory = tempfile::tempdir().unwrap();
+    let program = directory.path().join("kubelet");
+    symlink("/bin/ls", &program).unwrap();
+    let root = directory.path().join("var/lib/kubelet");
+    fs::create_dir_all(&root).unwrap();
+    let mut mount = Command::new("mount");
+    assert!(mount.args(["-t", "tmpfs", "none"]).arg(&root).status().unwrap().success());
+    let uid = format!("{}55", super::UID);
+    let volume = root.join("pods").join(&uid).join("volumes/kubernetes.io~empty-dir/cache");
+    fs::create_dir_all(&volume).unwrap();
+    let mounted = Mounted(root);
+    let Some(agent) = Agent::new(&mounted.0) else {
+        return podstuck_tests::skip("a kernel without permission events of fanotify");
+    };
+    // It opens the directory, as kubelet does before it empties one.
+    let kubelet = Command::new(program).arg(&volume).stdout(Stdio::null()).spawn().unwrap();
+    let node = Node { kubelet, directory, uid };
+    let root = mounted.0.to_str().unwrap();
+    let asked = ["--pod-uid", &node.uid, "--kubelet-root", root, "--timeout", "40s"];
+    let (lines, status) = diagnose(&asked).finish();
+    let answer = answer(&lines);
+    let cause = &answer["causes"][0];
+    assert_eq!(
+        (&cause["id"], status.code()),
+        (&"fanotify-listener-hung".into(), Some(1)),
+        "{answer:#}"
+    );
+    assert_eq!(cause["certainty"], "firm", "{answer:#}");
+    let held_by = cause["held_by"].as_str().unwrap();
+    assert!(held_by.contains(&format!("(pid {})", agent.0.id())), "{held_by}");
+    obey(cause);
+    let mut node = node;
+    assert!(node.kubelet.wait().unwrap().success(), "kubelet goes on");
+    drop((agent, mounted));
 }

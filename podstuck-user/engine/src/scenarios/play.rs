@@ -32,7 +32,10 @@ use crate::{
         stuck::StuckThread,
         time::Monotonic,
     },
-    query::{Answer, Contents, Listening, NoAnswer, ObjectAttributes, Query, ReadMountsOn, Wants},
+    query::{
+        Answer, Contents, Fanotify, Listening, NoAnswer, ObjectAttributes, Query, ReadMountsOn,
+        Wants,
+    },
     scenarios::check_sentences,
     testing::{FILE, mounts, run, snapshot},
 };
@@ -66,6 +69,8 @@ pub(super) struct Node {
     pub(super) clients: Vec<Client>,
     /// Whether anybody listens where an NFS mount's server is to be.
     pub(super) listening: Listening,
+    /// Who must permit accesses.
+    pub(super) fanotify: Fanotify,
 }
 
 impl Node {
@@ -109,6 +114,7 @@ impl Node {
                 Answer::Directory(Contents { mounts: table, entries, users: node.users })
             }
             Wants::Listener(_) => Answer::Listener(Ok(node.listening)),
+            Wants::Fanotify(_) => Answer::Fanotify(Ok(node.fanotify)),
             Wants::Clients(_) => Answer::Clients(Ok(node.clients)),
             Wants::Holders(_) if node.is_hung => Answer::Holders(Err(hung())),
             Wants::Holders(_) => Answer::Holders(Ok(snapshot(node.holders))),

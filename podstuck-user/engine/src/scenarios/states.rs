@@ -24,7 +24,7 @@ use crate::{
         said::{Complaint, Heard, Report, Said},
         space::{Capacity, Space},
     },
-    query::Listening,
+    query::{Fanotify, Listening},
     testing::{self, holder, mounted},
 };
 
@@ -293,9 +293,16 @@ pub(super) fn hung_call() -> Plays {
         ("CephFS", vec!["ceph_mdsc_wait_request [ceph]"], Some(mount("ceph"))),
         ("an NFS server elsewhere", vec!["rpc_wait_bit_killable", "nfs4_proc_getattr"], None),
         ("a lock", vec!["rwsem_down_write_slowpath", "do_unlinkat"], None),
+        (
+            "a fanotify listener",
+            vec!["fanotify_handle_event", "fsnotify", "do_dentry_open"],
+            Some(mount("ext4")),
+        ),
     ] {
         let listening = Listening { namespaces: 3, ..Listening::default() };
-        let mut play = Play::new(Node { listening, ..Node::default() });
+        let agent = holder(How::Fanotify, Through::Itself, None);
+        let fanotify = Fanotify { listeners: vec![agent], unread: 0 };
+        let mut play = Play::new(Node { listening, fanotify, ..Node::default() });
         if on.is_some() {
             play.sample(NodeSample { mounts: shared(), ..sample(3.0) });
         }

@@ -73,6 +73,7 @@ questions! {
     CommandLine(memory::ReadCommandLine),
     Containers(containers::ReadContainers),
     Directory(entries::ReadEntries),
+    Fanotify(Helped<query::FindFanotify>),
     ExaminedRoot(examined_root::ExamineRoot),
     DriverLog(logs::ReadDriverLog),
     Holders(holders::FindHolders),

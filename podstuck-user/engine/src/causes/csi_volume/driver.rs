@@ -214,6 +214,7 @@ pub(crate) fn hangs(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<
                 let channel = safe(channel.as_bytes());
                 draft.fact(format!("its thread {tid} is in state {state} in {channel}"), source);
                 let server = match waits_for(std::iter::once(&*channel)) {
+                    WaitsFor::Fanotify => "a fanotify listener, which must permit the access",
                     WaitsFor::Fuse => "the server of a FUSE file system",
                     WaitsFor::Nfs => "an NFS server",
                     WaitsFor::Smb => "an SMB server",

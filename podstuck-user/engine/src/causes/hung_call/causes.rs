@@ -25,6 +25,7 @@ pub(crate) static FUSE_DAEMON_HUNG: Cause = Cause {
         like(ids::FUSE_DAEMON_DEAD, "the call waits; there it fails with ENOTCONN at once"),
         like(ids::NFS_SERVER_UNREACHABLE, "no function of NFS is in the stack"),
         like(ids::EFS_STUNNEL_DEAD, "no function of NFS is in the stack"),
+        like(ids::FANOTIFY_LISTENER_HUNG, "the thread waits for a server's answer"),
         like(ids::FILESYSTEM_FROZEN, "the thread does not wait for a freeze to end"),
         like(ids::UMOUNT_KERNEL_HANG, "the thread waits for a server's answer, and for no device"),
         like(ids::UMOUNT_FLUSH_SLOW, "the thread waits for a server's answer, and for no device"),
@@ -36,6 +37,41 @@ pub(crate) static FUSE_DAEMON_HUNG: Cause = Cause {
     field: &["juicefs-csi-driver#907", "juicefs-csi-driver#1156"],
     tried: &[TriedWith::Lab, TriedWith::RealKubelet, TriedWith::Recording],
     source: &["linux fs/fuse/dev.c, request_wait_answer"],
+};
+
+/// A fanotify listener that does not answer.
+pub(crate) static FANOTIFY_LISTENER_HUNG: Cause = Cause {
+    id: ids::FANOTIFY_LISTENER_HUNG,
+    title: "a fanotify listener does not permit the access, and the call waits for it",
+    stage: Stage::Volumes,
+    kind: Kind::Cause,
+    meaning: "A process, mostly a security agent or a virus scanner, has asked the kernel to let no file of this file \
+        system be opened or read before it permits that (fanotify permission events). It does not answer, and the \
+        kernel sets no time limit: kubelet, the runtime and every program that opens a file there wait. When the \
+        listener ends, the kernel permits all accesses that wait.",
+    confirmed_by: &[
+        "a thread waits in fanotify_handle_event or fanotify_get_response",
+        "it has waited for longer than a scan of a file takes",
+        "one process has a fanotify group that marks the mount or the file system for permission events \
+         (/proc/PID/fdinfo)",
+    ],
+    log: log("the kernel", "task ... blocked for more than 120 seconds"),
+    look_alikes: &[
+        like(ids::FUSE_DAEMON_HUNG, "the thread does not wait for the answer of a FUSE server"),
+        like(ids::FILESYSTEM_FROZEN, "the thread does not wait for a freeze to end"),
+        like(
+            ids::UMOUNT_KERNEL_HANG,
+            "the thread waits for a listener's permission, and for no device",
+        ),
+        like(ids::CALL_HUNG_UNEXPLAINED, "the thread waits for a listener's permission"),
+    ],
+    ways_out: &[way("restart the listener", "accesses are not scanned until it listens again")],
+    field: &["AgentBaker#9089", "elastic/endpoint#47", "hotsos#594"],
+    tried: &[TriedWith::Test],
+    source: &[
+        "fanotify(7), permission events",
+        "linux fs/notify/fanotify/fanotify.c, fanotify_get_response",
+    ],
 };
 
 /// A file system that nobody thaws.
@@ -52,6 +88,7 @@ pub(crate) static FILESYSTEM_FROZEN: Cause = Cause {
     look_alikes: &[
         like(ids::FUSE_DAEMON_HUNG, "the thread does not wait for the answer of a FUSE server"),
         like(ids::NFS_SERVER_UNREACHABLE, "no function of NFS is in the stack"),
+        like(ids::FANOTIFY_LISTENER_HUNG, "the thread waits for a thaw"),
         like(ids::UMOUNT_KERNEL_HANG, "the thread waits for a thaw, and for no device"),
         like(ids::UMOUNT_FLUSH_SLOW, "the thread waits for a thaw, and nothing is written"),
     ],
@@ -139,6 +176,10 @@ pub(crate) static KERNEL_HANG: Cause = Cause {
     ],
     log: log("the kernel", "task umount ... blocked for more than 120 seconds"),
     look_alikes: &[
+        like(
+            ids::FANOTIFY_LISTENER_HUNG,
+            "the thread does not wait for the permission of a fanotify listener",
+        ),
         like(
             ids::UMOUNT_FLUSH_SLOW,
             "the thread has slept for long: nothing it waits for was written",

@@ -8,8 +8,8 @@ use crate::{
     cause::Cause,
     causes::{
         hung_call::causes::{
-            CALL_HUNG_UNEXPLAINED, FILESYSTEM_FROZEN, FLUSH_SLOW, FUSE_DAEMON_HUNG, KERNEL_HANG,
-            NFS_UNREACHABLE,
+            CALL_HUNG_UNEXPLAINED, FANOTIFY_LISTENER_HUNG, FILESYSTEM_FROZEN, FLUSH_SLOW,
+            FUSE_DAEMON_HUNG, KERNEL_HANG, NFS_UNREACHABLE,
         },
         network_storage::{self, Server},
         shared::{
@@ -29,6 +29,7 @@ use crate::{
 /// What a thread waits for, as far as functions of the kernel tell it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waits {
+    Fanotify,
     Fuse,
     Frozen,
     Nfs,
@@ -45,6 +46,7 @@ impl Waits {
     /// The cause of its call's not returning.
     pub(crate) fn cause(self) -> &'static Cause {
         match self {
+            Self::Fanotify => &FANOTIFY_LISTENER_HUNG,
             Self::Fuse => &FUSE_DAEMON_HUNG,
             Self::Frozen => &FILESYSTEM_FROZEN,
             Self::Nfs => &NFS_UNREACHABLE,
@@ -75,6 +77,8 @@ impl Judged {
 
 pub(super) const SLOW_SERVER: &str =
     "whether its server is only slow, or has lost this request: it answers others";
+pub(super) const SLOW_LISTENER: &str =
+    "whether the listener is only slow: a scan of a file takes some seconds";
 pub(super) const NO_STACK: &str = "what the thread waits for: only its mount speaks for it";
 const UNNAMED_FREEZE: &str = "which lock it is: a freeze, or another one of the same kind";
 pub(super) const FEW_SIGNS: &str = "whether it makes progress: this wait gives few signs of it";
@@ -114,6 +118,10 @@ pub(crate) fn judge(seen: &StuckThread, beside: Beside) -> Option<Judged> {
         _ => after(server, Waits::Fuse, doubt),
     };
     match waits_for(functions(seen)) {
+        WaitsFor::Fanotify => {
+            let doubt = (!beside.lasts(seen, server)).then_some(SLOW_LISTENER);
+            return after(freeze, Waits::Fanotify, doubt);
+        }
         WaitsFor::Fuse => return by_fuse(None),
         WaitsFor::Thaw { named } => {
             return after(freeze, Waits::Frozen, (!named).then_some(UNNAMED_FREEZE));

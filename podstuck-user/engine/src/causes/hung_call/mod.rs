@@ -1,6 +1,7 @@
 //! A call that does not return.
 
 pub(crate) mod causes;
+pub(crate) mod fanotify;
 pub(crate) mod judge;
 pub(crate) mod tracker;
 pub(crate) mod verdict;
@@ -15,6 +16,7 @@ use crate::{
 pub(crate) static FAMILY: Family = Family {
     causes: &[
         &causes::FUSE_DAEMON_HUNG,
+        &causes::FANOTIFY_LISTENER_HUNG,
         &causes::FILESYSTEM_FROZEN,
         &causes::NFS_UNREACHABLE,
         &causes::FLUSH_SLOW,

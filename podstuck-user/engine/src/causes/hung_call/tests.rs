@@ -8,7 +8,9 @@ use podstuck_common::record::reason;
 use crate::{
     causes::{
         hung_call::{
-            judge::{Beside, FEW_SIGNS, Judged, NO_STACK, SLOW_SERVER, Waits, judge},
+            judge::{
+                Beside, FEW_SIGNS, Judged, NO_STACK, SLOW_LISTENER, SLOW_SERVER, Waits, judge,
+            },
             tracker::HungCalls,
         },
         shared::claim::UNKNOWN_DEVICE,
@@ -17,6 +19,7 @@ use crate::{
     model::{
         call::Call,
         evidence::Certainty,
+        holder::{Holder, How, Through},
         hung::{DiskWork, MountPoint, NfsServer, Phase, WaitProgress},
         identity::Component,
         mounts::{Device, Mounts, NodeMounts},
@@ -25,8 +28,8 @@ use crate::{
         thread::Times,
         time::Monotonic,
     },
-    query::{Answer, FindListener, Listening, NoAnswer},
-    testing::{Alone, failed, stuck},
+    query::{Answer, Fanotify, FindListener, Listening, NoAnswer},
+    testing::{Alone, failed, holder, stuck},
     tracker::{Claim, Subject, Tracker},
     verdict::Verdict,
 };
@@ -55,10 +58,13 @@ fn a_call_is_slow_before_it_hangs() {
     for (stack, cause, from) in [
         (&["request_wait_answer", "__fuse_simple_request"], "fuse-daemon-hung", 30),
         (&["percpu_rwsem_wait", "mnt_want_write"], "filesystem-frozen", 10),
+        (&["fanotify_handle_event", "fsnotify"], "fanotify-listener-hung", 30),
         (&["rpc_wait_bit_killable", "nfs4_proc_getattr"], "nfs-server-unreachable", 30),
         (&locked, "call-hung-unexplained", 120),
     ] {
-        assert_eq!(id(&aged(stuck(stack), from - 1)), "too early", "{cause}");
+        let before = judged(&aged(stuck(stack), from - 1), Some(false));
+        let may_be_slow = before.and_then(|before| before.doubt) == Some(SLOW_LISTENER);
+        assert!(before.is_none() || may_be_slow, "{cause}");
         assert_eq!(id(&aged(stuck(stack), from)), cause);
         assert_eq!(judged(&aged(stuck(stack), from), None).unwrap().doubt, None, "{cause}");
     }
@@ -411,6 +417,34 @@ fn a_server_on_the_node_where_nobody_listens_is_a_tunnel_that_is_gone() {
         let later = on_nfs(80, "127.0.0.1", Some(20249), 0);
         let steps = hung.take(later.at, What::Stuck(Box::new(later)));
         assert_eq!((id_of_tracker(&steps.verdicts), steps.queries.len()), (id_then, 1));
+    }
+}
+
+/// AgentBaker#9089: an agent that marks kubelet's file system answers no more.
+#[test]
+fn a_fanotify_listener_is_named_where_it_is_the_only_one() {
+    let agent = holder(How::Fanotify, Through::Itself, None);
+    let of_files = Holder { exact: false, ..agent.clone() };
+    let another = Holder { pid: Some(78), ..agent.clone() };
+    let (whole, part) = (Certainty::Firm, Certainty::Likely);
+    for (listeners, unread, certainty, who) in [
+        (vec![agent.clone()], 0, whole, Some("backup (pid 77)")),
+        (vec![of_files.clone(), agent.clone()], 0, whole, Some("backup (pid 77)")),
+        (vec![agent.clone()], 1, part, Some("backup (pid 77)")),
+        (vec![agent, another], 0, part, Some("backup (pid 77), backup (pid 78)")),
+        (vec![of_files], 0, part, Some("backup (pid 77)")),
+        (Vec::new(), 0, part, None),
+    ] {
+        let mut hung = Alone::<HungCalls>::new();
+        let seen = aged(stuck(&["fanotify_handle_event", "fsnotify"]), 30);
+        let steps = hung.take(seen.at, What::Stuck(Box::new(seen)));
+        assert!(steps.verdicts.is_empty(), "it is told with the answer: {steps:?}");
+        let [query] = &steps.queries[..] else { panic!("{steps:?}") };
+        let answer = Answer::Fanotify(Ok(Fanotify { listeners, unread }));
+        let draft = hung.answer(query, answer).unwrap();
+        assert_eq!((draft.id(), draft.certainty()), ("fanotify-listener-hung", certainty));
+        assert_eq!(draft.held_by.as_deref(), who);
+        assert!(!draft.remedies.is_empty());
     }
 }
 

@@ -23,7 +23,7 @@ use crate::{
         stuck::StuckThread,
         time::Monotonic,
     },
-    query::{FindListener, Listening, Query, Question},
+    query::{Fanotify, FindFanotify, FindListener, Listening, NoAnswer, Query, Question},
     tracker::{Claim, Context, Steps, Subject, Tracker, TrackerId},
     verdict::{Draft, Verdict},
 };
@@ -55,6 +55,8 @@ pub(crate) struct HungCalls {
     /// Whether anybody listened, by port, where NFS mounts have their server on the node itself; `None` while that
     /// is asked.
     listening: BTreeMap<u16, Option<Listening>>,
+    /// Who must permit accesses, by target; `None` while that is asked.
+    fanotify: BTreeMap<u64, Option<Result<Fanotify, NoAnswer>>>,
     kernel: KernelSays,
 }
 
@@ -65,6 +67,7 @@ impl Default for HungCalls {
             devices: Bounded::new(MOUNT_POINTS),
             last: None,
             listening: BTreeMap::new(),
+            fanotify: BTreeMap::new(),
             kernel: KernelSays::default(),
         }
     }
@@ -115,6 +118,10 @@ impl HungCalls {
         if !was_told && is_asked && judged.is_some_and(|judged| judged.waits == Waits::Nfs) {
             return None;
         }
+        let is_asked = !self.fanotify.contains_key(&seen.target_id);
+        if is_asked && judged.is_some_and(|judged| judged.waits == Waits::Fanotify) {
+            return None;
+        }
         let is_news = was_told || judged.is_some();
         is_news.then(|| self.verdict(context, seen.target_id, seen.at)).flatten()
     }
@@ -130,6 +137,20 @@ impl HungCalls {
         self.listening.entry(port).or_default();
         let address = seen.mount.as_ref()?.server.as_ref()?.address.clone();
         let (path, wants) = (seen.path.clone()?, FindListener { address, port }.into());
+        Some(Query { tracker: self.id(), target_id: seen.target_id, path, wants })
+    }
+
+    /// Who must permit the access, where a thread waits for that.
+    fn ask_fanotify(&mut self, seen: &StuckThread) -> Option<Query> {
+        let threads = self.stuck.get(&seen.target_id)?;
+        let judged = threads.get(&seen.thread.tid)?.judged;
+        let waits = judged.is_some_and(|it| it.waits == Waits::Fanotify);
+        if !waits || self.fanotify.contains_key(&seen.target_id) {
+            return None;
+        }
+        let path = seen.path.clone()?;
+        self.fanotify.insert(seen.target_id, None);
+        let wants = FindFanotify { pid: seen.thread.pid, path: path.clone() }.into();
         Some(Query { tracker: self.id(), target_id: seen.target_id, path, wants })
     }
 
@@ -163,6 +184,7 @@ impl HungCalls {
         let target_id = *target_id;
         if threads.is_empty() {
             self.stuck.remove(&target_id);
+            self.fanotify.remove(&target_id);
         }
         if was_told { self.verdict(context, target_id, at) } else { None }
     }
@@ -198,7 +220,8 @@ impl HungCalls {
             (None, Waits::Ceph) => ("ceph", ""),
             (None, _) => ("", ""),
         };
-        let around = Around { listening, kernel: self.kernel.of(fs_type, source) };
+        let fanotify = self.fanotify.get(&seen.target_id).and_then(Option::as_ref);
+        let around = Around { listening, kernel: self.kernel.of(fs_type, source), fanotify };
         let mut draft = Draft::about_state(
             self.id(),
             judged.waits.cause(),
@@ -234,6 +257,7 @@ impl Tracker for HungCalls {
             What::Stuck(seen) => {
                 steps.say(self.seen(context, seen));
                 steps.ask(self.ask(seen));
+                steps.ask(self.ask_fanotify(seen));
             }
             What::Sample(sample) => self.sampled(sample),
             What::Said(said) => self.kernel.listen(said),
@@ -242,6 +266,10 @@ impl Tracker for HungCalls {
                     let unknown = Listening { unread: u32::MAX, ..Listening::default() };
                     let found = found.as_ref().copied().unwrap_or(unknown);
                     self.listening.insert(asked.port, Some(found));
+                } else if let Some((_, found)) = FindFanotify::answered(query, answer) {
+                    self.fanotify.insert(query.target_id, Some(found.clone()));
+                }
+                if query.tracker == self.id() {
                     let is_stuck = self.stuck.contains_key(&query.target_id);
                     let told =
                         is_stuck.then(|| self.verdict(context, query.target_id, context.now));

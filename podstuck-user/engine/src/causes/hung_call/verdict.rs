@@ -4,7 +4,10 @@ use std::path::Path;
 
 use crate::{
     causes::{
-        hung_call::judge::{Judged, Waits},
+        hung_call::{
+            fanotify,
+            judge::{Judged, Waits},
+        },
         network_storage,
         shared::{
             fuse,
@@ -23,7 +26,7 @@ use crate::{
         said::Said,
         stuck::StuckThread,
     },
-    query::Listening,
+    query::{Fanotify, Listening, NoAnswer},
     tracker::Context,
     verdict::{Draft, times},
 };
@@ -39,6 +42,8 @@ pub(crate) struct Around<'a> {
     pub(crate) listening: Option<&'a Listening>,
     /// What the kernel's log says of the server.
     pub(crate) kernel: Option<&'a Said>,
+    /// Who must permit accesses to the object.
+    pub(crate) fanotify: Option<&'a Result<Fanotify, NoAnswer>>,
 }
 
 /// Writes the verdict out; `sharers` says who else has the same file system, where that matters.
@@ -54,6 +59,7 @@ pub(crate) fn fill(
     draft.blocks_deletion = draft.target.pod.is_some().then_some(true);
     facts(draft, seen);
     match judged.waits {
+        Waits::Fanotify => fanotify::fill(draft, view(context, seen), around.fanotify),
         Waits::Fuse => unanswered(context, draft, seen, sharers()),
         Waits::Frozen => frozen(context, draft, seen),
         Waits::Nfs => {
@@ -71,6 +77,10 @@ pub(crate) fn fill(
     if is_told && judged.waits != Waits::Fuse {
         let fact = "the thread does not wait for the answer of a FUSE server";
         draft.rule_out(ids::FUSE_DAEMON_HUNG, fact);
+    }
+    if is_told && !matches!(judged.waits, Waits::Fanotify | Waits::Unknown) {
+        let fact = "the thread does not wait for the permission of a fanotify listener";
+        draft.rule_out(ids::FANOTIFY_LISTENER_HUNG, fact);
     }
     if is_told && !matches!(judged.waits, Waits::Frozen | Waits::Unknown) {
         let fact = "the thread does not wait for a freeze to end";

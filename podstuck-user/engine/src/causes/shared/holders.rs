@@ -65,7 +65,7 @@ pub(crate) fn describe(holder: &Holder) -> String {
 }
 
 /// ` of pod shop/cart-0`, ` of /system.slice/backup.service`
-fn place(holder: &Holder) -> String {
+pub(crate) fn place(holder: &Holder) -> String {
     match (&holder.pod, &holder.cgroup) {
         (Some(pod), _) => match (&pod.namespace, &pod.name) {
             (Some(namespace), Some(name)) => format!(" of pod {namespace}/{name}"),
@@ -147,27 +147,31 @@ pub(crate) fn release(view: View, holders: &[&Holder], what: &str) -> Vec<Remedy
 }
 
 fn one(view: View, holder: &Holder, what: &str) -> Remedy {
-    let busy = format!(", which keeps {what} busy");
+    let_go(view, holder, &format!(", which keeps {what} busy"))
+}
+
+/// What makes a holder let go; `busy` says what it does, after its name.
+pub(crate) fn let_go(view: View, holder: &Holder, busy: &str) -> Remedy {
     let object = word(&holder.object.0);
     match (holder.how, holder.pid) {
         (How::Swap, _) => view
             .on_file("stop swapping to", &holder.object.0, holder.file, |it| {
                 format!("swapoff {it}")
             })
-            .so(&busy)
+            .so(busy)
             .verified_by(format!("! grep -qF -- {object} /proc/swaps"))
             .remedy(
                 "reads all that was swapped there back into memory: fails, or makes the node kill \
                  processes, where there is too little",
             ),
-        (How::Loop, _) => detach(holder, &busy),
+        (How::Loop, _) => detach(holder, busy),
         (How::NfsExport, _) => Step::new(
             view.says("stop exporting by NFS", &holder.object.0),
             format!("exportfs -u \"*\":{object}"),
         )
-        .so(&busy)
+        .so(busy)
         .remedy("its NFS clients lose it; name the client as `exportfs -v` shows it"),
-        (_, Some(pid)) => process(holder, pid, &busy),
+        (_, Some(pid)) => process(holder, pid, busy),
         (_, None) => Remedy::command("list what is mounted", "cat /proc/self/mountinfo", "none"),
     }
 }

@@ -1,12 +1,14 @@
 //! What a thread waits for, by the functions of the kernel that it is in: the table that both hung calls
 //! and processes that cannot be killed are judged by.
 //!
-//! The names are those of Linux 5.10 to 6.18: fs/fuse/dev.c, fs/super.c and
+//! The names are those of Linux 5.10 to 6.18: fs/notify/fanotify/fanotify.c, fs/fuse/dev.c, fs/super.c and
 //! kernel/locking/percpu-rwsem.c (a frozen file system), net/sunrpc, fs/nfs, drivers/block.
 
 /// What does not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WaitsFor {
+    /// A fanotify listener, which must permit the access.
+    Fanotify,
     /// The server of a FUSE file system.
     Fuse,
     /// A file system to be thawed; or, where no function names it, another lock of that kind.
@@ -51,7 +53,9 @@ const fn signs(
 
 /// The innermost functions say least: every thread that waits for a disk is in `io_schedule`. So the list
 /// is in the order of how much a name says.
-static TABLE: [Signs; 11] = [
+static TABLE: [Signs; 12] = [
+    // A listener that reads its events is in `fanotify_read`.
+    signs(WaitsFor::Fanotify, &["fanotify_handle_event", "fanotify_get_response"], &[]),
     signs(WaitsFor::Fuse, &["request_wait_answer", "fuse_", "__fuse"], &["fuse"]),
     signs(
         WaitsFor::Thaw { named: true },
@@ -124,6 +128,8 @@ mod tests {
     fn the_name_that_says_most_counts() {
         for (functions, expected) in [
             (&["rpc_wait_bit_killable"][..], WaitsFor::Nfs),
+            (&["fanotify_handle_event", "fsnotify", "do_dentry_open"], WaitsFor::Fanotify),
+            (&["fanotify_read", "vfs_read"], WaitsFor::Unknown),
             (&["io_schedule", "folio_wait_bit", "nfs_wb_all"], WaitsFor::Nfs),
             (&["down_read", "wait_answer [nfsv4]"], WaitsFor::Nfs),
             (&["folio_wait_bit", "nfs_kill_super [nfs]"], WaitsFor::Page),

@@ -111,6 +111,16 @@ pub(super) static PAGE: Wait = Wait {
     advice: ("find out which file system it is, and restore its disk or server", "none"),
 };
 
+static FANOTIFY: Wait = Wait {
+    cause: &DSTATE,
+    what: "a fanotify listener, which must permit the access",
+    look: (
+        "grep -ls fanotify /proc/[0-9]*/fdinfo/*",
+        "list the descriptors of the node's fanotify listeners",
+    ),
+    advice: ("restart the listener, mostly a security agent", "accesses are not scanned meanwhile"),
+};
+
 /// Anything else.
 pub(super) static UNKNOWN: Wait = Wait {
     cause: &DSTATE,
@@ -132,6 +142,7 @@ impl Wait {
 /// By wait channel and stack.
 pub(crate) fn of(channel: Option<&str>, stack: &[String]) -> &'static Wait {
     match waits_for(functions(stack, channel)) {
+        WaitsFor::Fanotify => &FANOTIFY,
         WaitsFor::Nvidia => &NVIDIA,
         WaitsFor::Nfs => &NFS,
         WaitsFor::Ceph => &CEPH,

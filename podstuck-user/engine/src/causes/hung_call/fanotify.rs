@@ -1,0 +1,71 @@
+//! What is said of a call that waits for the permission of a fanotify listener.
+
+use crate::{
+    causes::shared::holders::{describe, let_go, place},
+    command::View,
+    ids,
+    model::{evidence::Source, finding::Severity, holder::Holder},
+    query::{Fanotify, NoAnswer},
+    verdict::Draft,
+};
+
+const ONE_OF_SEVERAL: &str = "which of these listeners does not answer";
+const NOT_FOUND: &str = "which process listens: none was found";
+const MAY_MARK_OTHERS: &str =
+    "whether the listener marks this object: it marks single files or directories";
+const NOT_ALL_READ: &str =
+    "whether another process listens, too: not all processes could be looked at";
+/// Listeners with a remedy of their own.
+const NAMED: usize = 4;
+
+pub(super) fn fill(draft: &mut Draft, view: View, found: Option<&Result<Fanotify, NoAnswer>>) {
+    draft.severity = Severity::Critical;
+    for (cause, fact) in [
+        (ids::FUSE_DAEMON_HUNG, "the thread does not wait for the answer of a FUSE server"),
+        (ids::UMOUNT_KERNEL_HANG, "the thread waits for a permission, and for no device"),
+        (ids::CALL_HUNG_UNEXPLAINED, "its kernel stack says what it waits for"),
+    ] {
+        draft.rule_out(cause, fact);
+    }
+    let found = match found {
+        Some(Ok(found)) => found,
+        Some(Err(why)) => {
+            draft.fact(format!("the listeners could not be listed: {why}"), Source::proc("/proc"));
+            return not_found(draft);
+        }
+        None => return not_found(draft),
+    };
+    // Who marks the whole mount or file system comes before who marks something there.
+    let (mut listeners, others): (Vec<&Holder>, Vec<&Holder>) =
+        found.listeners.iter().partition(|listener| listener.exact);
+    if listeners.is_empty() {
+        listeners = others;
+        if !listeners.is_empty() {
+            draft.doubt(MAY_MARK_OTHERS);
+        }
+    }
+    match listeners[..] {
+        [] => return not_found(draft),
+        [_] if found.unread > 0 => draft.doubt(NOT_ALL_READ),
+        [_] => {}
+        _ => draft.doubt(ONE_OF_SEVERAL),
+    }
+    let who: Vec<String> =
+        listeners.iter().take(NAMED).map(|it| format!("{}{}", it.who(), place(it))).collect();
+    let more = listeners.len() - who.len();
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    draft.held_by(format!("{}{more}", who.join(", ")));
+    for listener in listeners.into_iter().take(NAMED) {
+        draft.fact(describe(listener), Source::proc(&listener.source));
+        draft.remedies.push(let_go(view, listener, ", which does not permit the access"));
+    }
+}
+
+fn not_found(draft: &mut Draft) {
+    draft.doubt(NOT_FOUND);
+    draft.advice(
+        "restart the security agent or virus scanner of this node: `grep -ls fanotify /proc/[0-9]*/fdinfo/*` lists \
+         the processes that listen",
+        "accesses are not scanned meanwhile",
+    );
+}
