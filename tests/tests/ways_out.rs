@@ -62,6 +62,10 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("raw-block-volume-in-use", "takes a raw block volume that kubelet has mapped"),
     ("runtime-down", "starts a service of the machine that the tests run on"),
     (
+        "sandbox-not-stopped",
+        "late/living.rs runs them as printed, on real processes of a runtime that has only a log",
+    ),
+    (
         "sandbox-shm-busy",
         "late/sandbox.rs runs them on real mounts, of a runtime that has only a log",
     ),

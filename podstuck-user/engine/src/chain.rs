@@ -13,9 +13,9 @@ use crate::{
         identity::Component,
         node::{NodeSample, PodState, VolumeState},
         path::{clip, safe, safe_path},
-        pod_group::Task,
+        pod_group::{PodGroup, Task},
         pod_record::PodRecord,
-        runtime::Runtime,
+        runtime::{Runtime, Shim},
         said::Said,
     },
 };
@@ -146,7 +146,12 @@ fn of_containers(state: &PodState, facts: &Facts<'_>) -> Vec<Link> {
     let mut tasks: Vec<&Task> = group.iter().flat_map(|group| &group.tasks).collect();
     // The sandbox's own process ends after all others.
     tasks.sort_by_key(|task| (task.comm == "pause", task.started, task.pid));
+    let shim = group.and_then(|group| shim_of(group));
     let mut links: Vec<Link> = of_runtime(&tasks, facts).into_iter().collect();
+    if let Some(shim) = shim {
+        tasks.retain(|task| task.pid != shim.pid);
+        links.push(of_shim(shim, tasks.len()));
+    }
     let Some(first) = tasks.first() else { return links };
     let frozen = group.and_then(|group| group.frozen.as_deref());
     let (waits_for, mut fact) = match frozen {
@@ -167,6 +172,43 @@ fn of_containers(state: &PodState, facts: &Facts<'_>) -> Vec<Link> {
     let source = format!("/proc/{}/task/{}/stat", first.pid, first.tid);
     links.push(seen(name(first), "end", waits_for, fact, &source));
     links
+}
+
+/// The shim of a pod: one that does not do its work before one that does.
+fn shim_of(group: &PodGroup) -> Option<&Shim> {
+    let is_idle = |shim: &&Shim| shim.is_halted() || !shim.unreaped.is_empty();
+    group.shims.iter().find(is_idle).or_else(|| group.shims.first())
+}
+
+fn of_shim(shim: &Shim, left: usize) -> Link {
+    let Shim { pid, comm, state, .. } = shim;
+    let who = format!("{} (pid {pid})", safe(comm.as_bytes()));
+    let (waits_for, fact) = match (&shim.unreaped[..], &shim.wait_channel) {
+        _ if shim.is_stopped() => {
+            (Some("a SIGCONT or its debugger".to_owned()), "it is stopped".into())
+        }
+        (_, Some(channel)) => {
+            let channel = safe(channel.as_bytes());
+            (Some(format!("the kernel function {channel} to return")), format!("state {state}"))
+        }
+        ([child, ..], _) => {
+            let name = clip(&safe(child.comm.as_bytes()), COMM);
+            let fact =
+                format!("{name} (pid {}) has ended, and its exit is not collected", child.pid);
+            (None, fact)
+        }
+        ([], None) if left > 0 => {
+            (Some("them to end".to_owned()), format!("it lives: state {state}"))
+        }
+        ([], None) => (None, format!("it lives: state {state}; no other process of the pod does")),
+    };
+    seen(
+        who,
+        "end the pod's processes and report their end",
+        waits_for,
+        fact,
+        &format!("/proc/{pid}/stat"),
+    )
 }
 
 /// What a process of a container waits for, and the fact that says so.
@@ -295,11 +337,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        model::{
-            halted::HaltedKubelet,
-            identity::Pod,
-            pod_group::{PodGroup, Term},
-        },
+        model::{halted::HaltedKubelet, identity::Pod, pod_group::Term, runtime::Unreaped},
         testing::{pod_group, pod_record, pod_state, runtime, task},
     };
 
@@ -348,6 +386,33 @@ mod tests {
         let links = chain(&at(Stage::Containers), &facts);
         let fact = "state S, ignores SIGTERM, no SIGKILL is pending; beside it live sh (pid 9), pause (pid 5)";
         assert_eq!(links[2].fact, fact);
+    }
+
+    #[test]
+    fn a_shim_stands_between_its_runtime_and_its_processes() {
+        let child = Unreaped { pid: 8, started: 20, comm: "api".into() };
+        let shim = |unreaped| Shim {
+            pid: 6,
+            comm: "containerd-shim-runc-v2".into(),
+            state: 'S',
+            started: 2,
+            group: None,
+            wait_channel: None,
+            of: None,
+            unreaped,
+        };
+        let told = |unreaped| {
+            let (tasks, shims) =
+                (vec![task("containerd-shim", 6), task("pause", 5)], vec![shim(unreaped)]);
+            let cgroups = vec![PodGroup { tasks, shims, ..pod_group(UID) }];
+            let sample = NodeSample { cgroups, ..node() };
+            told(Stage::Containers, &sample, &[])
+        };
+        let who = || "containerd-shim-runc-v2 (pid 6)".to_owned();
+        let works = told(Vec::new());
+        assert_eq!(works[1], (who(), Some("them to end".into())));
+        assert_eq!(works[2].0, "pause (pid 5)");
+        assert_eq!(told(vec![child])[1], (who(), None));
     }
 
     #[test]

@@ -80,6 +80,7 @@ ids! {
     RUNTIME_DOWN = "runtime-down",
     RUNTIME_HANG = "runtime-hang",
     RUNTIME_SOCKET_GONE = "runtime-socket-gone",
+    SANDBOX_NOT_STOPPED = "sandbox-not-stopped",
     SANDBOX_SHM_BUSY = "sandbox-shm-busy",
     SHIM_HUNG = "shim-hung",
     SHIM_OR_CONTAINERD_STATE_LOST = "shim-or-containerd-state-lost",

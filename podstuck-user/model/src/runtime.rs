@@ -86,6 +86,21 @@ pub struct Shim {
     /// Whose it is; `None` where that could not be told.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub of: Option<ShimOf>,
+    /// Its children that have ended and whose exit it has not collected. They are looked for where one pod is asked
+    /// about.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub unreaped: Vec<Unreaped>,
+}
+
+/// A process that has ended, and whose parent has not collected its exit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unreaped {
+    /// Process id.
+    pub pid: u32,
+    /// When it was started, in ticks since boot: with its id, this names it.
+    pub started: u64,
+    /// Its name, safe to be shown.
+    pub comm: String,
 }
 
 /// The runtime that a shim was started by.
@@ -177,6 +192,13 @@ impl Shim {
     /// Whether it cannot run: it is stopped, or waits in the kernel.
     pub fn is_halted(&self) -> bool {
         self.is_stopped() || self.state == 'D'
+    }
+
+    /// Whether its containers run in a sandbox that is a kernel of its own, as Kata's virtual machines and gVisor's:
+    /// signals for them end in there.
+    pub fn has_own_kernel(&self) -> bool {
+        let kind = self.comm.strip_prefix("containerd-shim-");
+        kind.is_some_and(|kind| !kind.starts_with("runc") && !kind.starts_with("crun"))
     }
 }
 

@@ -131,3 +131,52 @@ fn a_process_that_no_runtime_kills_is_named_and_its_command_ends_it() {
         assert_eq!((done.code(), ended.signal()), (Some(0), Some(9)), "{command}");
     }
 }
+
+/// kata-containers#4043: the shim waits for the sandbox's virtual machine, and both live.
+#[test]
+fn a_sandbox_that_its_shim_does_not_stop_is_ended_by_the_printed_commands() {
+    requires!(root_and_btf());
+    let directory = tempfile::tempdir().unwrap();
+    let place = directory.path().to_owned();
+    for name in ["kubelet", "containerd-shim-kata-v2"] {
+        symlink("/bin/sleep", place.join(name)).unwrap();
+    }
+    let log = place.join("kubelet.log");
+    let node = Node::with(43, directory, fs::File::create(&log).unwrap().into());
+    fs::create_dir_all(node.volume()).unwrap();
+    let mut machine = Container::new(&node.uid);
+    let mut shim = Command::new(place.join("containerd-shim-kata-v2")).arg("600").spawn().unwrap();
+    fs::write(machine.group.join("cgroup.procs"), shim.id().to_string()).unwrap();
+    let (name, uid) = (node.name(), &node.uid);
+    let failed = |ago| {
+        let text = format!(
+            "\"Error syncing pod, skipping\" err=\"failed to \\\"KillPodSandbox\\\" for \\\"{uid}\\\" with \
+             KillPodSandboxError: \\\"rpc error: code = DeadlineExceeded desc = context deadline exceeded\\\"\" \
+             pod=\"shop/{name}\" podUID=\"{uid}\""
+        );
+        klog(ago, 'E', &text)
+    };
+    let deleted =
+        klog(400, 'I', &format!("\"SyncLoop DELETE\" source=\"api\" pods=[\"shop/{name}\"]"));
+    fs::write(&log, deleted + &failed(220) + &failed(60)).unwrap();
+
+    let root = node.root();
+    let asked = ["--pod-uid", uid, "--kubelet-root", root.to_str().unwrap(), "--timeout", "20s"];
+    let (lines, status) = diagnose(&asked).finish();
+    let answer = answer(&lines);
+    let cause = &answer["causes"][0];
+    let found = (cause["id"].as_str(), cause["certainty"].as_str(), status.code());
+    assert_eq!(found, (Some("sandbox-not-stopped"), Some("likely"), Some(1)), "{answer:#}");
+    let who = format!(
+        "containerd-shim-kata-v2 (pid {}), with sleep (pid {})",
+        shim.id(),
+        machine.process.id()
+    );
+    assert_eq!(cause["held_by"], who);
+    for (at, process) in [&mut machine.process, &mut shim].into_iter().enumerate() {
+        let command = cause["remedies"][at]["command"].as_str().unwrap();
+        let done = Command::new("sh").args(["-c", command]).status().unwrap();
+        let ended = process.wait().unwrap();
+        assert_eq!((done.code(), ended.signal()), (Some(0), Some(9)), "{command}");
+    }
+}

@@ -80,6 +80,16 @@ pub(super) fn runtime_says() -> Plays {
     }
     play.sample(sample(610.0));
     plays.push(("a process that nobody kills", play));
+    let mut play = Play::new(Node::default());
+    for second in [450, 570] {
+        play.said(600.0, said(kubelet, UID, Complaint::NoAnswer, second, silent));
+    }
+    let mut group = with_shim('S', vec![app('S', false)]);
+    "containerd-shim-kata-v2".clone_into(&mut group.shims[0].comm);
+    let pods = vec![of_pod(true, Vec::new())];
+    play.sample(NodeSample { pods, cgroups: vec![group], ..sample(602.0) });
+    play.sample(sample(604.0));
+    plays.push(("a sandbox that does not stop", play));
     let refused = "failed to \"KillContainer\" for \"app\" with KillContainerError: \"rpc error: code = Unavailable desc = \
         connection error: desc = \\\"transport: Error while dialing: dial unix /run/containerd/containerd.sock: connect: \
         no such file or directory\\\"\"";
@@ -109,6 +119,7 @@ fn with_shim(state: char, tasks: Vec<Task>) -> PodGroup {
         group: Some(RUNTIME.into()),
         wait_channel,
         of: None,
+        unreaped: Vec::new(),
     };
     PodGroup { shims: vec![shim], ..group(tasks, true, false) }
 }

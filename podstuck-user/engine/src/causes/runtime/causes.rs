@@ -94,6 +94,7 @@ pub(crate) static STATE_LOST: Cause = Cause {
     ],
     log: log("containerd", "StopContainer ... failed to kill container ... ttrpc: closed"),
     look_alikes: &[
+        like(ids::SANDBOX_NOT_STOPPED, "the pod has no shim of a sandbox with a kernel of its own"),
         like(ids::RUNTIME_SOCKET_GONE, "the runtime answers, with an error"),
         like(ids::CONTAINER_NOT_KILLED, "no process of the container is left"),
         like(ids::SHIM_ROOTFS_BUSY, "no root file system of an ended container is mounted"),
@@ -127,6 +128,51 @@ pub(crate) static STATE_LOST: Cause = Cause {
     ],
 };
 
+/// A virtual machine, or a kernel in user space, that does not stop.
+pub(crate) static SANDBOX_STAYS: Cause = Cause {
+    id: ids::SANDBOX_NOT_STOPPED,
+    title: "the pod's sandbox has a kernel of its own, and its shim does not stop it",
+    stage: Stage::Containers,
+    kind: Kind::Cause,
+    meaning: "With Kata Containers or gVisor, containers run in a virtual machine or on a kernel in user space, and only \
+        the sandbox's shim can stop them. The shim waits for the sandbox, which does not answer or is gone (its \
+        virtual machine was ended by the OOM killer, or hangs), or the sandbox refuses. kubelet asks again and again, \
+        and unmounts nothing before.",
+    confirmed_by: &[
+        "the runtime's log, or kubelet's, says again and again that a stop of the pod failed or took too long",
+        "the pod's shim is one of Kata, gVisor or another sandbox (`containerd-shim-kata-v2`, \
+         `containerd-shim-runsc-v1`), and lives",
+        "no process of the sandbox has SIGKILL pending, and its control group is not frozen",
+    ],
+    log: log(
+        "containerd",
+        "StopPodSandbox ... failed to stop sandbox container ... context deadline exceeded",
+    ),
+    look_alikes: &[
+        like(ids::SHIM_HUNG, "the pod's shim neither is stopped nor waits in the kernel"),
+        like(ids::SHIM_OR_CONTAINERD_STATE_LOST, "the shim of the sandbox is there"),
+        like(ids::CONTAINER_NOT_KILLED, "signals for its containers end in the sandbox"),
+    ],
+    ways_out: &[
+        way(
+            "end the sandbox's own process (`qemu`, `cloud-hypervisor`, gVisor's `exe`) by `kill -9`",
+            "",
+        ),
+        way("end its shim by `kill -9`: the runtime cleans up after it", ""),
+    ],
+    field: &[
+        "kata-containers#10969",
+        "kata-containers#4043",
+        "kata-containers#635",
+        "gvisor#11308",
+    ],
+    tried: &[TriedWith::Test],
+    source: &[
+        "containerd internal/cri/server/sandbox_stop.go, stopPodSandbox",
+        "kata-containers src/runtime/virtcontainers/sandbox.go, Stop",
+    ],
+};
+
 /// It is there, and nothing ends it.
 pub(crate) static NOT_KILLED: Cause = Cause {
     id: ids::CONTAINER_NOT_KILLED,
@@ -147,6 +193,10 @@ pub(crate) static NOT_KILLED: Cause = Cause {
         "StopContainer ... an error occurs during waiting for container ... to be killed",
     ),
     look_alikes: &[
+        like(
+            ids::SANDBOX_NOT_STOPPED,
+            "the pod's shim runs its containers on the node's own kernel",
+        ),
         like(ids::SHIM_OR_CONTAINERD_STATE_LOST, "the container's process is there"),
         like(ids::DSTATE_PROCESS, "no SIGKILL is pending: the process was not killed"),
         like(ids::CGROUP_V1_FROZEN, "the pod's control group is not frozen"),
@@ -175,18 +225,20 @@ pub(crate) static SHIM_HANGS: Cause = Cause {
     stage: Stage::Containers,
     kind: Kind::Cause,
     meaning: "Each pod's containers, and with Docker each container, have a process of the runtime above them, the \
-        shim, which starts and ends them. It is stopped, or waits in the kernel, and so the runtime, which answers \
+        shim, which starts and ends them. It is stopped, waits in the kernel or is blocked in itself, and so the runtime, which answers \
         everybody else, gets no answer about this one. kubelet, or who has asked Docker, asks again and again, and \
         nothing is unmounted before.",
     confirmed_by: &[
         "the runtime's log, or kubelet's, says that a request about the pod's container was not answered in \
          time, more than once",
         "processes of the pod are left, and their parent is a shim that is stopped, or waits in the kernel",
+        "or a child of that shim has ended, and the shim has not collected its exit for 10 s",
         "or the shim of a container that is in no pod, or that is asked about, has been stopped for 5 s, or was seen \
          waiting in the kernel for 20 s",
     ],
     log: log("containerd", "get state for ...: context deadline exceeded"),
     look_alikes: &[
+        like(ids::SANDBOX_NOT_STOPPED, "the shim itself does not do its work"),
         like(ids::CONTAINER_NOT_KILLED, "the shim, which would pass a signal on, cannot run"),
         like(ids::SHIM_OR_CONTAINERD_STATE_LOST, "the shim is there"),
         like(ids::RUNTIME_HANG, "the shim shows by itself why it does not answer"),

@@ -3,6 +3,7 @@
 pub(crate) mod causes;
 pub(crate) mod docker;
 pub(crate) mod not_killed;
+pub(crate) mod own_kernel;
 pub(crate) mod sandbox;
 pub(crate) mod shim;
 pub(crate) mod socket;
@@ -27,6 +28,7 @@ pub(crate) static FAMILY: Family = Family {
         &causes::SIGNAL_DENIED,
         &causes::STATE_LOST,
         &causes::NOT_KILLED,
+        &causes::SANDBOX_STAYS,
         &causes::RUNTIME_DOWN,
         &causes::SOCKET_GONE,
         &causes::SHIM_HANGS,

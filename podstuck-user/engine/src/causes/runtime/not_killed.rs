@@ -30,6 +30,9 @@ pub(super) fn alive<'a>(suspect: &'a Suspect<'_>) -> Option<Vec<&'a Task>> {
     let mut tasks: Vec<&Task> =
         group.tasks.iter().filter(|task| is_of_container(task, id)).collect();
     let runs = group.frozen.is_none() && suspect.halted_shim().is_none();
+    if suspect.has_own_kernel() == Some(true) {
+        return None;
+    }
     let all_live = runs && tasks.iter().all(|task| task.is_alive());
     tasks.sort_by_key(|task| (task.started, task.pid));
     (all_live && !tasks.is_empty()).then_some(tasks)
@@ -93,4 +96,5 @@ pub(super) fn words(
     draft.rule_out(ids::DSTATE_PROCESS, "no SIGKILL is pending: the process was not killed");
     draft.rule_out(ids::CGROUP_V1_FROZEN, "the pod's control group is not frozen");
     draft.rule_out(ids::SHIM_HUNG, verdict::NO_HALTED_SHIM);
+    draft.rule_out(ids::SANDBOX_NOT_STOPPED, verdict::NODES_OWN_KERNEL);
 }

@@ -10,13 +10,18 @@ use std::{
 use podstuck_common::component::name_hash;
 
 use crate::{
-    causes::runtime::causes::SHIM_HANGS,
+    causes::runtime::{causes::SHIM_HANGS, tracker::Collects},
     command::{Process, kill},
     event::{Event, What},
     ids,
     model::{
-        container::ContainerName, evidence::Source, finding::Severity, identity::Target,
-        node::NodeSample, runtime::Shim, time::Monotonic,
+        container::ContainerName,
+        evidence::Source,
+        finding::Severity,
+        identity::Target,
+        node::NodeSample,
+        runtime::{Shim, Unreaped},
+        time::Monotonic,
     },
     tracker::{Context, Steps, Subject, Tracker, TrackerId},
     verdict::{Draft, Verdict},
@@ -174,13 +179,45 @@ pub(crate) fn ways_out(draft: &mut Draft, shim: &Shim, risk: &'static str) {
     draft.remedy(kill("kill -KILL", process).so(", and with it the container"), risk);
 }
 
+/// What it is where it runs, and does not do its work.
+pub(crate) fn does_not_collect(draft: &mut Draft, collects: Collects<'_>) {
+    let Collects { shim, child, since } = collects;
+    let Shim { pid, comm, .. } = shim;
+    draft.held_by(format!("{comm} (pid {pid})"));
+    let Unreaped { pid: ended, comm: name, .. } = child;
+    draft.fact_since(
+        format!(
+            "{name} (pid {ended}), a child of {comm} (pid {pid}), has ended (state Z), and its exit is not collected"
+        ),
+        Source::proc(format!("/proc/{ended}/stat")),
+        since,
+    );
+    draft.explanation = format!(
+        "The pod's shim, {comm} (pid {pid}), neither collects the exit of a process that has ended nor tells the runtime \
+         of it: it is blocked in itself. The runtime waits for the container's end, and kubelet for the runtime."
+    );
+    let process = Process::new(*pid, Some(shim.started), Some(comm));
+    draft.remedy(
+        kill("kill -KILL", process).so(", which does not collect the exit of its container"),
+        "low for a pod that is to be deleted: the runtime ends all its containers and cleans up after the shim",
+    );
+    rule_out(draft);
+}
+
 /// What else it is not.
 pub(crate) fn rule_out(draft: &mut Draft) {
-    draft.rule_out(ids::SHIM_OR_CONTAINERD_STATE_LOST, "the shim is there, and cannot run");
-    draft.rule_out(ids::RUNTIME_HANG, "the container's own shim cannot run");
-    draft.rule_out(ids::CONTAINER_NOT_KILLED, "the shim, which would pass a signal on, cannot run");
+    draft.rule_out(ids::SANDBOX_NOT_STOPPED, "the shim itself does not do its work");
+    draft.rule_out(
+        ids::SHIM_OR_CONTAINERD_STATE_LOST,
+        "the shim is there, and does not do its work",
+    );
+    draft.rule_out(ids::RUNTIME_HANG, "the container's own shim does not do its work");
+    draft.rule_out(
+        ids::CONTAINER_NOT_KILLED,
+        "the shim, which would pass a signal on, does not do its work",
+    );
     draft.rule_out(
         ids::DOCKER_CONTAINERD_STATE_DESYNC,
-        "the shim, which would tell how the container is, cannot run",
+        "the shim, which would tell how the container is, does not do its work",
     );
 }

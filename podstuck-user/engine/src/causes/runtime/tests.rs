@@ -20,7 +20,7 @@ use crate::{
         mounts::Device,
         node::{LeftRootfs, NodeSample, PodState},
         pod_group::{PodGroup, Task, Term},
-        runtime::{Differs, GoneRuntime, HaltedShim, OutOfStep, Runtime, Shim, ShimOf},
+        runtime::{Differs, GoneRuntime, HaltedShim, OutOfStep, Runtime, Shim, ShimOf, Unreaped},
         said::{Complaint, Report, Said},
         time::Monotonic,
     },
@@ -50,6 +50,7 @@ fn shim() -> Shim {
         group: None,
         wait_channel: None,
         of: Some(ShimOf::Containerd { socket, namespace: "moby".into() }),
+        unreaped: Vec::new(),
     }
 }
 
@@ -359,8 +360,16 @@ fn what_only_a_log_names_is_in_no_command() {
         let mut sample = with_group(pod(Some(false)));
         let comm = "containerd-shim".into();
         let group = Some(group.into());
-        let shim =
-            Shim { pid: 5, comm, state: 'S', started: 3, group, wait_channel: None, of: None };
+        let shim = Shim {
+            pid: 5,
+            comm,
+            state: 'S',
+            started: 3,
+            group,
+            wait_channel: None,
+            of: None,
+            unreaped: Vec::new(),
+        };
         sample.cgroups[0].tasks.clear();
         sample.cgroups[0].shims = vec![shim];
         sample.rootfs = vec![rootfs];
@@ -590,7 +599,16 @@ fn a_shim_that_cannot_run_is_there() {
         let mut sample = with_group(pod(Some(true)));
         sample.cgroups[0].tasks = vec![task("/k/pod/dc2c")];
         let (comm, wait_channel) = ("containerd-shim".into(), None);
-        let shim = Shim { pid: 5, comm, state, started: 3, group: None, wait_channel, of: None };
+        let shim = Shim {
+            pid: 5,
+            comm,
+            state,
+            started: 3,
+            group: None,
+            wait_channel,
+            of: None,
+            unreaped: Vec::new(),
+        };
         sample.cgroups[0].shims = vec![shim];
         draft(&mut heard(Complaint::StateLost, text), sample).unwrap()
     };
@@ -599,6 +617,64 @@ fn a_shim_that_cannot_run_is_there() {
     assert!(stopped.remedies[0].words().ends_with("kill -CONT 5"), "{:?}", stopped.remedies);
     assert_eq!((with('D').id(), with('D').certainty()), ("shim-hung", Certainty::Likely));
     assert_eq!(with('S').id(), "shim-or-containerd-state-lost");
+}
+
+/// containerd#2438: a shim that is blocked collects no exit.
+#[test]
+fn a_shim_that_does_not_collect_its_child_is_named_once_that_lasts() {
+    let sample = |second| {
+        let mut sample = with_group(pod(Some(true)));
+        sample.at = at(second);
+        sample.cgroups[0].tasks = vec![task("/k/pod/the-sandboxs")];
+        let child = Unreaped { pid: 8, started: 20, comm: "api".into() };
+        let shim = Shim { unreaped: vec![child], ..shim_of_shim('S') };
+        sample.cgroups[0].shims = vec![shim];
+        sample
+    };
+    let mut alone = heard(Complaint::ContainerStays, STAYS);
+    let early = told_of_says(draft(&mut alone, sample(602))).unwrap();
+    assert_eq!(early.0, "shim-or-containerd-state-lost", "it may be about to");
+    let found = draft(&mut alone, sample(613)).unwrap();
+    assert_eq!((found.id(), found.certainty()), ("shim-hung", Certainty::Firm));
+    assert!(found.remedies[0].words().ends_with("kill -KILL 41"), "{:?}", found.remedies);
+    assert!(found.evidence.iter().any(|it| it.fact.contains("api (pid 8)")));
+}
+
+/// kata-containers#10969, #4043 and #635, gvisor#11308.
+#[test]
+fn a_sandbox_with_a_kernel_of_its_own_is_ended_by_its_processes() {
+    let sample = |shim: &str, tasks: Vec<Task>| {
+        let mut sample = with_group(pod(Some(true)));
+        sample.cgroups[0].tasks = tasks;
+        sample.cgroups[0].shims = vec![Shim { comm: shim.into(), ..shim_of_shim('S') }];
+        sample
+    };
+    let machine = || task("/k/pod/kata_aa");
+    let own_shim = || Task { pid: 41, tid: 41, ..task("/k/pod/kata_aa") };
+    let silent = "failed to \"KillPodSandbox\": rpc error: code = DeadlineExceeded";
+    for (complaint, text) in [(Complaint::NoAnswer, silent), (Complaint::ContainerStays, STAYS)] {
+        let kata = "containerd-shim-kata-v2";
+        let of = |shim, tasks| draft(&mut heard(complaint, text), sample(shim, tasks)).unwrap();
+        let both = of(kata, vec![own_shim(), machine()]);
+        assert_eq!((both.id(), both.certainty()), ("sandbox-not-stopped", Certainty::Likely));
+        let words: Vec<String> = both.remedies.iter().map(|it| it.words().to_owned()).collect();
+        assert!(words[0].ends_with("kill -9 7") && words[1].ends_with("kill -9 41"), "{words:?}");
+        let alone = of(kata, vec![own_shim()]);
+        assert!(alone.remedies[0].words().ends_with("kill -9 41"), "{:?}", alone.remedies);
+        let killed = Task { killed: true, ..machine() };
+        let ends = draft(&mut heard(complaint, text), sample(kata, vec![own_shim(), killed]));
+        assert_ne!(ends.map(|it| it.id()), Some("sandbox-not-stopped"), "it is to end");
+        let runc =
+            draft(&mut heard(complaint, text), sample("containerd-shim-runc-v2", vec![machine()]));
+        assert_ne!(runc.map(|it| it.id()), Some("sandbox-not-stopped"));
+    }
+    // A runtime that answers nobody is not kept by one sandbox.
+    let mut all = heard(Complaint::NoAnswer, silent);
+    for second in [560, 590] {
+        all.take(at(600), said("", Complaint::NoAnswer, "PLEG is not healthy", second));
+    }
+    let hangs = draft(&mut all, sample("containerd-shim-kata-v2", vec![machine()]));
+    assert_eq!(hangs.map(|it| it.id()), Some("runtime-hang"));
 }
 
 fn task(group: &str) -> Task {
@@ -614,6 +690,7 @@ fn shim_of_shim(state: char) -> Shim {
         group: None,
         wait_channel: (state == 'D').then(|| "jbd2_log_wait_commit".into()),
         of: None,
+        unreaped: Vec::new(),
     }
 }
 
@@ -809,6 +886,7 @@ fn shim_of_state(namespace: &str) -> Shim {
         group: Some("/system.slice/containerd.service".into()),
         wait_channel: None,
         of: Some(of),
+        unreaped: Vec::new(),
     }
 }
 

@@ -12,7 +12,7 @@ use crate::{
     causes::{
         runtime::{
             causes::NOT_KILLED,
-            not_killed,
+            not_killed, own_kernel,
             sandbox::{self, Held, Look, SandboxMounts},
             verdict,
         },
@@ -28,7 +28,7 @@ use crate::{
         identity::TargetKind,
         node::{LeftRootfs, NodeSample, PodState},
         pod_group::{PodGroup, Task},
-        runtime::Shim,
+        runtime::{Shim, Unreaped},
         said::{Complaint, Report, Said, container_id},
         time::Monotonic,
     },
@@ -37,6 +37,8 @@ use crate::{
     verdict::{Draft, Verdict},
 };
 
+/// A shim that works collects the exit of a child within milliseconds.
+const UNREAPED_LASTS: Duration = Duration::from_secs(10);
 /// Complaints and pods remembered.
 const REMEMBERED: usize = 4096;
 /// kubelet waits for two minutes for the runtime, twice, and then tries again soon. What was not said for
@@ -80,7 +82,17 @@ pub(crate) struct Suspect<'a> {
     pub(crate) lies_on: Option<&'a Look>,
     /// Who holds the image volume that is said to be busy.
     pub(crate) held: Option<&'a Held>,
+    /// A shim of the pod that has not collected the exit of a child for some time.
+    pub(crate) unreaped: Option<Collects<'a>>,
     pub(crate) sample: &'a NodeSample,
+}
+
+/// A shim that does not collect the exit of its child.
+#[derive(Clone, Copy)]
+pub(crate) struct Collects<'a> {
+    pub(crate) shim: &'a Shim,
+    pub(crate) child: &'a Unreaped,
+    pub(crate) since: Monotonic,
 }
 
 impl Suspect<'_> {
@@ -110,6 +122,11 @@ impl Suspect<'_> {
     /// What is in the pod's control groups, if they were looked at.
     pub(crate) fn group(&self) -> Option<&PodGroup> {
         self.sample.cgroups.iter().find(|group| group.uid == self.pod.uid)
+    }
+
+    /// Whether the pod's containers run on a kernel of their own; `None` where its processes were not looked at.
+    pub(crate) fn has_own_kernel(&self) -> Option<bool> {
+        Some(self.group()?.shims.iter().any(Shim::has_own_kernel))
     }
 
     /// A shim of the pod that cannot run.
@@ -151,6 +168,8 @@ pub(crate) struct RuntimeSays {
     grace_ends: Bounded<String, Timestamp>,
     /// By UID: the container's process that lives although its runtime waited for its end.
     living: BTreeMap<String, Living>,
+    /// Children of shims that have ended and whose exit was not collected, by id and start: since when.
+    unreaped: BTreeMap<(u32, u64), Monotonic>,
     /// By UID: the target under which it was told, and whether it is likely.
     found: BTreeMap<String, (u64, bool)>,
 }
@@ -197,6 +216,7 @@ impl Default for RuntimeSays {
             killed: Bounded::new(REMEMBERED),
             grace_ends: Bounded::new(REMEMBERED),
             living: BTreeMap::new(),
+            unreaped: BTreeMap::new(),
             found: BTreeMap::new(),
         }
     }
@@ -266,6 +286,7 @@ impl RuntimeSays {
         let mut living = std::mem::take(&mut self.living);
         let (mut found, mut alive) = (BTreeMap::new(), BTreeMap::new());
         let mut busy = Vec::new();
+        self.see_unreaped(sample);
         for pod in &sample.pods {
             let current = self.current(context, pod, sample);
             let target_id = name_hash(pod.uid.as_bytes());
@@ -292,8 +313,22 @@ impl RuntimeSays {
             let lies_on = self.sandboxes.on(target_id, &told.said);
             let to_go = self.to_go.word(&pod.uid);
             let held = self.sandboxes.held(target_id, &told.said);
-            let suspect = Suspect { pod, complaint, told, of_node, to_go, lies_on, held, sample };
-            let waits = suspect.has_ended() != Some(true) && suspect.halted_shim().is_none();
+            let unreaped = self.does_not_collect(&pod.uid, sample);
+            let suspect =
+                Suspect { pod, complaint, told, of_node, to_go, lies_on, held, unreaped, sample };
+            let cannot_run = suspect.halted_shim().is_some() || unreaped.is_some();
+            let is_of_one =
+                says_only_that(complaint) && of_node.is_none() && !suspect.is_one_of_all();
+            if is_of_one
+                && !cannot_run
+                && let Some(draft) = own_kernel::draft(&suspect, target_id)
+            {
+                before.remove(&pod.uid);
+                found.insert(pod.uid.clone(), (target_id, true));
+                steps.found([draft]);
+                continue;
+            }
+            let waits = suspect.has_ended() != Some(true) && !cannot_run;
             // Who waits for a container that is there says nothing about why it is.
             if complaint == Complaint::ContainerStays && waits {
                 continue;
@@ -313,6 +348,28 @@ impl RuntimeSays {
         steps.say(over.map(|(target_id, _)| Verdict::Over { tracker, target_id, at }));
     }
 
+    /// Remembers since when children of shims are not collected.
+    fn see_unreaped(&mut self, sample: &NodeSample) {
+        let before = std::mem::take(&mut self.unreaped);
+        let shims = sample.cgroups.iter().flat_map(|group| &group.shims);
+        let keys = shims.flat_map(|shim| &shim.unreaped).map(|child| (child.pid, child.started));
+        let since = |key| before.get(&key).copied().unwrap_or(sample.at);
+        self.unreaped = keys.map(|key| (key, since(key))).collect();
+    }
+
+    /// A shim of a pod that has not collected a child for long enough.
+    fn does_not_collect<'a>(&self, uid: &str, sample: &'a NodeSample) -> Option<Collects<'a>> {
+        let group = sample.cgroups.iter().find(|group| group.uid == uid)?;
+        let all =
+            group.shims.iter().flat_map(|shim| shim.unreaped.iter().map(move |it| (shim, it)));
+        let mut lasting = all.filter_map(|(shim, child)| {
+            let since = *self.unreaped.get(&(child.pid, child.started))?;
+            let lasts = sample.at.since(since) >= UNREAPED_LASTS;
+            lasts.then_some(Collects { shim, child, since })
+        });
+        lasting.next()
+    }
+
     /// The process of a container that its runtime gave up waiting for, if it lives, and what there is to say of it.
     fn not_killed(
         &self,
@@ -329,6 +386,7 @@ impl RuntimeSays {
             to_go: None,
             lies_on: None,
             held: None,
+            unreaped: None,
             sample,
         };
         // Not each look has time for the groups of all pods.

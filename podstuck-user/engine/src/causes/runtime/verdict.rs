@@ -37,11 +37,13 @@ const NAMED: usize = 6;
 pub(super) const RESTART: &str = "low: containers go on under their shims, and the runtime finds them again. With Docker \
     only where live-restore is set: without it every container of the node ends";
 
+pub(super) const NODES_OWN_KERNEL: &str =
+    "the pod has no shim of a sandbox with a kernel of its own";
 pub(super) const NO_HALTED_SHIM: &str = "no shim of the pod is stopped or waits in the kernel";
 
 /// The finding; `None` for a complaint that is another rule's.
 pub(crate) fn draft(suspect: &Suspect<'_>, target_id: u64) -> Option<Draft> {
-    let halted = suspect.halted_shim().is_some();
+    let halted = suspect.halted_shim().is_some() || suspect.unreaped.is_some();
     let (cause, words): (&'static Cause, fn(&mut Draft, &Suspect<'_>)) = match suspect.complaint {
         Complaint::StateLost | Complaint::ContainerStays | Complaint::NoAnswer if halted => {
             (&SHIM_HANGS, shim_hangs)
@@ -273,11 +275,23 @@ fn lost(draft: &mut Draft, suspect: &Suspect<'_>) {
             "dockerd has written nothing of a container of the pod that is not so",
         );
     }
+    match suspect.has_own_kernel() {
+        Some(false) => draft.rule_out(ids::SANDBOX_NOT_STOPPED, NODES_OWN_KERNEL),
+        None if suspect.pod.populated == Some(false) => {
+            draft.rule_out(ids::SANDBOX_NOT_STOPPED, "no process of the pod is left");
+        }
+        _ => {}
+    }
     draft.doubt("whether a shim is there and does not answer, or none is: nobody has asked it");
 }
 
 fn shim_hangs(draft: &mut Draft, suspect: &Suspect<'_>) {
-    let Some(halted) = suspect.halted_shim() else { return };
+    let Some(halted) = suspect.halted_shim() else {
+        if let Some(collects) = suspect.unreaped {
+            shim::does_not_collect(draft, collects);
+        }
+        return;
+    };
     shim::tell(draft, halted, "the parent of the pod's processes");
     draft.explanation =
         "The runtime asks the pod's shim to end its containers, and the shim does not answer: it \

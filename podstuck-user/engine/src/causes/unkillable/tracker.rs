@@ -69,6 +69,8 @@ pub(crate) struct Suspect<'a> {
     pub(crate) killed: Option<&'a Killed>,
     /// Mounts of FUSE file systems in the pod's volumes, whose connections have a number, and how to go there.
     pub(crate) fuse: Vec<(&'a Mounted, View)>,
+    /// Mounts of file systems on block devices in the pod's volumes.
+    pub(crate) on_disk: Vec<(&'a Mounted, View)>,
 }
 
 /// SIGKILL was sent to a container.
@@ -214,11 +216,14 @@ impl Unkillables {
                 let seen = self.torn_down.contains(&group.uid);
                 let at = sample.at;
                 let mounts = pod.iter().flat_map(|pod| &pod.volumes).flat_map(|it| &it.mounts);
-                let fuse = mounts.filter(|mount| mount.is_fuse && mount.device.major == 0);
                 let view =
                     |mount: &Mounted| View::in_namespace(context, mount.namespace, mount.pid);
-                let fuse = fuse.map(|mount| (mount, view(mount))).collect();
-                let suspect = Suspect { group, fault, since, at, seen, is_alive, killed, fuse };
+                let (on_disk, others): (Vec<_>, Vec<_>) = mounts
+                    .map(|mount| (mount, view(mount)))
+                    .partition(|(mount, _)| mount.device.major != 0);
+                let fuse = others.into_iter().filter(|(mount, _)| mount.is_fuse).collect();
+                let suspect =
+                    Suspect { group, fault, since, at, seen, is_alive, killed, fuse, on_disk };
                 steps.found([unkillable::verdict::draft(
                     &suspect,
                     group.target_id,

@@ -27,6 +27,8 @@ use crate::{
 
 /// Processes named.
 const NAMED: usize = 6;
+/// Volumes of the pod that may be thawed.
+const THAWED: usize = 2;
 
 /// The finding.
 pub(crate) fn draft(suspect: &Suspect<'_>, target_id: u64, target: Arc<Target>) -> Draft {
@@ -117,6 +119,9 @@ fn unkillable(draft: &mut Draft, suspect: &Suspect<'_>, task: &Task, wait: &supe
     if std::ptr::eq(wait, &raw const super::wait::PAGE) {
         aborts(draft, suspect);
     }
+    if std::ptr::eq(wait, &raw const super::wait::FROZEN) {
+        thaws(draft, suspect);
+    }
     draft.remedy(
         Step::new(
             format!("show where in the kernel {comm} (pid {}) waits", task.pid),
@@ -166,6 +171,18 @@ fn aborts(draft: &mut Draft, suspect: &Suspect<'_>) {
         draft.remedy(
             Step::new(does, fuse::abort(number)).only_if(checks, words),
             "every request of this file system fails with ECONNABORTED: what the server had not written is lost",
+        );
+    }
+}
+
+/// Which file system is frozen, the names of the functions do not say.
+fn thaws(draft: &mut Draft, suspect: &Suspect<'_>) {
+    for (mount, view) in suspect.on_disk.iter().take(THAWED) {
+        let thaw = |point: &str| format!("fsfreeze --unfreeze {point}");
+        draft.remedy(
+            view.on_mounted("thaw the file system", &mount.point, Some(mount.id), thaw)
+                .so(", for which the process may wait: the command fails where it is not frozen"),
+            "low, unless a backup or a snapshot that is under way has frozen it: ask for that first",
         );
     }
 }

@@ -80,7 +80,7 @@ static FUSE: Wait = Wait {
     ),
 };
 
-static FROZEN: Wait = Wait {
+pub(super) static FROZEN: Wait = Wait {
     cause: &DSTATE,
     what: "a frozen file system",
     look: ("cat /proc/self/mountinfo", "list the mount points"),

@@ -64,7 +64,10 @@ impl CgroupCollector {
             if !reason && budget == 0 {
                 continue;
             }
-            let group = look(hierarchies.trees(), uid, groups, torn_down(uid));
+            let mut group = look(hierarchies.trees(), uid, groups, torn_down(uid));
+            if matches!(only, Only::Pod(_)) {
+                shims::find_unreaped(&mut group.shims);
+            }
             if !reason {
                 budget = budget.saturating_sub(group.tasks.len().max(1));
                 self.last.clone_from(uid);

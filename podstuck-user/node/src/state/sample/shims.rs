@@ -14,7 +14,7 @@ use podstuck_model::{
     identity::Component,
     path::safe,
     pod_group::Task,
-    runtime::{DOCKERS, Shim, ShimOf},
+    runtime::{DOCKERS, Shim, ShimOf, Unreaped},
 };
 
 /// Names of the programs, as far as the kernel keeps a name (15 bytes): containerd's shims, and the monitor of
@@ -27,11 +27,30 @@ const LINE: usize = 4096;
 /// Processes whose parents are looked at.
 const LOOKED_AT: usize = 8;
 
-/// Those of the containers in a control group.
+/// Those of the containers in a control group: the parents of its processes, and what runs in it itself, as Kata's.
 pub(super) fn of(tasks: &[Task]) -> Vec<Shim> {
-    let pids = tasks.iter().take(LOOKED_AT).map(|task| task.pid);
-    let parents: BTreeSet<i32> = pids.filter_map(parent).collect();
-    parents.into_iter().filter_map(look).collect()
+    let parents = tasks.iter().take(LOOKED_AT).filter_map(|task| parent(task.pid));
+    let is_named = |task: &&Task| NAMES.iter().any(|name| task.comm.starts_with(name));
+    let own = tasks.iter().filter(is_named).map(|task| task.pid.cast_signed());
+    let all: BTreeSet<i32> = parents.chain(own).collect();
+    all.into_iter().filter_map(look).collect()
+}
+
+/// Looks for children that have ended and whose exit they have not collected.
+pub(super) fn find_unreaped(shims: &mut [Shim]) {
+    if shims.is_empty() {
+        return;
+    }
+    for pid in proc::processes() {
+        let place = PathBuf::from(format!("/proc/{pid}"));
+        let stat = silent::read(&place, |_| Process::new(pid.cast_signed()).ok()?.stat().ok());
+        let Some(stat) = stat.filter(|stat| stat.state == 'Z') else { continue };
+        let parent = stat.ppid.cast_unsigned();
+        if let Some(shim) = shims.iter_mut().find(|shim| shim.pid == parent) {
+            let comm = safe(stat.comm.as_bytes()).into_owned();
+            shim.unreaped.push(Unreaped { pid, started: stat.starttime, comm });
+        }
+    }
 }
 
 pub(super) fn parent(pid: u32) -> Option<i32> {
@@ -61,6 +80,7 @@ fn look(pid: i32) -> Option<Shim> {
         group: group_of(&place),
         wait_channel: waits.map(|name| safe(&name).into_owned()),
         of: told.of(),
+        unreaped: Vec::new(),
     })
 }
 

@@ -29,7 +29,8 @@ pub(super) fn read(pid: u32, group: &Path) -> Option<Task> {
     let first = thread(pid, pid, group)?;
     let dead = matches!(first.state, 'Z' | 'X');
     let mut worst = first;
-    if !worst.is_unkillable() && (dead || worst.killed || worst.exiting) {
+    // A first thread that waits in the kernel on its way out has taken its SIGKILL, which is pending for others still.
+    if !worst.is_unkillable() && (dead || worst.killed || worst.exiting || worst.state == 'D') {
         let mut others = proc::threads(pid).take(THREADS).filter_map(|tid| thread(pid, tid, group));
         match others.find(Task::is_unkillable) {
             Some(other) => worst = other,

@@ -1,0 +1,88 @@
+//! A sandbox that is a kernel of its own (Kata Containers, gVisor), and that its runtime cannot stop: only its shim can
+//! reach what is in it.
+
+use crate::{
+    causes::runtime::{causes::SANDBOX_STAYS, tracker::Suspect, verdict},
+    command::{Process, kill},
+    ids,
+    model::{
+        evidence::Source,
+        path::{clip, safe},
+        pod_group::Task,
+        runtime::Shim,
+    },
+    verdict::Draft,
+};
+
+/// Processes named.
+const NAMED: usize = 6;
+const COMM: usize = 16;
+const RISK: &str = "low for a pod that is to be deleted: its containers end at once, without their own clean-up, and the \
+    runtime cleans up after them";
+
+/// The finding, where the pod has such a sandbox, and its processes live.
+pub(super) fn draft(suspect: &Suspect<'_>, target_id: u64) -> Option<Draft> {
+    let group = suspect.group()?;
+    let shim = group.shims.iter().find(|shim| shim.has_own_kernel() && !shim.is_halted())?;
+    if group.frozen.is_some() {
+        return None;
+    }
+    let mut tasks: Vec<&Task> = group.tasks.iter().filter(|task| task.pid != shim.pid).collect();
+    if !tasks.iter().all(|task| task.is_alive()) {
+        return None;
+    }
+    tasks.sort_by_key(|task| (task.started, task.pid));
+    let mut draft = verdict::about(&SANDBOX_STAYS, suspect, target_id);
+    if suspect.told.lines < 2 {
+        draft.lacks("that it is said again: one failure may be a moment's");
+    }
+    words(&mut draft, shim, &tasks);
+    verdict::restart(&mut draft, suspect);
+    Some(draft)
+}
+
+fn words(draft: &mut Draft, shim: &Shim, tasks: &[&Task]) {
+    let name = |task: &Task| clip(&safe(task.comm.as_bytes()), COMM);
+    for task in tasks.iter().take(NAMED) {
+        let Task { pid, state, .. } = task;
+        let fact = format!(
+            "process {} (pid {pid}) of the sandbox lives: state {state}, no SIGKILL is pending",
+            name(task)
+        );
+        draft.fact(fact, Source::proc(format!("/proc/{pid}/stat")));
+    }
+    let Shim { pid, comm, state, .. } = shim;
+    draft.fact(
+        format!("{comm} (pid {pid}), the shim of the sandbox, lives: state {state}"),
+        Source::proc(format!("/proc/{pid}/stat")),
+    );
+    let own = format!("{comm} (pid {pid})");
+    let (who, what) = match tasks.first() {
+        Some(first) => {
+            let first = format!("{} (pid {})", name(first), first.pid);
+            (
+                format!("{own}, with {first}"),
+                format!("which it waits for, or that refuses ({first})"),
+            )
+        }
+        None => (own.clone(), "of which no other process is left".to_owned()),
+    };
+    draft.held_by(who);
+    draft.explanation = format!(
+        "The pod's containers run in a sandbox that is a kernel of its own, and only its shim, {own}, can stop them. Each \
+         stop fails: the shim passes it on to the sandbox, {what}. kubelet asks again and again, and unmounts nothing \
+         before the sandbox has ended."
+    );
+    let busy = ", which its shim cannot stop";
+    if let Some(first) = tasks.first() {
+        draft.remedy(kill("kill -9", Process::thread(first)).so(busy), RISK);
+    }
+    let process = Process::new(*pid, Some(shim.started), Some(comm));
+    draft.remedy(kill("kill -9", process).so(", so that the runtime cleans up after it"), RISK);
+    draft.doubt(
+        "whether the shim waits for its sandbox, or has lost it: it cannot be asked from here",
+    );
+    draft.rule_out(ids::SHIM_HUNG, verdict::NO_HALTED_SHIM);
+    draft.rule_out(ids::SHIM_OR_CONTAINERD_STATE_LOST, "the shim of the sandbox is there");
+    draft.rule_out(ids::CONTAINER_NOT_KILLED, "signals for its containers end in the sandbox");
+}
