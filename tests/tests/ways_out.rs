@@ -78,7 +78,6 @@ const NOT_FOLLOWED: &[&str] = &[
     "cephfs-evicted",
     "device-still-referenced",
     "efs-stunnel-dead",
-    "fanotify-listener-hung",
     "flexvolume-driver-error",
     "gpu-driver-dstate",
     "kubelet-down",
