@@ -1,11 +1,12 @@
-//! Entries of the runtimes' logs, as logrus writes them: `time="..." level=error msg="..." error="..."`, or
-//! as JSON. Both are one line.
+//! Entries of the runtimes' and drivers' logs, as logrus writes them: `time="..." level=error msg="..." error="..."`, or
+//! as JSON, or as zap writes them to a console. Each is one line.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::LazyLock};
 
 use jiff::Timestamp;
+use regex::Regex;
 
-use super::go_text::quoted;
+use super::{fixed, go_json::Json, go_text::quoted};
 
 /// Fields of an entry that are read. The runtimes write about five.
 const FIELDS: usize = 32;
@@ -14,6 +15,7 @@ const FIELDS: usize = 32;
 #[derive(Debug, Default)]
 pub(super) struct Entry {
     fields: BTreeMap<String, String>,
+    is_quoted: bool,
 }
 
 impl Entry {
@@ -26,23 +28,49 @@ impl Entry {
 
     /// The same, whether or not it says its time.
     pub(super) fn read(line: &str) -> Option<Self> {
-        let fields = if line.starts_with('{') { json(line)? } else { text(line)? };
-        Some(Self { fields })
+        let (fields, is_quoted) = if line.starts_with('{') {
+            (json(line)?, true)
+        } else if let Some(fields) = console(line) {
+            (fields, false)
+        } else {
+            (text(line)?, true)
+        };
+        Some(Self { fields, is_quoted })
     }
 
     /// When it was written.
     pub(super) fn written(&self) -> Option<Timestamp> {
-        self.field("time").parse().or_else(|_| self.field("ts").parse()).ok()
+        let text = ["time", "ts", "timestamp", "@timestamp"].into_iter();
+        let time = text.filter_map(|name| self.field(name).parse().ok()).next();
+        time.or_else(|| Json::Bare(self.field("ts").to_owned()).time())
+    }
+
+    /// Whether what others may choose stands in quotes in it, so that it cannot be more than one line.
+    pub(super) fn is_quoted(&self) -> bool {
+        self.is_quoted
+    }
+
+    /// Whether it says how serious it is, as an entry of a logger does.
+    pub(super) fn has_level(&self) -> bool {
+        !self.field("level").is_empty() && !self.field("msg").is_empty()
     }
 
     /// Empty where there is none.
     pub(super) fn field(&self, name: &str) -> &str {
-        self.fields.get(name).map_or("", String::as_str)
+        let other = match name {
+            "msg" => "message",
+            "error" => "err",
+            "level" => "severity",
+            name => name,
+        };
+        let found = self.fields.get(name).or_else(|| self.fields.get(other));
+        found.map_or("", String::as_str)
     }
 
     /// Whether it complains.
     pub(super) fn complains(&self) -> bool {
-        self.is_warning() || matches!(self.level().as_str(), "error" | "fatal" | "panic")
+        let errors = ["error", "err", "fatal", "panic", "dpanic", "critical"];
+        self.is_warning() || errors.contains(&self.level().as_str())
     }
 
     /// Whether it only warns.
@@ -88,12 +116,45 @@ fn text(line: &str) -> Option<BTreeMap<String, String>> {
 }
 
 fn json(line: &str) -> Option<BTreeMap<String, String>> {
-    let all: BTreeMap<String, serde_json::Value> = serde_json::from_str(line).ok()?;
-    let text = |(name, value)| match value {
-        serde_json::Value::String(value) => Some((name, value)),
-        _ => None,
-    };
-    Some(all.into_iter().take(FIELDS).filter_map(text).collect())
+    let all = Json::object(line)?;
+    let mut fields = BTreeMap::new();
+    for (name, value) in all.fields() {
+        let value = match value {
+            Json::Text(value) => value.clone(),
+            Json::Bare(value) if name == "ts" => value.clone(),
+            _ => continue,
+        };
+        if fields.len() < FIELDS {
+            fields.entry(name.clone()).or_insert(value);
+        }
+    }
+    Some(fields)
+}
+
+/// zap's console: time, level, source and message, between tabs, and fields as JSON. Some collectors make blanks of
+/// the tabs.
+static CONSOLE: LazyLock<Regex> = LazyLock::new(|| {
+    fixed(concat!(
+        r"^(?<ts>\d{4}-\d{2}-\d{2}T[0-9:.]+(?:Z|[+-]\d{2}:?\d{2})|\d+\.\d+(?:[eE]\+?\d+)?)[\t ]+(?:\x1b\[\d+m)?",
+        r"(?<level>(?i:debug|info|warn|error|dpanic|panic|fatal))(?:\x1b\[0m)?[\t ]+",
+        r"(?:[a-zA-Z0-9_.-]+\t)?(?:[a-zA-Z0-9_./@-]+\.go:\d+[\t ]+)?(?<msg>.*)$"
+    ))
+});
+
+fn console(line: &str) -> Option<BTreeMap<String, String>> {
+    if !line.as_bytes().first()?.is_ascii_digit() {
+        return None;
+    }
+    let found = CONSOLE.captures(line)?;
+    let message = &found["msg"];
+    let fields = message.find("\t{").or_else(|| message.find(" {"));
+    let json = fields.and_then(|at| json(message.get(at + 1..)?));
+    let message = message.get(..fields.filter(|_| json.is_some()).unwrap_or(message.len()))?;
+    let mut fields = json.unwrap_or_default();
+    for (name, value) in [("ts", &found["ts"]), ("level", &found["level"]), ("msg", message)] {
+        fields.insert(name.to_owned(), value.to_owned());
+    }
+    Some(fields)
 }
 
 #[cfg(test)]

@@ -55,6 +55,24 @@ fn escaped<'a>(text: &'a str, out: &mut Vec<u8>) -> Option<&'a str> {
     Some(rest)
 }
 
+/// A text as [`quoted`] reads it.
+pub(super) fn quote(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\t' => out.push_str("\\t"),
+            c if c.is_control() => out.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
 /// A value as klog writes it: quoted, or over several lines, each behind a tab, until ` >`.
 pub(super) fn value(text: &str) -> Option<(String, &str)> {
     let Some(lines) = text.strip_prefix("<\n") else { return quoted(text) };
@@ -72,6 +90,13 @@ mod tests {
     fn what_is_quoted_is_what_was_meant() {
         let (text, rest) = quoted(r#""a\"b\\\n\x1b[2J\u00e4\xc3\xa4" level=x"#).unwrap();
         assert_eq!((text.as_str(), rest), ("a\"b\\\n\u{1b}[2Jää", " level=x"));
+    }
+
+    #[test]
+    fn what_is_quoted_can_be_read() {
+        for text in ["", "a", "a\"b\\\n\t\u{1b}[2Jä\u{85}"] {
+            assert_eq!(quoted(&quote(text)), Some((text.to_owned(), "")));
+        }
     }
 
     #[test]

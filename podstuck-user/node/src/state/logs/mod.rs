@@ -16,6 +16,7 @@ mod driver;
 mod entries;
 mod follow;
 mod framing;
+mod go_json;
 mod go_text;
 mod kernel;
 mod klog;
