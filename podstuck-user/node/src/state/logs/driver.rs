@@ -45,22 +45,22 @@ impl VolumeNames {
     }
 }
 
-/// What a line complains of, if it is about the volume.
-pub(super) fn complaint(line: &str, volume: &VolumeNames) -> Option<String> {
+/// What a line complains of, if it is about the volume; and whether what others may choose stands in quotes in it.
+pub(super) fn complaint(line: &str, volume: &VolumeNames) -> Option<(String, bool)> {
     if !volume.are_in(line) {
         return None;
     }
-    let text = match klog::message(line) {
+    let (text, is_quoted) = match klog::message(line) {
         Some(message) if line.starts_with('I') => {
-            FAILED_CALL.is_match(message).then_some(message)?.into()
+            (FAILED_CALL.is_match(message).then_some(message)?.into(), true)
         }
-        Some(message) => message.to_owned(),
+        Some(message) => (message.to_owned(), true),
         None => {
             let entry = Entry::read(line)?;
-            entry.complains().then(|| entry.text())?
+            (entry.complains().then(|| entry.text())?, entry.is_quoted())
         }
     };
-    Some(text.get(..text.floor_char_boundary(TEXT_MAX))?.to_owned())
+    Some((text.get(..text.floor_char_boundary(TEXT_MAX))?.to_owned(), is_quoted))
 }
 
 /// When a line was written, by itself.
@@ -83,7 +83,7 @@ mod tests {
     /// As recorded with the CSI hostpath driver.
     #[test]
     fn a_line_counts_where_it_complains_and_names_the_volume() {
-        let of = |line: &str| complaint(line, &volume());
+        let of = |line: &str| complaint(line, &volume()).map(|found| found.0);
         let error = "GRPC error: rpc error: code = NotFound desc = volume id \
             5a264716-e609-11f1-aa82-4a94a00867cd does not exist in the volumes list";
         assert_eq!(
@@ -111,6 +111,52 @@ mod tests {
         ] {
             assert_eq!(of(other), None, "{other}");
         }
+    }
+
+    /// As in spiffe-csi issue 158, vsphere-csi-driver pull request 770 and the hcloud driver's issue 534.
+    #[test]
+    fn the_forms_of_loggers_are_known() {
+        let of = |line: &str| complaint(line, &volume());
+        let path = "/k/pods/u/volumes/kubernetes.io~csi/pv-web/mount";
+        let error = format!("unable to unmount \\\"{path}\\\": invalid argument");
+        let fields =
+            format!("{{\"volumeID\": \"x\", \"targetPath\": \"{path}\", \"error\": \"{error}\"}}");
+        let said =
+            format!("Failed to unpublish volume: unable to unmount \"{path}\": invalid argument");
+        for line in [
+            format!(
+                "2024-01-17T20:21:47.131Z\tERROR\tdriver/driver.go:150\tFailed to unpublish volume\t{fields}"
+            ),
+            format!(
+                "2024-01-17T20:21:47.131Z ERROR driver/driver.go:150 Failed to unpublish volume {fields}"
+            ),
+            format!(
+                "1.705522907131e+09\tERROR\tdriver\tdriver/driver.go:150\tFailed to unpublish volume\t{fields}"
+            ),
+        ] {
+            assert_eq!(
+                of(&line),
+                Some((said.clone(), false)),
+                "{line}: a console quotes no message"
+            );
+            assert_eq!(
+                written(&line, Timestamp::MAX).unwrap().to_string(),
+                "2024-01-17T20:21:47.131Z"
+            );
+        }
+        let logfmt = format!(
+            "level=error ts=2024-01-17T20:21:47.131Z component=linux-mount-service msg=\"unpublishing volume\" \
+             target-path={path} err=\"busy\""
+        );
+        assert_eq!(of(&logfmt), Some(("unpublishing volume: busy".into(), true)));
+        let zap = format!(
+            "{{\"level\":\"error\",\"ts\":1705522907.131,\"msg\":\"x\",\"path\":\"{path}\"}}"
+        );
+        assert_eq!(of(&zap), Some(("x".into(), true)));
+        assert_eq!(written(&zap, Timestamp::MAX).unwrap().to_string(), "2024-01-17T20:21:47.131Z");
+        let informs =
+            format!("2024-01-17T20:21:47.131Z\tINFO\tdriver/driver.go:150\tUnpublished\t{fields}");
+        assert_eq!(of(&informs), None);
     }
 
     #[test]

@@ -11,10 +11,12 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::klog;
+use super::{klog, peel::Peeled};
 
 /// klog takes the time before it waits for its turn to write.
 const SLACK: SignedDuration = SignedDuration::from_secs(1);
+/// More than a tenant can put into one entry: some paths of the longest kind.
+const QUOTED: usize = 64 << 10;
 /// Processes that are told apart in one text. A kubelet is started a few times in an hour.
 const PROCESSES: usize = 256;
 
@@ -27,6 +29,10 @@ pub(super) struct Framing {
     has_begun: bool,
     /// Those that wrote it before, and whether nothing of another stands between their entries.
     earlier: BTreeMap<u32, bool>,
+    /// Since the last entry that is text: how much there is as JSON. Nothing where there was none.
+    json: Option<usize>,
+    /// Entries that are text and stand further on in what was read.
+    texts: usize,
     /// When the entry before the open one was written.
     before: Option<Timestamp>,
     open: Option<Open>,
@@ -55,20 +61,22 @@ impl Framing {
         Self { own, has_begun: false, earlier, ..self }
     }
 
-    #[cfg(any(test, feature = "captures"))]
+    /// The process that writes it.
     pub(super) fn own(&self) -> u32 {
         self.own
     }
 
     /// Looks for processes that wrote before. Who has ended does not write again: what stands between another's
     /// entries is quoted, or what is around it is. Which of the two is not known where neither writes now.
-    pub(super) fn learn(&mut self, lines: impl Iterator<Item = impl AsRef<[u8]>>) {
-        if self.has_begun {
-            return;
-        }
+    pub(super) fn learn(&mut self, lines: &[Peeled<'_>]) {
         let mut spans: Vec<Span> = Vec::new();
-        for (at, line) in lines.enumerate() {
-            let Some(pid) = klog::writer(line.as_ref()) else { continue };
+        self.texts = 0;
+        for (at, line) in lines.iter().enumerate() {
+            let Some(pid) = klog::writer(line.text.as_bytes()) else { continue };
+            self.texts += usize::from(!line.is_json && pid == self.own);
+            if self.has_begun {
+                continue;
+            }
             if let Some(span) = spans.iter_mut().find(|span| span.pid == pid) {
                 span.last = at;
             } else if spans.len() < PROCESSES {
@@ -90,16 +98,37 @@ impl Framing {
     }
 
     /// Whether a line begins an entry; if so, whether the one before is proven.
-    pub(super) fn begins(&mut self, line: &str, now: Timestamp) -> Option<bool> {
-        let pid = klog::writer(line.as_bytes())?;
+    pub(super) fn begins(&mut self, line: &Peeled<'_>, now: Timestamp) -> Option<bool> {
+        let text = line.text.as_ref();
+        let pid = klog::writer(text.as_bytes())?;
         let is_own = pid == self.own;
         let is_proven = is_own || *self.earlier.get(&pid).filter(|_| !self.has_begun)?;
-        let at = klog::written(line, now)?;
+        let is_proven = self.is_in_its_form(line, is_own)? && is_proven;
+        let at = klog::written(text, now)?;
         self.has_begun |= is_own;
         let before = self.is_proven(Some(at));
         self.before = self.open.map(|open| open.at);
         self.open = Some(Open { at, is_proven });
         Some(before)
+    }
+
+    /// Who has begun to write JSON does not write text any more, and what JSON there is between text is quoted by it.
+    /// Where there was text before, it takes more JSON than could be quoted until JSON is believed.
+    fn is_in_its_form(&mut self, line: &Peeled<'_>, is_own: bool) -> Option<bool> {
+        if !line.is_json {
+            self.texts -= usize::from(is_own && self.texts > 0);
+            self.json = Some(0);
+            return Some(true);
+        }
+        let json = self.json.as_mut();
+        match (json, self.texts) {
+            (None, texts) => Some(texts == 0),
+            (Some(json), 0) => {
+                *json = json.saturating_add(line.text.len());
+                Some(*json > QUOTED)
+            }
+            (Some(_), _) => None,
+        }
     }
 
     /// Whether the last entry is proven.
@@ -124,7 +153,7 @@ fn is_in_order(before: Timestamp, after: Timestamp) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::peel::peel, *};
 
     const OWN: u32 = 700;
 
@@ -136,10 +165,11 @@ mod tests {
     fn entries(lines: &[String]) -> Vec<(String, bool)> {
         let now: Timestamp = "2026-03-02T00:00:00Z".parse().unwrap();
         let mut framing = Framing::default().of(OWN);
-        framing.learn(lines.iter());
+        let peeled: Vec<Peeled<'_>> = lines.iter().map(|line| peel(line.into(), OWN)).collect();
+        framing.learn(&peeled);
         let (mut found, mut open): (Vec<(String, bool)>, Option<String>) = (Vec::new(), None);
-        for line in lines {
-            if let Some(is_proven) = framing.begins(line, now) {
+        for (line, peeled) in lines.iter().zip(&peeled) {
+            if let Some(is_proven) = framing.begins(peeled, now) {
                 found.extend(open.replace(line.clone()).map(|line| (line, is_proven)));
             }
         }
@@ -195,7 +225,8 @@ mod tests {
         let now: Timestamp = "2026-03-02T00:00:00Z".parse().unwrap();
         let mut framing = Framing::default().of(OWN);
         let read = |framing: &mut Framing, lines: &[String]| -> usize {
-            framing.learn(lines.iter());
+            let lines: Vec<Peeled<'_>> = lines.iter().map(|line| peel(line.into(), OWN)).collect();
+            framing.learn(&lines);
             lines.iter().filter(|line| framing.begins(line, now).is_some()).count()
         };
         assert_eq!(read(&mut framing, &[line(1, OWN)]), 1);
@@ -203,6 +234,35 @@ mod tests {
         let mut framing = framing.of(701);
         assert_eq!(read(&mut framing, &[line(4, OWN), line(5, 701), line(6, OWN)]), 2);
         assert_eq!(read(&mut framing, &[line(7, 9)]), 0);
+    }
+
+    /// Of nobody: klog's JSON does not say who writes it.
+    fn json(second: u32) -> String {
+        let at: Timestamp =
+            format!("2026-03-01T10:{:02}:{:02}Z", second / 60, second % 60).parse().unwrap();
+        let local = at.to_zoned(jiff::tz::TimeZone::system()).datetime();
+        let at = local.to_zoned(jiff::tz::TimeZone::UTC).unwrap().timestamp();
+        format!(
+            "{{\"ts\":{}000,\"caller\":\"x.go:1\",\"msg\":\"of {second}\",\"v\":2}}",
+            at.as_second()
+        )
+    }
+
+    #[test]
+    fn json_between_text_is_quoted() {
+        let proven = |lines: &[String]| -> Vec<bool> {
+            entries(lines).into_iter().map(|(_, is_proven)| is_proven).collect()
+        };
+        assert_eq!(proven(&[json(1), json(2)]), [true, true]);
+        assert_eq!(proven(&[line(1, OWN), json(2), line(3, OWN)]), [true, true], "it is text");
+        // A log that begins late, or a kubelet that was told to write text from now on.
+        assert_eq!(proven(&[json(1), line(2, OWN)]), [false, true]);
+        // Text is written before JSON is asked for.
+        assert_eq!(proven(&[line(1, OWN), json(2)]), [true, false]);
+        let mut all = vec![line(1, OWN)];
+        all.extend(std::iter::repeat_n(json(2), 3000));
+        let all = proven(&all);
+        assert!(!all[1] && all[2999]);
     }
 
     #[test]

@@ -24,6 +24,7 @@ mod klog_device;
 mod klog_pod;
 mod klog_runtime;
 mod mark;
+mod peel;
 mod place;
 mod pod_ids;
 mod read;

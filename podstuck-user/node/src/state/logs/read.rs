@@ -16,11 +16,13 @@ use super::{
     attempts::{Attempts, Told},
     complaints,
     deletions::{Current, Deletions, Name},
+    entries,
     framing::Framing,
     klog::{self, Entry, Failed},
     klog_pod::{self, OfPods},
     klog_runtime,
     mark::{Mark, News},
+    peel::{Peeled, is_others, peeled},
     place,
     pod_ids::PodIds,
 };
@@ -219,17 +221,23 @@ impl Found {
         now: Timestamp,
         mut alive: impl FnMut() -> Result<()>,
     ) -> Result<()> {
-        self.framing.learn(text.split(|byte| *byte == b'\n'));
+        let lines: Vec<Peeled<'_>> = peeled(text, self.framing.own()).collect();
+        self.framing.learn(&lines);
         // The first line may be the end of one; and a log may hold anything.
-        for line in text.split(|byte| *byte == b'\n') {
+        for line in &lines {
             alive()?;
-            let line = String::from_utf8_lossy(line);
-            if let Some(is_proven) = self.framing.begins(&line, now) {
-                self.since = self.since.or_else(|| klog::written(&line, now));
+            // Another program's, or another part's of the same program.
+            let is_entry =
+                || entries::Entry::read(&line.text).is_some_and(|entry| entry.has_level());
+            if is_others(line, Component::Kubelet) || (!line.is_json && is_entry()) {
+                continue;
+            }
+            if let Some(is_proven) = self.framing.begins(line, now) {
+                self.since = self.since.or_else(|| klog::written(&line.text, now));
                 self.take(is_proven, now);
             }
-            if self.entry.len() + line.len() < LONGEST {
-                self.entry.push_str(&line);
+            if self.entry.len() + line.text.len() < LONGEST {
+                self.entry.push_str(&line.text);
                 self.entry.push('\n');
             } else {
                 self.deletions.interrupted();
@@ -286,7 +294,7 @@ pub(super) fn captured_next(text: &[u8], open: Open, now: Timestamp) -> (Capture
 /// Who wrote the last entry writes it now.
 #[cfg(any(test, feature = "captures"))]
 fn last_writer(text: &[u8]) -> Option<u32> {
-    text.split(|byte| *byte == b'\n').filter_map(klog::writer).next_back()
+    peeled(text, 0).filter_map(|line| klog::writer(line.text.as_bytes())).last()
 }
 
 #[cfg(any(test, feature = "captures"))]

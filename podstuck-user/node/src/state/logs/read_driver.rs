@@ -13,11 +13,12 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    container_log::{self, Line},
+    container_log,
     driver::{self, VolumeNames},
     framing::Framing,
     klog,
     mark::Mark,
+    peel::{Peeled, peeled},
     place,
     read::within,
 };
@@ -34,8 +35,6 @@ use podstuck_model::{
 
 /// Complaints of a volume that are told, the last ones.
 const COMPLAINTS: usize = 64;
-/// Longest line that is read.
-const LONGEST: usize = 64 << 10;
 
 /// Of the driver of a pod's volume.
 #[derive(Debug, Serialize, Deserialize)]
@@ -132,23 +131,28 @@ impl ReadDriverLog {
             found.push_back((said, is_proven));
         };
         let mut framing = Framing::default().of(own);
-        framing.learn(whole_lines(text).map(|(_, line)| line));
+        let lines: Vec<Peeled<'_>> = peeled(text, own).collect();
+        framing.learn(&lines);
         let (mut has_frame, mut open) = (false, None);
-        for (at, line) in whole_lines(text) {
-            let begins = framing.begins(&line, self.now);
+        for line in &lines {
+            let begins = framing.begins(line, self.now);
             if let Some(is_proven) = begins {
                 has_frame = true;
                 open.take().into_iter().for_each(|said| push(said, is_proven));
-            } else if has_frame || klog::writer(line.as_bytes()).is_some() {
+            } else if has_frame || klog::writer(line.text.as_bytes()).is_some() {
                 // An error that quotes a name with a line break goes on; what stands behind it is anybody's.
                 continue;
             }
-            let Some(text) = driver::complaint(&line, &self.names) else { continue };
-            let Some(at) = at.or_else(|| driver::written(&line, self.now)) else { continue };
+            let Some((text, is_quoted)) = driver::complaint(&line.text, &self.names) else {
+                continue;
+            };
+            let Some(at) = line.at.or_else(|| driver::written(&line.text, self.now)) else {
+                continue;
+            };
             let said = self.said(at, &text);
             match begins {
                 Some(_) => open = Some(said),
-                None => push(said, true),
+                None => push(said, is_quoted),
             }
         }
         // A container need not have the node's time zone: what is later than now may be so in its own.
@@ -171,26 +175,6 @@ fn from(source: &str, (said, is_proven): (Said, bool)) -> Said {
     Said { source, ..said }
 }
 
-/// Lines, each whole where the runtime has cut it, and when the runtime has taken it. A driver that is no container
-/// writes its own lines only.
-fn whole_lines(text: &[u8]) -> impl Iterator<Item = (Option<Timestamp>, String)> {
-    let mut whole = String::new();
-    text.split(|byte| *byte == b'\n').filter_map(move |line| {
-        let line = String::from_utf8_lossy(line);
-        let (at, goes_on) = match Line::parse(&line) {
-            Some(Line { at, text, goes_on }) => {
-                append(&mut whole, &text);
-                (Some(at), goes_on)
-            }
-            None => {
-                append(&mut whole, &line);
-                (None, false)
-            }
-        };
-        (!goes_on).then(|| (at, std::mem::take(&mut whole)))
-    })
-}
-
 /// Whether a process writes to the file of another one's log, whose lines would be taken for its own.
 fn is_a_daemons(pid: u32) -> bool {
     let file =
@@ -200,12 +184,6 @@ fn is_a_daemons(pid: u32) -> bool {
     let Daemons { kubelets, runtimes, .. } = running_daemons(proc);
     let mut daemons = kubelets.into_iter().chain(runtimes.into_iter().map(|(pid, _)| pid));
     daemons.any(|daemon| file(daemon).is_ok_and(|file| file == own))
-}
-
-fn append(whole: &mut String, text: &str) {
-    if whole.len() + text.len() <= LONGEST {
-        whole.push_str(text);
-    }
 }
 
 /// What a text of a driver's says of a volume.
@@ -222,7 +200,7 @@ pub(super) fn complaints_in(text: &[u8], names: VolumeNames) -> Vec<Said> {
         now: "2026-12-02T00:00:00Z".parse().unwrap(),
         after: Marks::new(),
     };
-    let writers = whole_lines(text).find_map(|(_, line)| klog::writer(line.as_bytes()));
+    let writers = peeled(text, 0).find_map(|line| klog::writer(line.text.as_bytes()));
     let found = question.search(text, writers.unwrap_or_default()).into_iter();
     found.map(|found| from("log", found)).collect()
 }

@@ -16,6 +16,7 @@ use super::{
     entries::Entry,
     klog,
     mark::Mark,
+    peel::{is_others, peel},
     place,
     pod_ids::PodIds,
     runtime::{self, Named},
@@ -77,7 +78,7 @@ impl Question for ReadRuntimeLog {
         let news = place.news(self.after.as_ref(), tell)?;
         let before: HashSet<String> = self.known.iter().map(|(id, _)| id.clone()).collect();
         let text = tell.reading(OsString::from(&name), &*news.text);
-        let (found, mut ids) = search(text, PodIds::new(self.known))?;
+        let (found, mut ids) = search(text, self.component, PodIds::new(self.known))?;
         let named = found.iter().filter_map(|complaint| match &complaint.named {
             Named::Id(id) => Some(id.as_str()),
             Named::Pod(_) => None,
@@ -120,7 +121,11 @@ impl OfOne {
 }
 
 /// The last reports and the last complaints, and whose containers and sandboxes are.
-fn search(text: impl Read, mut ids: PodIds) -> Result<(VecDeque<OfOne>, PodIds)> {
+fn search(
+    text: impl Read,
+    component: Component,
+    mut ids: PodIds,
+) -> Result<(VecDeque<OfOne>, PodIds)> {
     // Each has room of its own: what goes well, for many pods, displaces no complaint.
     let (mut reports, mut complaints) = (VecDeque::new(), VecDeque::new());
     // The first line may be the end of one; and a log may hold anything.
@@ -129,8 +134,11 @@ fn search(text: impl Read, mut ids: PodIds) -> Result<(VecDeque<OfOne>, PodIds)>
         if line.len() > LONGEST {
             continue;
         }
-        let line = String::from_utf8_lossy(&line);
-        let Some((at, entry)) = Entry::parse(&line) else { continue };
+        let line = peel(String::from_utf8_lossy(&line), 0);
+        if is_others(&line, component) {
+            continue;
+        }
+        let Some((at, entry)) = Entry::parse(&line.text) else { continue };
         ids.listen_to_containerd(entry.field("msg"));
         // That a shim has ended is a warning without an error, and comes with every container that ends. CRI-O has no field
         // for errors.
@@ -161,7 +169,8 @@ fn search(text: impl Read, mut ids: PodIds) -> Result<(VecDeque<OfOne>, PodIds)>
 #[cfg(any(test, feature = "captures"))]
 #[allow(clippy::unwrap_used, reason = "only tests call it")]
 pub(super) fn said_next(text: &[u8], known: &mut Vec<(String, String)>) -> Vec<Said> {
-    let (found, ids) = search(text, PodIds::new(std::mem::take(known))).unwrap();
+    let (found, ids) =
+        search(text, Component::Containerd, PodIds::new(std::mem::take(known))).unwrap();
     let said = found.into_iter().filter_map(|one| one.said(&ids, Component::Containerd, "log"));
     let said = said.collect();
     *known = ids.into_known();
@@ -172,7 +181,7 @@ pub(super) fn said_next(text: &[u8], known: &mut Vec<(String, String)>) -> Vec<S
 #[cfg(any(test, feature = "captures"))]
 #[allow(clippy::unwrap_used, reason = "only tests call it")]
 pub(super) fn said_in(text: &[u8], known: PodIds) -> Vec<Said> {
-    let (found, ids) = search(text, known).unwrap();
+    let (found, ids) = search(text, Component::Containerd, known).unwrap();
     found.into_iter().filter_map(|one| one.said(&ids, Component::Containerd, "log")).collect()
 }
 
@@ -186,7 +195,7 @@ mod tests {
     #[test]
     fn fuzz_runtime_log() {
         podstuck_fuzz::fuzz("runtime_log", |input| {
-            let (found, ids) = search(input, PodIds::default()).unwrap();
+            let (found, ids) = search(input, Component::Containerd, PodIds::default()).unwrap();
             let said = found.into_iter().map(|one| one.said(&ids, Component::Containerd, "log"));
             let _ = said.count();
         });
@@ -213,13 +222,53 @@ mod tests {
              time=\"2026-01-01T00:00:07Z\" level=warning msg=\"cleaning up after shim disconnected\" \
              id={container} namespace=k8s.io\n"
         );
-        assert_eq!(search(log.as_bytes(), PodIds::default()).unwrap().0.len(), 3);
+        assert_eq!(
+            search(log.as_bytes(), Component::Containerd, PodIds::default()).unwrap().0.len(),
+            3
+        );
         let said = said_in(log.as_bytes(), PodIds::default());
         let complaints: Vec<_> = said.iter().map(|said| said.complaint).collect();
         assert_eq!(complaints, [Complaint::RootfsBusy, Complaint::NetworkTeardown].map(Some));
         assert!(said.iter().all(|said| said.uid == UID && said.volume.is_empty()), "{said:?}");
         assert_eq!(said[1].at.to_string(), "2026-01-01T00:00:04Z");
         assert!(said[1].text.ends_with(r"plugin \x1b[2J"), "{}", said[1].text);
+    }
+
+    /// As in containerd's issue 13416, cri-o's 1883 and microk8s' 651; containerd's JSON as its documentation has it.
+    #[test]
+    fn the_same_is_said_in_every_form() {
+        let id = "c6".repeat(32);
+        let error = format!(
+            "rpc error: code = DeadlineExceeded desc = failed to stop container \\\"{id}\\\": x"
+        );
+        let text = format!(
+            "time=\"2026-06-03T13:04:42.821981024+08:00\" level=error msg=\"StopPodSandbox for \\\"{id}\\\" failed\" \
+             error=\"{error}\""
+        );
+        let json = format!(
+            "{{\"error\":\"{error}\",\"level\":\"error\",\"msg\":\"StopPodSandbox for \\\"{id}\\\" failed\",\
+             \"time\":\"2026-06-03T13:04:42.821981024+08:00\"}}"
+        );
+        let forms = [
+            text.clone(),
+            format!("Jun 03 13:04:42 node1 containerd[2401369]: {text}"),
+            format!("okt. 29 15:05:55 linux microk8s.daemon-containerd[147026]: {text}"),
+            format!("2026-06-03T13:04:42.8Z stderr F {text}"),
+            json.clone(),
+            format!("Jun 03 13:04:42 node1 containerd[2401369]: {json}"),
+            text.replace("2026-06-03T13:04:42.821981024+08:00", "2026-06-03 05:04:42.821981024Z"),
+        ];
+        let said = |log: &str| said_in(log.as_bytes(), PodIds::new(vec![(id.clone(), UID.into())]));
+        let plain = said(&text);
+        assert_eq!(
+            (plain.len(), plain[0].at.to_string().as_str()),
+            (1, "2026-06-03T05:04:42.821981024Z")
+        );
+        for form in forms {
+            assert_eq!(said(&form), plain, "{form}");
+        }
+        let others = format!("Jun 03 13:04:42 node1 web[7]: {text}");
+        assert!(said(&others).is_empty(), "another program's");
     }
 
     /// As containerd 1.6 and 2.4 have written them.
@@ -267,7 +316,8 @@ mod tests {
         let id = "a".repeat(64);
         let line = format!("time=2026-01-01T00:00:04Z level=error msg=x id={id}\n");
         let known = PodIds::new(vec![(id, UID.into())]);
-        let (found, ids) = search(line.repeat(MOST + 5).as_bytes(), known).unwrap();
+        let text = line.repeat(MOST + 5);
+        let (found, ids) = search(text.as_bytes(), Component::Containerd, known).unwrap();
         assert_eq!(found.len(), MOST);
         assert_eq!(ids.pod(&"a".repeat(64)), Some(UID));
     }

@@ -1,0 +1,253 @@
+//! Takes off a line what others than its writer have put around it, and brings what a component writes as JSON into
+//! the form of its text: the one place that knows how logs are carried. What follows reads klog's text, or an entry
+//! of logrus or zap.
+//!
+//! Around a line is what these write: journalctl (in its text forms, and as JSON), syslog daemons (RFC 3164 and 5424),
+//! container runtimes (CRI and Docker's), `kubectl logs` and `talosctl`, Talos where it sends logs on, k3s and its like
+//! (a message of logrus), and MicroShift (the name of its part).
+
+use std::{borrow::Cow, sync::LazyLock};
+
+use jiff::{Timestamp, tz::TimeZone};
+use regex::Regex;
+
+use super::{container_log::Line, entries::Entry, fixed, go_json::Json, go_text::quote, klog};
+use podstuck_model::identity::Component;
+
+/// Longest line that is read, also where it comes in parts.
+pub(super) const LONGEST: usize = 64 << 10;
+/// So many of these are around a line, at most.
+const LAYERS: usize = 5;
+
+/// What a component has written.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Peeled<'a> {
+    /// When somebody else has taken it down.
+    pub(super) at: Option<Timestamp>,
+    /// The program that wrote it, where somebody else says so.
+    pub(super) program: Option<String>,
+    /// In the form of klog's text, where it was that or klog's JSON.
+    pub(super) text: Cow<'a, str>,
+    /// It was klog's JSON: a whole entry, in which no line break is one.
+    pub(super) is_json: bool,
+}
+
+/// journalctl's short forms, and what syslog daemons write to files.
+static SYSLOG: LazyLock<Regex> = LazyLock::new(|| {
+    fixed(concat!(
+        r"^(?:<\d{1,3}>)?(?:",
+        // `Nov  8 00:31:22`, in the words of any locale.
+        r"[^\s\d]{3,8} [ \d]\d \d{2}:\d{2}:\d{2}(?:\.\d+)?|",
+        r"(?<iso>\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?:[.,]\d+)?(?:Z|[+-]\d{2}:?\d{2}))|",
+        // `Sat 2026-11-28 00:31:22 UTC`
+        r"[^\s\d]{2,8} \d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}(?:\.\d+)? [A-Z0-9+:-]{1,9}|",
+        // Since the epoch, or since the boot.
+        r"\d{9,}\.\d+|\[ *\d+\.\d+\]",
+        r") [^\s:]+ (?<program>[^\s:\[\]]+)(?:\[\d+\])?:(?: |$)"
+    ))
+});
+static SYSLOG_5424: LazyLock<Regex> = LazyLock::new(|| {
+    fixed(concat!(
+        r"^<\d{1,3}>1 (?<iso>\S+) \S+ (?<program>\S+) \S+ \S+ ",
+        r"(?:-|(?:\[(?:[^\]\\]|\\.)*\])+)(?: \x{FEFF}?|$)"
+    ))
+});
+/// A time, a pod, the name of a node or of a part: only where an entry follows.
+static BEFORE_AN_ENTRY: LazyLock<Regex> = LazyLock::new(|| {
+    fixed(concat!(
+        r"^(?:(?<iso>\d{4}-\d{2}-\d{2}T[0-9:.]+(?:Z|[+-]\d{2}:?\d{2})) |\[[^\]\s]{1,300}\] |",
+        r"[a-z][a-z0-9-]{0,40} +|",
+        r"(?:[0-9A-Za-z.:_-]{1,255}: )?(?:kern|user|daemon): +[a-z]+: \[(?<talos>[^\]]{1,40})\]: |",
+        r"[0-9A-Za-z.:_-]{1,255}: )"
+    ))
+});
+
+/// All lines of a text, each whole where a container runtime has cut it.
+pub(super) fn peeled(text: &[u8], own: u32) -> impl Iterator<Item = Peeled<'_>> {
+    let mut lines = text.split(|byte| *byte == b'\n').map(bounded).peekable();
+    let mut parts = String::new();
+    std::iter::from_fn(move || {
+        loop {
+            let line = lines.next()?;
+            let Some(Line { at, text, goes_on }) = Line::parse(&line) else {
+                return Some(peel(line, own));
+            };
+            if parts.len() + text.len() <= LONGEST {
+                parts.push_str(&text);
+            }
+            // What has begun goes on only where the next line is one of the runtime's, too.
+            let goes_on = goes_on && lines.peek().is_some_and(|next| Line::parse(next).is_some());
+            if !goes_on {
+                let line = peel(std::mem::take(&mut parts).into(), own);
+                return Some(Peeled { at: Some(at), ..line });
+            }
+        }
+    })
+}
+
+fn bounded(line: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(line.get(..line.len().min(LONGEST)).unwrap_or_default())
+}
+
+/// One line. `own` is the process that writes the log, as it sees itself: klog's JSON does not name it.
+pub(super) fn peel(line: Cow<'_, str>, own: u32) -> Peeled<'_> {
+    let mut peeled = Peeled { at: None, program: None, text: line, is_json: false };
+    for _ in 0..LAYERS {
+        if peeled.is_json || klog::writer(peeled.text.as_bytes()).is_some() {
+            break;
+        }
+        let Some(inner) = layer(&peeled.text, own) else { break };
+        // Who took the line down last knows the program; who was the first to, the time.
+        let (at, program) = (inner.at.or(peeled.at), peeled.program.take().or(inner.program));
+        peeled = Peeled { at, program, ..inner };
+    }
+    peeled
+}
+
+/// What is inside of what others have put around it.
+fn layer(text: &str, own: u32) -> Option<Peeled<'static>> {
+    if let Some(Line { at, text, .. }) = Line::parse(text) {
+        return Some(inner(Some(at), None, &text));
+    }
+    match text.as_bytes().first()? {
+        b'{' => return object(text, own),
+        // Here klog's JSON is not looked for: whatever is in a message could be it.
+        b't' if text.starts_with("time=") => {
+            // Most entries are a runtime's own.
+            let (_, message) = text.split_once("msg=\"")?;
+            if !message.starts_with(['I', 'W', 'E', 'F']) {
+                return None;
+            }
+            let (at, entry) = Entry::parse(text)?;
+            let message = entry.field("msg");
+            let is_klog = klog::writer(message.as_bytes()).is_some();
+            return is_klog.then(|| inner(Some(at), None, message));
+        }
+        // What an entry goes on with.
+        b'\t' | b' ' => return None,
+        _ => {}
+    }
+    let time = |text: &str| text.replace(',', ".").parse().ok();
+    for form in [&*SYSLOG, &*SYSLOG_5424] {
+        let Some(found) = form.captures(text) else { continue };
+        let rest = text.get(found.get(0)?.end()..)?;
+        let at = found.name("iso").and_then(|at| time(at.as_str()));
+        // As syslog daemons write a tab.
+        let tab = rest.strip_prefix("#011").map(|rest| format!("\t{rest}"));
+        return Some(inner(at, Some(&found["program"]), tab.as_deref().unwrap_or(rest)));
+    }
+    let found = BEFORE_AN_ENTRY.captures(text)?;
+    let rest = text.get(found.get(0)?.end()..)?;
+    let at = found.name("iso").or(found.name("talos")).and_then(|at| time(at.as_str()));
+    begins(rest).then(|| inner(at, None, rest))
+}
+
+fn inner(at: Option<Timestamp>, program: Option<&str>, text: &str) -> Peeled<'static> {
+    let (program, text) = (program.map(str::to_owned), text.to_owned().into());
+    Peeled { at, program, text, is_json: false }
+}
+
+/// Whether a component's entry begins here.
+fn begins(text: &str) -> bool {
+    klog::writer(text.as_bytes()).is_some()
+        || Entry::read(text).is_some_and(|entry| entry.has_level())
+        || Json::object(text).is_some_and(|object| is_klog(&object))
+}
+
+/// What is in an object, or what it is as text.
+fn object(text: &str, own: u32) -> Option<Peeled<'static>> {
+    let object = Json::object(text)?;
+    if let Some(message) = object.get("MESSAGE") {
+        let at = object.text("__REALTIME_TIMESTAMP").and_then(|at| at.parse().ok());
+        let at = at.and_then(|at| Timestamp::from_microsecond(at).ok());
+        let program = ["_COMM", "SYSLOG_IDENTIFIER"].into_iter().find_map(|name| object.text(name));
+        return Some(inner(at, Some(program?), &journals(message)?));
+    }
+    if let (Some(service), Some(message)) = (object.text("talos-service"), object.text("msg")) {
+        let at = object.get("talos-time").and_then(Json::time);
+        return Some(inner(at, Some(service), message));
+    }
+    let text = klog_text(&object, own)?;
+    Some(Peeled { at: None, program: None, text: Cow::Owned(text), is_json: true })
+}
+
+/// The journal writes what is no text as a list of bytes.
+fn journals(message: &Json) -> Option<Cow<'_, str>> {
+    match message {
+        Json::Text(text) => Some(text.into()),
+        Json::List(bytes) => {
+            let byte = |byte: &Json| match byte {
+                Json::Bare(byte) => byte.parse().ok(),
+                _ => None,
+            };
+            let bytes: Option<Vec<u8>> = bytes.iter().map(byte).collect();
+            Some(String::from_utf8_lossy(&bytes?).into_owned().into())
+        }
+        _ => None,
+    }
+}
+
+/// `--logging-format=json` (k8s.io/component-base/logs/json) has no level, and a number as its time.
+fn is_klog(object: &Json) -> bool {
+    object.text("msg").is_some()
+        && matches!(object.get("ts"), Some(Json::Bare(_)))
+        && object.get("level").is_none()
+}
+
+/// klog's JSON as klog writes the same as text. Errors have no `v`; a message that was formatted, and one without
+/// fields, stands there as it is.
+fn klog_text(object: &Json, own: u32) -> Option<String> {
+    if !is_klog(object) {
+        return None;
+    }
+    let (message, at) = (object.text("msg")?, object.get("ts")?.time()?);
+    let is_error = object.get("v").is_none();
+    let at = at.to_zoned(TimeZone::system()).strftime("%m%d %H:%M:%S.%6f").to_string();
+    let caller = object.text("caller").unwrap_or("-");
+    let caller = caller.rsplit('/').next().filter(|caller| !caller.contains([']', ' ', '\n']));
+    let caller = caller.filter(|caller| !caller.is_empty()).unwrap_or("-");
+    let severity = if is_error { 'E' } else { 'I' };
+    let mut text = format!("{severity}{at} {own:7} {caller}] ");
+    let is_plain = |name: &str| matches!(name, "ts" | "caller" | "msg" | "v" | "errCauses");
+    let mut fields: Vec<_> = object.fields().iter().filter(|field| !is_plain(&field.0)).collect();
+    if fields.is_empty() {
+        text.push_str(message.trim_end_matches('\n'));
+        return Some(text);
+    }
+    text.push_str(&quote(message));
+    // As text, an error stands first; what a logger knows of all its messages stands after the pod.
+    fields.sort_by_key(|(name, _)| match name.as_str() {
+        "err" if is_error => 0,
+        "pod" => 1,
+        "podUID" => 2,
+        _ => 3,
+    });
+    for (name, value) in fields {
+        if name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/')) {
+            text.push_str(&format!(" {name}={}", value.klog()));
+        }
+    }
+    Some(text)
+}
+
+/// Whether somebody else has written a line, by its program. Who writes it need not be said.
+pub(super) fn is_others(line: &Peeled<'_>, component: Component) -> bool {
+    let names: &[&str] = match component {
+        Component::Kubelet => &KUBELETS,
+        Component::Containerd => &["containerd", "k3s", "rke2", "k0s"],
+        Component::Dockerd => &["dockerd", "docker"],
+        Component::CriO => &["crio"],
+        _ => return false,
+    };
+    let program = line.program.as_deref().unwrap_or_default();
+    let mut words = program.split(|c: char| !c.is_ascii_alphanumeric());
+    !program.is_empty() && !words.any(|word| names.contains(&word))
+}
+
+/// Programs that are a kubelet, or have one in them.
+const KUBELETS: [&str; 7] =
+    ["kubelet", "kubelite", "hyperkube", "k3s", "rke2", "k0s", "microshift"];
+
+#[cfg(test)]
+#[path = "peel_tests.rs"]
+mod tests;
