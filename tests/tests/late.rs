@@ -6,6 +6,8 @@
 
 #[path = "late/driver.rs"]
 mod driver;
+#[path = "late/forms.rs"]
+mod forms;
 #[path = "late/frozen.rs"]
 mod frozen;
 #[path = "late/journal.rs"]

@@ -13,6 +13,7 @@ use podstuck_model::said::{Report, Said, template};
 use super::{
     Attempt,
     captures::{Growing, all_said, day, folder, of_driver, of_kubelets_log, text},
+    go_text, klog,
     read::captured,
     read_runtime::said_in,
 };
@@ -200,4 +201,139 @@ fn words<'a>(said: impl Iterator<Item = &'a Said>) -> String {
 fn fuzz_klog() {
     let now = "2026-11-23T00:00:00Z".parse().unwrap();
     podstuck_fuzz::fuzz("klog", |input| drop(captured(input, now)));
+}
+
+fn quoted(line: &str) -> String {
+    serde_json::to_string(line).unwrap()
+}
+
+fn each(entry: &str, line: impl Fn(&str) -> String) -> String {
+    entry.split('\n').map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// How an entry is written, which may have several lines.
+type Form = (&'static str, fn(&str) -> String);
+
+/// Forms in which the same log is found on nodes.
+const FORMS: [Form; 9] = [
+    ("journalctl", |entry| {
+        each(entry, |line| format!("Nov 27 00:31:22 node-1 kubelet[4242]: {line}"))
+    }),
+    ("syslog", |entry| {
+        each(entry, |line| format!("<30>1 2026-11-27T00:31:22.1Z node-1 kubelet 4242 - - {line}"))
+    }),
+    ("MicroK8s", |entry| {
+        each(entry, |line| format!("Nov 27 00:31:22 node-1 microk8s.daemon-kubelite[4242]: {line}"))
+    }),
+    ("MicroShift", |entry| {
+        each(&format!("kubelet {entry}"), |line| {
+            format!("Nov 27 00:31:22 node-1 microshift[4242]: {line}")
+        })
+    }),
+    ("CRI", |entry| {
+        each(entry, |line| {
+            let (first, last) = line.split_at(line.floor_char_boundary(line.len() / 2));
+            let time = "2026-11-27T00:31:22.1Z";
+            format!("{time} stderr P {first}\n{time} stderr F {last}")
+        })
+    }),
+    ("journal", |entry| {
+        each(entry, |line| format!("{{\"_COMM\":\"kubelet\",\"MESSAGE\":{}}}", quoted(line)))
+    }),
+    ("logrus", |entry| format!("time=\"2026-11-27T00:31:22Z\" level=info msg={}", quoted(entry))),
+    ("Talos", |entry| {
+        each(entry, |line| {
+            let line = quoted(line);
+            format!("{{\"msg\":{line},\"talos-service\":\"kubelet\",\"talos-level\":\"info\"}}")
+        })
+    }),
+    ("JSON", json),
+];
+
+/// An entry of klog as `--logging-format=json` writes it.
+fn json(line: &str) -> String {
+    let at = klog::written(line, day()).unwrap();
+    let message = klog::message(line).unwrap();
+    let caller = line.split(['[', ']']).next().unwrap().rsplit(' ').next().unwrap();
+    let at = at.as_microsecond();
+    let mut all = vec![
+        format!("\"ts\":{}.{:03}", at / 1000, at % 1000),
+        format!("\"caller\":\"kubelet/{caller}\""),
+    ];
+    let Some((headline, mut rest)) = go_text::quoted(message) else {
+        all.push(format!("\"msg\":{}", quoted(&format!("{message}\n"))));
+        if line.starts_with('I') {
+            all.push("\"v\":2".into());
+        }
+        return format!("{{{}}}", all.join(","));
+    };
+    all.push(format!("\"msg\":{}", quoted(&headline)));
+    if line.starts_with('I') {
+        all.push("\"v\":2".into());
+    }
+    let reference = |text: &str| match text.split_once('/') {
+        Some((namespace, name)) => format!("{{\"name\":\"{name}\",\"namespace\":\"{namespace}\"}}"),
+        None => quoted(text),
+    };
+    let mut error = None;
+    while let Some((name, value)) = rest.trim_start().split_once('=') {
+        let bare = value.find(' ').unwrap_or(value.len());
+        let (value, next) = match go_text::value(value) {
+            Some((text, next)) if name == "pod" => (reference(&text), next),
+            Some((text, next)) => (quoted(&text), next),
+            None if name == "pods" => {
+                let (list, next) = value.split_once(']').unwrap();
+                let all = list.trim_start_matches('[').split(',').map(|pod| pod.trim_matches('"'));
+                (format!("[{}]", all.map(reference).collect::<Vec<_>>().join(",")), next)
+            }
+            None if serde_json::from_str::<serde_json::Value>(&value[..bare]).is_ok() => {
+                (value[..bare].to_owned(), &value[bare..])
+            }
+            None => (quoted(&value[..bare]), &value[bare..]),
+        };
+        let field = format!("\"{name}\":{value}");
+        // As zap writes the error of a message that is one.
+        if name == "err" && !line.starts_with('I') {
+            error = Some(field)
+        } else {
+            all.push(field)
+        }
+        rest = next;
+    }
+    all.extend(error);
+    format!("{{{}}}", all.join(","))
+}
+
+fn entries(text: &str) -> Vec<String> {
+    let mut entries: Vec<String> = Vec::new();
+    for line in text.trim_end().lines() {
+        match entries.last_mut() {
+            Some(entry) if klog::writer(line.as_bytes()).is_none() => {
+                entry.push_str(&format!("\n{line}"))
+            }
+            _ => entries.push(line.to_owned()),
+        }
+    }
+    entries
+}
+
+#[test]
+fn a_log_says_the_same_in_every_form() {
+    for case in KUBELET.lines().map(|line| line.split(':').next().unwrap()) {
+        let text = String::from_utf8(text("kubelet-1.36", case)).unwrap();
+        let said = |text: &str| {
+            let captured = captured(text.as_bytes(), day());
+            let mut pods = captured.pods;
+            pods.sort_by(|a, b| a.uid.cmp(&b.uid));
+            let mut ids = captured.ids.into_known();
+            ids.sort();
+            (captured.told, pods, ids)
+        };
+        let plain = said(&text);
+        for (form, write) in FORMS {
+            let written: Vec<String> = entries(&text).iter().map(|entry| write(entry)).collect();
+            let found = said(&written.join("\n"));
+            assert_eq!(found, plain, "{case} as {form}");
+        }
+    }
 }
