@@ -45,7 +45,7 @@ use podstuck_probe::kernel::{
     layout::{self, BTF_PATH},
     obstacle, selinux,
 };
-use podstuck_show::present::json;
+use podstuck_show::present::{json, words};
 
 /// Look-alikes that are named; the others are counted.
 const NAMED: usize = 8;
@@ -143,7 +143,7 @@ fn node(options: &Doctor) -> Vec<Check> {
     checks
 }
 
-/// Whether a log can be read.
+/// Whether a log can be read, and is understood.
 fn log(place: logs::Place) -> Check {
     let (name, lost) = match place.component {
         Component::Kubelet => (
@@ -157,7 +157,23 @@ fn log(place: logs::Place) -> Check {
             "why a container or a sandbox cannot be stopped, where no call shows it",
         ),
     };
-    Check::new(name, place.read.is_ok(), place.read.unwrap_or_else(|why| why), lost)
+    let text = match &place.read {
+        Ok(log) if place.component == Component::Other => log.clone(),
+        Ok(log) => format!("{log}: {}", understood(place.lines)),
+        Err(why) => why.clone(),
+    };
+    Check::new(name, place.read.is_ok() && !place.lines.are_foreign(), text, lost)
+}
+
+/// The share of a log that was understood.
+fn understood(lines: logs::Lines) -> String {
+    match lines.seen {
+        0 => "it has no line yet".to_owned(),
+        seen => {
+            let all = words::plural(seen, "line", "lines");
+            format!("{} of its {all} understood", words::count(lines.understood))
+        }
+    }
 }
 
 /// Where calls are about a pod, a volume or a container; and what only reads as if.

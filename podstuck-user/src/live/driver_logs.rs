@@ -15,7 +15,7 @@ use crate::model::{
     said::Said,
 };
 use podstuck_confine::{back_off::BackOff, role::Role};
-use podstuck_node::state::logs::{self, DriverLog, Marks, VolumeNames};
+use podstuck_node::state::logs::{self, DriverLog, DriverRead, Marks, VolumeNames};
 
 /// Volumes whose drivers' logs are followed.
 const LOGS: usize = 32;
@@ -130,7 +130,7 @@ impl DriverLogs {
         let before = marks.clone();
         let read = move || {
             Role::Look.assume();
-            let (said, read) = logs::read_driver(log, &mut marks);
+            let DriverRead { said, read, .. } = logs::read_driver(log, &mut marks);
             match &read {
                 Ok(places) => places.iter().for_each(|place| tracing::debug!("{place}")),
                 Err(why) => tracing::info!("{why}"),

@@ -1,9 +1,9 @@
 //! The same log of kubelet's in the forms in which it is found on nodes.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, process::Command};
 
 use jiff::{SignedDuration, Timestamp};
-use podstuck_tests::{requires, root_and_btf};
+use podstuck_tests::{diagnose, podstuck, requires, root_and_btf, summary};
 use serde_json::{Value, json};
 
 use super::{Node, answer, chattr, log_of};
@@ -82,4 +82,32 @@ fn the_answer_is_the_same_in_every_form_of_the_log() {
         let plain = plain.get_or_insert_with(|| found.clone());
         assert_eq!(*plain, found, "{form}");
     }
+}
+
+#[test]
+fn a_log_in_an_unknown_form_is_said_to_be_one() {
+    requires!(root_and_btf());
+    let node = Node::new(69, "unlinkat {}/kept: operation not permitted");
+    let log = node.directory.path().join("kubelet.log");
+    fs::write(&log, behind("~ ", &fs::read_to_string(&log).unwrap())).unwrap();
+    let root = node.root();
+    let root = root.to_str().unwrap();
+    let (lines, status) =
+        diagnose(&["--pod-uid", &node.uid, "--kubelet-root", root, "--timeout", "5s"]).finish();
+    let lacks = summary(&lines)["completeness"]["degraded"].to_string();
+    let sentence = format!("no line of the log of kubelet (pid {})", node.kubelet.id());
+    assert!(lacks.contains(&sentence), "{lacks}");
+    assert_ne!(status.code(), Some(0), "it is no pod that nothing holds");
+    let doctor = Command::new(podstuck())
+        .args(["doctor", "--output", "json", "--kubelet-root", root])
+        .output()
+        .unwrap();
+    let doctor = String::from_utf8_lossy(&doctor.stdout).into_owned();
+    let check: Value = doctor
+        .lines()
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .find(|check: &Value| check.to_string().contains(log.to_str().unwrap()))
+        .unwrap();
+    assert!(check.to_string().contains("0 of its 4 lines understood"), "{check}");
+    assert_eq!(check["ok"], false, "{check}");
 }

@@ -15,7 +15,7 @@ use podstuck_common::record::Caller;
 use podstuck_model::bounded::Bounded;
 
 use super::{
-    Answered, Attempt, Logs, Place, ReadKernelLog, ReadLog, ReadRuntimeLog, caller,
+    Answered, Attempt, Lines, Logs, Place, ReadKernelLog, ReadLog, ReadRuntimeLog, caller, lines,
     mark::Mark,
     read::{Open, Part},
     told,
@@ -178,9 +178,10 @@ impl Logs {
         let (caller, now) = (caller(pid), Timestamp::now());
         let question = ReadLog { host_root: host_root.into(), pid, now, after: log.after.take() };
         let after = question.after.clone();
-        let mut next = None;
+        let (mut next, mut lines) = (None, Lines::default());
         let answer = ask_in_parts(question, |part| match part {
             Part::Next(open) => next = Some(open),
+            Part::Lines(found) => lines = found,
             Part::Pods(pods) => self.pods.extend(pods),
             Part::Containers(named) => {
                 named.into_iter().for_each(|(id, uid)| ids.insert(id, uid));
@@ -202,7 +203,7 @@ impl Logs {
                 until: now,
             })),
         }
-        self.note(Component::Kubelet, pid, answer);
+        self.note(Component::Kubelet, pid, answer, lines);
     }
 
     fn read_kernels(&mut self, host_root: &Path) {
@@ -212,7 +213,7 @@ impl Logs {
             self.attempts.extend(said.into_iter().map(whole));
         });
         let read = told("log of the kernel".into(), answer);
-        self.places.push(Place { component: Component::Other, read });
+        self.places.push(Place { component: Component::Other, read, lines: Lines::default() });
     }
 
     /// `seen` are the logs that were read: two daemons of one service write to the same.
@@ -228,7 +229,9 @@ impl Logs {
         let known = ids.iter().map(|(id, uid)| (id.clone(), uid.clone())).collect();
         let (host_root, after) = (host_root.into(), log.after.clone());
         let question = ReadRuntimeLog { host_root, pid, component, known, after };
+        let mut lines = Lines::default();
         let answer = ask_in_parts(question, |part| {
+            lines = part.lines;
             part.ids.into_iter().for_each(|(id, uid)| ids.insert(id, uid));
             log.after = part.next;
             if seen.insert(part.place) {
@@ -237,12 +240,13 @@ impl Logs {
             }
         });
         log.back_off.came_to(answer.is_ok());
-        self.note(component, pid, answer);
+        self.note(component, pid, answer, lines);
     }
 
-    fn note(&mut self, component: Component, pid: u32, answer: Answered<String>) {
+    fn note(&mut self, component: Component, pid: u32, answer: Answered<String>, lines: Lines) {
         let read = told(format!("log of {} (pid {pid})", component.name()), answer);
-        self.places.push(Place { component, read });
+        let lines = read.as_ref().map_or(lines, |log| lines::read(pid, log, lines));
+        self.places.push(Place { component, read, lines });
     }
 }
 

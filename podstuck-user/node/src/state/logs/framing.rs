@@ -97,6 +97,11 @@ impl Framing {
         }
     }
 
+    /// Whether there was an entry.
+    pub(super) fn has_open(&self) -> bool {
+        self.open.is_some()
+    }
+
     /// Whether a line begins an entry; if so, whether the one before is proven.
     pub(super) fn begins(&mut self, line: &Peeled<'_>, now: Timestamp) -> Option<bool> {
         let text = line.text.as_ref();

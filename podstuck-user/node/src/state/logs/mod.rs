@@ -23,6 +23,7 @@ mod klog;
 mod klog_device;
 mod klog_pod;
 mod klog_runtime;
+mod lines;
 mod mark;
 mod peel;
 mod place;
@@ -48,6 +49,7 @@ use super::{namespaces, registrar, thread};
 pub use driver::VolumeNames;
 pub use follow::Follower;
 pub(in crate::state) use kernel::ReadKernelLog;
+pub use lines::Lines;
 use podstuck_confine::helper::{Failure, LIMIT, ask_in_parts};
 use podstuck_confine::{clock, proc};
 use podstuck_model::{
@@ -88,13 +90,13 @@ fn told<T>(log: String, answer: Answered<T>) -> Result<T, String> {
     Err(whole)
 }
 
-/// What is not known because logs lie on file systems that do not answer.
+/// What is not known because logs lie on file systems that do not answer, or are in no form that is known.
 pub fn degraded() -> Vec<Degraded> {
     let silent = SILENT.lock().unwrap_or_else(PoisonError::into_inner);
     let told = |(log, why): (&String, &String)| {
         Degraded::new(format!("the {log} could not be read: {why}"), &[Feed::Logs])
     };
-    silent.iter().map(told).collect()
+    silent.iter().map(told).chain(lines::degraded()).collect()
 }
 
 /// What the logs of this node say.
@@ -117,6 +119,8 @@ pub struct Place {
     pub component: Component,
     /// Which it is; an error says why it could not be read.
     pub read: Result<String, String>,
+    /// How much of it was read, and understood.
+    pub lines: Lines,
 }
 
 /// A pod that a log names.
@@ -165,18 +169,38 @@ pub struct DriverLog {
     pub names: VolumeNames,
 }
 
+/// What came of it.
+#[derive(Debug)]
+pub struct DriverRead {
+    /// The complaints.
+    pub said: Vec<Said>,
+    /// The logs; an error says why they could not be read.
+    pub read: Result<Vec<String>, String>,
+    /// Of all of them, or of the one that is not understood.
+    pub lines: Lines,
+}
+
 /// Reads what a driver complains of about one volume, and what is new where it was read before. Takes two seconds
 /// where nobody answers.
-pub fn read_driver(log: DriverLog, marks: &mut Marks) -> (Vec<Said>, Result<Vec<String>, String>) {
+pub fn read_driver(log: DriverLog, marks: &mut Marks) -> DriverRead {
     let DriverLog { host_root, log_dirs, pid, uid, volume, names } = log;
     let (now, after) = (Timestamp::now(), marks.clone());
     let question = ReadDriverLog { host_root, log_dirs, pid, uid, volume, names, now, after };
-    let mut found = Vec::new();
+    let (mut said, mut lines) = (Vec::new(), Lines::default());
     let answer = ask_in_parts(question, |mut part: DriverSaid| {
+        let source = source(Component::CsiDriver, pid, &part.place);
+        let all = lines::read(pid, &source, part.lines);
+        // A container beside the driver may write in another form.
+        lines = if lines.are_foreign() || all.are_foreign() {
+            lines.foreign(all)
+        } else {
+            lines.and(all)
+        };
         part.note(marks);
-        found.extend(part.said);
+        said.extend(part.said);
     });
-    (found, told(format!("log of csi-driver (pid {pid})"), answer))
+    let read = told(format!("log of csi-driver (pid {pid})"), answer);
+    DriverRead { said, read, lines }
 }
 
 /// What a component's log says of a pod, in no other form: no token is in it.
@@ -193,10 +217,10 @@ pub fn of_drivers(host_root: &Path, log_dirs: &[PathBuf]) -> Vec<Place> {
         let (host_root, log_dirs) = (host_root.into(), log_dirs.to_vec());
         let (uid, volume) = (nothing(), nothing());
         let log = DriverLog { host_root, log_dirs, pid, uid, volume, names };
-        let (_, read) = read_driver(log, &mut Marks::new());
+        let DriverRead { read, lines, .. } = read_driver(log, &mut Marks::new());
         let named = |what: String| format!("{name}: {what}");
         let read = read.map(|places| named(places.join(", "))).map_err(named);
-        Place { component: Component::CsiDriver, read }
+        Place { component: Component::CsiDriver, read, lines }
     };
     registrar::registered().into_iter().map(read).collect()
 }

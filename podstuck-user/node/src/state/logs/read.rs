@@ -21,6 +21,7 @@ use super::{
     klog::{self, Entry, Failed},
     klog_pod::{self, OfPods},
     klog_runtime,
+    lines::Lines,
     mark::{Mark, News},
     peel::{Peeled, is_others, peeled},
     place,
@@ -61,6 +62,15 @@ pub(in crate::state) struct Open {
     entry: String,
     framing: Framing,
     deletions: Vec<(Name, Current)>,
+    /// All that this process has written.
+    lines: Lines,
+}
+
+impl Open {
+    /// From when on what is missing was not said, if that is new: of a log that is not understood, from now on.
+    fn tells_all_since(&self, since: Option<Timestamp>, now: Timestamp) -> Option<Timestamp> {
+        if self.lines.prove_silence() { since } else { Some(now) }
+    }
 }
 
 /// What is found.
@@ -75,6 +85,8 @@ pub(in crate::state) enum Part {
     Attempts(Vec<(Said, Option<NamedCall>)>),
     /// From when on.
     Heard(Heard),
+    /// How much of what is new was understood.
+    Lines(Lines),
 }
 
 impl Question for ReadLog {
@@ -106,11 +118,13 @@ impl Question for ReadLog {
         let attempts = told(found.attempts, found.of_runtime, found.of_pods, found.deletions);
         // What somebody else may have written there shows no call, and is missing in no silence.
         let is_roots = !source.contains(NOT_ROOTS);
+        tell.part(&Part::Lines(found.lines))?;
         let attempts = attempts.map(|entry| {
             let (said, call) = attempt(&source, entry);
             (said, call.filter(|_| is_roots))
         });
         tell.part(&Part::Attempts(attempts.collect()))?;
+        let since = next.tells_all_since(since, self.now);
         if let Some(since) = since.filter(|_| is_roots) {
             tell.part(&Part::Heard(Heard { source: source.clone(), since, until: self.now }))?;
         }
@@ -132,6 +146,7 @@ struct Found {
     /// The last one, which may go on.
     entry: String,
     framing: Framing,
+    lines: Lines,
 }
 
 /// All that is told, each with whether it is proven that kubelet wrote it.
@@ -192,7 +207,8 @@ fn go_on(
     alive: impl FnMut() -> Result<()>,
 ) -> Result<(Found, Open)> {
     let (is_first, is_quiet) = (before.is_none(), news.text.is_empty());
-    let Open { entry, framing, deletions, has_begun, .. } = before.unwrap_or_default();
+    let Open { entry, framing, deletions, has_begun, lines, .. } = before.unwrap_or_default();
+    let lines = if framing.own() == own { lines } else { Lines::default() };
     let framing = framing.of(own);
     let mut found =
         Found { entry, framing, deletions: Deletions::after(deletions), ..Found::default() };
@@ -207,8 +223,8 @@ fn go_on(
     }
     let (entry, framing) = (found.entry.clone(), found.framing.clone());
     let (mark, deletions) = (news.next, found.deletions.known());
-    let next =
-        Open { mark, has_begun: has_begun || found.since.is_some(), entry, framing, deletions };
+    let (has_begun_now, lines) = (has_begun || found.since.is_some(), lines.and(found.lines));
+    let next = Open { mark, has_begun: has_begun_now, entry, framing, deletions, lines };
     found.since = found.since.filter(|_| !has_begun || news.is_cut);
     Ok((found, next))
 }
@@ -229,14 +245,24 @@ impl Found {
             // Another program's, or another part's of the same program.
             let is_entry =
                 || entries::Entry::read(&line.text).is_some_and(|entry| entry.has_level());
-            if is_others(line, Component::Kubelet) || (!line.is_json && is_entry()) {
+            if line.text.is_empty() {
+                continue;
+            }
+            if is_others(line, Component::Kubelet) {
+                self.lines.note(false);
+                continue;
+            }
+            if !line.is_json && is_entry() {
+                self.lines.note(true);
                 continue;
             }
             if let Some(is_proven) = self.framing.begins(line, now) {
                 self.since = self.since.or_else(|| klog::written(&line.text, now));
                 self.take(is_proven, now);
             }
-            if self.entry.len() + line.text.len() < LONGEST {
+            let has_room = self.entry.len() + line.text.len() < LONGEST;
+            self.lines.note(has_room && self.framing.has_open());
+            if has_room {
                 self.entry.push_str(&line.text);
                 self.entry.push('\n');
             } else {
@@ -442,6 +468,32 @@ mod tests {
         };
         go_on(news, None, 7632, Timestamp::now(), alive).unwrap();
         assert!(told >= lines, "{told} of {lines}");
+    }
+
+    #[test]
+    fn a_log_that_is_not_understood_proves_no_silence() {
+        let now: Timestamp = "2026-03-02T00:00:00Z".parse().unwrap();
+        let read = |text: String| {
+            let news = News { text: text.into(), ..News::default() };
+            let (found, next) = go_on(news, None, 7632, now, || Ok(())).unwrap();
+            (found.lines, next.tells_all_since(found.since, now))
+        };
+        let log: String = (0..9).map(failure).collect();
+        let written = log.lines().filter(|line| !line.is_empty()).count() as u64;
+        let (lines, since) = read(log.clone());
+        assert_eq!((lines.seen, lines.understood), (written, written));
+        assert!(since.is_some_and(|since| since < now));
+        let foreign: String = log.lines().map(|line| format!("~ {line}\n")).collect();
+        let (lines, since) = read(foreign.clone());
+        assert_eq!((lines.are_foreign(), since), (true, Some(now)), "{lines:?}");
+        // Half of it, too.
+        let (lines, since) = read(log.clone() + &foreign.repeat(9));
+        assert_eq!((lines.are_foreign(), since), (false, Some(now)), "{lines:?}");
+        // Of other programs alone.
+        let others: String =
+            log.lines().map(|line| format!("Mar  1 23:00:00 a b[7]: {line}\n")).collect();
+        let (lines, since) = read(others);
+        assert_eq!((lines.are_foreign(), since), (true, Some(now)), "{lines:?}");
     }
 
     #[test]

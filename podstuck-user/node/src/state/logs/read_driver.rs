@@ -15,8 +15,10 @@ use serde::{Deserialize, Serialize};
 use super::{
     container_log,
     driver::{self, VolumeNames},
+    entries::Entry,
     framing::Framing,
     klog,
+    lines::Lines,
     mark::Mark,
     peel::{Peeled, peeled},
     place,
@@ -60,8 +62,9 @@ pub type Marks = BTreeMap<String, Mark>;
 /// What a log says.
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::state) struct DriverSaid {
-    place: String,
+    pub(super) place: String,
     pub(super) said: Vec<Said>,
+    pub(super) lines: Lines,
     next: Option<Mark>,
 }
 
@@ -110,9 +113,9 @@ impl Question for ReadDriverLog {
             let name = place.name.clone();
             let source = super::source(Component::CsiDriver, self.pid, &name);
             let news = place.news(self.after.get(&name), tell)?;
-            let found = self.search(&news.text, own).into_iter();
-            let said = found.map(|found| from(&source, found)).collect();
-            tell.part(&DriverSaid { place: name, said, next: news.next })?;
+            let (found, lines) = self.search(&news.text, own);
+            let said = found.into_iter().map(|found| from(&source, found)).collect();
+            tell.part(&DriverSaid { place: name, said, lines, next: news.next })?;
             read.push(source);
         }
         Ok(read)
@@ -122,7 +125,8 @@ impl Question for ReadDriverLog {
 impl ReadDriverLog {
     /// The last complaints of the volume, and whether it is proven that the driver wrote them. `own` is its process, as
     /// it sees itself.
-    fn search(&self, text: &[u8], own: u32) -> VecDeque<(Said, bool)> {
+    fn search(&self, text: &[u8], own: u32) -> (VecDeque<(Said, bool)>, Lines) {
+        let mut understood = Lines::default();
         let mut found = VecDeque::new();
         let mut push = |said: Said, is_proven: bool| {
             if found.len() >= COMPLAINTS {
@@ -135,7 +139,12 @@ impl ReadDriverLog {
         framing.learn(&lines);
         let (mut has_frame, mut open) = (false, None);
         for line in &lines {
+            if line.text.is_empty() {
+                continue;
+            }
             let begins = framing.begins(line, self.now);
+            let is_entry = || Entry::read(&line.text).is_some_and(|entry| entry.has_level());
+            understood.note(begins.is_some() || has_frame || is_entry());
             if let Some(is_proven) = begins {
                 has_frame = true;
                 open.take().into_iter().for_each(|said| push(said, is_proven));
@@ -157,7 +166,7 @@ impl ReadDriverLog {
         }
         // A container need not have the node's time zone: what is later than now may be so in its own.
         open.into_iter().for_each(|said| push(said, framing.ends(Timestamp::MAX)));
-        found
+        (found, understood)
     }
 
     fn said(&self, at: Timestamp, text: &str) -> Said {
@@ -201,8 +210,8 @@ pub(super) fn complaints_in(text: &[u8], names: VolumeNames) -> Vec<Said> {
         after: Marks::new(),
     };
     let writers = peeled(text, 0).find_map(|line| klog::writer(line.text.as_bytes()));
-    let found = question.search(text, writers.unwrap_or_default()).into_iter();
-    found.map(|found| from("log", found)).collect()
+    let (found, _) = question.search(text, writers.unwrap_or_default());
+    found.into_iter().map(|found| from("log", found)).collect()
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use super::{
     complaints,
     entries::Entry,
     klog,
+    lines::Lines,
     mark::Mark,
     peel::{is_others, peel},
     place,
@@ -56,6 +57,8 @@ pub(in crate::state) struct RuntimeSaid {
     pub(super) ids: Vec<(String, String)>,
     /// Where the next read goes on.
     pub(super) next: Option<Mark>,
+    /// How much of what is new was understood.
+    pub(super) lines: Lines,
 }
 
 impl Question for ReadRuntimeLog {
@@ -78,7 +81,7 @@ impl Question for ReadRuntimeLog {
         let news = place.news(self.after.as_ref(), tell)?;
         let before: HashSet<String> = self.known.iter().map(|(id, _)| id.clone()).collect();
         let text = tell.reading(OsString::from(&name), &*news.text);
-        let (found, mut ids) = search(text, self.component, PodIds::new(self.known))?;
+        let (found, mut ids, lines) = search(text, self.component, PodIds::new(self.known))?;
         let named = found.iter().filter_map(|complaint| match &complaint.named {
             Named::Id(id) => Some(id.as_str()),
             Named::Pod(_) => None,
@@ -93,7 +96,7 @@ impl Question for ReadRuntimeLog {
             .collect();
         let mut ids = ids.into_known();
         ids.retain(|(id, _)| !before.contains(id));
-        tell.part(&RuntimeSaid { place: name, said, ids, next: news.next })?;
+        tell.part(&RuntimeSaid { place: name, said, ids, next: news.next, lines })?;
         Ok(source)
     }
 }
@@ -125,9 +128,10 @@ fn search(
     text: impl Read,
     component: Component,
     mut ids: PodIds,
-) -> Result<(VecDeque<OfOne>, PodIds)> {
+) -> Result<(VecDeque<OfOne>, PodIds, Lines)> {
     // Each has room of its own: what goes well, for many pods, displaces no complaint.
     let (mut reports, mut complaints) = (VecDeque::new(), VecDeque::new());
+    let mut lines = Lines::default();
     // The first line may be the end of one; and a log may hold anything.
     for line in BufReader::new(text).split(b'\n') {
         let line = line?;
@@ -136,9 +140,14 @@ fn search(
         }
         let line = peel(String::from_utf8_lossy(&line), 0);
         if is_others(&line, component) {
+            lines.note(false);
             continue;
         }
-        let Some((at, entry)) = Entry::parse(&line.text) else { continue };
+        let entry = Entry::parse(&line.text);
+        if !line.text.is_empty() {
+            lines.note(entry.is_some());
+        }
+        let Some((at, entry)) = entry else { continue };
         ids.listen_to_containerd(entry.field("msg"));
         // That a shim has ended is a warning without an error, and comes with every container that ends. CRI-O has no field
         // for errors.
@@ -162,14 +171,14 @@ fn search(
         room.push_back(OfOne { named, at, report, text: entry.text() });
     }
     reports.append(&mut complaints);
-    Ok((reports, ids))
+    Ok((reports, ids, lines))
 }
 
 /// The same of a text that goes on with one before, and whose containers are.
 #[cfg(any(test, feature = "captures"))]
 #[allow(clippy::unwrap_used, reason = "only tests call it")]
 pub(super) fn said_next(text: &[u8], known: &mut Vec<(String, String)>) -> Vec<Said> {
-    let (found, ids) =
+    let (found, ids, _) =
         search(text, Component::Containerd, PodIds::new(std::mem::take(known))).unwrap();
     let said = found.into_iter().filter_map(|one| one.said(&ids, Component::Containerd, "log"));
     let said = said.collect();
@@ -181,7 +190,7 @@ pub(super) fn said_next(text: &[u8], known: &mut Vec<(String, String)>) -> Vec<S
 #[cfg(any(test, feature = "captures"))]
 #[allow(clippy::unwrap_used, reason = "only tests call it")]
 pub(super) fn said_in(text: &[u8], known: PodIds) -> Vec<Said> {
-    let (found, ids) = search(text, Component::Containerd, known).unwrap();
+    let (found, ids, _) = search(text, Component::Containerd, known).unwrap();
     found.into_iter().filter_map(|one| one.said(&ids, Component::Containerd, "log")).collect()
 }
 
@@ -195,7 +204,7 @@ mod tests {
     #[test]
     fn fuzz_runtime_log() {
         podstuck_fuzz::fuzz("runtime_log", |input| {
-            let (found, ids) = search(input, Component::Containerd, PodIds::default()).unwrap();
+            let (found, ids, _) = search(input, Component::Containerd, PodIds::default()).unwrap();
             let said = found.into_iter().map(|one| one.said(&ids, Component::Containerd, "log"));
             let _ = said.count();
         });
@@ -317,7 +326,7 @@ mod tests {
         let line = format!("time=2026-01-01T00:00:04Z level=error msg=x id={id}\n");
         let known = PodIds::new(vec![(id, UID.into())]);
         let text = line.repeat(MOST + 5);
-        let (found, ids) = search(text.as_bytes(), Component::Containerd, known).unwrap();
+        let (found, ids, _) = search(text.as_bytes(), Component::Containerd, known).unwrap();
         assert_eq!(found.len(), MOST);
         assert_eq!(ids.pod(&"a".repeat(64)), Some(UID));
     }
