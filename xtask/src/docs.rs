@@ -7,7 +7,8 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use podstuck_engine::{
     catalogue,
-    cause::{Cause, TriedWith},
+    cause::{By, Cause, Origin, Proof, TriedWith},
+    model::evidence::Certainty,
 };
 
 use crate::workspace::Workspace;
@@ -71,6 +72,7 @@ fn documents(workspace: &Workspace) -> Result<BTreeMap<PathBuf, String>> {
     let generated = [
         ("docs/causes.md", causes_table()),
         ("docs/labs.md", tried_table()),
+        ("docs/proof.md", proof_table()),
         ("docs/SUMMARY.md", chapters()),
     ];
     for (path, table) in generated {
@@ -135,12 +137,63 @@ fn causes_table() -> String {
 
 /// The book's chapters: one for each cause.
 fn chapters() -> String {
-    let mut chapters = String::from("- [All causes](causes.md)\n");
+    let mut chapters =
+        String::from("- [What proves each cause](proof.md)\n- [All causes](causes.md)\n");
     for cause in catalogue::all() {
         // Writing to a string cannot fail.
         let _ = writeln!(chapters, "  - [{0}](causes/{0}.md)", cause.id);
     }
     chapters
+}
+
+/// What each cause needs for a firm finding.
+fn proof_table() -> String {
+    let mut table = String::from(
+        "| cause | facts that must be seen, and where | concluded from an absence, and what must be complete for it | at most |\n|---|---|---|---|\n",
+    );
+    for cause in catalogue::all() {
+        let (mut seen, mut absent) = (Vec::new(), Vec::new());
+        for proof in cause.confirmed_by {
+            match proof.by {
+                By::Seen(from) | By::OrSeen(from) => {
+                    seen.push(format!("{} ({})", proof.fact, origins(from)));
+                }
+                By::Absent(feed) => absent.push(format!("{}: {}", proof.fact, feed.completeness())),
+            }
+        }
+        let most = match Certainty::at_most(cause) {
+            Certainty::Firm => "certain",
+            Certainty::Likely => "likely",
+            Certainty::Possible => "possible",
+        };
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            table,
+            "| {} | {} | {} | {most} |",
+            link(cause, "causes/"),
+            seen.join("<br>"),
+            absent.join("<br>"),
+        );
+    }
+    table
+}
+
+fn origins(from: &[Origin]) -> String {
+    from.iter().map(|origin| origin.words()).collect::<Vec<_>>().join(" or ")
+}
+
+/// How a page says it.
+fn confirmed(proof: &Proof) -> String {
+    match proof.by {
+        By::Seen(from) | By::OrSeen(from) => format!("{} ({})", proof.fact, origins(from)),
+        By::Absent(feed) => {
+            format!(
+                "{} (an absence, which counts where complete: {})",
+                proof.fact,
+                feed.completeness()
+            )
+        }
+    }
 }
 
 /// What there is of evidence for each cause.
@@ -194,7 +247,7 @@ fn page(cause: &Cause) -> String {
         cause.meaning
     );
     let _ = write!(page, "\nStage of the deletion: {}.\n", cause.stage.meaning());
-    section(&mut page, "What confirms it", cause.confirmed_by.iter().map(|f| (*f).to_owned()));
+    section(&mut page, "What confirms it", cause.confirmed_by.iter().map(confirmed));
     let log = cause.log.iter().map(|line| format!("{}: `{}`", line.component, line.text));
     section(&mut page, "In a log", log);
     if !cause.look_alikes.is_empty() {
@@ -267,6 +320,8 @@ mod tests {
         let table = tried_table();
         let mut rows = table.lines().take_while(|line| !line.is_empty());
         assert!(rows.all(|line| line.matches('|').count() == 8), "{table}");
+        let table = proof_table();
+        assert!(table.lines().all(|line| line.matches('|').count() == 5), "{table}");
     }
 
     #[test]

@@ -1,6 +1,10 @@
 use std::collections::BTreeSet;
 
 use super::*;
+use crate::{
+    cause::{By, Origin},
+    model::evidence::Certainty,
+};
 
 #[test]
 fn no_two_causes_have_one_name() {
@@ -37,6 +41,24 @@ fn two_causes_look_alike_from_both_sides() {
 }
 
 #[test]
+fn nothing_is_proven_by_an_absence_alone() {
+    for cause in all() {
+        let id = cause.id;
+        let first = cause.confirmed_by.first().map(|proof| proof.by);
+        assert!(!matches!(first, Some(By::OrSeen(_))), "{id}: in place of what?");
+        let most = if cause.is_admission() { Certainty::Possible } else { Certainty::Firm };
+        assert_eq!(Certainty::at_most(cause), most, "{id}");
+        let from = cause.confirmed_by.iter().flat_map(|proof| match proof.by {
+            By::Seen(from) | By::OrSeen(from) => from.to_vec(),
+            By::Absent(_) => Vec::new(),
+        });
+        let all: Vec<Origin> = from.collect();
+        assert_eq!(cause.unproven(&all), None, "{id}");
+        assert!(cause.unproven(&[]).is_some(), "{id}");
+    }
+}
+
+#[test]
 fn what_is_known_elsewhere_is_confused_with_something() {
     for known in &ELSEWHERE {
         let refers = |cause: &Cause| cause.look_alike(known.id).is_some();
@@ -56,7 +78,8 @@ fn a_cause_says_what_there_is_to_know() {
         let whole = serde_json::to_string(cause).unwrap();
         assert!(!whole.contains("FILL IN"), "{id} is not filled in");
         assert_eq!(podstuck_testing::own_words(&whole), [""; 0], "{id}");
-        let texts = cause.confirmed_by.iter().chain([&cause.title, &cause.meaning]);
+        let facts: Vec<&str> = cause.confirmed_by.iter().map(|proof| proof.fact).collect();
+        let texts = facts.iter().chain([&cause.title, &cause.meaning]);
         for text in texts.chain(cause.look_alikes.iter().map(|other| &other.told_apart_by)) {
             assert!(!text.contains("  ") && !text.contains('\n'), "{id}: {text}");
         }

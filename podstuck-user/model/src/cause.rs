@@ -6,7 +6,7 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-use crate::diagnosis::Stage;
+use crate::{degraded::Feed, diagnosis::Stage};
 
 /// The name of a cause, in kebab-case: a part of the contract `podstuck/v1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -93,6 +93,84 @@ impl TriedWith {
     }
 }
 
+/// Where a fact is read: the kind of a source of evidence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Origin {
+    /// Calls that the probes have seen.
+    Calls,
+    /// The mounts that a process sees.
+    Mounts,
+    /// `/proc`, control groups.
+    Proc,
+    /// Other files, or their presence.
+    Files,
+    /// A system call of podstuck's own on the object.
+    Look,
+    /// A component's log.
+    Log,
+    /// The pod's record, and what else the API server has.
+    Api,
+    /// Several scans of the node.
+    Scans,
+}
+
+impl Origin {
+    /// What a person is told.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Calls => "the probes",
+            Self::Mounts => "mountinfo",
+            Self::Proc => "`/proc`",
+            Self::Files => "files",
+            Self::Look => "a look at the object",
+            Self::Log => "a log",
+            Self::Api => "the API server",
+            Self::Scans => "several scans",
+        }
+    }
+}
+
+/// A fact that confirms a cause, and what proves it. In JSON its sentence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Proof {
+    /// The sentence.
+    pub fact: &'static str,
+    /// What proves it.
+    pub by: By,
+}
+
+/// What proves a fact.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// It is seen: a firm finding has evidence from one of these.
+    Seen(&'static [Origin]),
+    /// It may be seen in place of the fact before it.
+    OrSeen(&'static [Origin]),
+    /// It is concluded from what is not there, which counts only while this part of the tool sees everything.
+    Absent(Feed),
+}
+
+impl Serialize for Proof {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.fact)
+    }
+}
+
+/// Shorter to write in a list of proofs.
+pub const fn seen(fact: &'static str, from: &'static [Origin]) -> Proof {
+    Proof { fact, by: By::Seen(from) }
+}
+
+/// Shorter to write in a list of proofs.
+pub const fn or_seen(fact: &'static str, from: &'static [Origin]) -> Proof {
+    Proof { fact, by: By::OrSeen(from) }
+}
+
+/// Shorter to write in a list of proofs.
+pub const fn absent(fact: &'static str, feed: Feed) -> Proof {
+    Proof { fact, by: By::Absent(feed) }
+}
+
 /// A cause that shows in the same way at first sight.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct LookAlike {
@@ -133,8 +211,8 @@ pub struct Cause {
     pub kind: Kind,
     /// What happens, in a few sentences.
     pub meaning: &'static str,
-    /// The facts that confirm it.
-    pub confirmed_by: &'static [&'static str],
+    /// The facts that confirm it, each with what proves it.
+    pub confirmed_by: &'static [Proof],
     /// The line of a log by which an expert confirms it, where there is one.
     pub log: Option<LogLine>,
     /// What it is confused with.
@@ -154,6 +232,30 @@ impl Cause {
     /// Whether it only says that no cause is known.
     pub fn is_admission(&self) -> bool {
         self.kind == Kind::Admission
+    }
+
+    /// The first fact that has to be seen, and that no evidence from these states.
+    pub fn unproven(&self, evidence: &[Origin]) -> Option<&'static str> {
+        let mut required: Vec<(&'static str, bool)> = Vec::new();
+        for proof in self.confirmed_by {
+            let is_seen = |from: &[Origin]| from.iter().any(|origin| evidence.contains(origin));
+            match (proof.by, required.last_mut()) {
+                (By::OrSeen(from), Some((_, known))) => *known |= is_seen(from),
+                (By::Seen(from) | By::OrSeen(from), _) => {
+                    required.push((proof.fact, is_seen(from)));
+                }
+                (By::Absent(_), _) => {}
+            }
+        }
+        required.into_iter().find(|(_, is_seen)| !is_seen).map(|(fact, _)| fact)
+    }
+
+    /// What it concludes from what is not there, and the part of the tool that must see everything for that.
+    pub fn absences(&self) -> impl Iterator<Item = (&'static str, Feed)> {
+        self.confirmed_by.iter().filter_map(|proof| match proof.by {
+            By::Absent(feed) => Some((proof.fact, feed)),
+            By::Seen(_) | By::OrSeen(_) => None,
+        })
     }
 
     /// What it is confused with, if it is that.

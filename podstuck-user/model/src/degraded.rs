@@ -32,6 +32,21 @@ impl Degraded {
     }
 }
 
+impl Feed {
+    /// What must have been complete for a conclusion from what is not there.
+    pub const fn completeness(self) -> &'static str {
+        match self {
+            Self::Calls => "the records of calls, from the start on",
+            Self::HungCalls => "the scans for calls that hang",
+            Self::Node => "the scans of the node's processes, mounts and directories",
+            Self::Space => "the looks at file systems",
+            Self::Objects => "the looks at the object",
+            Self::Holders => "the search of all processes and mount namespaces",
+            Self::Logs => "the log over that time",
+        }
+    }
+}
+
 /// What findings are made of, by the part of the tool that it comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::time::rfc3339;
-use crate::cause::CauseId;
+use crate::cause::{By, Cause, CauseId, Origin};
 
 /// Where a fact was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +48,21 @@ impl Source {
     /// A file elsewhere.
     pub fn file(file: impl Into<String>) -> Self {
         Self::File(file.into())
+    }
+
+    /// Of which kind it is; none where nobody has read it.
+    pub const fn origin(&self) -> Option<Origin> {
+        Some(match self {
+            Self::Probe => Origin::Calls,
+            Self::Mountinfo(_) => Origin::Mounts,
+            Self::Proc(_) => Origin::Proc,
+            Self::File(_) => Origin::Files,
+            Self::Look(_) => Origin::Look,
+            Self::Log(_) => Origin::Log,
+            Self::Record | Self::Api(_) => Origin::Api,
+            Self::Samples => Origin::Scans,
+            Self::Inference => return None,
+        })
     }
 }
 
@@ -109,8 +124,9 @@ impl Serialize for RuledOut {
 
 /// How sure a finding is. The rule is the same for all of them:
 ///
-/// - *firm*: all facts that the cause requires were observed, and for every cause that looks alike
-///   the fact that tells the two apart is known;
+/// - *firm*: all facts that the cause requires were observed, the finding has evidence of each from a source that the
+///   catalogue names for it, what is concluded from an absence was looked for by a part of the tool that saw everything,
+///   and for every cause that looks alike the fact that tells the two apart is known;
 /// - *likely*: one fact that tells it apart from something else is unknown;
 /// - *possible*: anything less. What only admits that no cause is known is never more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -131,6 +147,16 @@ impl Certainty {
             (0, 0) => Self::Firm,
             (0, 1) => Self::Likely,
             _ => Self::Possible,
+        }
+    }
+
+    /// The most that a finding of this cause can be: an admission admits something, and nothing is proven by absences alone.
+    pub fn at_most(cause: &Cause) -> Self {
+        let is_seen = |by: By| matches!(by, By::Seen(_));
+        match cause.is_admission() {
+            true => Self::Possible,
+            false if cause.confirmed_by.iter().any(|proof| is_seen(proof.by)) => Self::Firm,
+            false => Self::Likely,
         }
     }
 

@@ -1,7 +1,7 @@
 //! The form of a new cause, which `cargo xtask cause new` copies.
 
 use crate::{
-    cause::{Cause, CauseId, Kind, TriedWith, like, way},
+    cause::{Cause, CauseId, Kind, Origin, TriedWith, like, seen, way},
     command::Step,
     ids,
     model::{diagnosis::Stage, evidence::Source, operation::Operation},
@@ -16,7 +16,7 @@ pub(crate) static MADE_UP_CAUSE: Cause = Cause {
     stage: Stage::Volumes,
     kind: Kind::Cause,
     meaning: "FILL IN: what happens, in a few short sentences that name the components.",
-    confirmed_by: &["FILL IN: each fact that is required"],
+    confirmed_by: &[seen("FILL IN: each fact that is required", &[Origin::Calls])],
     log: None,
     look_alikes: &[like(ids::CALL_HUNG_UNEXPLAINED, "FILL IN: what holds here and not there")],
     ways_out: &[way("FILL IN: what to do", "FILL IN: what it may break")],

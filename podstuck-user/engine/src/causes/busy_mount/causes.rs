@@ -1,7 +1,9 @@
 //! An unmount that is refused because somebody uses the mount.
 
+use crate::cause::Origin;
+use crate::model::degraded::Feed;
 use crate::{
-    cause::{Cause, Kind, TriedWith, like, log, way},
+    cause::{Cause, Kind, TriedWith, absent, like, log, seen, way},
     causes::busy_mount::nested::{LEFT_RISK, SOURCE},
     ids,
     model::diagnosis::Stage,
@@ -17,9 +19,12 @@ pub(crate) static HELD_BY_PROCESS: Cause = Cause {
         mount, or a loop device has its file there. The kernel does not unmount what is in use: \
         every attempt fails with EBUSY while that process uses it.",
     confirmed_by: &[
-        "umount2 on the mount fails with EBUSY, or the pod is to be deleted and the same process \
+        seen(
+            "umount2 on the mount fails with EBUSY, or the pod is to be deleted and the same process \
          uses it in two scans",
-        "a process holds an object on it, by the mount's own id",
+            &[Origin::Calls, Origin::Log, Origin::Api, Origin::Scans],
+        ),
+        seen("a process holds an object on it, by the mount's own id", &[Origin::Proc]),
     ],
     log: log("kubelet", "umount: ...: target is busy"),
     look_alikes: &[
@@ -48,10 +53,16 @@ pub(crate) static HELD_BY_AGENT: Cause = Cause {
         So it has a copy of the volume's mount that receives the unmount. The copy is in use, and \
         then the whole unmount fails with EBUSY, although nobody on the node holds the mount itself.",
     confirmed_by: &[
-        "umount2 on the mount fails with EBUSY, or the pod is to be deleted and the same process \
+        seen(
+            "umount2 on the mount fails with EBUSY, or the pod is to be deleted and the same process \
          uses it in two scans",
-        "a process holds an object on a copy of the mount that is its slave or peer",
-        "nobody holds the mount itself",
+            &[Origin::Calls, Origin::Log, Origin::Api, Origin::Scans],
+        ),
+        seen(
+            "a process holds an object on a copy of the mount that is its slave or peer",
+            &[Origin::Proc],
+        ),
+        absent("nobody holds the mount itself", Feed::Holders),
     ],
     log: log("kubelet", "umount: ...: target is busy"),
     look_alikes: &[
@@ -78,9 +89,15 @@ pub(crate) static SHIM_ROOTFS_BUSY: Cause = Cause {
         host uses it: a scanner, a debugger, a shell that went in there, or something is mounted in it. The shim \
         tries 50 times at 50 ms, gives up, and is asked again.",
     confirmed_by: &[
-        "umount2 on the bundle's rootfs fails with EBUSY many times in a row, called by the shim; or its \
+        seen(
+            "umount2 on the bundle's rootfs fails with EBUSY many times in a row, called by the shim; or its \
          container has ended, and it is still mounted",
-        "a process holds an object on that mount, or something is mounted on it",
+            &[Origin::Calls, Origin::Log, Origin::Mounts],
+        ),
+        seen(
+            "a process holds an object on that mount, or something is mounted on it",
+            &[Origin::Proc, Origin::Mounts],
+        ),
     ],
     log: log("containerd", "failed to cleanup rootfs mount"),
     look_alikes: &[
@@ -102,9 +119,10 @@ pub(crate) static BUSY_UNEXPLAINED: Cause = Cause {
     meaning: "A removal or an unmount failed with EBUSY, and nothing was found that explains it. A \
         file in flight through a socket or registered with io_uring cannot be seen, nor can who held \
         it only for a moment.",
-    confirmed_by: &[
+    confirmed_by: &[seen(
         "the call fails with EBUSY in more than one attempt, and where nobody is seen on a mount in more than two",
-    ],
+        &[Origin::Calls, Origin::Log],
+    )],
     log: None,
     look_alikes: &[
         like(ids::NESTED_MOUNT_UNDER_VOLUME, "nothing is mounted on it"),
@@ -127,7 +145,10 @@ pub(crate) static NESTED_MOUNT: Cause = Cause {
     kind: Kind::Cause,
     meaning: "A file system is mounted below the volume's own mount. The kernel unmounts nothing \
         that has a mount on it, and removes no directory that is a mount point.",
-    confirmed_by: &["the caller's mountinfo has a mount below the volume's"],
+    confirmed_by: &[seen(
+        "the caller's mountinfo has a mount below the volume's",
+        &[Origin::Mounts, Origin::Proc],
+    )],
     log: log("kubelet", "umount: ...: target is busy"),
     look_alikes: &[
         like(ids::VOLUME_HELD_BY_HOST_PROCESS, "a mount lies on it, and that alone makes it busy"),
@@ -155,8 +176,11 @@ pub(crate) static SUBMOUNT: Cause = Cause {
         it as well. kubelet's removal goes through the mount, deletes what it can reach, and fails at the mount \
         point.",
     confirmed_by: &[
-        "the removal of a directory below the emptyDir fails with EBUSY",
-        "the caller's mountinfo has that directory as a mount point",
+        seen(
+            "the removal of a directory below the emptyDir fails with EBUSY",
+            &[Origin::Calls, Origin::Log],
+        ),
+        seen("the caller's mountinfo has that directory as a mount point", &[Origin::Mounts]),
     ],
     log: log("kubelet", "UnmountVolume.TearDown failed ... device or resource busy"),
     look_alikes: &[
@@ -184,8 +208,11 @@ pub(crate) static TERMINATION_MESSAGE: Cause = Cause {
         terminationMessagePath; inside a volume with Bidirectional propagation that mount reaches \
         the node and outlives the container.",
     confirmed_by: &[
-        "the removal of a file below the emptyDir fails with EBUSY",
-        "the caller's mountinfo has that file as a mount point",
+        seen(
+            "the removal of a file below the emptyDir fails with EBUSY",
+            &[Origin::Calls, Origin::Log],
+        ),
+        seen("the caller's mountinfo has that file as a mount point", &[Origin::Mounts]),
     ],
     log: log("kubelet", "unlinkat ...: device or resource busy"),
     look_alikes: &[like(ids::EMPTYDIR_BIDIRECTIONAL_SUBMOUNT, "the mount point is a file")],
@@ -206,8 +233,11 @@ pub(crate) static SUBPATH_BUSY: Cause = Cause {
     kind: Kind::Cause,
     meaning: "kubelet removes the mount point of a subPath that was not unmounted before.",
     confirmed_by: &[
-        "the removal of a path below volume-subpaths fails with EBUSY",
-        "the caller's mountinfo has it as a mount point",
+        seen(
+            "the removal of a path below volume-subpaths fails with EBUSY",
+            &[Origin::Calls, Origin::Log],
+        ),
+        seen("the caller's mountinfo has it as a mount point", &[Origin::Mounts]),
     ],
     log: log("kubelet", "error cleaning subPath mounts for volume"),
     look_alikes: &[
@@ -233,9 +263,15 @@ pub(crate) static MOUNT_OVER_VOLUME: Cause = Cause {
         Something that was mounted over it stays: what is in it is deleted unless the mount is \
         read-only, and the removal of the directory fails.",
     confirmed_by: &[
-        "the removal of the emptyDir's own directory fails with EBUSY, or of something in it with EROFS",
-        "the caller's mountinfo has that directory as a mount point, and not of a file system in memory of \
+        seen(
+            "the removal of the emptyDir's own directory fails with EBUSY, or of something in it with EROFS",
+            &[Origin::Calls, Origin::Log],
+        ),
+        seen(
+            "the caller's mountinfo has that directory as a mount point, and not of a file system in memory of \
          its own",
+            &[Origin::Mounts],
+        ),
     ],
     log: log("kubelet", "unlinkat ...: read-only file system, or device or resource busy"),
     look_alikes: &[like(ids::NODE_FS_READONLY, "what is mounted lies in the pod's own directory")],

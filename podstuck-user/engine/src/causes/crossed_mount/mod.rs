@@ -1,13 +1,14 @@
 //! A removal that goes through a mount inside the volume and deletes what lies behind it. Go's `os.RemoveAll`, and
 //! so kubelet, does not stop at a mount point.
 
+use crate::cause::Origin;
 use std::path::Path;
 
 use podstuck_common::record::reason;
 
 use crate::{
     bounded::Bounded,
-    cause::{Cause, Kind, TriedWith, like, way},
+    cause::{Cause, Kind, TriedWith, like, seen, way},
     causes::shared::clean_up::is_clean_up,
     command::View,
     event::{Event, What},
@@ -133,8 +134,11 @@ pub(crate) static REMOVAL_CROSSES_MOUNT: Cause = Cause {
         The removal of the volume went into a mount inside it and deletes the files behind that \
         mount, which may not be the pod's. When it is done, the mount point itself stays busy.",
     confirmed_by: &[
-        "a deletion by the node's own components on another mount than the volume's",
-        "the caller's mountinfo has a mount inside the volume",
+        seen(
+            "a deletion by the node's own components on another mount than the volume's",
+            &[Origin::Calls],
+        ),
+        seen("the caller's mountinfo has a mount inside the volume", &[Origin::Mounts]),
     ],
     log: None,
     look_alikes: &[

@@ -1,7 +1,9 @@
 //! What can be wrong with a CSI driver.
 
+use crate::cause::Origin;
+use crate::model::degraded::Feed;
 use crate::{
-    cause::{Cause, Kind, TriedWith, like, log, way},
+    cause::{Cause, Kind, TriedWith, absent, like, log, seen, way},
     causes::csi_volume::{left_mounted::UNMOUNT_RISK, verdict::UMOUNT_RISK},
     ids,
     model::diagnosis::Stage,
@@ -16,10 +18,14 @@ pub(crate) static NOT_REGISTERED: Cause = Cause {
     meaning: "The driver's DaemonSet was removed, is failing, was evicted, or does not tolerate a \
         taint of this node. kubelet gives up before it touches the path, so no system call shows it.",
     confirmed_by: &[
-        "vol_data.json names a driver",
-        "kubelet's directory of plugins has no registration socket of that driver, or nobody listens \
+        seen("vol_data.json names a driver", &[Origin::Files]),
+        seen(
+            "kubelet's directory of plugins has no registration socket of that driver, or nobody listens \
          on it",
-        "the volume is mounted, and nobody unmounts it",
+            &[Origin::Files, Origin::Proc],
+        ),
+        seen("the volume is mounted", &[Origin::Mounts]),
+        absent("nobody unmounts it", Feed::Calls),
     ],
     log: log("kubelet", "not found in the list of registered CSI drivers"),
     look_alikes: &[
@@ -55,10 +61,17 @@ pub(crate) static DRIVER_DOWN: Cause = Cause {
         is there. Each call fails at once with Unavailable, and kubelet makes no call on the path before the \
         driver has succeeded.",
     confirmed_by: &[
-        "the driver's registrar listens, or kubelet's log shows that kubelet calls the driver",
-        "nobody listens on the socket that the registrar hands to kubelet, or kubelet's log has \
+        seen(
+            "the driver's registrar listens, or kubelet's log shows that kubelet calls the driver",
+            &[Origin::Proc, Origin::Log, Origin::Files],
+        ),
+        seen(
+            "nobody listens on the socket that the registrar hands to kubelet, or kubelet's log has \
          Unavailable of the last attempts",
-        "the volume is mounted, and nobody unmounts it",
+            &[Origin::Proc, Origin::Log],
+        ),
+        seen("the volume is mounted", &[Origin::Mounts]),
+        absent("nobody unmounts it", Feed::Calls),
     ],
     log: log("kubelet", "UnmountVolume.TearDown failed ... rpc error: code = Unavailable"),
     look_alikes: &[
@@ -101,10 +114,14 @@ pub(crate) static DRIVER_HANGS: Cause = Cause {
         (Unavailable, `error reading server preface`), and asks again. Many drivers keep a lock for each volume: \
         then later calls are refused (Aborted) as long as the first one hangs.",
     confirmed_by: &[
-        "the driver's process is stopped or frozen, or one of its threads waits in the kernel for more than \
+        seen(
+            "the driver's process is stopped or frozen, or one of its threads waits in the kernel for more than \
          a moment; or kubelet's log has DeadlineExceeded, Aborted or `error reading server preface` of the last \
          attempts",
-        "the volume is mounted, and nobody unmounts it",
+            &[Origin::Proc, Origin::Log],
+        ),
+        seen("the volume is mounted", &[Origin::Mounts]),
+        absent("nobody unmounts it", Feed::Calls),
     ],
     log: log(
         "kubelet",
@@ -144,9 +161,12 @@ pub(crate) static DRIVER_ERROR: Cause = Cause {
         know the volume, cannot unmount it, or cannot reach its storage. kubelet asks again, at last \
         every two minutes, and makes no call on the path before the driver has succeeded.",
     confirmed_by: &[
-        "kubelet's log has the error of the last attempts, and it is not Unavailable",
-        "the driver is registered, and a process listens on its socket",
-        "the volume is still mounted",
+        seen(
+            "kubelet's log has the error of the last attempts, and it is not Unavailable",
+            &[Origin::Log],
+        ),
+        seen("the driver is registered, and a process listens on its socket", &[Origin::Proc]),
+        seen("the volume is still mounted", &[Origin::Mounts]),
     ],
     log: log("kubelet", "UnmountVolume.TearDown failed ... rpc error: code ="),
     look_alikes: &[
@@ -181,9 +201,12 @@ pub(crate) static NOT_IDEMPOTENT: Cause = Cause {
         more to unpublish the volume. The specification wants success where there is nothing to be done; this driver \
         fails, because nothing is mounted or because it does not know the volume any more. kubelet asks for ever.",
     confirmed_by: &[
-        "kubelet's log has an error of the driver for the last attempts",
-        "nothing is mounted for the volume",
-        "the node was booted after the pod's containers were started, or the error says that nothing is mounted",
+        seen("kubelet's log has an error of the driver for the last attempts", &[Origin::Log]),
+        absent("nothing is mounted for the volume", Feed::Node),
+        seen(
+            "the node was booted after the pod's containers were started, or the error says that nothing is mounted",
+            &[Origin::Files, Origin::Log, Origin::Scans],
+        ),
     ],
     log: log("kubelet", "UnmountVolume.TearDown failed ... rpc error: code ="),
     look_alikes: &[like(
@@ -212,10 +235,14 @@ pub(crate) static KUBELET_LOST: Cause = Cause {
         their directories. What it does not find it never unmounts: a volume whose secret or claim is gone, \
         or whose plugin could not be asked just then. The pod waits for it.",
     confirmed_by: &[
-        "kubelet was started after the pod's containers had ended, or its log says after their end that it \
+        seen(
+            "kubelet was started after the pod's containers had ended, or its log says after their end that it \
          fails to mount the volume",
-        "its log, from then on, has no attempt to unmount the volume",
-        "the volume is mounted, and nobody unmounts it",
+            &[Origin::Proc, Origin::Log],
+        ),
+        absent("its log, from then on, has no attempt to unmount the volume", Feed::Logs),
+        seen("the volume is mounted", &[Origin::Mounts]),
+        absent("nobody unmounts it", Feed::Calls),
     ],
     log: log("kubelet", "nothing with the pod's UID and UnmountVolume since its start"),
     look_alikes: &[
@@ -242,11 +269,16 @@ pub(crate) static LOST_PUBLISH_STATE: Cause = Cause {
         remove the directory (EBUSY); kubelet from 1.30 on sees that the path is still mounted and \
         waits without a word.",
     confirmed_by: &[
-        "the volume's path is a mount point, seen from kubelet",
-        "nobody called umount2 on it while kubelet made attempts, or for as long as its longest \
+        seen("the volume's path is a mount point, seen from kubelet", &[Origin::Mounts]),
+        absent(
+            "nobody called umount2 on it while kubelet made attempts, or for as long as its longest \
          pauses last",
-        "the driver is registered, and a process listens on the socket on which kubelet calls it",
-        "kubelet's log says that the call succeeded",
+            Feed::Calls,
+        ),
+        seen(
+            "kubelet removes the mount point, which it does when the driver has reported success; or the driver is registered, a process listens on its socket, and kubelet's log says that the call succeeded",
+            &[Origin::Calls, Origin::Log],
+        ),
     ],
     log: log("kubelet", "UnmountVolume.TearDown succeeded for volume"),
     look_alikes: &[
@@ -287,10 +319,11 @@ pub(crate) static STACKED_MOUNTS: Cause = Cause {
     kind: Kind::Cause,
     meaning: "The volume was mounted more than once on the same path, by a driver that was asked \
         twice. An unmount takes only the uppermost mount away, and nobody unmounts the rest.",
-    confirmed_by: &[
+    confirmed_by: &[seen(
         "the caller's mountinfo has more than one line with this mount point, or an unmount \
          succeeded there and the path is still mounted",
-    ],
+        &[Origin::Mounts],
+    )],
     log: log("kubelet", "UnmountVolume.TearDown failed ... device or resource busy"),
     look_alikes: &[
         like(
@@ -316,8 +349,11 @@ pub(crate) static WRONG_NAMESPACE: Cause = Cause {
         kubelet's: its container lacks `mountPropagation: Bidirectional`, or kubelet's directory is \
         not a shared mount.",
     confirmed_by: &[
-        "umount2 on the path succeeded in one mount namespace",
-        "the path is still mounted in another one, kubelet's",
+        seen(
+            "umount2 on the path succeeded in one mount namespace, or kubelet's log says that the driver succeeded, and the driver's own namespace does not have the mount",
+            &[Origin::Calls, Origin::Log],
+        ),
+        seen("the path is still mounted in another one, kubelet's", &[Origin::Mounts]),
     ],
     log: None,
     look_alikes: &[
@@ -350,8 +386,11 @@ pub(crate) static ROOT_SYMLINK: Cause = Cause {
         is mounted once more, or its unmount is skipped, and its directory cannot be removed (EBUSY). kubelet does \
         so with subPaths and other volumes up to 1.11, and CSI drivers of any version may.",
     confirmed_by: &[
-        "a directory on the way to kubelet's root is a symbolic link",
-        "a volume of the pod is mounted more often than once, or nobody unmounts it, and its removal fails with EBUSY",
+        seen("a directory on the way to kubelet's root is a symbolic link", &[Origin::Look]),
+        seen(
+            "a volume of the pod is mounted more often than once, or nobody unmounts it, and its removal fails with EBUSY",
+            &[Origin::Mounts, Origin::Calls, Origin::Log],
+        ),
     ],
     log: log("kubelet", "UnmountVolume.TearDown failed ... device or resource busy"),
     look_alikes: &[
@@ -382,7 +421,10 @@ pub(crate) static VOL_DATA_LOST: Cause = Cause {
     kind: Kind::Cause,
     meaning: "vol_data.json is missing, empty or damaged, after an unclean shutdown or a clean-up by \
         hand. kubelet can neither find the driver nor tell it what to unpublish, and makes no call.",
-    confirmed_by: &["vol_data.json of the volume is missing, or cannot be understood"],
+    confirmed_by: &[seen(
+        "vol_data.json of the volume is missing, or cannot be understood",
+        &[Origin::Files],
+    )],
     log: log("kubelet", "UnmountVolume.NewUnmounter failed"),
     look_alikes: &[
         like(ids::ORPHANED_POD_DIR, "kubelet does not try to remove the pod's directory"),
@@ -416,9 +458,10 @@ pub(crate) static NOT_ATTEMPTED: Cause = Cause {
     meaning: "The pod's containers have ended, its volumes are still mounted, and nobody tries to unmount them. \
         kubelet may not know that the pod is to be deleted, may wait for something else of the pod, or may not run.",
     confirmed_by: &[
-        "no process is left in the pod's control groups",
-        "its volumes are mounted, and nobody called umount2 for longer than kubelet's pauses last",
-        "the pod's record has a deletionTimestamp",
+        seen("no process is left in the pod's control groups", &[Origin::Proc]),
+        seen("its volumes are mounted", &[Origin::Mounts]),
+        absent("nobody called umount2 for longer than kubelet's pauses last", Feed::Calls),
+        seen("the pod's record has a deletionTimestamp", &[Origin::Api, Origin::Log]),
     ],
     log: log("kubelet", "nothing with the pod's UID"),
     look_alikes: &[

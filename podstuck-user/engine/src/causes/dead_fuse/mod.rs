@@ -3,6 +3,7 @@
 //! mount point is busy. What kubelet's log says of such looks counts, too: a run that starts late sees no removal
 //! fail.
 
+use crate::cause::Origin;
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
@@ -14,7 +15,7 @@ use nix::errno::Errno;
 
 use crate::{
     bounded::Bounded,
-    cause::{Cause, Kind, TriedWith, like, log, way},
+    cause::{Cause, Kind, TriedWith, like, log, seen, way},
     causes::shared::{clean_up::is_clean_up, stat_errors::ToldLooks},
     command::View,
     event::{Event, What},
@@ -206,8 +207,8 @@ pub(crate) static FUSE_DAEMON_DEAD: Cause = Cause {
         fails with ENOTCONN. A removal looks before it deletes, so it gives up there, and the directories above \
         stay.",
     confirmed_by: &[
-        "a file system of type fuse is mounted on or below the object",
-        "a look at its mount point fails with ENOTCONN",
+        seen("a file system of type fuse is mounted on or below the object", &[Origin::Mounts]),
+        seen("a look at its mount point fails with ENOTCONN", &[Origin::Look]),
     ],
     log: log("kubelet", "transport endpoint is not connected"),
     look_alikes: &[

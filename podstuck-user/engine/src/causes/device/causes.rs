@@ -1,7 +1,9 @@
 //! What its causes mean, what confirms them, and what they are confused with.
 
+use crate::cause::Origin;
+use crate::model::degraded::Feed;
 use crate::{
-    cause::{Cause, Kind, TriedWith, like, log, way},
+    cause::{Cause, Kind, TriedWith, absent, like, log, seen, way},
     ids,
     model::diagnosis::Stage,
 };
@@ -17,9 +19,12 @@ pub(crate) static BLOCK_VOLUME_IN_USE: Cause = Cause {
         device that keeps it open, removes the link, unmounts its map, and asks the driver to unpublish. Who \
         has the map open, or a device that is made of it, as by LUKS, LVM or multipath, makes that fail.",
     confirmed_by: &[
-        "the pod's containers have ended, and the link or a map of the device is left",
-        "kubelet's log: UnmapVolume failed, and the device is busy",
-        "a process, a loop device or a device of the device mapper holds it",
+        seen(
+            "the pod's containers have ended, and the link or a map of the device is left",
+            &[Origin::Files, Origin::Mounts],
+        ),
+        seen("kubelet's log: UnmapVolume failed, and the device is busy", &[Origin::Log]),
+        seen("a process, a loop device or a device of the device mapper holds it", &[Origin::Proc]),
     ],
     log: log("kubelet", "UnmapVolume.UnmapBlockVolume failed"),
     look_alikes: &[],
@@ -46,9 +51,12 @@ pub(crate) static LEAKED_SUPERBLOCK: Cause = Cause {
         superblock lives as long, so that the device stays open: detaching it, `rbd unmap` or an \
         exclusive mount fails with EBUSY. The pod goes; the next user of the volume waits.",
     confirmed_by: &[
-        "umount2 of the volume succeeded",
-        "its device is mounted neither there nor on the node any more",
-        "its device is still mounted or open in another mount namespace",
+        seen("umount2 of the volume succeeded", &[Origin::Calls, Origin::Log]),
+        absent("its device is mounted neither there nor on the node any more", Feed::Node),
+        seen(
+            "its device is still mounted or open in another mount namespace",
+            &[Origin::Mounts, Origin::Proc],
+        ),
     ],
     log: log("kubelet", "rbd: unmap failed: (16) Device or resource busy"),
     look_alikes: &[
@@ -79,9 +87,15 @@ pub(crate) static STILL_REFERENCED: Cause = Cause {
         open, as multipath, LUKS or a mount in another namespace does. The pod is gone by then, but the volume is \
         not detached, and a pod on another node may wait for it.",
     confirmed_by: &[
-        "kubelet's log: still mounted by other references, still referenced from other Pods, or in use when \
+        seen(
+            "kubelet's log: still mounted by other references, still referenced from other Pods, or in use when \
          it was no longer expected to be in use",
-        "the device is mounted elsewhere with the same root directory, or still mapped for a pod",
+            &[Origin::Log],
+        ),
+        seen(
+            "the device is mounted elsewhere with the same root directory, or still mapped for a pod",
+            &[Origin::Mounts, Origin::Files, Origin::Proc],
+        ),
     ],
     log: log("kubelet", "is still mounted by other references"),
     look_alikes: &[like(

@@ -1,7 +1,8 @@
 //! A file system that fails as a whole.
 
+use crate::cause::Origin;
 use crate::{
-    cause::{Cause, Kind, TriedWith, like, log, way},
+    cause::{Cause, Kind, TriedWith, like, log, seen, way},
     ids,
     model::diagnosis::Stage,
 };
@@ -17,8 +18,11 @@ pub(crate) static READ_ONLY: Cause = Cause {
         (`errors=remount-ro`). The kernel checks this before anything else, so there may be other \
         reasons behind it.",
     confirmed_by: &[
-        "removals fail with EROFS",
-        "mountinfo shows `ro` for the mount or the file system that the object lies on",
+        seen("removals fail with EROFS", &[Origin::Calls, Origin::Log]),
+        seen(
+            "mountinfo shows `ro` for the mount or the file system that the object lies on",
+            &[Origin::Mounts],
+        ),
     ],
     log: log("the kernel", "Remounting filesystem read-only"),
     look_alikes: &[
@@ -51,9 +55,15 @@ pub(crate) static DEVICE_ERROR: Cause = Cause {
         down because of that. What cannot be read cannot be removed. The unmount usually still \
         works.",
     confirmed_by: &[
-        "calls fail with EIO, EUCLEAN, ENODEV, ENXIO or ESHUTDOWN",
-        "the device does not exist any more, the kernel has counted errors of the file system, it is shut \
+        seen(
+            "calls fail with EIO, EUCLEAN, ENODEV, ENXIO or ESHUTDOWN",
+            &[Origin::Calls, Origin::Log],
+        ),
+        seen(
+            "the device does not exist any more, the kernel has counted errors of the file system, it is shut \
          down, or the API server has the storage detached",
+            &[Origin::Files, Origin::Api, Origin::Mounts, Origin::Look, Origin::Log],
+        ),
     ],
     log: log("the kernel", "I/O error, dev ..., sector ..."),
     look_alikes: &[
@@ -81,7 +91,10 @@ pub(crate) static STALE_HANDLE: Cause = Cause {
     kind: Kind::Cause,
     meaning: "The exported directory was removed or replaced, or the server lost its state. Every \
         call fails with ESTALE, and it does not come back by itself.",
-    confirmed_by: &["calls fail with ESTALE", "the object lies on a file system of type nfs"],
+    confirmed_by: &[
+        seen("calls fail with ESTALE", &[Origin::Calls, Origin::Log]),
+        seen("the object lies on a file system of type nfs", &[Origin::Mounts]),
+    ],
     log: log("kubelet", "stale NFS file handle"),
     look_alikes: &[
         like(ids::NODE_FS_READONLY, "the call fails with ESTALE, not with EROFS"),
@@ -106,7 +119,10 @@ pub(crate) static REMOVAL_FAILED_UNEXPLAINED: Cause = Cause {
     meaning: "A removal or an unmount fails with an error of the file system whose reason cannot be \
         read from the mount table: a security module, a server that does not take root for root, a \
         quota of the volume, a path that is too long.",
-    confirmed_by: &["the call fails with the same error in more than one attempt"],
+    confirmed_by: &[seen(
+        "the call fails with the same error in more than one attempt",
+        &[Origin::Calls, Origin::Log],
+    )],
     log: None,
     look_alikes: &[
         like(ids::NODE_FS_READONLY, "the file system is mounted read-write"),

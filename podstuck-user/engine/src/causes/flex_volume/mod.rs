@@ -1,10 +1,11 @@
 //! A volume of a FlexVolume driver that kubelet cannot have unmounted: the driver's program fails, or kubelet does not find
 //! the plugin again. kubelet unmounts nothing of such a volume by itself.
 
+use crate::cause::Origin;
 use std::{collections::BTreeMap, path::Path};
 
 use crate::{
-    cause::{Cause, Kind, TriedWith, log, way},
+    cause::{Cause, Kind, TriedWith, log, seen, way},
     causes::shared::{
         repeated::{OfPods, Repeated},
         stat_errors::FRESH,
@@ -78,8 +79,14 @@ pub(crate) static FLEX_VOLUME_ERROR: Cause = Cause {
         for instance because what it asks about the volume no longer exists, or kubelet no longer finds the plugin after \
         a restart. kubelet unmounts nothing of such a volume by itself.",
     confirmed_by: &[
-        "kubelet's log has the driver's failure for the pod, more than once, or that no volume plugin matches",
-        "the volume is below a directory of a FlexVolume driver (VENDOR~DRIVER) and is still mounted",
+        seen(
+            "kubelet's log has the driver's failure for the pod, more than once, or that no volume plugin matches",
+            &[Origin::Log],
+        ),
+        seen(
+            "the volume is below a directory of a FlexVolume driver (VENDOR~DRIVER) and is still mounted",
+            &[Origin::Mounts],
+        ),
     ],
     log: log("kubelet", "unmount command failed, status: Failure, reason: ..."),
     look_alikes: &[],

@@ -1,7 +1,8 @@
 //! A call that does not come back.
 
+use crate::cause::Origin;
 use crate::{
-    cause::{Cause, Kind, TriedWith, like, log, way},
+    cause::{Cause, Kind, TriedWith, like, log, seen, way},
     ids,
     model::diagnosis::Stage,
 };
@@ -16,9 +17,12 @@ pub(crate) static FUSE_DAEMON_HUNG: Cause = Cause {
         it waits: kubelet before it comes to delete, and umount before it comes to unmount. The waiting thread is in \
         state S at first, so a search for state D misses it.",
     confirmed_by: &[
-        "a thread waits in the kernel's functions for FUSE (request_wait_answer)",
-        "it has waited for longer than a slow server takes",
-        "/sys/fs/fuse/connections/N/waiting is not 0",
+        seen(
+            "a thread waits in the kernel's functions for FUSE (request_wait_answer)",
+            &[Origin::Proc],
+        ),
+        seen("it has waited for longer than a slow server takes", &[Origin::Calls, Origin::Proc]),
+        seen("/sys/fs/fuse/connections/N/waiting is not 0", &[Origin::Proc, Origin::Files]),
     ],
     log: None,
     look_alikes: &[
@@ -50,10 +54,16 @@ pub(crate) static FANOTIFY_LISTENER_HUNG: Cause = Cause {
         kernel sets no time limit: kubelet, the runtime and every program that opens a file there wait. When the \
         listener ends, the kernel permits all accesses that wait.",
     confirmed_by: &[
-        "a thread waits in fanotify_handle_event or fanotify_get_response",
-        "it has waited for longer than a scan of a file takes",
-        "one process has a fanotify group that marks the mount or the file system for permission events \
-         (/proc/PID/fdinfo)",
+        seen("a thread waits in fanotify_handle_event or fanotify_get_response", &[Origin::Proc]),
+        seen(
+            "it has waited for longer than a scan of a file takes",
+            &[Origin::Calls, Origin::Proc],
+        ),
+        seen(
+            "one process has a fanotify group that marks the mount or the file system for permission events \
+             (/proc/PID/fdinfo)",
+            &[Origin::Proc],
+        ),
     ],
     log: log("the kernel", "task ... blocked for more than 120 seconds"),
     look_alikes: &[
@@ -83,7 +93,10 @@ pub(crate) static FILESYSTEM_FROZEN: Cause = Cause {
     meaning: "All changes to the file system were stopped, as backups and snapshots do for a \
         moment, and it has not been thawed. Every call that would change something waits, also \
         one that would fail. None can be killed, and all resume when it is thawed.",
-    confirmed_by: &["a thread waits in percpu_rwsem_wait below mnt_want_write or sb_start_write"],
+    confirmed_by: &[seen(
+        "a thread waits in percpu_rwsem_wait below mnt_want_write or sb_start_write",
+        &[Origin::Proc],
+    )],
     log: log("the kernel", "task ... blocked for more than 120 seconds"),
     look_alikes: &[
         like(ids::FUSE_DAEMON_HUNG, "the thread does not wait for the answer of a FUSE server"),
@@ -111,9 +124,15 @@ pub(crate) static NFS_UNREACHABLE: Cause = Cause {
         the client asks for ever. kubelet, umount and the containers' processes that touch the \
         volume all wait.",
     confirmed_by: &[
-        "a thread waits in a function of the kernel's NFS client or of its remote calls",
-        "it has waited for longer than a slow server takes",
-        "no answers to other calls on the file system have come meanwhile (/proc/PID/mountstats)",
+        seen(
+            "a thread waits in a function of the kernel's NFS client or of its remote calls",
+            &[Origin::Proc],
+        ),
+        seen("it has waited for longer than a slow server takes", &[Origin::Calls, Origin::Proc]),
+        seen(
+            "no answers to other calls on the file system have come meanwhile (/proc/PID/mountstats)",
+            &[Origin::Proc, Origin::Files],
+        ),
     ],
     log: log("the kernel", "nfs: server ... not responding, still trying"),
     look_alikes: &[
@@ -146,8 +165,11 @@ pub(crate) static FLUSH_SLOW: Cause = Cause {
     meaning: "The mount is gone from every table, and the kernel still writes what was in memory to \
         the device before the call returns. How long that takes depends on the device.",
     confirmed_by: &[
-        "umount2 has returned to the probes, and its thread has made no other call since",
-        "the thread is woken again and again in a function that writes",
+        seen(
+            "umount2 has returned to the probes, and its thread has made no other call since",
+            &[Origin::Calls, Origin::Proc],
+        ),
+        seen("the thread is woken again and again in a function that writes", &[Origin::Proc]),
     ],
     log: None,
     look_alikes: &[
@@ -171,8 +193,11 @@ pub(crate) static KERNEL_HANG: Cause = Cause {
         waits there for its device or server, and makes no progress. The thread cannot be killed, and \
         unmounting again does nothing, because nothing is mounted any more.",
     confirmed_by: &[
-        "umount2 has returned to the probes, and its thread has made no other call since",
-        "the thread sleeps in the shutdown and is not woken",
+        seen(
+            "umount2 has returned to the probes, and its thread has made no other call since",
+            &[Origin::Calls, Origin::Proc],
+        ),
+        seen("the thread sleeps in the shutdown and is not woken", &[Origin::Proc]),
     ],
     log: log("the kernel", "task umount ... blocked for more than 120 seconds"),
     look_alikes: &[
@@ -205,7 +230,10 @@ pub(crate) static CALL_HUNG_UNEXPLAINED: Cause = Cause {
     kind: Kind::Admission,
     meaning: "A call does not come back, and the kernel functions that it is in do not tell the \
         cause. Often it waits for a lock that another thread holds.",
-    confirmed_by: &["the call has not returned for longer than `--hung-after`"],
+    confirmed_by: &[seen(
+        "the call has not returned for longer than `--hung-after`",
+        &[Origin::Calls, Origin::Proc],
+    )],
     log: None,
     look_alikes: &[like(
         ids::FUSE_DAEMON_HUNG,

@@ -1,12 +1,13 @@
 //! A kubelet that does not run, or is stopped. Nothing happens to any pod of the node before it runs, whatever else
 //! holds one: nothing else ends the pod, unmounts its volumes or lets its record go.
 
+use crate::cause::Origin;
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use podstuck_common::component::name_hash;
 
 use crate::{
-    cause::{Cause, Kind, TriedWith, like, way},
+    cause::{Cause, Kind, TriedWith, absent, like, seen, way},
     causes::shared::{
         halted,
         pending_deletion::{ToGo, Word},
@@ -153,9 +154,15 @@ pub(crate) static KUBELET_STOPPED: Cause = Cause {
         has used up its file descriptors. It alone ends the pods of its node and unmounts their volumes: the deletion \
         of every pod of the node waits. Containers that run go on.",
     confirmed_by: &[
-        "the process of the node's only kubelet is stopped (state T), or its control group is frozen, or it has all \
+        seen(
+            "the process of the node's only kubelet is stopped (state T), or its control group is frozen, or it has all \
          descriptors open that it may, for 5 s",
-        "the pod's deletionTimestamp has passed, or kubelet's log says that it is to be deleted",
+            &[Origin::Proc],
+        ),
+        seen(
+            "the pod's deletionTimestamp has passed, or kubelet's log says that it is to be deleted",
+            &[Origin::Api, Origin::Log],
+        ),
     ],
     log: None,
     look_alikes: &[like(ids::KUBELET_DOWN, "its process is there")],
@@ -174,8 +181,11 @@ pub(crate) static KUBELET_DOWN: Cause = Cause {
     meaning: "No process of kubelet is on this node. It alone ends the pods of its node and unmounts their volumes: the \
         deletion of every pod of the node waits until kubelet is started. Containers that run go on.",
     confirmed_by: &[
-        "no process is a kubelet, for 10 s",
-        "the pod's deletionTimestamp has passed, or kubelet's log says that it is to be deleted",
+        absent("no process is a kubelet, for 10 s", Feed::Node),
+        seen(
+            "the pod's deletionTimestamp has passed, or kubelet's log says that it is to be deleted",
+            &[Origin::Api, Origin::Log],
+        ),
     ],
     log: None,
     look_alikes: &[like(ids::KUBELET_STOPPED, "no process of it is there")],

@@ -1,7 +1,8 @@
 //! What its causes mean, what confirms them, and what they are confused with.
 
+use crate::cause::Origin;
 use crate::{
-    cause::{Cause, Kind, TriedWith},
+    cause::{Cause, Kind, TriedWith, or_seen, seen},
     causes::mass_deletion::verdict::{ALIKE, CONFIRMED, TITLE, WAIT},
     ids,
     model::diagnosis::Stage,
@@ -34,8 +35,14 @@ pub(crate) static DOCKER_VOLUME_STORM: Cause = Cause {
         dockerd deletes them while it holds its volume store's lock: creating, listing and removing \
         volumes waits, for all containers of the node.",
     confirmed_by: &[
-        "thousands of entries were deleted below one directory, and more are deleted every second",
-        "who waits meanwhile: processes that are connected to dockerd, and how far their requests have come",
+        seen(
+            "thousands of entries were deleted below one directory, and more are deleted every second",
+            &[Origin::Calls],
+        ),
+        or_seen(
+            "who waits meanwhile: processes that are connected to dockerd, and how far their requests have come",
+            &[Origin::Look],
+        ),
     ],
     log: None,
     look_alikes: ALIKE,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    cause::{Cause, LookAlike, WayOut, like, way},
+    cause::{Cause, LookAlike, Origin, Proof, WayOut, like, seen, way},
     causes::{
         mass_deletion::{
             causes::{DOCKER_VOLUME_STORM, EMPTYDIR_FILES, MASS_DELETION},
@@ -27,8 +27,10 @@ use crate::{
     verdict::Draft,
 };
 
-pub(super) const CONFIRMED: &[&str] =
-    &["thousands of entries were deleted below one directory, and more are deleted every second"];
+pub(super) const CONFIRMED: &[Proof] = &[seen(
+    "thousands of entries were deleted below one directory, and more are deleted every second",
+    &[Origin::Calls],
+)];
 pub(super) const ALIKE: &[LookAlike] =
     &[like(ids::CALL_HUNG_UNEXPLAINED, "entries disappear, second by second")];
 pub(super) const WAIT: &[WayOut] =

@@ -1,6 +1,7 @@
 //! Very many mounts in a mount namespace that the node's own programs are in: they slow each unmount, also one that
 //! has nothing to write.
 
+use crate::cause::Origin;
 use std::{
     collections::{BTreeMap, VecDeque},
     time::Duration,
@@ -9,7 +10,7 @@ use std::{
 use podstuck_common::{component::path_hash, record::reason};
 
 use crate::{
-    cause::{Cause, Kind, TriedWith, log, way},
+    cause::{Cause, Kind, TriedWith, log, seen, way},
     causes::shared::clean_up::is_clean_up,
     command::Step,
     event::{Event, What},
@@ -130,9 +131,12 @@ pub(crate) static MOUNT_STORM: Cause = Cause {
         whole table of mounts at each change or for each volume, and with tens of thousands of them spend their time \
         with that: requests to start or stop anything run into their timeouts, and volumes are unmounted late.",
     confirmed_by: &[
-        "the mount namespace of the node's first process, or of kubelet, has more than 10,000 mounts, four times what a \
+        seen(
+            "the mount namespace of the node's first process, or of kubelet, has more than 10,000 mounts, four times what a \
          node full of pods has",
-        "unmounts of volumes in memory, which write nothing, take seconds",
+            &[Origin::Mounts],
+        ),
+        seen("unmounts of volumes in memory, which write nothing, take seconds", &[Origin::Calls]),
     ],
     log: log("systemd or runc", "timed out, or DeadlineExceeded, while systemd takes a whole CPU"),
     look_alikes: &[],

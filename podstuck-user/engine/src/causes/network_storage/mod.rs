@@ -3,12 +3,13 @@
 //! and their logs have the error. What the volume is on says what it means. None of it was seen with a real server:
 //! so it is never more than likely.
 
+use crate::cause::Origin;
 use std::{collections::BTreeSet, path::Path, sync::Arc};
 
 use nix::errno::Errno;
 
 use crate::{
-    cause::{Cause, Kind, like, log, way},
+    cause::{Cause, Kind, absent, like, log, seen, way},
     causes::shared::{sharers, stat_errors::ToldLooks},
     command::{Step, View},
     event::{Event, What},
@@ -51,9 +52,15 @@ pub(crate) static EFS_STUNNEL_DEAD: Cause = Cause {
         with the driver's container. Nobody listens on the mount's port any more. The client asks for \
         ever, and kubelet, umount and everybody who touches the volume wait.",
     confirmed_by: &[
-        "a thread waits for an NFS mount, or in a function of the kernel's NFS client",
-        "the mount's options have a loopback address and a port (addr=127.0.0.1, port=20XXX)",
-        "nobody listens on that port in any network namespace of the node",
+        seen(
+            "a thread waits for an NFS mount, or in a function of the kernel's NFS client",
+            &[Origin::Proc],
+        ),
+        seen(
+            "the mount's options have a loopback address and a port (addr=127.0.0.1, port=20XXX)",
+            &[Origin::Mounts],
+        ),
+        absent("nobody listens on that port in any network namespace of the node", Feed::Node),
     ],
     log: log("the kernel", "nfs: server 127.0.0.1 not responding"),
     look_alikes: &[
@@ -88,9 +95,12 @@ pub(crate) static SMB_HOST_DOWN: Cause = Cause {
         the volume gets EHOSTDOWN after a while (`host is down`), or another error, or waits. kubelet before 1.22 \
         and drivers that look before they unmount come to no unmount.",
     confirmed_by: &[
-        "calls or looks of the node fail with EHOSTDOWN, EACCES, ENOTCONN or ETIMEDOUT, or a thread waits in \
+        seen(
+            "calls or looks of the node fail with EHOSTDOWN, EACCES, ENOTCONN or ETIMEDOUT, or a thread waits in \
          a function of the kernel's SMB client",
-        "the object lies on a file system of type cifs or smb3",
+            &[Origin::Calls, Origin::Log, Origin::Proc],
+        ),
+        seen("the object lies on a file system of type cifs or smb3", &[Origin::Mounts]),
     ],
     log: log("kubelet or the driver", "stat ...: host is down"),
     look_alikes: &[
@@ -120,10 +130,16 @@ pub(crate) static CEPHFS_EVICTED: Cause = Cause {
         blocklisted it. Every look at the volume fails (EACCES, EIO, ESHUTDOWN, ESTALE) or waits, and the \
         client does not come back by itself, unless it is mounted with recover_session=clean.",
     confirmed_by: &[
-        "calls or looks of the node fail with EACCES, EIO, ESHUTDOWN or ESTALE, or a thread waits in a \
+        seen(
+            "calls or looks of the node fail with EACCES, EIO, ESHUTDOWN or ESTALE, or a thread waits in a \
          function of the kernel's CephFS client",
-        "the object lies on a file system of type ceph",
-        "the kernel's log says that a metadata server has rejected the session",
+            &[Origin::Calls, Origin::Log, Origin::Proc],
+        ),
+        seen("the object lies on a file system of type ceph", &[Origin::Mounts]),
+        seen(
+            "the kernel's log says that a metadata server has rejected the session",
+            &[Origin::Log],
+        ),
     ],
     log: log("the kernel", "ceph: mds0 reconnect denied"),
     look_alikes: &[

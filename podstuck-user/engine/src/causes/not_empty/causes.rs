@@ -1,13 +1,18 @@
 //! A directory that does not become empty.
 
+use crate::cause::Origin;
+use crate::model::degraded::Feed;
 use crate::{
-    cause::{Cause, Kind, TriedWith, like, log, way},
+    cause::{Cause, Kind, Proof, TriedWith, absent, like, log, seen, way},
     ids,
     model::diagnosis::Stage,
 };
 
-const NOT_EMPTY: &str = "rmdir of the directory fails with ENOTEMPTY in more than one attempt, and \
-    nothing in the volume with another error";
+const NOT_EMPTY: Proof = seen(
+    "rmdir of the directory fails with ENOTEMPTY in more than one attempt, and \
+    nothing in the volume with another error",
+    &[Origin::Calls, Origin::Log],
+);
 
 /// Files where a volume should be mounted.
 pub(crate) static DATA_UNDER_MOUNT: Cause = Cause {
@@ -18,7 +23,11 @@ pub(crate) static DATA_UNDER_MOUNT: Cause = Cause {
     meaning: "The volume is not mounted any more, and its empty mount point should be all that is left. But files \
         lie in that directory, on the node's own disk: they were written while the volume was not mounted. kubelet \
         does not remove them, since they might be data.",
-    confirmed_by: &[NOT_EMPTY, "the directory is no mount point", "readdir shows entries in it"],
+    confirmed_by: &[
+        NOT_EMPTY,
+        seen("the directory is no mount point", &[Origin::Mounts]),
+        seen("readdir shows entries in it", &[Origin::Look]),
+    ],
     log: log("kubelet", "failed to remove dir ... directory not empty"),
     look_alikes: &[
         like(ids::CSI_DRIVER_LOST_PUBLISH_STATE, "the path is not mounted for the caller"),
@@ -42,8 +51,8 @@ pub(crate) static SUBPATH_SOURCE_DELETED: Cause = Cause {
         deleted on its server), skips it, and then cannot remove the directory around it.",
     confirmed_by: &[
         NOT_EMPTY,
-        "mountinfo has a mount below `volume-subpaths/VOLUME/CONTAINER`",
-        "nobody called umount2 on that mount",
+        seen("mountinfo has a mount below `volume-subpaths/VOLUME/CONTAINER`", &[Origin::Mounts]),
+        absent("nobody called umount2 on that mount", Feed::Calls),
     ],
     log: log("kubelet", "error cleaning subPath mounts for volume"),
     look_alikes: &[like(ids::SUBPATH_BUSY, "nobody calls umount2, so none fails with EBUSY")],
@@ -64,8 +73,11 @@ pub(crate) static WRITER_ALIVE: Cause = Cause {
         or another pod that has the directory by hostPath.",
     confirmed_by: &[
         NOT_EMPTY,
-        "an entry in it was made after the first attempt, which removed what it found",
-        "a process has a file below it open for writing",
+        seen(
+            "an entry in it was made after the first attempt, which removed what it found",
+            &[Origin::Look],
+        ),
+        seen("a process has a file below it open for writing", &[Origin::Proc]),
     ],
     log: log("kubelet", "unlinkat ...: directory not empty"),
     look_alikes: &[
@@ -86,7 +98,10 @@ pub(crate) static PHANTOM_ENTRIES: Cause = Cause {
     kind: Kind::Cause,
     meaning: "The file system says that the directory is not empty and shows nothing in it: its \
         directory data are damaged, or a layer of it hides what another one keeps.",
-    confirmed_by: &[NOT_EMPTY, "readdir finds nothing in it, attempt after attempt"],
+    confirmed_by: &[
+        NOT_EMPTY,
+        seen("readdir finds nothing in it, attempt after attempt", &[Origin::Look]),
+    ],
     log: log("the kernel", "EXT4-fs error ... or the like of another file system"),
     look_alikes: &[like(
         ids::WRITER_STILL_ALIVE,

@@ -4,6 +4,7 @@
 
 mod logged;
 
+use crate::cause::Origin;
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
@@ -16,7 +17,7 @@ use logged::Logged;
 use crate::{
     backoff::Attempts,
     bounded::Bounded,
-    cause::{Cause, Kind, TriedWith, like, log, way},
+    cause::{Cause, Kind, TriedWith, absent, like, log, or_seen, seen, way},
     command::{Step, View},
     event::{Event, What},
     family::Family,
@@ -245,10 +246,19 @@ pub(crate) static ORPHANED_POD_DIR: Cause = Cause {
         remove what is left of its directory, by `rmdir` alone, so that no data are lost. A file in \
         a volume is enough to make that fail for ever. It costs a line in kubelet's log.",
     confirmed_by: &[
-        "kubelet removes the pod's `volumes` directory by rmdir alone, every two seconds",
-        "it unmounts nothing and removes no file of the pod",
-        "or the API server, asked by `--api`, has no such pod on this node",
-        "or kubelet's log says at each attempt that the pod is orphaned, and what it cannot remove",
+        seen(
+            "kubelet removes the pod's `volumes` directory by rmdir alone, every two seconds",
+            &[Origin::Calls],
+        ),
+        absent("it unmounts nothing and removes no file of the pod", Feed::Calls),
+        or_seen(
+            "or the API server, asked by `--api`, has no such pod on this node",
+            &[Origin::Api],
+        ),
+        or_seen(
+            "or kubelet's log says at each attempt that the pod is orphaned, and what it cannot remove",
+            &[Origin::Log],
+        ),
     ],
     log: log("kubelet", "orphaned pod ... found, but"),
     look_alikes: &[

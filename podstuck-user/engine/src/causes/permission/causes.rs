@@ -1,7 +1,8 @@
 //! What its causes mean, what confirms them, and what they are confused with.
 
+use crate::cause::Origin;
 use crate::{
-    cause::{Cause, Kind, TriedWith, like, log, way},
+    cause::{Cause, Kind, TriedWith, like, log, or_seen, seen, way},
     causes::permission::verdict::{CHATTR_RISK, MAY_DELETE},
     ids,
     model::diagnosis::Stage,
@@ -18,8 +19,15 @@ pub(crate) static IMMUTABLE_ATTRIBUTE: Cause = Cause {
         every attempt fails at the same place. It holds the pod in a volume; in a container's layer \
         it does so up to Kubernetes 1.26 or with dockerd.",
     confirmed_by: &[
-        "a removal fails with EPERM",
-        "statx shows the immutable attribute on the object or on its directory",
+        seen("a removal fails with EPERM", &[Origin::Calls, Origin::Log]),
+        or_seen(
+            "or the pod is to be deleted, or dockerd has begun to remove the container, and no attempt was seen yet",
+            &[Origin::Api, Origin::Log, Origin::Proc, Origin::Files],
+        ),
+        seen(
+            "statx shows the immutable attribute on the object or on its directory",
+            &[Origin::Look],
+        ),
     ],
     log: log("kubelet or dockerd", "unlinkat ...: operation not permitted"),
     look_alikes: &[
@@ -42,8 +50,15 @@ pub(crate) static APPEND_ONLY_ATTRIBUTE: Cause = Cause {
         in a directory that carries it, also to root. Everything else in the volume is removed, and \
         every attempt fails at the same place.",
     confirmed_by: &[
-        "a removal fails with EPERM",
-        "statx shows the append-only attribute on the object or on its directory",
+        seen("a removal fails with EPERM", &[Origin::Calls, Origin::Log]),
+        or_seen(
+            "or the pod is to be deleted, or dockerd has begun to remove the container, and no attempt was seen yet",
+            &[Origin::Api, Origin::Log, Origin::Proc, Origin::Files],
+        ),
+        seen(
+            "statx shows the append-only attribute on the object or on its directory",
+            &[Origin::Look],
+        ),
     ],
     log: log("kubelet or dockerd", "unlinkat ...: operation not permitted"),
     look_alikes: &[
@@ -66,7 +81,7 @@ pub(crate) static PERMISSION_UNEXPLAINED: Cause = Cause {
         none is set, or it could not be looked at, and the finding says which. Still possible: a sticky \
         directory of another owner, an owner that is not mapped in the caller's user namespace, a security \
         module.",
-    confirmed_by: &["a removal fails with EPERM"],
+    confirmed_by: &[seen("a removal fails with EPERM", &[Origin::Calls, Origin::Log])],
     log: None,
     look_alikes: &[
         like(ids::IMMUTABLE_ATTRIBUTE, "neither the object nor its directory is immutable"),
@@ -87,7 +102,10 @@ pub(crate) static SWAP_FILE: Cause = Cause {
     meaning: "A file of the volume is an active swap file. The kernel lets neither the file be \
         removed (EPERM) nor its file system be unmounted (EBUSY) until swapping to it is switched \
         off. It has no process that could be stopped.",
-    confirmed_by: &["/proc/swaps has a file on this mount, by device and inode number"],
+    confirmed_by: &[seen(
+        "/proc/swaps has a file on this mount, by device and inode number",
+        &[Origin::Files, Origin::Proc],
+    )],
     log: None,
     look_alikes: &[
         like(ids::VOLUME_HELD_BY_HOST_PROCESS, "the kernel holds the file, and no process does"),

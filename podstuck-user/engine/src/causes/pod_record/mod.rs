@@ -4,12 +4,13 @@
 
 mod refused;
 
+use crate::cause::Origin;
 use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
 
 use crate::{
-    cause::{Cause, Kind, TriedWith, like, way},
+    cause::{Cause, Kind, TriedWith, absent, like, seen, way},
     command::{NAME, Step},
     event::{Event, What},
     family::Family,
@@ -148,8 +149,8 @@ pub(crate) static FINALIZER: Cause = Cause {
         client that set it, mostly a controller, removes it. It is the cause only when the node has done its \
         part.",
     confirmed_by: &[
-        "metadata.finalizers of the record is not empty",
-        "nothing of the pod is left on its node",
+        seen("metadata.finalizers of the record is not empty", &[Origin::Api]),
+        absent("nothing of the pod is left on its node", Feed::Node),
     ],
     log: None,
     look_alikes: &[],
@@ -176,7 +177,7 @@ pub(crate) static NOT_DELETED: Cause = Cause {
     kind: Kind::Cause,
     meaning: "The record has no deletionTimestamp: nobody has asked for the pod to be deleted, or the \
         request was refused. A PodDisruptionBudget makes an eviction wait.",
-    confirmed_by: &["the record has no metadata.deletionTimestamp"],
+    confirmed_by: &[seen("the record has no metadata.deletionTimestamp", &[Origin::Api])],
     log: None,
     look_alikes: &[like(ids::UNMOUNT_NOT_ATTEMPTED, "the pod's record has no deletionTimestamp")],
     ways_out: &[way(WHO, "")],
@@ -193,7 +194,10 @@ pub(crate) static IN_GRACE: Cause = Cause {
     kind: Kind::Cause,
     meaning: "The pod is not stuck yet: its containers may take as long to end as its grace says. A \
         preStop hook that hangs can add as long again.",
-    confirmed_by: &["metadata.deletionTimestamp, which is the end of the grace, is not past"],
+    confirmed_by: &[seen(
+        "metadata.deletionTimestamp, which is the end of the grace, is not past",
+        &[Origin::Api],
+    )],
     log: None,
     look_alikes: &[],
     ways_out: &[way("wait", "")],
@@ -211,7 +215,10 @@ pub(crate) static NOT_ON_THIS_NODE: Cause = Cause {
     meaning: "The record names another node, and nothing of the pod is here. If that node is down, \
         its kubelet cannot say that the containers have ended, and the pod stays until it can, or \
         until the node is deleted.",
-    confirmed_by: &["spec.nodeName is another node", "this node has nothing of the pod"],
+    confirmed_by: &[
+        seen("spec.nodeName is another node", &[Origin::Api]),
+        absent("this node has nothing of the pod", Feed::Node),
+    ],
     log: None,
     look_alikes: &[],
     ways_out: &[way("look on that node", "")],

@@ -1,12 +1,14 @@
 //! A pod with which the node is done, and whose record stays because the API server refuses kubelet's last update or
 //! deletion of it: by a webhook, or for want of a right. kubelet's status manager logs that at each attempt.
 
+use crate::cause::Origin;
+use crate::model::degraded::Feed;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use podstuck_common::component::name_hash;
 
 use crate::{
-    cause::{Cause, Kind, TriedWith, log, way},
+    cause::{Cause, Kind, TriedWith, absent, log, seen, way},
     causes::shared::repeated::{OfPods, Repeated},
     command::Step,
     event::{Event, What},
@@ -47,8 +49,11 @@ pub(crate) static STATUS_REFUSED: Cause = Cause {
         admission webhook denies the request or does not answer, or kubelet's credentials have expired or lack the right. \
         kubelet tries again every ten seconds.",
     confirmed_by: &[
-        "kubelet's log says at each attempt that the status of the pod could not be updated or deleted, and why",
-        "neither processes nor volumes of the pod are left on the node",
+        seen(
+            "kubelet's log says at each attempt that the status of the pod could not be updated or deleted, and why",
+            &[Origin::Log],
+        ),
+        absent("neither processes nor volumes of the pod are left on the node", Feed::Node),
     ],
     log: log("kubelet", "Failed to delete status for pod"),
     look_alikes: &[],

@@ -1,8 +1,10 @@
 //! Why a container or a sandbox does not go, by what the runtime does and what it, or kubelet in its words,
 //! says.
 
+use crate::cause::Origin;
+use crate::model::degraded::Feed;
 use crate::{
-    cause::{Cause, Kind, TriedWith, like, log, way},
+    cause::{Cause, Kind, TriedWith, absent, like, log, or_seen, seen, way},
     ids,
     model::diagnosis::Stage,
 };
@@ -18,8 +20,11 @@ pub(crate) static CNI_TEARDOWN_FAILED: Cause = Cause {
         expired, or its program or configuration is gone. kubelet asks again and again, and unmounts nothing \
         before the sandbox has been stopped.",
     confirmed_by: &[
-        "the runtime's log, or kubelet's, says that to destroy the sandbox's network failed, at each attempt",
-        "no volume of the pod was unmounted since",
+        seen(
+            "the runtime's log, or kubelet's, says that to destroy the sandbox's network failed, at each attempt",
+            &[Origin::Log],
+        ),
+        absent("no volume of the pod was unmounted since", Feed::Calls),
     ],
     log: log("containerd", "StopPodSandbox ... failed to destroy network for sandbox"),
     look_alikes: &[
@@ -55,9 +60,18 @@ pub(crate) static SIGNAL_DENIED: Cause = Cause {
         AppArmor does where runc has a profile of its own (AppArmor 4) and the containers' profile, of an \
         older runtime, takes signals only from who has none. The container is never told to end.",
     confirmed_by: &[
-        "the runtime's log, or kubelet's, says `unable to signal init: permission denied`",
-        "processes of the pod are left, and no SIGKILL is pending for one that waits in the kernel",
-        "the kernel's log has apparmor=\"DENIED\" operation=\"signal\" comm=\"runc\"",
+        seen(
+            "the runtime's log, or kubelet's, says `unable to signal init: permission denied`",
+            &[Origin::Log],
+        ),
+        seen(
+            "processes of the pod are left, and no SIGKILL is pending for one that waits in the kernel",
+            &[Origin::Proc],
+        ),
+        seen(
+            "the kernel's log has apparmor=\"DENIED\" operation=\"signal\" comm=\"runc\"",
+            &[Origin::Log],
+        ),
     ],
     log: log("the kernel", "apparmor=\"DENIED\" operation=\"signal\""),
     look_alikes: &[
@@ -88,9 +102,12 @@ pub(crate) static STATE_LOST: Cause = Cause {
         gone or does not know it, so that each attempt to stop it fails in the same way. kubelet asks again \
         and again, and unmounts nothing before.",
     confirmed_by: &[
-        "the runtime's log, or kubelet's, says that the container, its task or its shim is not found, or that it \
+        seen(
+            "the runtime's log, or kubelet's, says that the container, its task or its shim is not found, or that it \
          waits for the container to end",
-        "no process of the container is left",
+            &[Origin::Log],
+        ),
+        absent("no process of the container is left", Feed::Node),
     ],
     log: log("containerd", "StopContainer ... failed to kill container ... ttrpc: closed"),
     look_alikes: &[
@@ -139,10 +156,19 @@ pub(crate) static SANDBOX_STAYS: Cause = Cause {
         virtual machine was ended by the OOM killer, or hangs), or the sandbox refuses. kubelet asks again and again, \
         and unmounts nothing before.",
     confirmed_by: &[
-        "the runtime's log, or kubelet's, says again and again that a stop of the pod failed or took too long",
-        "the pod's shim is one of Kata, gVisor or another sandbox (`containerd-shim-kata-v2`, \
-         `containerd-shim-runsc-v1`), and lives",
-        "no process of the sandbox has SIGKILL pending, and its control group is not frozen",
+        seen(
+            "the runtime's log, or kubelet's, says again and again that a stop of the pod failed or took too long",
+            &[Origin::Log],
+        ),
+        seen(
+            "the pod's shim is one of Kata, gVisor or another sandbox (`containerd-shim-kata-v2`, \
+             `containerd-shim-runsc-v1`), and lives",
+            &[Origin::Proc],
+        ),
+        absent(
+            "no process of the sandbox has SIGKILL pending, and its control group is not frozen",
+            Feed::Node,
+        ),
     ],
     log: log(
         "containerd",
@@ -184,9 +210,15 @@ pub(crate) static NOT_KILLED: Cause = Cause {
         the one that sends it, or the runtime was restarted in between. kubelet asks again and again, each time without \
         an answer in time, and unmounts nothing before.",
     confirmed_by: &[
-        "the runtime's log, or kubelet's, says that the wait for the container's end took too long",
-        "a process of the container lives, no SIGKILL is pending for it, and its control group is not frozen",
-        "both are seen for 5 s",
+        seen(
+            "the runtime's log, or kubelet's, says that the wait for the container's end took too long",
+            &[Origin::Log],
+        ),
+        seen(
+            "a process of the container lives, no SIGKILL is pending for it, and its control group is not frozen",
+            &[Origin::Proc],
+        ),
+        seen("both are seen for 5 s", &[Origin::Proc, Origin::Log, Origin::Scans]),
     ],
     log: log(
         "containerd",
@@ -229,12 +261,24 @@ pub(crate) static SHIM_HANGS: Cause = Cause {
         everybody else, gets no answer about this one. kubelet, or who has asked Docker, asks again and again, and \
         nothing is unmounted before.",
     confirmed_by: &[
-        "the runtime's log, or kubelet's, says that a request about the pod's container was not answered in \
+        seen(
+            "the runtime's log, or kubelet's, says that a request about the pod's container was not answered in \
          time, more than once",
-        "processes of the pod are left, and their parent is a shim that is stopped, or waits in the kernel",
-        "or a child of that shim has ended, and the shim has not collected its exit for 10 s",
-        "or the shim of a container that is in no pod, or that is asked about, has been stopped for 5 s, or was seen \
+            &[Origin::Log, Origin::Scans],
+        ),
+        seen(
+            "processes of the pod are left, and their parent is a shim that is stopped, or waits in the kernel",
+            &[Origin::Proc],
+        ),
+        or_seen(
+            "or a child of that shim has ended, and the shim has not collected its exit for 10 s",
+            &[Origin::Proc],
+        ),
+        or_seen(
+            "or the shim of a container that is in no pod, or that is asked about, has been stopped for 5 s, or was seen \
          waiting in the kernel for 20 s",
+            &[Origin::Proc],
+        ),
     ],
     log: log("containerd", "get state for ...: context deadline exceeded"),
     look_alikes: &[
@@ -272,14 +316,26 @@ pub(crate) static RUNTIME_HANGS: Cause = Cause {
         again, while no process of the pod waits in the kernel. The runtime is blocked as a whole, by a lock \
         or by a shim that it waits for, a signal has stopped it, or it has used up its file descriptors.",
     confirmed_by: &[
-        "kubelet's log says DeadlineExceeded for the pod, more than once; and of requests that are about no pod, or \
+        seen(
+            "kubelet's log says DeadlineExceeded for the pod, more than once; and of requests that are about no pod, or \
          that PLEG is not healthy",
-        "or the daemon that the pod's shims belong to is stopped by a signal, its control group is frozen, or it has \
+            &[Origin::Log],
+        ),
+        or_seen(
+            "or the daemon that the pod's shims belong to is stopped by a signal, its control group is frozen, or it has \
          as many file descriptors open as it may, so that connections are not accepted",
-        "or who has asked it for a list or its version, which takes a moment, waits for longer than 20 s, at least two \
+            &[Origin::Proc],
+        ),
+        or_seen(
+            "or who has asked it for a list or its version, which takes a moment, waits for longer than 20 s, at least two \
          of them; or connections are not accepted",
-        "or kubelet's log says, again and again until now, that the container runtime is down or PLEG is not \
+            &[Origin::Look],
+        ),
+        or_seen(
+            "or kubelet's log says, again and again until now, that the container runtime is down or PLEG is not \
          healthy, while a pod that is to be deleted has processes: it does nothing for any pod then",
+            &[Origin::Log],
+        ),
     ],
     log: log("kubelet", "PLEG is not healthy"),
     look_alikes: &[
@@ -320,9 +376,15 @@ pub(crate) static SOCKET_GONE: Cause = Cause {
         clean-up of /run, by a second instance that was started and ended, or by a snapshotter's installer. kubelet \
         cannot connect, and stops and removes no pod of the node.",
     confirmed_by: &[
-        "kubelet's log says, more than once, that connecting to the runtime's socket fails: no such file or directory, \
+        seen(
+            "kubelet's log says, more than once, that connecting to the runtime's socket fails: no such file or directory, \
          or connection refused",
-        "a runtime runs that has a socket bound to that path, by the kernel's list of sockets",
+            &[Origin::Log],
+        ),
+        seen(
+            "a runtime runs that has a socket bound to that path, by the kernel's list of sockets",
+            &[Origin::Proc],
+        ),
     ],
     log: log("kubelet", "dial unix ...: connect: no such file or directory"),
     look_alikes: &[
@@ -349,11 +411,20 @@ pub(crate) static RUNTIME_DOWN: Cause = Cause {
         memory, it fails at its start, or the service was stopped. Its shims keep the containers alive, and nothing \
         is there to end them. kubelet does nothing for any pod of the node then.",
     confirmed_by: &[
-        "shims live, and nobody listens on the socket on which they call containerd, or no dockerd or CRI-O runs at \
+        seen(
+            "shims live, and nobody listens on the socket on which they call containerd, or no dockerd or CRI-O runs at \
          all",
-        "it has been so for longer than a service needs to be started again",
-        "the pod is to be deleted and has processes, or the container is the one that is asked \
+            &[Origin::Proc],
+        ),
+        seen(
+            "it has been so for longer than a service needs to be started again",
+            &[Origin::Scans],
+        ),
+        seen(
+            "the pod is to be deleted and has processes, or the container is the one that is asked \
          about",
+            &[Origin::Api, Origin::Log, Origin::Proc],
+        ),
     ],
     log: None,
     look_alikes: &[
@@ -390,9 +461,12 @@ pub(crate) static OUT_OF_STEP: Cause = Cause {
         of one whose task lives, which it neither stops nor can start again. With dockershim or cri-dockerd, the pod \
         stays in Terminating.",
     confirmed_by: &[
-        "dockerd has written of the container that it runs, and the process that it names is not there, or does not \
+        seen(
+            "dockerd has written of the container that it runs, and the process that it names is not there, or does not \
          belong to the container; or that it has ended, and the shim that it had before then lives",
-        "dockerd and containerd run, and it has been so for 20 s",
+            &[Origin::Files],
+        ),
+        seen("dockerd and containerd run, and it has been so for 20 s", &[Origin::Scans]),
     ],
     log: None,
     look_alikes: &[
@@ -436,8 +510,14 @@ pub(crate) static IMAGE_VOLUME_BUSY: Cause = Cause {
         is mounted on it: the unmount fails with EBUSY, the sandbox is not stopped, and kubelet asks again and again. \
         In kubelet's own directory nothing of the volume is left.",
     confirmed_by: &[
-        "the runtime's log, or kubelet's, says at each attempt that the image volume is busy",
-        "a process uses that mount in the runtime's mount namespace, or in one that gets the unmount, too",
+        seen(
+            "the runtime's log, or kubelet's, says at each attempt that the image volume is busy",
+            &[Origin::Log],
+        ),
+        seen(
+            "a process uses that mount in the runtime's mount namespace, or in one that gets the unmount, too",
+            &[Origin::Proc],
+        ),
     ],
     log: log("containerd", "failed to unmount image volume component ...: device or resource busy"),
     look_alikes: &[],
@@ -458,8 +538,14 @@ pub(crate) static NETNS_BUSY: Cause = Cause {
         mounted on the same file by another way to /run: what is left makes the removal fail with EBUSY, and \
         the sandbox counts as running. kubelet asks again and again, and unmounts nothing before.",
     confirmed_by: &[
-        "the runtime's log, or kubelet's, says at each attempt that the file of the network namespace is busy",
-        "in the runtime's mount namespace something is mounted on that file, at its path or by another way to it",
+        seen(
+            "the runtime's log, or kubelet's, says at each attempt that the file of the network namespace is busy",
+            &[Origin::Log],
+        ),
+        seen(
+            "in the runtime's mount namespace something is mounted on that file, at its path or by another way to it",
+            &[Origin::Mounts],
+        ),
     ],
     log: log("containerd", "unlinkat /var/run/netns/cni-...: device or resource busy"),
     look_alikes: &[
@@ -500,8 +586,14 @@ pub(crate) static SHM_BUSY: Cause = Cause {
         the directory is a mount point still, and its removal fails with EBUSY. The sandbox stays; whether the pod \
         waits for that depends on what was asked, to stop it or to remove it, and on kubelet's version.",
     confirmed_by: &[
-        "the runtime's log, or kubelet's, says that the directory of the sandbox's shared memory is busy",
-        "in the runtime's mount namespace something is mounted on that directory",
+        seen(
+            "the runtime's log, or kubelet's, says that the directory of the sandbox's shared memory is busy",
+            &[Origin::Log],
+        ),
+        seen(
+            "in the runtime's mount namespace something is mounted on that directory",
+            &[Origin::Proc, Origin::Mounts],
+        ),
     ],
     log: log("CRI-O", "unlinkat .../userdata/shm: device or resource busy"),
     look_alikes: &[like(

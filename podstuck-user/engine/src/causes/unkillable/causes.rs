@@ -1,7 +1,8 @@
 //! Processes of a pod that do not end.
 
+use crate::cause::Origin;
 use crate::{
-    cause::{Cause, Kind, TriedWith, like, log, way},
+    cause::{Cause, Kind, TriedWith, like, log, seen, way},
     ids,
     model::diagnosis::Stage,
 };
@@ -17,9 +18,9 @@ pub(crate) static DSTATE: Cause = Cause {
         nothing is unmounted or removed meanwhile. It ends by itself as soon as what it waits for \
         answers.",
     confirmed_by: &[
-        "a thread in the pod's control groups is in state D",
-        "SIGKILL is pending for it, or it has taken a deadly signal",
-        "it stays so",
+        seen("a thread in the pod's control groups is in state D", &[Origin::Proc]),
+        seen("SIGKILL is pending for it, or it has taken a deadly signal", &[Origin::Proc]),
+        seen("it stays so", &[Origin::Scans]),
     ],
     log: log("containerd", "StopContainer ... context deadline exceeded"),
     look_alikes: &[
@@ -50,8 +51,8 @@ pub(crate) static GPU_DSTATE: Cause = Cause {
     meaning: "The process was killed and cannot end: it waits in the GPU's driver, which does not \
         answer. kubelet and the runtime wait for it.",
     confirmed_by: &[
-        "a killed thread in the pod's control groups is in state D",
-        "a function of NVIDIA's driver is in its kernel stack",
+        seen("a killed thread in the pod's control groups is in state D", &[Origin::Proc]),
+        seen("a function of NVIDIA's driver is in its kernel stack", &[Origin::Proc]),
     ],
     log: log("the kernel", "NVRM: Xid"),
     look_alikes: &[
@@ -77,7 +78,10 @@ pub(crate) static FROZEN_V1: Cause = Cause {
     meaning: "A process that the freezer of control groups version 1 has frozen takes no signal, not \
         even SIGKILL. Something froze the group (a pause, a checkpoint, a runc that was interrupted \
         between freezing and thawing), and nobody thaws it. With version 2 a frozen process dies.",
-    confirmed_by: &["freezer.state of the group is FROZEN", "a process in it has SIGKILL pending"],
+    confirmed_by: &[
+        seen("freezer.state of the group is FROZEN", &[Origin::Proc]),
+        seen("a process in it has SIGKILL pending", &[Origin::Proc]),
+    ],
     log: log("containerd", "failed to kill all processes in container"),
     look_alikes: &[
         like(ids::CONTAINER_NOT_KILLED, "SIGKILL was sent, and is pending"),
@@ -101,8 +105,11 @@ pub(crate) static CGROUP_POPULATED: Cause = Cause {
         with EBUSY as long as a process is in one of them. kubelet kills whom it finds there, so \
         this one was put there since, or is in the group of another controller only.",
     confirmed_by: &[
-        "the pod's volumes were removed",
-        "cgroup.procs of one of its groups has a process that was not killed",
+        seen("the pod's volumes were removed", &[Origin::Calls, Origin::Files]),
+        seen(
+            "cgroup.procs of one of its groups has a process that was not killed",
+            &[Origin::Proc],
+        ),
     ],
     log: log("kubelet", "failed to delete cgroup paths"),
     look_alikes: &[

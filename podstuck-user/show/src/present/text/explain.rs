@@ -22,7 +22,7 @@ pub fn explain(cause: &Cause, style: Style) -> String {
     };
     section("what happens", &mut [cause.meaning.to_owned()].into_iter());
     section("stage of the deletion", &mut [cause.stage.meaning().to_owned()].into_iter());
-    section("what confirms it", &mut cause.confirmed_by.iter().map(|fact| (*fact).to_owned()));
+    section("what confirms it", &mut cause.confirmed_by.iter().map(|proof| proof.fact.to_owned()));
     section("in a log", &mut cause.log.iter().map(|l| format!("{}: {}", l.component, l.text)));
     section(
         "what it is confused with, and what holds here and not there",
