@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use crate::{
+    cause::Cause,
     causes::tracker,
     model::degraded::{Degraded, Feed},
     tracker::TrackerId,
@@ -12,6 +13,14 @@ use crate::{
 fn made_of(id: TrackerId) -> &'static [Feed] {
     // What a finding advises is made of holders alone; no tracker finds it.
     tracker(id).map_or(&[Feed::Holders], |spec| spec.feeds)
+}
+
+/// A conclusion from what is not there that does not count, since a part that had to see everything there did not.
+pub(crate) fn incomplete(parts: &[Degraded], cause: &Cause, object: &Path) -> Option<String> {
+    cause.absences().find_map(|(fact, feed)| {
+        let part = parts.iter().find(|part| part.concerns(&[feed], object))?;
+        Some(format!("whether {fact} ({})", part.sentence))
+    })
 }
 
 /// What cannot be done of that by which such a finding about an object is made.

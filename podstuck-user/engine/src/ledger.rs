@@ -8,10 +8,10 @@ use std::{
 
 use crate::{
     cause::CauseId,
-    lacking::lacking,
+    lacking::{incomplete, lacking},
     model::{
         degraded::Degraded,
-        evidence::{Evidence, RuledOut},
+        evidence::{Certainty, Evidence, RuledOut},
         finding::{FaultyCall, Finding, FindingState},
         path::JsonPath,
         remedy::Remedy,
@@ -208,8 +208,12 @@ impl Ledger {
     }
 
     fn finding(&self, draft: Draft) -> Finding {
-        let certainty = draft.certainty();
-        let not_known = draft.not_known();
+        let (mut certainty, mut not_known) = (draft.certainty(), draft.not_known());
+        if certainty == Certainty::Firm
+            && let Some(why) = incomplete(&self.parts, draft.cause, &draft.path)
+        {
+            (certainty, not_known) = (Certainty::Likely, vec![why]);
+        }
         let degraded = lacking(&self.parts, draft.tracker, &draft.path);
         let pod = draft.target.pod.as_ref();
         let now = self.clock.at(draft.last);

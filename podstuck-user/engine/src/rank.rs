@@ -98,6 +98,7 @@ mod tests {
         ledger::Ledger,
         model::{
             call::Call,
+            evidence::Source,
             time::{Clock, Monotonic},
         },
         testing::failed,
@@ -114,6 +115,7 @@ mod tests {
             let op = failed(Call::UnlinkatDir, nix::errno::Errno::EBUSY, "m", 1.0);
             let mut draft = Draft::about(*tracker, cause, &op);
             draft.blocks_deletion = *blocks;
+            draft.fact("its record says so", Source::Record);
             if *doubtful {
                 draft.doubt("something");
             }

@@ -261,11 +261,24 @@ impl Draft {
 
     /// How sure it is, by the rule that [`Certainty`] states.
     pub(crate) fn certainty(&self) -> Certainty {
-        if self.cause.is_admission() {
-            return Certainty::Possible;
-        }
+        let proven = match self.by_unknown() {
+            Certainty::Firm if self.unproven().is_some() => Certainty::Likely,
+            certainty => certainty,
+        };
+        proven.min(Certainty::at_most(self.cause))
+    }
+
+    fn by_unknown(&self) -> Certainty {
         let hearsay = usize::from(self.is_hearsay());
         Certainty::by_unknown(self.missing.len(), self.open().count() + self.doubts.len() + hearsay)
+    }
+
+    /// A fact that the cause requires, of which there is no evidence from where it is to be read. It is named where
+    /// nothing else is unknown.
+    fn unproven(&self) -> Option<&'static str> {
+        let origins: Vec<_> = self.evidence.iter().filter_map(|it| it.source.origin()).collect();
+        let is_firm = self.by_unknown() == Certainty::Firm && !self.cause.is_admission();
+        self.cause.unproven(&origins).filter(|_| is_firm)
     }
 
     /// Whether it rests on a log that somebody else than root may write.
@@ -282,7 +295,8 @@ impl Draft {
             format!("whether it is {} (what would tell: {})", other.cause, other.told_apart_by)
         });
         let hearsay = self.is_hearsay().then(|| format!("whether a log is right {NOT_ROOTS}"));
-        facts.chain(open).chain(hearsay).collect()
+        let unproven = self.unproven().map(|fact| format!("whether {fact}"));
+        facts.chain(open).chain(hearsay).chain(unproven).collect()
     }
 
     /// Causes that look alike, and that no fact tells it apart from.
@@ -327,6 +341,9 @@ mod tests {
             draft.rule_out(other.cause, "it is not");
         }
         draft.fact("kubelet says so", Source::Log("log".into()));
+        assert_eq!(draft.certainty(), Certainty::Likely);
+        assert!(draft.not_known()[0].starts_with("whether the device is mounted elsewhere"));
+        draft.fact("it is mounted elsewhere", Source::mountinfo("mountinfo"));
         assert_eq!(draft.certainty(), Certainty::Firm);
         for _ in 0..2 {
             draft.fact("kubelet says more", Source::Log(said::unproven("log")));

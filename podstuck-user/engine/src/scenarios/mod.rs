@@ -5,6 +5,7 @@ mod logs;
 mod mounts;
 mod neighbour;
 mod play;
+mod proof;
 mod refusals;
 mod removals;
 mod runtimes;

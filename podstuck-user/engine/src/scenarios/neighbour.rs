@@ -71,7 +71,7 @@ fn told(steps: &[Step], deeds: &[Deed]) -> Vec<serde_json::Value> {
     play.told
 }
 
-fn all() -> Vec<(&'static str, Play)> {
+pub(super) fn all() -> Vec<(&'static str, Play)> {
     let all = [
         removals::busy(),
         removals::crossed_and_dead_mounts(),

@@ -151,7 +151,9 @@ pub(super) fn crossed_and_dead_mounts() -> Plays {
     let fs_type = "fuse.s3".into();
     let mount = MountPoint { id: Some(9), point, fs_type, source, ..MountPoint::default() };
     let fuse = vec![(mount, Errno::ENOTCONN as i32)];
-    let mut dead = Play::new(Node { fuse, ..of_mounts(EMPTY_DIR, "m", 1) });
+    let ext4 = of_mounts(EMPTY_DIR, "m", 1);
+    let mounts = ext4.mounts.clone().map(|table| table.replace(" ext4 ", " fuse.s3 "));
+    let mut dead = Play::new(Node { fuse, mounts, ..ext4 });
     for second in TRIES {
         dead.op(on(EMPTY_DIR, UnlinkatDir, Errno::EBUSY as i32, "m", second));
         dead.op(on(EMPTY_DIR, UnlinkatDir, Errno::ENOTEMPTY as i32, "", second + 0.01));

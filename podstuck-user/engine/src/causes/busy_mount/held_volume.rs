@@ -14,7 +14,7 @@ use crate::{
         },
         shared::{
             holders::{culprits, free, tell},
-            pending_deletion::ToGo,
+            pending_deletion::{ToGo, Word},
         },
     },
     command::View,
@@ -144,7 +144,8 @@ impl HeldVolumes {
         let since = *looked.since.get_or_insert(taken.at);
         if taken.at.since(since) >= STILL {
             looked.told = true;
-            steps.found([draft(context, looked, since, taken, &found)]);
+            let word = self.to_go.word(&looked.pod.uid);
+            steps.found([draft(context, looked, word, since, taken, &found)]);
         }
     }
 }
@@ -203,6 +204,7 @@ impl Tracker for HeldVolumes {
 pub(crate) fn draft(
     context: &Context<'_>,
     looked: &Looked,
+    to_go: Option<&Word>,
     since: Monotonic,
     taken: &Snapshot,
     found: &[&Holder],
@@ -232,6 +234,10 @@ pub(crate) fn draft(
         since,
     );
     tell(&mut draft, found);
+    match to_go {
+        Some(word) => word.tell(&mut draft),
+        None => draft.fact("kubelet has begun to remove the pod's volumes", Source::Samples),
+    }
     draft.explanation = explanation(cause, &users);
     if !looked.waits {
         draft.explanation += " kubelet unmounts the pod's volumes now.";

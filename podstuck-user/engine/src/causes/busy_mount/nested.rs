@@ -139,8 +139,6 @@ pub(crate) fn tell_apart(draft: &mut Draft, op: &Operation, top: &Mount) {
         tell_apart_over_volume(draft);
     }
     if *draft.cause == SUBMOUNT {
-        // One that is dead is found by a look at it, which comes first.
-        draft.rule_out(ids::FUSE_DAEMON_DEAD, "no look at the mount failed with ENOTCONN");
         let (crosses, file) =
             (ids::REMOVAL_CROSSES_MOUNT, ids::TERMINATION_MESSAGE_IN_BIDIRECTIONAL);
         // The mount is in the way, and must go, whatever went through it, now or before anybody watched.
@@ -150,8 +148,10 @@ pub(crate) fn tell_apart(draft: &mut Draft, op: &Operation, top: &Mount) {
         } else {
             draft.rule_out(file, "it is a directory");
         }
-        if is_fuse(&top.fs_type) {
-            draft.doubt("whether its server answers");
+        // Whether the server of another one is gone, only a look at it tells.
+        if !is_fuse(&top.fs_type) {
+            let fact = format!("it is a file system of type {}", safe(top.fs_type.as_bytes()));
+            draft.rule_out(ids::FUSE_DAEMON_DEAD, fact);
         }
     }
     draft.rule_out(ids::EMPTYDIR_BIDIRECTIONAL_SUBMOUNT, "the mount point is a file");

@@ -184,6 +184,7 @@ pub(crate) fn forgotten(context: &Context<'_>, draft: &mut Draft, suspect: &Susp
     }
     if let Some((since, log)) = suspect.no_error_since {
         let fact = format!("the {log} has no error of the volume");
+        draft.fact_since(fact.clone(), Source::Log(log.to_owned()), since);
         draft.rule_out_since(ids::CSI_DRIVER_ERROR, fact, Some(since));
         if suspect.at.since(since) >= suspect.threshold {
             let fact = "an unmount that fails is an error in kubelet's log, which has none";

@@ -63,13 +63,15 @@ fn draft(volume: Volume) -> Draft {
         draft.rule_out(other.cause, "x");
     }
     draft.doubt(UNSEEN_DEVICE);
+    draft.fact("calls fail", Source::Probe);
     draft
 }
 
 fn told(volume: Volume, record: &PodRecord) -> (Vec<String>, Certainty) {
     let mut draft = draft(volume);
     tell(&mut draft, record);
-    (draft.evidence.iter().map(|known| known.fact.clone()).collect(), draft.certainty())
+    let facts = draft.evidence.iter().skip(1).map(|known| known.fact.clone()).collect();
+    (facts, draft.certainty())
 }
 
 fn there(attached: bool, deletion: Option<Timestamp>, error: Option<&str>) -> Option<Attachment> {
