@@ -171,8 +171,8 @@ fn proof_table() -> String {
             table,
             "| {} | {} | {} | {most} |",
             link(cause, "causes/"),
-            seen.join("<br>"),
-            absent.join("<br>"),
+            seen.join("; "),
+            absent.join("; "),
         );
     }
     table
