@@ -8,7 +8,10 @@ use std::{
 
 use procfs::process::Process;
 
-use crate::identity::{cgroup::group_of, living::Living};
+use crate::{
+    identity::{cgroup::group_of, component::by_name, living::Living},
+    state::namespaces,
+};
 use podstuck_confine::{proc, silent};
 use podstuck_model::{
     identity::Component,
@@ -66,7 +69,8 @@ fn look(pid: i32) -> Option<Shim> {
         return None;
     }
     let living = Living::look(&place)?;
-    if living.started != stat.starttime || !PARTS.contains(&living.component()) {
+    let is_one = PARTS.contains(&living.component()) || is_in_its_pod(&living);
+    if living.started != stat.starttime || !is_one {
         return None;
     }
     let channel = || silent::read(&place, |place| fs::read(place.join("wchan")).ok());
@@ -82,6 +86,15 @@ fn look(pid: i32) -> Option<Shim> {
         of: told.of(),
         unreaped: Vec::new(),
     })
+}
+
+/// Whether it is one that its runtime puts into the pod's own control group, as Kata's are: it is the node's root and sees
+/// the node's mounts, as no container's process does that only has such a name.
+fn is_in_its_pod(living: &Living) -> bool {
+    let host = namespaces::of_process(1).or_else(|| namespaces::of_process(std::process::id()));
+    living.is_root
+        && by_name(&living.comm) == Component::ContainerdShim
+        && host == Some(living.mnt_ns)
 }
 
 /// All shims of the node, kept from one look to the next: what each was told does not change.
