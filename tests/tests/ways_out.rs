@@ -40,6 +40,7 @@ const NOT_RUN: &[(&str, &str)] = &[
         "docker-containerd-state-desync",
         "runtimes/out_of_step.rs runs them as printed, with real daemons, in both directions",
     ),
+    ("docker-log-driver-blocks", "restarts a service of the node, which no test may"),
     (
         "flexvolume-driver-error",
         "late/reports.rs runs it as printed, on a real mount of a kubelet that has only a log",
@@ -77,6 +78,7 @@ const NOT_RUN: &[(&str, &str)] = &[
 const NOT_FOLLOWED: &[&str] = &[
     "cephfs-evicted",
     "device-still-referenced",
+    "docker-log-driver-blocks",
     "efs-stunnel-dead",
     "flexvolume-driver-error",
     "gpu-driver-dstate",

@@ -38,6 +38,7 @@ ids! {
     DEVICE_STILL_REFERENCED = "device-still-referenced",
     DISK_FULL_RUNTIME = "disk-full-runtime",
     DOCKER_CONTAINERD_STATE_DESYNC = "docker-containerd-state-desync",
+    DOCKER_LOG_DRIVER_BLOCKS = "docker-log-driver-blocks",
     DOCKER_VOLUME_UNLINK_STORM = "docker-volume-unlink-storm",
     DSTATE_PROCESS = "dstate-process",
     EFS_STUNNEL_DEAD = "efs-stunnel-dead",

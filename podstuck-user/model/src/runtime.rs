@@ -1,7 +1,9 @@
 //! Runtimes' daemons, and the processes that they leave with containers.
 
+use core::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -145,6 +147,46 @@ pub struct OutOfStep {
     /// The shim that was started for it, while that lives.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub shim: Option<Shim>,
+    /// What dockerd passes its output on to, where dockerd's `hostconfig.json` says so.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub log_driver: Option<LogDriver>,
+    /// When it was started last.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub started_at: Option<Timestamp>,
+}
+
+/// A container's log driver (`LogConfig` in moby).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogDriver {
+    /// `json-file`, `fluentd`, a plugin's name.
+    pub name: String,
+    /// Where it sends to, as the container's options have it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub address: Option<String>,
+}
+
+impl LogDriver {
+    /// Whether it only writes files of its own.
+    pub fn is_local(&self) -> bool {
+        matches!(self.name.as_str(), "json-file" | "local" | "none")
+    }
+
+    /// The address and the TCP port, where these are on the node itself.
+    pub fn loopback(&self) -> Option<SocketAddr> {
+        // moby, daemon/logger/fluentd.
+        const PORT: u16 = 24224;
+        let is_fluentd = self.name == "fluentd";
+        let default = is_fluentd.then_some("localhost");
+        let address = self.address.as_deref().or(default)?;
+        let (scheme, rest) = address.split_once("://").unwrap_or(("tcp", address));
+        if !matches!(scheme, "tcp" | "tcp+tls" | "tls" | "http" | "https") {
+            return None;
+        }
+        let end = rest.split('/').next()?.replace("localhost", "127.0.0.1");
+        let with_port = || end.parse().ok().map(|ip: IpAddr| SocketAddr::new(ip, PORT));
+        let end = end.parse().ok().or_else(|| with_port().filter(|_| is_fluentd));
+        end.filter(|end: &SocketAddr| end.ip().is_loopback())
+    }
 }
 
 /// In which of the two ways.

@@ -95,6 +95,8 @@ pub enum Report {
     SandboxStops,
     /// The runtime has stopped the pod's sandbox.
     SandboxStopped,
+    /// dockerd has had containerd delete the task of a container of the pod that has ended, which the text names.
+    TaskDeleted,
 }
 
 /// Length of a container's id.
@@ -215,6 +217,7 @@ impl Said {
                     | Report::Killed
                     | Report::SandboxStops
                     | Report::SandboxStopped
+                    | Report::TaskDeleted
             )
         )
     }

@@ -360,23 +360,31 @@ impl Runtimes {
     }
 }
 
+/// Waits for a process for a while, and ends it.
+fn end(process: &mut Child) {
+    let end = Instant::now() + LIMIT;
+    while matches!(process.try_wait(), Ok(None)) && Instant::now() < end {
+        thread::sleep(Duration::from_millis(20));
+    }
+    let _ = process.kill();
+    let _ = process.wait();
+}
+
 impl Drop for Runtimes {
     fn drop(&mut self) {
         // Whatever fails here, the next step is tried: a test may have ended anywhere.
         let _ = self.docker(&["ps", "-aq"]).output().map(|all| {
             let ids = String::from_utf8_lossy(&all.stdout).into_owned();
-            let _ = self.docker(&["rm", "-f", "-v"]).args(ids.split_whitespace()).output();
+            let mut remove = self.docker(&["rm", "-f", "-v"]);
+            let remove = remove.args(ids.split_whitespace()).stdout(Stdio::null()).spawn();
+            // It waits for as long as what keeps the container does.
+            let _ = remove.map(|mut it| end(&mut it));
         });
         for daemon in self.daemons.iter_mut().rev() {
             let pid = Pid::from_raw(daemon.id().cast_signed());
             let _ = kill(pid, Signal::SIGCONT);
             let _ = kill(pid, Signal::SIGTERM);
-            let end = Instant::now() + LIMIT;
-            while matches!(daemon.try_wait(), Ok(None)) && Instant::now() < end {
-                thread::sleep(Duration::from_millis(20));
-            }
-            let _ = daemon.kill();
-            let _ = daemon.wait();
+            end(daemon);
         }
         for pid in self.shims() {
             let _ = kill(pid, Signal::SIGKILL);

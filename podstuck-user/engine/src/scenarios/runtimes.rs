@@ -14,7 +14,7 @@ use crate::{
         halted::Halted,
         identity::Component,
         node::NodeSample,
-        runtime::{Differs, GoneRuntime, HaltedShim, OutOfStep, Runtime, Shim, ShimOf},
+        runtime::{Differs, GoneRuntime, HaltedShim, LogDriver, OutOfStep, Runtime, Shim, ShimOf},
         said::{Report, Said},
     },
     testing::space,
@@ -138,6 +138,8 @@ pub(super) fn docker() -> Plays {
         dockerd: 40,
         what,
         shim,
+        log_driver: Some(LogDriver { name: "json-file".into(), address: None }),
+        started_at: None,
     };
     let up = NodeSample {
         runtimes: daemons(),
@@ -145,6 +147,9 @@ pub(super) fn docker() -> Plays {
         out_of_step: vec![differs(Differs::SaysUp(42), None)],
         ..sample(0.0)
     };
+    let mut logs = up.clone();
+    let driver = LogDriver { name: "fluentd".into(), address: Some("127.0.0.1:24224".into()) };
+    logs.out_of_step[0].log_driver = Some(driver);
     let ended = NodeSample {
         runtimes: daemons(),
         out_of_step: vec![differs(Differs::SaysEnded(Some(42)), Some(shim("moby")))],
@@ -179,6 +184,7 @@ pub(super) fn docker() -> Plays {
     };
     vec![
         ("it has ended, and is up", looks(clients(&[]), &up, over())),
+        ("its log driver waits", looks(clients(&[]), &logs, over())),
         ("it lives, and has exited", looks(clients(&[]), &ended, over())),
         ("its shim is stopped", looks(clients(&[]), &with_shim(&stopped), over())),
         ("a shim waits in the kernel", looks(clients(&[]), &of_node, over())),

@@ -22,7 +22,7 @@ use super::{
 };
 use crate::identity::{
     classify::BUNDLE_PARENTS,
-    containers::{Container, Described, Stored, describe, stored},
+    containers::{Container, Described, Stored, describe, log_driver, stored},
     target_roots::Holds,
 };
 use podstuck_confine::helper::{Budget, Question, Teller};
@@ -182,7 +182,7 @@ fn containers(top: &Directory<'_>, kind: Kind, file: &Directory<'_>) -> Option<V
         };
         return Some(all.map(of).collect());
     }
-    let described = describe(&text(file)?)?;
+    let mut described = describe(&text(file)?)?;
     let directory = match kind {
         Kind::UserData => file.path.parent()?.parent()?,
         _ => file.path.parent()?,
@@ -196,6 +196,8 @@ fn containers(top: &Directory<'_>, kind: Kind, file: &Directory<'_>) -> Option<V
             ..Container::new(id, Component::Containerd)
         },
         Kind::Docker => {
+            described.log_driver =
+                text(&file.beside("hostconfig.json")).and_then(|text| log_driver(&text));
             let of_volumes = described.volume_names.iter();
             let volumes = of_volumes.map(|name| top.path.join("volumes").join(name));
             Container {

@@ -477,6 +477,10 @@ pub(crate) static OUT_OF_STEP: Cause = Cause {
         like(ids::RUNTIME_HANG, "dockerd and containerd do their work"),
         like(ids::RUNTIME_DOWN, "dockerd and containerd run"),
         like(ids::SHIM_HUNG, "no shim of it is left, or it runs"),
+        like(
+            ids::DOCKER_LOG_DRIVER_BLOCKS,
+            "the container's log driver writes files of its own, and waits for no other program",
+        ),
     ],
     ways_out: &[
         way(
@@ -496,6 +500,57 @@ pub(crate) static OUT_OF_STEP: Cause = Cause {
         "moby daemon/monitor.go, handleContainerExit",
         "moby daemon/kill.go, killWithSignal",
         "moby libcontainerd/remote/client.go, processEventStream",
+    ],
+};
+
+/// dockerd closes the log of a container that has ended before it writes that it has.
+pub(crate) static LOG_DRIVER: Cause = Cause {
+    id: ids::DOCKER_LOG_DRIVER_BLOCKS,
+    title: "dockerd waits for the log driver of a container that has ended",
+    stage: Stage::Containers,
+    kind: Kind::Cause,
+    meaning: "dockerd passes a container's output on to its log driver. When the container ends, dockerd closes the log \
+        driver before it takes the container for ended, and holds the container's lock meanwhile. `fluentd` and some \
+        others first send what is left, and try for as long as their server does not answer. Until then dockerd says \
+        `Up`, and `docker stop`, `docker kill`, `docker inspect` and `docker rm` of the container wait as well. With \
+        dockershim or cri-dockerd, the pod stays in Terminating.",
+    confirmed_by: &[
+        seen(
+            "dockerd has written of the container that it runs, and its log driver, by dockerd's hostconfig.json, sends to \
+             another program",
+            &[Origin::Files],
+        ),
+        seen(
+            "the process that it names is not there, and it has been so for 20 s",
+            &[Origin::Scans],
+        ),
+        seen(
+            "dockerd's log says that the container's task was deleted, which dockerd does when it has learned of the end; \
+             or no process listens at the driver's loopback address",
+            &[Origin::Log, Origin::Proc],
+        ),
+    ],
+    log: log("dockerd", "Logger didn't exit in time: logs may be truncated"),
+    look_alikes: &[like(
+        ids::DOCKER_CONTAINERD_STATE_DESYNC,
+        "dockerd has had the task of the container deleted, so that it has learned of its end",
+    )],
+    ways_out: &[
+        way(
+            "have the driver's server answer again at the address: dockerd sends what is left, and goes on",
+            "",
+        ),
+        way(
+            "restart dockerd",
+            "all containers end, unless live-restore is set; output that was not sent is lost",
+        ),
+    ],
+    field: &["moby#39609", "moby#40063", "moby#40455", "moby#43108", "moby#44511"],
+    tried: &[],
+    source: &[
+        "moby daemon/monitor.go, handleContainerExit",
+        "moby container/monitor.go, Reset",
+        "fluent-logger-golang fluent/fluent.go, Close",
     ],
 };
 

@@ -7,7 +7,10 @@ use podstuck_common::component::name_hash;
 
 use crate::{
     causes::{
-        runtime::causes::OUT_OF_STEP,
+        runtime::{
+            causes::{LOG_DRIVER, OUT_OF_STEP},
+            log_driver::{Logger, Loggers},
+        },
         shared::{
             pending_deletion::{ToGo, Word},
             unit,
@@ -23,7 +26,7 @@ use crate::{
         identity::{Component, Target, TargetKind},
         node::NodeSample,
         path::{clip, safe, safe_path},
-        runtime::{Differs, OutOfStep, Runtime, ShimOf},
+        runtime::{Differs, LogDriver, OutOfStep, Runtime, ShimOf},
         shell::word,
         time::Monotonic,
     },
@@ -34,6 +37,11 @@ use crate::{
 /// dockerd takes ten seconds until it believes that a container whose event does not come has ended
 /// (moby daemon/kill.go); and for one that ends, it unmounts and writes first.
 const LASTS: Duration = Duration::from_secs(20);
+
+const KILL: &str = "none: it has no process. dockerd takes it for ended when the time is over that it gives a container \
+    to stop, 10 s unless it was told another";
+const KILL_WAITS: &str =
+    "Where dockerd waits for the container's log driver, this command waits, too";
 
 /// Whose removal waits for the container.
 pub(crate) enum Waits<'a> {
@@ -51,6 +59,7 @@ pub(crate) struct DockerStates {
     /// By container and in which way.
     since: BTreeMap<(String, Way), Monotonic>,
     to_go: ToGo,
+    loggers: Loggers,
     /// What is said, by target, with the pod's UID and whether that is likely.
     told: BTreeMap<u64, (String, bool)>,
 }
@@ -63,16 +72,18 @@ impl DockerStates {
         let before = std::mem::take(&mut self.since);
         let mut over = std::mem::take(&mut self.told);
         // Who is kept from running learns of it when he runs again.
+        let tracker = self.id();
         let cases = sample.out_of_step.iter().filter(|_| daemons_work(sample));
         for case in cases {
             let id = &case.container.id;
             let key = (id.clone(), way(case));
             let since = before.get(&key).copied().unwrap_or(sample.at);
             self.since.insert(key, since);
+            let target_id = name_hash(id.as_bytes());
+            steps.ask(self.loggers.ask(tracker, target_id, case));
             if sample.at.since(since) < LASTS {
                 continue;
             }
-            let target_id = name_hash(id.as_bytes());
             let uid = case.container.pod.as_ref().map_or("", |pod| pod.uid.as_str());
             let is_asked = sample.containers.iter().any(|it| it.container.id == *id);
             let waits = match self.to_go.word(uid).filter(|_| !uid.is_empty()) {
@@ -80,14 +91,15 @@ impl DockerStates {
                 None if is_asked => Waits::Asked,
                 None => Waits::Nobody,
             };
-            let draft = draft(case, &waits, since, target_id, sample);
+            let about = (&waits, self.loggers.of(case));
+            let draft = draft(case, about, since, target_id, sample);
             let is_likely =
                 draft.blocks_deletion == Some(true) && draft.certainty() >= Certainty::Likely;
             over.remove(&target_id);
             self.told.insert(target_id, (uid.to_owned(), is_likely));
             steps.found([draft]);
         }
-        let (tracker, at) = (self.id(), sample.at);
+        let at = sample.at;
         steps.say(over.into_keys().map(|target_id| Verdict::Over { tracker, target_id, at }));
     }
 }
@@ -113,8 +125,11 @@ impl Tracker for DockerStates {
 
     fn take(&mut self, event: &Event, context: &Context<'_>, steps: &mut Steps) {
         self.to_go.listen(context, &event.what);
-        if let What::Sample(sample) = &event.what {
-            self.sampled(sample, steps);
+        match &event.what {
+            What::Sample(sample) => self.sampled(sample, steps),
+            What::Said(said) => self.loggers.listen(said),
+            What::Answer { query, answer } => self.loggers.answered(query, answer),
+            _ => {}
         }
     }
 
@@ -123,14 +138,14 @@ impl Tracker for DockerStates {
     }
 
     fn dropped(&self) -> u64 {
-        self.to_go.dropped()
+        self.to_go.dropped() + self.loggers.dropped()
     }
 }
 
 /// The finding.
 pub(crate) fn draft(
     case: &OutOfStep,
-    waits: &Waits<'_>,
+    (waits, logger): (&Waits<'_>, Option<Logger<'_>>),
     since: Monotonic,
     target_id: u64,
     sample: &NodeSample,
@@ -145,14 +160,28 @@ pub(crate) fn draft(
         ..Target::unknown()
     };
     let path = case.directory.clone();
+    let blocks = logger.as_ref().is_some_and(Logger::blocks);
+    let cause = if blocks { &LOG_DRIVER } else { &OUT_OF_STEP };
     let (tracker, at) = (TrackerId::DockerState, sample.at);
-    let mut draft = Draft::about_state(tracker, &OUT_OF_STEP, target_id, target.into(), path, at);
+    let mut draft = Draft::about_state(tracker, cause, target_id, target.into(), path, at);
     draft.first = since;
-    draft.held_by(format!("dockerd (pid {})", case.dockerd));
+    draft.held_by(match logger.as_ref().filter(|it| it.blocks()) {
+        Some(logger) => {
+            format!("dockerd (pid {}), which waits for {}", case.dockerd, logger.name())
+        }
+        None => format!("dockerd (pid {})", case.dockerd),
+    });
     let dockerd = sample.runtimes.iter().find(|it| it.pid == case.dockerd);
-    match case.what {
-        Differs::SaysUp(pid) => says_up(&mut draft, case, pid, dockerd),
-        Differs::SaysEnded(init) => says_ended(&mut draft, case, init),
+    match (case.what, &logger) {
+        (Differs::SaysUp(pid), Some(logger)) if logger.blocks() => {
+            is_up(&mut draft, case, pid);
+            logger.tell(&mut draft);
+        }
+        (Differs::SaysUp(pid), _) => says_up(&mut draft, case, pid, dockerd),
+        (Differs::SaysEnded(init), _) => says_ended(&mut draft, case, init),
+    }
+    if let Some(logger) = &logger {
+        logger.tell_apart(&mut draft);
     }
     restart(&mut draft, dockerd);
     let seconds = at.since(since).as_secs();
@@ -171,7 +200,7 @@ fn record(case: &OutOfStep) -> Source {
     Source::file(safe_path(&case.directory.join("config.v2.json")))
 }
 
-fn says_up(draft: &mut Draft, case: &OutOfStep, pid: u32, dockerd: Option<&Runtime>) {
+fn is_up(draft: &mut Draft, case: &OutOfStep, pid: u32) {
     draft.fact(format!("dockerd says that the container runs, as process {pid}"), record(case));
     let shim = match &case.shim {
         Some(shim) => format!("its shim (pid {}) lives", shim.pid),
@@ -181,6 +210,10 @@ fn says_up(draft: &mut Draft, case: &OutOfStep, pid: u32, dockerd: Option<&Runti
         format!("process {pid} is not there, or does not belong to the container; {shim}"),
         Source::proc(format!("/proc/{pid}/cgroup and /proc/*/cmdline")),
     );
+}
+
+fn says_up(draft: &mut Draft, case: &OutOfStep, pid: u32, dockerd: Option<&Runtime>) {
+    is_up(draft, case, pid);
     draft.explanation = "dockerd takes the container for running: it has not learned that it ended. Who stops or \
         removes it waits for an event that does not come, and kubelet, where it asks Docker, removes nothing of the \
         pod before."
@@ -191,11 +224,9 @@ fn says_up(draft: &mut Draft, case: &OutOfStep, pid: u32, dockerd: Option<&Runti
     let does = format!("have dockerd kill container {name}, and learn that it has ended");
     let step = Step::new(does, format!("{docker} kill {id}"))
         .verified_by(format!("sleep 11; [ \"$({running})\" = false ]"));
-    draft.remedy(
-        step,
-        "none: it has no process. dockerd takes it for ended when the time is over that it gives a container to stop, \
-         10 s unless it was told another",
-    );
+    let is_local = case.log_driver.as_ref().is_some_and(LogDriver::is_local);
+    let risk = if is_local { KILL.to_owned() } else { format!("{KILL}. {KILL_WAITS}") };
+    draft.remedy(step, risk);
 }
 
 fn says_ended(draft: &mut Draft, case: &OutOfStep, init: Option<u32>) {
@@ -284,6 +315,10 @@ fn rule_out(draft: &mut Draft, case: &OutOfStep, sample: &NodeSample) {
     }
     let fact = if case.shim.is_some() { "its shim runs" } else { "no shim of it is left" };
     draft.rule_out(ids::SHIM_HUNG, fact);
+    if matches!(case.what, Differs::SaysEnded(_)) {
+        let fact = "dockerd has written that the container has ended";
+        draft.rule_out(ids::DOCKER_LOG_DRIVER_BLOCKS, fact);
+    }
     // What dockerd knows it cannot write then, and what is read is old.
     if sample.is_full() == Some(true) {
         draft.doubt("whether dockerd knows better and cannot write it: a disk is full");

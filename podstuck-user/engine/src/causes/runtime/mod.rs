@@ -2,6 +2,7 @@
 
 pub(crate) mod causes;
 pub(crate) mod docker;
+pub(crate) mod log_driver;
 pub(crate) mod not_killed;
 pub(crate) mod own_kernel;
 pub(crate) mod sandbox;
@@ -34,6 +35,7 @@ pub(crate) static FAMILY: Family = Family {
         &causes::SHIM_HANGS,
         &causes::RUNTIME_HANGS,
         &causes::OUT_OF_STEP,
+        &causes::LOG_DRIVER,
     ],
     trackers: &[
         TrackerSpec {

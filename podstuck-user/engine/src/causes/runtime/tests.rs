@@ -20,11 +20,13 @@ use crate::{
         mounts::Device,
         node::{LeftRootfs, NodeSample, PodState},
         pod_group::{PodGroup, Task, Term},
-        runtime::{Differs, GoneRuntime, HaltedShim, OutOfStep, Runtime, Shim, ShimOf, Unreaped},
+        runtime::{
+            Differs, GoneRuntime, HaltedShim, LogDriver, OutOfStep, Runtime, Shim, ShimOf, Unreaped,
+        },
         said::{Complaint, Report, Said},
         time::Monotonic,
     },
-    query::Answer,
+    query::{Answer, Listening},
     testing::{Alone, found, pod_record, pod_state, space},
     tracker::{Claim, Subject, Tracker, TrackerId},
     verdict::{Draft, Verdict},
@@ -68,6 +70,8 @@ fn node(what: Differs, shim: Option<Shim>, pod: Option<Pod>) -> NodeSample {
         dockerd: 43,
         what,
         shim,
+        log_driver: Some(LogDriver { name: "json-file".into(), address: None }),
+        started_at: None,
     };
     let dockerd = runtime(Component::Dockerd, "/run/docker.sock");
     let containerd = runtime(Component::Containerd, "/run/containerd/containerd.sock");
@@ -152,6 +156,86 @@ fn another_process_or_the_other_way_is_another_case() {
     assert!(
         told(&mut alone, &[40], &node(Differs::SaysEnded(None), Some(shim()), None)).is_empty()
     );
+}
+
+/// One with a log driver that sends elsewhere, and what dockerd's log and the node say.
+fn logs_to(driver: &str, address: &str, deleted: Option<i64>, listens: Option<bool>) -> Draft {
+    let mut node = asked(node(Differs::SaysUp(99), None, None));
+    let log_driver = LogDriver { name: driver.into(), address: Some(address.into()) };
+    let case = &mut node.out_of_step[0];
+    (case.log_driver, case.started_at) =
+        (Some(log_driver), Some(Timestamp::from_second(100).unwrap()));
+    let mut alone = Alone::<DockerStates>::new();
+    if let Some(at) = deleted {
+        let (at, text) = (Timestamp::from_second(at).unwrap(), format!("ignoring event: {}", id()));
+        let said = Said::new(Component::Dockerd, "log of dockerd", UID, at, &text);
+        let said = Said { report: Some(Report::TaskDeleted), ..said };
+        alone.take(Monotonic(0), What::Said(said.into()));
+    }
+    let sample = NodeSample { at: at(10), ..node.clone() };
+    let asked = alone.take(at(10), What::Sample(sample.into())).queries;
+    if let (Some(somebody), Some(query)) = (listens, asked.into_iter().next()) {
+        let found = Listening { somebody, namespaces: 1, unread: 0 };
+        let answer = Answer::Listener(Ok(found));
+        alone.take(at(11), What::Answer { query: query.into(), answer: answer.into() });
+    }
+    let [draft] = found(told(&mut alone, &[12, 30], &node)).try_into().unwrap();
+    draft
+}
+
+#[test]
+fn one_whose_log_driver_waits_is_not_out_of_step() {
+    const HERE: &str = "tcp://localhost:24224";
+    let told = |driver, address, deleted, listens| {
+        let draft = logs_to(driver, address, deleted, listens);
+        (draft.id(), draft.certainty())
+    };
+    let (blocks, desync) = ("docker-log-driver-blocks", "docker-containerd-state-desync");
+    assert_eq!(told("fluentd", HERE, Some(200), Some(false)), (blocks, Certainty::Likely));
+    assert_eq!(
+        told("splunk", "https://10.0.0.5:8088", Some(200), None),
+        (blocks, Certainty::Likely)
+    );
+    assert_eq!(told("fluentd", HERE, None, Some(false)), (blocks, Certainty::Likely));
+    // Nothing speaks for either: it is not firm, whichever is named.
+    assert_eq!(told("fluentd", HERE, None, Some(true)), (desync, Certainty::Likely));
+    assert_eq!(told("splunk", "https://10.0.0.5:8088", None, None), (desync, Certainty::Likely));
+    assert_eq!(
+        told("fluentd", HERE, Some(50), Some(true)),
+        (desync, Certainty::Likely),
+        "an earlier task's"
+    );
+    assert_eq!(told("json-file", HERE, Some(200), None), (desync, Certainty::Firm));
+    let waits = logs_to("fluentd", HERE, Some(200), Some(false));
+    let facts: Vec<&str> = waits.evidence.iter().map(|it| it.fact.as_str()).collect();
+    assert!(
+        facts.iter().any(|fact| fact.contains("no process listens at 127.0.0.1:24224")),
+        "{facts:?}"
+    );
+    assert_eq!(commands(&waits), ["systemctl restart dockerd.service"], "`docker kill` waits, too");
+    let unknown = logs_to("splunk", "https://10.0.0.5:8088", None, None);
+    assert!(unknown.remedies[0].risk.contains("this command waits, too"));
+}
+
+#[test]
+fn where_a_log_driver_sends_to_on_the_node_itself() {
+    let of = |name: &str, address: Option<&str>| {
+        let driver = LogDriver { name: name.into(), address: address.map(Into::into) };
+        driver.loopback().map(|end| end.to_string())
+    };
+    let here = Some("127.0.0.1:24224".to_owned());
+    assert_eq!(
+        [of("fluentd", None), of("fluentd", Some("localhost"))],
+        [here.clone(), here.clone()]
+    );
+    assert_eq!(of("fluentd", Some("localhost:24224")), here);
+    assert_eq!(of("syslog", Some("tcp://[::1]:514")).as_deref(), Some("[::1]:514"));
+    for elsewhere in
+        ["udp://127.0.0.1:12201", "unix:///run/f.sock", "10.0.0.5:24224", "log.example:1"]
+    {
+        assert_eq!(of("gelf", Some(elsewhere)), None, "{elsewhere}");
+    }
+    assert_eq!(of("awslogs", None), None);
 }
 
 /// A daemon that cannot run has missed nothing yet.

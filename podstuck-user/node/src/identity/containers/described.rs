@@ -1,7 +1,7 @@
 //! What a runtime's file says of a container. Nothing is read here.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     path::{Path, PathBuf},
 };
 
@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::identity::{cgroup::pod_of_cgroup, uid::is_pod_uid};
-use podstuck_model::{identity::Pod, path::safe};
+use podstuck_model::{identity::Pod, path::safe, runtime::LogDriver};
 
 /// Name of the directory in which Docker's local driver, and Podman's, keep what is in a volume.
 const DATA: &str = "_data";
@@ -29,6 +29,8 @@ pub struct Described {
     pub(crate) volume_names: Vec<String>,
     /// Of Docker's.
     pub(crate) state: Option<DockerState>,
+    /// Of Docker's, by another file.
+    pub(crate) log_driver: Option<LogDriver>,
 }
 
 /// What dockerd wrote of a container's state (`container.State` in moby).
@@ -46,6 +48,8 @@ pub(crate) struct DockerState {
     /// When it has ended last; of one that never ran, the year 1.
     #[serde(deserialize_with = "time")]
     pub(crate) finished_at: Option<Timestamp>,
+    #[serde(deserialize_with = "time")]
+    pub(crate) started_at: Option<Timestamp>,
 }
 
 /// What is none says nothing, and keeps nothing else from being read.
@@ -140,7 +144,45 @@ pub(crate) fn describe(text: &[u8]) -> Option<Described> {
         volumes: volumes.filter_map(volume).map(Path::to_owned).collect(),
         volume_names: of_docker.filter(is_local).map(|it| it.name.clone()).collect(),
         state: written.state,
+        log_driver: None,
     })
+}
+
+/// Docker's `hostconfig.json`.
+#[derive(Deserialize)]
+struct HostConfig {
+    #[serde(rename = "LogConfig")]
+    log: LogConfig,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct LogConfig {
+    r#type: String,
+    config: Option<BTreeMap<String, String>>,
+}
+
+/// What it says of the container's log driver. Options hold tokens, too: only where it sends to goes on from here.
+pub(crate) fn log_driver(text: &[u8]) -> Option<LogDriver> {
+    let HostConfig { log: LogConfig { r#type: name, config } } =
+        serde_json::from_slice(text).ok()?;
+    let is_place =
+        |key: &str| ["-address", "-url", "-endpoint"].iter().any(|end| key.ends_with(end));
+    let places = config.into_iter().flatten().filter(|(key, _)| is_place(key));
+    let address = places.map(|(_, place)| without_user(&place)).find(|place| !place.is_empty());
+    let name = safe(name.as_bytes()).into_owned();
+    (!name.is_empty()).then_some(LogDriver { name, address })
+}
+
+/// Without a user's name and password, and what follows the port.
+fn without_user(place: &str) -> String {
+    let (scheme, rest) =
+        place.split_once("://").map_or(("", place), |(scheme, rest)| (scheme, rest));
+    let is_path = scheme.starts_with("unix");
+    let end = if is_path { rest } else { rest.split(['/', '?']).next().unwrap_or_default() };
+    let end = end.rsplit('@').next().unwrap_or_default();
+    let whole = if scheme.is_empty() { end.to_owned() } else { format!("{scheme}://{end}") };
+    safe(whole.as_bytes()).into_owned()
 }
 
 /// The directory of the volume whose data this is.
@@ -186,9 +228,26 @@ mod tests {
     }
 
     #[test]
+    fn only_the_place_of_a_log_driver_is_told() {
+        let of = |config: &str| {
+            log_driver(format!(r#"{{"Binds":null,"LogConfig":{config}}}"#).as_bytes())
+                .map(|it| (it.name, it.address))
+        };
+        let fluentd =
+            r#"{"Type":"fluentd","Config":{"fluentd-address":"127.0.0.1:24224","tag":"a"}}"#;
+        assert_eq!(of(fluentd), Some(("fluentd".into(), Some("127.0.0.1:24224".into()))));
+        let splunk = r#"{"Type":"splunk","Config":{"splunk-token":"s3","splunk-url":"https://u:p@h:8088/x?k=s3"}}"#;
+        assert_eq!(of(splunk), Some(("splunk".into(), Some("https://h:8088".into()))));
+        let socket = r#"{"Type":"fluentd","Config":{"fluentd-address":"unix:///run/f.sock"}}"#;
+        assert_eq!(of(socket), Some(("fluentd".into(), Some("unix:///run/f.sock".into()))));
+        assert_eq!(of(r#"{"Type":"json-file","Config":null}"#), Some(("json-file".into(), None)));
+        assert_eq!([of(r#"{"Type":"","Config":{}}"#), of("null"), of("[]")], [None, None, None]);
+    }
+
+    #[test]
     fn fuzz_container() {
         podstuck_fuzz::fuzz("container", |input| {
-            let _ = (describe(input), stored(input));
+            let _ = (describe(input), stored(input), log_driver(input));
         });
     }
 

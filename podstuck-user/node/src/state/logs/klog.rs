@@ -359,6 +359,7 @@ pub(super) fn words(report: Report) -> &'static str {
         Report::Killed => "Kill container",
         Report::SandboxStops => "StopPodSandbox",
         Report::SandboxStopped => "StopPodSandbox returns successfully",
+        Report::TaskDeleted => "TaskDelete",
     }
 }
 

@@ -168,7 +168,11 @@ fn search(
         if room.len() >= MOST {
             room.pop_front();
         }
-        room.push_back(OfOne { named, at, report, text: entry.text() });
+        let text = match (&named, report) {
+            (Named::Id(id), Some(Report::TaskDeleted)) => format!("{}: {id}", entry.text()),
+            _ => entry.text(),
+        };
+        room.push_back(OfOne { named, at, report, text });
     }
     reports.append(&mut complaints);
     Ok((reports, ids, lines))

@@ -64,6 +64,9 @@ static CRI_O: LazyLock<Regex> = LazyLock::new(|| {
 
 /// What a runtime says that it does, and to which container or sandbox.
 pub(super) fn reported(entry: &Entry) -> Option<(Named, Report)> {
+    if let Some(id) = deleted(entry) {
+        return Some((Named::Id(id.to_owned()), Report::TaskDeleted));
+    }
     let found = REPORT.captures(entry.field("msg"))?;
     let reports = [
         ("killed", Report::Killed),
@@ -87,6 +90,15 @@ static REPORT: LazyLock<Regex> = LazyLock::new(|| {
         r"|Stopped pod sandbox: (?<stopped>[0-9a-f]{64}))$"
     ))
 });
+
+/// The container whose task is deleted: dockerd writes of the event that it has no use for it (moby 20.10 and later,
+/// libcontainerd/remote). It has asked for that deletion itself, when it learned that the container has ended.
+fn deleted(entry: &Entry) -> Option<&str> {
+    let says = |name, value| entry.field(name) == value;
+    let is_event = says("msg", "ignoring event") && says("module", "libcontainerd");
+    let id = entry.field("container");
+    (is_event && says("topic", "/tasks/delete") && is_long_id(id.as_bytes())).then_some(id)
+}
 
 /// Whom an entry is about.
 pub(super) fn named(entry: &Entry) -> Option<Named> {
@@ -175,6 +187,24 @@ mod tests {
             "failed to destroy network for pod sandbox k8s_web_shop_{UID}_0({id}): error removing pod"
         );
         assert_eq!(of(&sandbox, ""), Some(Named::Pod(UID.into())));
+    }
+
+    /// As dockerd 20.10 has written it.
+    #[test]
+    fn a_task_that_dockerd_has_had_deleted_is_known() {
+        let id = "a".repeat(64);
+        let line = |level: &str, rest: &str| {
+            format!(
+                "time=\"2026-11-28T01:03:17.191338306Z\" level={level} msg=\"ignoring event\" {rest}"
+            )
+        };
+        let of = |line: &str| reported(&Entry::parse(line).unwrap().1);
+        let deleted = format!(
+            "container={id} module=libcontainerd namespace=moby topic=/tasks/delete type=\"*events.TaskDelete\""
+        );
+        assert_eq!(of(&line("info", &deleted)), Some((Named::Id(id), Report::TaskDeleted)));
+        assert_eq!(of(&line("info", &deleted.replace("delete", "exit"))), None);
+        assert_eq!(of(&line("info", &deleted.replace("aaaa", "/"))), None);
     }
 
     #[test]

@@ -81,8 +81,10 @@ impl Dockers {
             // Nobody else gives a command with such an id.
             is_long_id(container.id.as_bytes()).then_some(())?;
             let (what, shim) = differs(&container.id, state, shims)?;
+            let log_driver = container.described.log_driver.clone();
             let (container, directory) = (container.name(), directory.into());
-            Some(OutOfStep { container, directory, dockerd: *dockerd, what, shim })
+            let (dockerd, started_at) = (*dockerd, state.started_at);
+            Some(OutOfStep { container, directory, dockerd, what, shim, log_driver, started_at })
         };
         written.into_iter().filter_map(of).take(MOST).collect()
     }

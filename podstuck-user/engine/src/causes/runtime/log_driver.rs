@@ -1,0 +1,170 @@
+//! The log driver of a container that has ended and that dockerd says is up: whether dockerd waits for it.
+
+use core::net::SocketAddr;
+use std::{collections::BTreeMap, path::PathBuf};
+
+use jiff::Timestamp;
+
+use crate::{
+    bounded::Bounded,
+    ids,
+    model::{
+        evidence::Source,
+        path::safe_path,
+        runtime::{Differs, LogDriver, OutOfStep},
+        said::{Report, Said, container_id},
+    },
+    query::{Answer, FindListener, Listening, Query, Question},
+    tracker::TrackerId,
+    verdict::Draft,
+};
+
+/// Containers remembered, and addresses asked about.
+const REMEMBERED: usize = 4096;
+const ADDRESSES: usize = 64;
+/// Looks after which it is asked again.
+const AGAIN: u32 = 8;
+
+/// What is known of them.
+pub(crate) struct Loggers {
+    /// By container: dockerd had its task deleted, when and by which log.
+    deleted: Bounded<String, (Timestamp, String)>,
+    /// By address: looks since it was asked, and the answer.
+    listening: BTreeMap<SocketAddr, (u32, Option<Listening>)>,
+}
+
+impl Default for Loggers {
+    fn default() -> Self {
+        Self { deleted: Bounded::new(REMEMBERED), listening: BTreeMap::new() }
+    }
+}
+
+impl Loggers {
+    pub(crate) fn listen(&mut self, said: &Said) {
+        if said.report == Some(Report::TaskDeleted)
+            && let Some(id) = container_id(&said.text)
+        {
+            self.deleted.insert(id.to_owned(), (said.at, said.source.clone()));
+        }
+    }
+
+    /// Whether a process listens at the driver's address, now and then.
+    pub(crate) fn ask(
+        &mut self,
+        tracker: TrackerId,
+        target_id: u64,
+        case: &OutOfStep,
+    ) -> Option<Query> {
+        let end = case.log_driver.as_ref().filter(|it| !it.is_local())?.loopback()?;
+        if self.listening.len() >= ADDRESSES && !self.listening.contains_key(&end) {
+            return None;
+        }
+        let (looks, _) = self.listening.entry(end).or_default();
+        let is_due = *looks % AGAIN == 0;
+        *looks += 1;
+        let wants = FindListener { address: end.ip().to_string(), port: end.port() };
+        is_due.then(|| Query { tracker, target_id, path: PathBuf::new(), wants: wants.into() })
+    }
+
+    pub(crate) fn answered(&mut self, query: &Query, answer: &Answer) {
+        let Some((asked, found)) = FindListener::answered(query, answer) else { return };
+        let Ok(ip) = asked.address.parse() else { return };
+        if let Some((_, known)) = self.listening.get_mut(&SocketAddr::new(ip, asked.port)) {
+            *known = found.as_ref().ok().copied();
+        }
+    }
+
+    /// What is known of a container's, where dockerd says that it is up.
+    pub(crate) fn of<'a>(&'a self, case: &'a OutOfStep) -> Option<Logger<'a>> {
+        let driver = case.log_driver.as_ref()?;
+        let is_up = matches!(case.what, Differs::SaysUp(_));
+        // A deletion before its start is that of an earlier task.
+        let is_of_now =
+            |(at, _): &&(Timestamp, String)| case.started_at.is_some_and(|started| *at > started);
+        let deleted = self.deleted.get(&case.container.id).filter(is_of_now);
+        let end = driver.loopback();
+        let listening = end.and_then(|end| self.listening.get(&end)?.1.map(|found| (end, found)));
+        is_up.then_some(Logger { case, driver, deleted, listening })
+    }
+
+    pub(crate) fn dropped(&self) -> u64 {
+        self.deleted.dropped()
+    }
+}
+
+/// That of one container.
+pub(crate) struct Logger<'a> {
+    case: &'a OutOfStep,
+    driver: &'a LogDriver,
+    deleted: Option<&'a (Timestamp, String)>,
+    listening: Option<(SocketAddr, Listening)>,
+}
+
+impl Logger<'_> {
+    /// The address, where no process listens at it.
+    fn silent(&self) -> Option<SocketAddr> {
+        let (end, found) = self.listening?;
+        (!found.somebody && found.unread == 0).then_some(end)
+    }
+
+    /// Whether dockerd seems to wait for it.
+    pub(crate) fn blocks(&self) -> bool {
+        !self.driver.is_local() && (self.deleted.is_some() || self.silent().is_some())
+    }
+
+    /// The driver and where it sends to.
+    pub(crate) fn name(&self) -> String {
+        let name = &self.driver.name;
+        let default = self.driver.loopback().map(|end| end.to_string());
+        match self.driver.address.clone().or(default) {
+            Some(address) => format!("the log driver {name}, which sends to {address}"),
+            None => format!("the log driver {name}"),
+        }
+    }
+
+    /// The cause that it is.
+    pub(crate) fn tell(&self, draft: &mut Draft) {
+        let file = self.case.directory.join("hostconfig.json");
+        draft.fact(format!("the container has {}", self.name()), Source::file(safe_path(&file)));
+        if let Some((_, log)) = self.deleted {
+            let fact =
+                "dockerd has had the container's task deleted, so that it has learned of its end";
+            draft.fact(fact, Source::Log(log.clone()));
+        }
+        if let Some(end) = self.silent() {
+            draft.fact(
+                format!("no process listens at {end}, in any network namespace"),
+                Source::proc("/proc/*/net/tcp and /proc/*/net/tcp6"),
+            );
+        }
+        draft.explanation = "dockerd closes the log driver of a container that has ended before it takes it for ended, \
+            and waits until the driver has sent what is left. `docker stop`, `docker kill` and `docker inspect` of the \
+            container wait as well, and kubelet, where it asks Docker, removes nothing of the pod before."
+            .into();
+        let server = match self.driver.loopback() {
+            Some(end) => format!("start the log server again that listens at {end}"),
+            None => format!("have the server of {} answer again", self.name()),
+        };
+        draft.advice(
+            format!("{server}: dockerd sends what is left, and takes the container for ended"),
+            "none",
+        );
+    }
+
+    /// What tells dockerd's two reasons apart.
+    pub(crate) fn tell_apart(&self, draft: &mut Draft) {
+        if self.driver.is_local() {
+            let fact =
+                format!("its log driver is {}, which writes files of its own", self.driver.name);
+            draft.rule_out(ids::DOCKER_LOG_DRIVER_BLOCKS, fact);
+        }
+        if self.deleted.is_some() && self.blocks() {
+            let fact = "dockerd has had the container's task deleted: it has learned of its end";
+            draft.rule_out(ids::DOCKER_CONTAINERD_STATE_DESYNC, fact);
+            draft.doubt(
+                "whether dockerd waits for the log driver or for another part of the container's end: its stacks would tell \
+                 (SIGUSR1 has dockerd write them to a file)",
+            );
+        }
+    }
+}
