@@ -22,6 +22,8 @@ use crate::{
 
 /// Processes of a pod that are named beside the first.
 const NAMED: usize = 4;
+/// The name of a sandbox's own process.
+const PAUSE: &str = "pause";
 /// Longest name of a process.
 const COMM: usize = 16;
 
@@ -145,7 +147,7 @@ fn of_containers(state: &PodState, facts: &Facts<'_>) -> Vec<Link> {
     let group = facts.sample.cgroups.iter().find(|group| group.uid == state.uid);
     let mut tasks: Vec<&Task> = group.iter().flat_map(|group| &group.tasks).collect();
     // The sandbox's own process ends after all others.
-    tasks.sort_by_key(|task| (task.comm == "pause", task.started, task.pid));
+    tasks.sort_by_key(|task| (task.comm == PAUSE, task.started, task.pid));
     let shim = group.and_then(|group| shim_of(group));
     let mut links: Vec<Link> = of_runtime(&tasks, facts).into_iter().collect();
     if let Some(shim) = shim {
@@ -159,6 +161,10 @@ fn of_containers(state: &PodState, facts: &Facts<'_>) -> Vec<Link> {
             Some(format!("the control group {} to be thawed", safe_path(group))),
             "its control group is frozen".to_owned(),
         ),
+        // The sandbox's own process ends last, when the runtime stops the sandbox.
+        None if first.comm == PAUSE && first.is_alive() => {
+            (Some("the runtime to stop the pod's sandbox".to_owned()), of_task(first).1)
+        }
         None => of_task(first),
     };
     let name =
@@ -411,7 +417,8 @@ mod tests {
         let who = || "containerd-shim-runc-v2 (pid 6)".to_owned();
         let works = told(Vec::new());
         assert_eq!(works[1], (who(), Some("them to end".into())));
-        assert_eq!(works[2].0, "pause (pid 5)");
+        let stop = Some("the runtime to stop the pod's sandbox".to_owned());
+        assert_eq!(works[2], ("pause (pid 5)".into(), stop));
         assert_eq!(told(vec![child])[1], (who(), None));
     }
 
