@@ -376,7 +376,9 @@ impl Drop for Runtimes {
         let _ = self.docker(&["ps", "-aq"]).output().map(|all| {
             let ids = String::from_utf8_lossy(&all.stdout).into_owned();
             let mut remove = self.docker(&["rm", "-f", "-v"]);
-            let remove = remove.args(ids.split_whitespace()).stdout(Stdio::null()).spawn();
+            let remove =
+                remove.args(ids.split_whitespace()).stdout(Stdio::null()).stderr(Stdio::null());
+            let remove = remove.spawn();
             // It waits for as long as what keeps the container does.
             let _ = remove.map(|mut it| end(&mut it));
         });
