@@ -11,6 +11,7 @@ use crate::{
         network_storage,
         shared::{
             fuse,
+            thaw::thaw,
             wait_channel::{WaitsFor, functions, waits_for},
         },
     },
@@ -239,11 +240,7 @@ fn frozen(context: &Context<'_>, draft: &mut Draft, seen: &StuckThread) {
             .into();
     if let Some(mount) = &seen.mount {
         draft.remedy(
-            view(context, seen)
-                .on_mounted("thaw the file system", &mount.point, mount.id, |it| {
-                    format!("fsfreeze --unfreeze {it}")
-                })
-                .so(", so that all calls on it go on"),
+            thaw(view(context, seen), &mount.point, mount.id).so(", so that all calls on it go on"),
             "low, unless a snapshot or a backup is being taken just now, which then is not \
              consistent: ask who froze it. A suspended device-mapper device (`dmsetup info`) is \
              released by `dmsetup resume` instead",

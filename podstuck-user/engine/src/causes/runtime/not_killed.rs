@@ -45,6 +45,11 @@ pub(super) fn has_waited(error: &str) -> bool {
     words.iter().any(|words| error.contains(words))
 }
 
+/// The name of a process.
+pub(super) fn name(task: &Task) -> String {
+    clip(&safe(task.comm.as_bytes()), COMM)
+}
+
 /// Says that it may be too early.
 pub(super) fn doubt_grace(draft: &mut Draft) {
     draft.doubt("whether the pod's grace period is over: the wait for the container was cancelled");
@@ -58,7 +63,6 @@ pub(super) fn words(
     killed: Option<(Monotonic, &str)>,
 ) {
     let Some(first) = tasks.first() else { return };
-    let name = |task: &Task| clip(&safe(task.comm.as_bytes()), COMM);
     for task in tasks.iter().take(NAMED) {
         let Task { pid, state, .. } = task;
         let term = task.term.map(|term| format!(", {}", term.words())).unwrap_or_default();

@@ -2,21 +2,15 @@
 //! reach what is in it.
 
 use crate::{
-    causes::runtime::{causes::SANDBOX_STAYS, tracker::Suspect, verdict},
+    causes::runtime::{causes::SANDBOX_STAYS, not_killed::name, tracker::Suspect, verdict},
     command::{Process, kill},
     ids,
-    model::{
-        evidence::Source,
-        path::{clip, safe},
-        pod_group::Task,
-        runtime::Shim,
-    },
+    model::{evidence::Source, pod_group::Task, runtime::Shim},
     verdict::Draft,
 };
 
 /// Processes named.
 const NAMED: usize = 6;
-const COMM: usize = 16;
 const RISK: &str = "low for a pod that is to be deleted: its containers end at once, without their own clean-up, and the \
     runtime cleans up after them";
 
@@ -33,16 +27,13 @@ pub(super) fn draft(suspect: &Suspect<'_>, target_id: u64) -> Option<Draft> {
     }
     tasks.sort_by_key(|task| (task.started, task.pid));
     let mut draft = verdict::about(&SANDBOX_STAYS, suspect, target_id);
-    if suspect.told.lines < 2 {
-        draft.lacks("that it is said again: one failure may be a moment's");
-    }
+    verdict::lacks_again(&mut draft, suspect);
     words(&mut draft, shim, &tasks);
     verdict::restart(&mut draft, suspect);
     Some(draft)
 }
 
 fn words(draft: &mut Draft, shim: &Shim, tasks: &[&Task]) {
-    let name = |task: &Task| clip(&safe(task.comm.as_bytes()), COMM);
     for task in tasks.iter().take(NAMED) {
         let Task { pid, state, .. } = task;
         let fact = format!(

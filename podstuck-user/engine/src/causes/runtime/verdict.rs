@@ -63,11 +63,16 @@ pub(crate) fn draft(suspect: &Suspect<'_>, target_id: u64) -> Option<Draft> {
         _ => return None,
     };
     let mut draft = about(cause, suspect, target_id);
+    lacks_again(&mut draft, suspect);
+    words(&mut draft, suspect);
+    Some(draft)
+}
+
+/// Says so where it was said once.
+pub(super) fn lacks_again(draft: &mut Draft, suspect: &Suspect<'_>) {
     if suspect.told.lines < 2 {
         draft.lacks("that it is said again: one failure may be a moment's");
     }
-    words(&mut draft, suspect);
-    Some(draft)
 }
 
 /// The finding without its words.

@@ -12,5 +12,6 @@ pub(crate) mod repeated;
 pub(crate) mod sharers;
 pub(crate) mod standing;
 pub(crate) mod stat_errors;
+pub(crate) mod thaw;
 pub(crate) mod unit;
 pub(crate) mod wait_channel;

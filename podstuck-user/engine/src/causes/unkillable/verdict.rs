@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc};
 use crate::{
     cause::Cause,
     causes::{
-        shared::fuse,
+        shared::{fuse, thaw::thaw},
         unkillable::{
             causes::{CGROUP_POPULATED, DSTATE, FROZEN_V1},
             tracker::{Fault, Suspect},
@@ -178,9 +178,8 @@ fn aborts(draft: &mut Draft, suspect: &Suspect<'_>) {
 /// Which file system is frozen, the names of the functions do not say.
 fn thaws(draft: &mut Draft, suspect: &Suspect<'_>) {
     for (mount, view) in suspect.on_disk.iter().take(THAWED) {
-        let thaw = |point: &str| format!("fsfreeze --unfreeze {point}");
         draft.remedy(
-            view.on_mounted("thaw the file system", &mount.point, Some(mount.id), thaw)
+            thaw(*view, &mount.point, Some(mount.id))
                 .so(", for which the process may wait: the command fails where it is not frozen"),
             "low, unless a backup or a snapshot that is under way has frozen it: ask for that first",
         );
