@@ -24,6 +24,8 @@ use crate::{
 const NAMED: usize = 4;
 /// The name of a sandbox's own process.
 const PAUSE: &str = "pause";
+/// What a process waits for that is stopped.
+const GO_ON: &str = "a SIGCONT or its debugger";
 /// Longest name of a process.
 const COMM: usize = 16;
 
@@ -190,13 +192,8 @@ fn of_shim(shim: &Shim, left: usize) -> Link {
     let Shim { pid, comm, state, .. } = shim;
     let who = format!("{} (pid {pid})", safe(comm.as_bytes()));
     let (waits_for, fact) = match (&shim.unreaped[..], &shim.wait_channel) {
-        _ if shim.is_stopped() => {
-            (Some("a SIGCONT or its debugger".to_owned()), "it is stopped".into())
-        }
-        (_, Some(channel)) => {
-            let channel = safe(channel.as_bytes());
-            (Some(format!("the kernel function {channel} to return")), format!("state {state}"))
-        }
+        _ if shim.is_stopped() => (Some(GO_ON.to_owned()), "it is stopped".into()),
+        (_, Some(channel)) => (Some(returns(channel)), format!("state {state}")),
         ([child, ..], _) => {
             let name = clip(&safe(child.comm.as_bytes()), COMM);
             let fact =
@@ -217,18 +214,23 @@ fn of_shim(shim: &Shim, left: usize) -> Link {
     )
 }
 
+/// What a thread waits for, by its wait channel.
+fn returns(channel: &str) -> String {
+    format!("the kernel function {} to return", safe(channel.as_bytes()))
+}
+
 /// What a process of a container waits for, and the fact that says so.
 fn of_task(task: &Task) -> (Option<String>, String) {
     let term = task.term.map(|term| format!(", {}", term.words())).unwrap_or_default();
     let kill = if task.killed { "SIGKILL is pending" } else { "no SIGKILL is pending" };
     let fact = format!("state {}{term}, {kill}", task.state);
-    let channel = task.wait_channel.as_deref().map(|name| safe(name.as_bytes()).into_owned());
+    let channel = task.wait_channel.as_deref();
     let waits_for = match task.state {
         'D' => Some(channel.map_or_else(
             || "something in the kernel: its wait channel is not visible".to_owned(),
-            |channel| format!("the kernel function {channel} to return"),
+            returns,
         )),
-        'T' | 't' => Some("a SIGCONT or its debugger".into()),
+        'T' | 't' => Some(GO_ON.to_owned()),
         'Z' | 'X' => Some("its parent to collect its exit status".into()),
         _ if task.is_alive() => Some("a SIGKILL, or its own end".into()),
         _ => None,
