@@ -88,6 +88,65 @@ fn logs(runtime: &str, node: &Node) -> [String; 2] {
     [crio, kubelet("context deadline exceeded")]
 }
 
+/// A runtime's warning that nobody here knows, in logrus' text, in its JSON, and behind what journalctl writes.
+#[test]
+fn a_complaint_in_unknown_words_is_a_link_of_the_chain() {
+    requires!(root_and_btf());
+    let text = |ago| {
+        let text = format!(
+            "msg=\"shim is not well: 7 of container {ID} after {ago} s\" error=\"try again\""
+        );
+        logrus(ago, "warning", &text)
+    };
+    let json = |ago| {
+        let line = text(ago);
+        let time = line.split('"').nth(1).unwrap();
+        format!(
+            "{{\"error\":\"try again\",\"level\":\"warning\",\"msg\":\"shim is not well: 7 of container {ID} after \
+             {ago} s\",\"time\":\"{time}\"}}\n"
+        )
+    };
+    let prefixed = |ago| format!("Nov 28 00:31:22 node-1 containerd[9]: {}", text(ago));
+    let forms: [&dyn Fn(i64) -> String; 3] = [&text, &json, &prefixed];
+    for (number, line) in (43..).zip(forms) {
+        let directory = tempfile::tempdir().unwrap();
+        let place = directory.path().to_owned();
+        for name in ["kubelet", "containerd"] {
+            symlink("/bin/sleep", place.join(name)).unwrap();
+        }
+        let log = |name: &str| place.join(name).with_extension("log");
+        let write_to = |name: &str| Stdio::from(fs::File::create(log(name)).unwrap());
+        let mut daemon = Command::new(place.join("containerd"))
+            .arg("600")
+            .stderr(write_to("containerd"))
+            .spawn()
+            .unwrap();
+        let node = Node::with(number, directory, write_to("kubelet"));
+        fs::create_dir_all(node.volume()).unwrap();
+        let _container = Container::new(&node.uid);
+        let [_, of_kubelet] = logs("containerd", &node);
+        let (killing, _) = of_kubelet.split_once('\n').unwrap();
+        fs::write(log("kubelet"), format!("{killing}\n")).unwrap();
+        fs::write(log("containerd"), line(300) + &line(200) + &line(100)).unwrap();
+        let root = node.root();
+        let root = root.to_str().unwrap();
+        let asked = ["--pod-uid", &node.uid, "--kubelet-root", root, "--timeout", "5s"];
+        let (lines, _) = diagnose(&asked).finish();
+        daemon.kill().unwrap();
+        daemon.wait().unwrap();
+        let answer = answer(&lines);
+        let chain = answer["stages"][0]["chain"].as_array().unwrap();
+        let link =
+            chain.iter().find(|link| link["who"].as_str().unwrap().starts_with("containerd "));
+        let fact = link.unwrap_or_else(|| panic!("{answer:#}"))["fact"].as_str().unwrap();
+        let expected = format!("shim is not well: 7 of container {ID} after 100 s: try again");
+        assert!(
+            fact.starts_with("it logged, 3 times, last at ") && fact.ends_with(&expected),
+            "{fact}"
+        );
+    }
+}
+
 #[test]
 fn a_process_that_no_runtime_kills_is_named_and_its_command_ends_it() {
     requires!(root_and_btf());

@@ -67,6 +67,13 @@ impl Entry {
         found.map_or("", String::as_str)
     }
 
+    /// What its fields hold, beside the message and the error.
+    pub(super) fn others(&self) -> impl Iterator<Item = &str> {
+        let others =
+            self.fields.iter().filter(|field| !matches!(field.0.as_str(), "msg" | "error"));
+        others.map(|field| field.1.as_str())
+    }
+
     /// Whether it complains.
     pub(super) fn complains(&self) -> bool {
         let errors = ["error", "err", "fatal", "panic", "dpanic", "critical"];

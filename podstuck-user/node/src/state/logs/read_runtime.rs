@@ -25,13 +25,17 @@ use super::{
 use crate::state::traces;
 use podstuck_confine::helper::{Budget, Question, Teller};
 use podstuck_model::{
+    bounded::Bounded,
     degraded::Feed,
     identity::Component,
-    said::{Report, Said},
+    said::{Report, Said, template},
 };
 
 /// Reports, and complaints, that are passed on: the last ones.
 const MOST: usize = 2048;
+/// Kinds of complaints, by container or pod, whose words are not known, and how much is kept of each.
+const KINDS: usize = 1024;
+const KEPT: usize = 1024;
 /// Longest line that is read.
 const LONGEST: usize = 64 << 10;
 
@@ -107,6 +111,10 @@ struct OfOne {
     at: Timestamp,
     report: Option<Report>,
     text: String,
+    /// Lines that say so.
+    times: u64,
+    /// It is named where the runtime names it, and nobody else.
+    is_named: bool,
 }
 
 impl OfOne {
@@ -117,9 +125,10 @@ impl OfOne {
             Named::Id(id) => ids.pod(&id)?.to_owned(),
         };
         let report = self.report;
-        let complaint = complaints::of_itself(&self.text).filter(|_| report.is_none());
+        let complaint = complaints::of_itself(&self.text);
+        let complaint = complaint.filter(|_| report.is_none() && self.is_named);
         let said = super::said(component, source, &uid, self.at, klog::cut(&self.text));
-        Some(Said { complaint, report, ..said })
+        Some(Said { complaint, report, times: self.times, ..said })
     }
 }
 
@@ -131,7 +140,7 @@ fn search(
 ) -> Result<(VecDeque<OfOne>, PodIds, Lines)> {
     // Each has room of its own: what goes well, for many pods, displaces no complaint.
     let (mut reports, mut complaints) = (VecDeque::new(), VecDeque::new());
-    let mut lines = Lines::default();
+    let (mut lines, mut unknown) = (Lines::default(), Bounded::new(KINDS));
     // The first line may be the end of one; and a log may hold anything.
     for line in BufReader::new(text).split(b'\n') {
         let line = line?;
@@ -161,7 +170,18 @@ fn search(
             Some((named, report)) => (named, Some(report)),
             None => match of_complaint() {
                 Some(named) => (named, None),
-                None => continue,
+                None => {
+                    if entry.complains()
+                        && let Some(named) = runtime::mentioned(&entry)
+                    {
+                        let text = entry.text();
+                        let text = text.get(..text.floor_char_boundary(KEPT)).unwrap_or_default();
+                        let kind: (Named, String) = (named, template(text));
+                        let one = unknown.or_insert_with(kind, || (at, String::new(), 0));
+                        *one = (at, text.to_owned(), one.2 + 1);
+                    }
+                    continue;
+                }
             },
         };
         let room = if report.is_some() { &mut reports } else { &mut complaints };
@@ -172,9 +192,13 @@ fn search(
             (Named::Id(id), Some(Report::TaskDeleted)) => format!("{}: {id}", entry.text()),
             _ => entry.text(),
         };
-        room.push_back(OfOne { named, at, report, text });
+        room.push_back(OfOne { named, at, report, text, times: 1, is_named: true });
     }
     reports.append(&mut complaints);
+    reports.extend(unknown.iter().map(|((named, _), (at, text, times))| {
+        let (named, at, text, times) = (named.clone(), *at, text.clone(), *times);
+        OfOne { named, at, report: None, text, times, is_named: false }
+    }));
     Ok((reports, ids, lines))
 }
 

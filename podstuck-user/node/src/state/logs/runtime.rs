@@ -22,7 +22,7 @@ const FIELDS: [&str; 8] = [
 ];
 
 /// Whom an entry names.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Named {
     /// A container or a sandbox.
     Id(String),
@@ -61,6 +61,40 @@ static CRI_O: LazyLock<Regex> = LazyLock::new(|| {
         r"^[A-Za-z :=]{0,120}\bpod sandbox k8s_[a-z0-9.-]+_[a-z0-9-]+_([0-9a-f-]+)_\d+\([0-9a-f]{64}\)",
     )
 });
+
+/// What a runtime warns of whenever a container ends, and what it answers to who asks about one that is gone.
+static USUAL: LazyLock<Regex> = LazyLock::new(|| {
+    fixed(concat!(
+        r"^(?:cleaning up after shim disconnected$|cleanup warnings? |",
+        r#"(?:Container|PodSandbox)Stat(?:us|s) for "[^"]*" failed$)"#
+    ))
+});
+
+/// Whom an entry names first, in whatever words, if it is no usual one. A runtime's own words stand before what it
+/// quotes. An id in the name of an image is nobody's.
+pub(super) fn mentioned(entry: &Entry) -> Option<Named> {
+    if USUAL.is_match(entry.field("msg")) {
+        return None;
+    }
+    let ends = |c: char| c.is_whitespace() || "\"'=(),[]{}".contains(c);
+    let texts = [entry.field("msg"), entry.field("error")].into_iter().chain(entry.others());
+    let words = texts.flat_map(|text| text.split(ends));
+    words.map(|word| word.trim_matches(['\\', ':', ';', '.'])).find_map(of_word)
+}
+
+fn of_word(word: &str) -> Option<Named> {
+    let uid = |uid: &str| is_pod_uid(uid.as_bytes()).then(|| Named::Pod(uid.to_owned()));
+    let id = |id: &str| is_long_id(id.as_bytes()).then(|| Named::Id(id.to_owned()));
+    if word.starts_with("k8s_") {
+        return word.split('_').find_map(uid);
+    }
+    if let Some(path) = word.strip_prefix('/') {
+        let of_volume =
+            path.split_once("pods/").and_then(|(_, rest)| uid(rest.split('/').next()?));
+        return of_volume.or_else(|| path.split('/').find_map(id));
+    }
+    id(word)
+}
 
 /// What a runtime says that it does, and to which container or sandbox.
 pub(super) fn reported(entry: &Entry) -> Option<(Named, Report)> {
@@ -205,6 +239,34 @@ mod tests {
         assert_eq!(of(&line("info", &deleted)), Some((Named::Id(id), Report::TaskDeleted)));
         assert_eq!(of(&line("info", &deleted.replace("delete", "exit"))), None);
         assert_eq!(of(&line("info", &deleted.replace("aaaa", "/"))), None);
+    }
+
+    /// As in containerd's issues 6080 and 13416 and cri-o's 1883, and whatever else there may be.
+    #[test]
+    fn any_complaint_is_heard_whose_words_name_a_container_or_a_volume() {
+        let of = |message: &str, rest: &str| {
+            let line =
+                format!("time=\"2026-01-01T00:00:00Z\" level=warning msg={message:?} {rest}");
+            mentioned(&Entry::parse(&line).unwrap().1)
+        };
+        let id = "a".repeat(64);
+        let by_id = Some(Named::Id(id.clone()));
+        let by_uid = Some(Named::Pod(UID.into()));
+        let other = "b".repeat(64);
+        assert_eq!(of(&format!("container \"{id}\": no shim for {other}"), ""), by_id);
+        assert_eq!(of("unknown", &format!("error=\"rmdir /run/x/{id}/rootfs: busy\"")), by_id);
+        assert_eq!(of("unknown", &format!("cgroup=/kubepods/pod{UID}/{id}")), by_id);
+        assert_eq!(of(&format!("cannot umount /k/pods/{UID}/volumes/a~b/c: busy"), ""), by_uid);
+        assert_eq!(of(&format!("Failed to umount k8s_main_web_shop_{UID}_0: x"), ""), by_uid);
+        for nothing in [
+            format!("PullImage \"docker.io/{id}\" failed"),
+            format!("image sha256:{id}"),
+            format!("ContainerStatus for \"{id}\" failed"),
+            format!("cleanup warnings time=x id={id}"),
+            format!("pod {UID}x"),
+        ] {
+            assert_eq!(of(&nothing, ""), None, "{nothing}");
+        }
     }
 
     #[test]
