@@ -123,17 +123,9 @@ fn broken(from: &Path, text: &str, all: &BTreeMap<PathBuf, String>) -> Vec<Strin
 #[test]
 fn no_page_uses_words_of_our_own() {
     for (path, text) in documents() {
-        // These have sentences of the answers.
-        let has_facts =
-            ["docs/causes.md", "docs/proof.md"].iter().any(|page| path == Path::new(page));
-        let found = if path.starts_with("docs/causes") || has_facts {
-            podstuck_testing::own_words(&text)
-        } else if path.starts_with("docs") || path == Path::new("README.md") {
-            podstuck_testing::own_words_by_hand(&text)
-        } else {
-            continue;
-        };
-        assert_eq!(found, [""; 0], "{}", path.display());
+        if path.starts_with("docs") || path == Path::new("README.md") {
+            assert_eq!(podstuck_testing::own_words(&text), [""; 0], "{}", path.display());
+        }
     }
 }
 

@@ -36,7 +36,7 @@ fn commands(text: &str) -> impl Iterator<Item = &str> {
 
 fn check_help(mut command: Command) {
     let help = command.render_long_help().to_string();
-    assert_eq!(podstuck_testing::own_words_by_hand(&help), [""; 0], "{}", command.get_name());
+    assert_eq!(podstuck_testing::own_words(&help), [""; 0], "{}", command.get_name());
     command.get_subcommands().cloned().for_each(check_help);
 }
 

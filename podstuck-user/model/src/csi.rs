@@ -141,7 +141,7 @@ impl DriverState {
             Some(DriverProcess { pid, comm, .. }) => {
                 format!("{comm} (pid {pid}) listens on {socket}, on which kubelet calls the driver")
             }
-            None => format!("nobody listens on {socket}, on which kubelet calls the driver"),
+            None => format!("no process listens on {socket}, on which kubelet calls the driver"),
         }
     }
 }

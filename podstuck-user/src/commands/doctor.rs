@@ -97,7 +97,7 @@ pub fn run(options: &Doctor) -> Result<Exit, Failure> {
 }
 
 fn sockets() -> Check {
-    let lost = "that a runtime which runs answers nobody, and who waits for it";
+    let lost = "that a runtime which runs answers no request, and who waits for it";
     match clients::are_shown() {
         Ok(()) => {
             Check::new("local sockets", true, "the kernel lists what is connected to what", "")

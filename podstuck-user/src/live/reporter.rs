@@ -291,7 +291,7 @@ impl Reporter {
     pub(super) fn degraded(&self) -> Vec<String> {
         let left_out = Some(self.printer.left_out()).filter(|n| *n > 0).map(|n| {
             let what = words::plural(n, "message was", "messages were");
-            format!("{what} not printed: nobody read standard output for too long")
+            format!("{what} not printed: no process read standard output for too long")
         });
         left_out.into_iter().chain(self.not_exported.borrow().clone()).collect()
     }

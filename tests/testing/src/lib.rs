@@ -15,7 +15,7 @@ mod skip;
 pub use again::{again, is_started_again};
 pub use freeze::{FREEZE, freeze};
 pub use hearing::hear_terminal;
-pub use own_words::{own_words, own_words_by_hand};
+pub use own_words::own_words;
 #[cfg(feature = "api-server")]
 pub use service::roots_directory;
 pub use service::service;

@@ -100,7 +100,7 @@ fn what_holds_a_frozen_pod_next_is_told_where_kubelet_was_told_to_delete_it() {
         assert_eq!(ids, expected, "{answer:#}");
         assert_eq!(status, Some(1));
         if is_told {
-            let told = "the API server has told kubelet that the pod is to be deleted";
+            let told = "kubelet knows from the API server that the pod is to be deleted";
             let evidence = answer["causes"][1]["evidence"].as_array().unwrap();
             let fact = evidence.iter().find(|fact| fact["fact"] == told).unwrap();
             assert!(fact["source"].as_str().unwrap().starts_with("log of kubelet"), "{fact:#}");

@@ -120,7 +120,7 @@ fn a_containerd_that_was_killed_under_a_pods_shim() {
         assert_eq!((&found["id"], &found["certainty"]), (&"runtime-down".into(), &"firm".into()));
         assert_eq!((&found["pod"]["uid"], &found["container"]), (&uid.into(), &id.clone().into()));
         let facts = found["evidence"].to_string();
-        let expected = format!("nobody listens on {}, on which shims", socket.display());
+        let expected = format!("no process listens on {}, on which shims", socket.display());
         assert!(facts.contains(&expected), "{facts}");
     }
     runtimes.start_containerd();

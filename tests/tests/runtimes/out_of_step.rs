@@ -212,7 +212,7 @@ fn a_dockerd_that_reads_requests_and_answers_none() {
         runtimes.docker(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
     };
     // The configuration is read again some time after the signal.
-    until("dockerd answers nobody", || {
+    until("dockerd answers no request", || {
         let mut asked = client(&["ps"]);
         thread::sleep(Duration::from_millis(500) * slowdown());
         let waits = asked.try_wait().unwrap().is_none();

@@ -147,7 +147,7 @@ impl Engine {
         let mut notes = Vec::new();
         if sample.kubelets.is_empty() {
             notes.push(
-                "no kubelet runs on this node: nobody tries to remove the pod until one does \
+                "no kubelet runs on this node: no component removes the pod until one does \
                  (`systemctl status kubelet`)"
                     .into(),
             );

@@ -79,7 +79,7 @@ pub(super) fn runtime_says() -> Plays {
         play.sample(NodeSample { pods, cgroups, ..sample(second) });
     }
     play.sample(sample(610.0));
-    plays.push(("a process that nobody kills", play));
+    plays.push(("a process that gets no SIGKILL", play));
     let mut play = Play::new(Node::default());
     for second in [450, 570] {
         play.said(600.0, said(kubelet, UID, Complaint::NoAnswer, second, silent));
@@ -138,7 +138,7 @@ pub(super) fn told_to_go() -> Plays {
     let protected = Protected { objects, files: vec![FILE], looked: 9, complete: true };
     let frozen = group(vec![app('D', true)], true, true);
     let mut plays = Vec::new();
-    for (title, is_told) in [("kubelet was told", true), ("nobody says so", false)] {
+    for (title, is_told) in [("kubelet has heard", true), ("no log says so", false)] {
         let mut play = Play::new(Node { protected: protected.clone(), ..Node::default() });
         if is_told {
             let (source, at) = ("log of kubelet (pid 9)", Timestamp::from_second(1).unwrap());

@@ -281,6 +281,6 @@ pub(super) fn bulk_delete() -> Plays {
     (1..=7).for_each(|second| {
         play.counts(f64::from(second), 0, &[(Call::Unlinkat, Outcome::OK, 12_000)]);
     });
-    plays.push(("a directory of nobody", play));
+    plays.push(("a directory of no known pod", play));
     plays
 }

@@ -90,7 +90,7 @@ pub(super) fn runtime_state() -> Plays {
         ("a pod's is gone", with_pod(), Vec::new(), vec![gone(containerd)]),
         ("a container's is stopped", with_container(), of_docker, Vec::new()),
         ("a container's is gone", with_container(), Vec::new(), vec![gone(dockerd)]),
-        ("nobody is known to wait", sample(0.0), stopped(containerd), Vec::new()),
+        ("no request is known to wait", sample(0.0), stopped(containerd), Vec::new()),
     ]
     .into_iter()
     .map(|(title, node, runtimes, gone)| {
@@ -188,7 +188,7 @@ pub(super) fn docker() -> Plays {
         ("it lives, and has exited", looks(clients(&[]), &ended, over())),
         ("its shim is stopped", looks(clients(&[]), &with_shim(&stopped), over())),
         ("a shim waits in the kernel", looks(clients(&[]), &of_node, over())),
-        ("dockerd answers nobody", looks(clients(&[ps, info]), &silent, none())),
-        ("dockerd lets nobody in", looks(clients(&[pending]), &shut, none())),
+        ("dockerd answers no request", looks(clients(&[ps, info]), &silent, none())),
+        ("dockerd accepts no connection", looks(clients(&[pending]), &shut, none())),
     ]
 }

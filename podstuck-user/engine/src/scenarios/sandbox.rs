@@ -40,7 +40,7 @@ pub(super) fn image_volume_busy() -> Plays {
     let mut plays = Vec::new();
     for (title, holders) in [
         ("an image volume in use", vec![user]),
-        ("an image volume that nobody uses any more", Vec::new()),
+        ("an image volume that no process uses any more", Vec::new()),
     ] {
         let mut play = Play::new(Node { holders, ..Node::default() });
         for second in [450, 570] {
@@ -102,7 +102,7 @@ pub(super) fn sandbox_busy() -> Plays {
             other_way.to_owned() + &netns(4, 3, "/mnt/run"),
         ),
         (
-            "a network namespace that nobody has mounted any more",
+            "a network namespace that no process has mounted any more",
             Component::Containerd,
             netns_busy,
             &stopped,

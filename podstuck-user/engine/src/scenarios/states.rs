@@ -69,10 +69,10 @@ pub(super) fn not_attempted() -> Plays {
     };
     let mut plays = Vec::new();
     for (title, volumes) in [
-        ("nobody calls the driver", vec![csi(Registration::Listening, known())]),
+        ("no process calls the driver", vec![csi(Registration::Listening, known())]),
         ("a driver without its socket", vec![csi(Registration::Absent, known())]),
         ("a driver that is deaf", vec![csi(Registration::Deaf, known())]),
-        ("nobody takes the pod down", vec![csi(Registration::Listening, known()), token()]),
+        ("kubelet does not take the pod down", vec![csi(Registration::Listening, known()), token()]),
         ("no vol_data.json", vec![csi(Registration::Unknown, VolumeData::Missing)]),
         (
             "an empty vol_data.json",

@@ -51,7 +51,7 @@ pub(crate) static HELD_BY_AGENT: Cause = Cause {
     kind: Kind::Cause,
     meaning: "An agent has the node's directories by hostPath with mountPropagation HostToContainer. \
         So it has a copy of the volume's mount that receives the unmount. The copy is in use, and \
-        then the whole unmount fails with EBUSY, although nobody on the node holds the mount itself.",
+        then the whole unmount fails with EBUSY, although no process of the node holds the mount itself.",
     confirmed_by: &[
         seen(
             "umount2 on the mount fails with EBUSY, or the pod is to be deleted and the same process \
@@ -62,11 +62,11 @@ pub(crate) static HELD_BY_AGENT: Cause = Cause {
             "a process holds an object on a copy of the mount that is its slave or peer",
             &[Origin::Proc],
         ),
-        absent("nobody holds the mount itself", Feed::Holders),
+        absent("no process holds the mount itself", Feed::Holders),
     ],
     log: log("kubelet", "umount: ...: target is busy"),
     look_alikes: &[
-        like(ids::VOLUME_HELD_BY_HOST_PROCESS, "nobody uses the mount itself"),
+        like(ids::VOLUME_HELD_BY_HOST_PROCESS, "no process uses the mount itself"),
         like(ids::NESTED_MOUNT_UNDER_VOLUME, "nothing is mounted on it"),
         like(ids::SWAPFILE_ACTIVE, "no active swap file lies on it"),
     ],
@@ -120,15 +120,15 @@ pub(crate) static BUSY_UNEXPLAINED: Cause = Cause {
         file in flight through a socket or registered with io_uring cannot be seen, nor can who held \
         it only for a moment.",
     confirmed_by: &[seen(
-        "the call fails with EBUSY in more than one attempt, and where nobody is seen on a mount in more than two",
+        "the call fails with EBUSY in more than one attempt, and where no process is seen on a mount in more than two",
         &[Origin::Calls, Origin::Log],
     )],
     log: None,
     look_alikes: &[
         like(ids::NESTED_MOUNT_UNDER_VOLUME, "nothing is mounted on it"),
         like(ids::SWAPFILE_ACTIVE, "no active swap file lies on it"),
-        like(ids::VOLUME_HELD_BY_HOST_PROCESS, "nobody was found on the mount"),
-        like(ids::VOLUME_HELD_BY_HOSTTOCONTAINER_AGENT, "nobody was found on a copy of it"),
+        like(ids::VOLUME_HELD_BY_HOST_PROCESS, "no process was found on the mount"),
+        like(ids::VOLUME_HELD_BY_HOSTTOCONTAINER_AGENT, "no process was found on a copy of it"),
         like(ids::NFS_SILLY_RENAME, "the file system is not NFS"),
     ],
     ways_out: &[way("the finding says where to look", "")],

@@ -92,9 +92,9 @@ pub(crate) fn verdict(
     }
     if found.is_empty() {
         let fact = if kubelets.is_empty() {
-            "nobody was found who holds it, and nothing is mounted on it"
+            "no process was found that holds it, and nothing is mounted on it"
         } else {
-            "nobody but kubelet was found who holds it, and nothing is mounted on it"
+            "no process but kubelet was found that holds it, and nothing is mounted on it"
         };
         draft.fact(fact, Source::proc("/proc"));
     }
@@ -144,7 +144,7 @@ fn tell_time(draft: &mut Draft, object: &BusyObject, held: &Held) {
     let when = if held.is_fresh {
         format!("taken {late} ms after the call failed")
     } else {
-        "taken at an earlier attempt; at the last one nobody was found".into()
+        "taken at an earlier attempt; at the last one no process was found".into()
     };
     draft.fact_since(
         format!(
@@ -178,7 +178,7 @@ pub(super) fn explanation(cause: &Cause, users: &[&Holder]) -> String {
                 None => "another mount namespace".into(),
             };
             format!(
-                "Nobody in the mount namespace of the unmount holds it. Processes of {agent} hold a \
+                "No process in the mount namespace of the unmount holds it. Processes of {agent} hold a \
                  copy that the unmount would take along (a hostPath with mountPropagation \
                  HostToContainer makes one), and that copy is in use, so the whole unmount fails."
             )
@@ -213,7 +213,7 @@ fn tell_apart(draft: &mut Draft, found: &[&Holder], held: &Held) {
             "nothing is mounted on it",
         ),
         (ids::SWAPFILE_ACTIVE, has(|h| h.how == How::Swap), "no active swap file lies on it"),
-        (ids::VOLUME_HELD_BY_HOST_PROCESS, itself, "nobody uses the mount itself"),
+        (ids::VOLUME_HELD_BY_HOST_PROCESS, itself, "no process uses the mount itself"),
         (
             ids::VOLUME_HELD_BY_HOSTTOCONTAINER_AGENT,
             has(|h| h.through == Through::PropagatedCopy),
@@ -233,7 +233,7 @@ fn tell_apart(draft: &mut Draft, found: &[&Holder], held: &Held) {
         if held.taken.unseen.is_empty() {
             absent.iter().for_each(|(other, ..)| draft.suffices_beside(*other));
         }
-        draft.doubt("who holds it now: at the last attempt nobody was found");
+        draft.doubt("who holds it now: at the last attempt no process was found");
     }
     if *draft.cause == HELD_BY_AGENT && !has(|holder| holder.exact) {
         draft.doubt("which mount it is: only the text of a path speaks for it");

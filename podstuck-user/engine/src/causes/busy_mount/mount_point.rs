@@ -97,7 +97,7 @@ pub(crate) fn removal(
     let umount = view.on_mount("umount", &point, Some(top.id)).so(", which is still mounted");
     draft.remedy(
         umount,
-        "low once all containers of the pod have ended and nobody uses the mount; what is mounted \
+        "low once all containers of the pod have ended and no process uses the mount; what is mounted \
          stays intact. Never `rm -rf` below it: that deletes the data behind the mount",
     );
     linked_root::tell_apart(&mut draft, &op.target, here.len(), link);
@@ -192,7 +192,7 @@ pub(super) fn cause(
 fn tell_attempts(context: &Context<'_>, draft: &mut Draft, tried: &Tried) {
     let Some((_, outcome, who)) = tried.last.as_ref().filter(|_| tried.any()) else {
         draft.fact_since(
-            format!("nobody unmounted it since {}", began(context)),
+            format!("no process unmounted it since {}", began(context)),
             Source::Probe,
             context.begun,
         );
@@ -223,7 +223,7 @@ fn tell_apart(
     // Between two attempts kubelet asks the driver again. So that nobody unmounts is known better
     // with every attempt that passes.
     if object.attempts.count() >= ATTEMPTS_IN_SILENCE {
-        let fact = "umount2 would have failed with EBUSY; nobody called it";
+        let fact = "umount2 would have failed with EBUSY; no process called it";
         draft.rule_out_since(ids::VOLUME_HELD_BY_HOST_PROCESS, fact, since);
     }
     left_mounted::tell_apart(draft, since.filter(|_| op.told_by.is_none()), reach);
@@ -238,7 +238,7 @@ fn explanation(cause: &Cause, object: &BusyObject) -> &'static str {
         if plugin.is_empty() {
             "The path is a mount point and must be unmounted first."
         } else {
-            "The volume's directory is still a mount point; nobody unmounts it."
+            "The volume's directory is still a mount point; no process unmounts it."
         },
     )
 }

@@ -515,7 +515,7 @@ fn that_nobody_unmounts_is_known_only_after_some_attempts() {
     assert_eq!(after_of_mount_point(3, &silent).certainty(), Certainty::Likely);
     let sure = after_of_mount_point(4, &silent);
     assert_eq!((sure.id(), sure.certainty()), ("csi-driver-lost-publish-state", Certainty::Firm));
-    let fact = "nobody unmounted it since 00:00:00Z, when the observation began";
+    let fact = "no process unmounted it since 00:00:00Z, when the observation began";
     let fact = sure.evidence.iter().find(|known| known.fact == fact).unwrap();
     assert_eq!((&fact.source, fact.since), (&Source::Probe, Some(Monotonic(0))));
     // A log that others may write makes nothing firm, whatever else is known.

@@ -20,12 +20,12 @@ pub(crate) static NOT_REGISTERED: Cause = Cause {
     confirmed_by: &[
         seen("vol_data.json names a driver", &[Origin::Files]),
         seen(
-            "kubelet's directory of plugins has no registration socket of that driver, or nobody listens \
+            "kubelet's directory of plugins has no registration socket of that driver, or no process listens \
          on it",
             &[Origin::Files, Origin::Proc],
         ),
         seen("the volume is mounted", &[Origin::Mounts]),
-        absent("nobody unmounts it", Feed::Calls),
+        absent("no process unmounts it", Feed::Calls),
     ],
     log: log("kubelet", "not found in the list of registered CSI drivers"),
     look_alikes: &[
@@ -66,12 +66,12 @@ pub(crate) static DRIVER_DOWN: Cause = Cause {
             &[Origin::Proc, Origin::Log, Origin::Files],
         ),
         seen(
-            "nobody listens on the socket that the registrar hands to kubelet, or kubelet's log has \
+            "no process listens on the socket that the registrar hands to kubelet, or kubelet's log has \
          Unavailable of the last attempts",
             &[Origin::Proc, Origin::Log],
         ),
         seen("the volume is mounted", &[Origin::Mounts]),
-        absent("nobody unmounts it", Feed::Calls),
+        absent("no process unmounts it", Feed::Calls),
     ],
     log: log("kubelet", "UnmountVolume.TearDown failed ... rpc error: code = Unavailable"),
     look_alikes: &[
@@ -81,7 +81,7 @@ pub(crate) static DRIVER_DOWN: Cause = Cause {
         ),
         like(
             ids::CSI_DRIVER_LOST_PUBLISH_STATE,
-            "nobody listens, so that nobody can say that all is well",
+            "no process listens, so that no process can say that all is well",
         ),
         like(ids::CSI_DRIVER_ERROR, "the driver is not there, and answers nothing"),
         like(ids::CSI_UNPUBLISH_HUNG_LOCK, "the driver is not there, and nothing of it can hang"),
@@ -121,7 +121,7 @@ pub(crate) static DRIVER_HANGS: Cause = Cause {
             &[Origin::Proc, Origin::Log],
         ),
         seen("the volume is mounted", &[Origin::Mounts]),
-        absent("nobody unmounts it", Feed::Calls),
+        absent("no process unmounts it", Feed::Calls),
     ],
     log: log(
         "kubelet",
@@ -242,7 +242,7 @@ pub(crate) static KUBELET_LOST: Cause = Cause {
         ),
         absent("its log, from then on, has no attempt to unmount the volume", Feed::Logs),
         seen("the volume is mounted", &[Origin::Mounts]),
-        absent("nobody unmounts it", Feed::Calls),
+        absent("no process unmounts it", Feed::Calls),
     ],
     log: log("kubelet", "nothing with the pod's UID and UnmountVolume since its start"),
     look_alikes: &[
@@ -271,7 +271,7 @@ pub(crate) static LOST_PUBLISH_STATE: Cause = Cause {
     confirmed_by: &[
         seen("the volume's path is a mount point, seen from kubelet", &[Origin::Mounts]),
         absent(
-            "nobody called umount2 on it while kubelet made attempts, or for as long as its longest \
+            "no process called umount2 on it while kubelet made attempts, or for as long as its longest \
          pauses last",
             Feed::Calls,
         ),
@@ -282,7 +282,10 @@ pub(crate) static LOST_PUBLISH_STATE: Cause = Cause {
     ],
     log: log("kubelet", "UnmountVolume.TearDown succeeded for volume"),
     look_alikes: &[
-        like(ids::VOLUME_HELD_BY_HOST_PROCESS, "nobody calls umount2, so none fails with EBUSY"),
+        like(
+            ids::VOLUME_HELD_BY_HOST_PROCESS,
+            "no process calls umount2, so none fails with EBUSY",
+        ),
         like(ids::STACKED_MOUNTS, "one mount is on the path, and none was unmounted"),
         like(ids::CSI_DRIVER_NOT_REGISTERED, "the driver is registered and is asked"),
         like(
@@ -318,7 +321,7 @@ pub(crate) static STACKED_MOUNTS: Cause = Cause {
     stage: Stage::Volumes,
     kind: Kind::Cause,
     meaning: "The volume was mounted more than once on the same path, by a driver that was asked \
-        twice. An unmount takes only the uppermost mount away, and nobody unmounts the rest.",
+        twice. An unmount takes only the uppermost mount away, and no process unmounts the rest.",
     confirmed_by: &[seen(
         "the caller's mountinfo has more than one line with this mount point, or an unmount \
          succeeded there and the path is still mounted",
@@ -388,7 +391,7 @@ pub(crate) static ROOT_SYMLINK: Cause = Cause {
     confirmed_by: &[
         seen("a directory on the way to kubelet's root is a symbolic link", &[Origin::Look]),
         seen(
-            "a volume of the pod is mounted more often than once, or nobody unmounts it, and its removal fails with EBUSY",
+            "a volume of the pod is mounted more often than once, or no process unmounts it, and its removal fails with EBUSY",
             &[Origin::Mounts, Origin::Calls, Origin::Log],
         ),
     ],
@@ -455,12 +458,12 @@ pub(crate) static NOT_ATTEMPTED: Cause = Cause {
     title: "the containers are gone, the volumes are mounted, and no component tries to unmount them",
     stage: Stage::Volumes,
     kind: Kind::Cause,
-    meaning: "The pod's containers have ended, its volumes are still mounted, and nobody tries to unmount them. \
+    meaning: "The pod's containers have ended, its volumes are still mounted, and no component tries to unmount them. \
         kubelet may not know that the pod is to be deleted, may wait for something else of the pod, or may not run.",
     confirmed_by: &[
         seen("no process is left in the pod's control groups", &[Origin::Proc]),
         seen("its volumes are mounted", &[Origin::Mounts]),
-        absent("nobody called umount2 for longer than kubelet's pauses last", Feed::Calls),
+        absent("no process called umount2 for longer than kubelet's pauses last", Feed::Calls),
         seen("the pod's record has a deletionTimestamp", &[Origin::Api, Origin::Log]),
     ],
     log: log("kubelet", "nothing with the pod's UID"),

@@ -71,7 +71,7 @@ fn find_driver(draft: &mut Draft, then: &'static str, risk: &'static str) {
 
 fn registrar(draft: &mut Draft, suspect: &Suspect<'_>) {
     let socket = registration_socket(suspect);
-    let who = if suspect.is_registered() { "a process" } else { "nobody" };
+    let who = if suspect.is_registered() { "a process" } else { "no process" };
     draft.fact(format!("{who} listens on {socket}"), Source::proc("/proc/*/net/unix"));
 }
 
@@ -100,7 +100,7 @@ pub(crate) fn not_registered(draft: &mut Draft, suspect: &Suspect<'_>) {
             None => draft.fact(fact, source),
         }
     } else {
-        draft.fact(format!("nobody listens on {socket}"), Source::proc("/proc/*/net/unix"));
+        draft.fact(format!("no process listens on {socket}"), Source::proc("/proc/*/net/unix"));
     }
     if let Some(node) = suspect.node
         && let Some(listed) = &node.drivers
@@ -181,9 +181,9 @@ pub(crate) fn down(draft: &mut Draft, suspect: &Suspect<'_>) {
         "kubelet calls the driver, so that it has it in its list"
     };
     draft.rule_out(ids::CSI_DRIVER_NOT_REGISTERED, called);
-    let nobody = "nobody is there who could answer";
-    draft.rule_out(ids::CSI_DRIVER_LOST_PUBLISH_STATE, nobody);
-    draft.rule_out(ids::CSI_DRIVER_ERROR, nobody);
+    let gone = "no process is there that could answer";
+    draft.rule_out(ids::CSI_DRIVER_LOST_PUBLISH_STATE, gone);
+    draft.rule_out(ids::CSI_DRIVER_ERROR, gone);
     draft.rule_out(
         ids::CSI_UNPUBLISH_HUNG_LOCK,
         "the driver is not there, and nothing of it can hang",

@@ -19,7 +19,7 @@ use crate::{
     verdict::{Draft, times},
 };
 
-pub(super) const UNMOUNT_RISK: &str = "low once all containers of the pod have ended and nobody uses the \
+pub(super) const UNMOUNT_RISK: &str = "low once all containers of the pod have ended and no process uses the \
     mount; never `rm -rf` below it, which deletes the data behind it";
 
 /// Which of them fits, by the mounts on the path and by whether an unmount that succeeded was called
@@ -38,7 +38,7 @@ pub(crate) fn words(cause: &Cause) -> Option<&'static str> {
     let words = [
         (
             &LOST_PUBLISH_STATE,
-            "The CSI driver told kubelet that the volume is unpublished without unmounting it, \
+            "The CSI driver answered kubelet that the volume is unpublished without unmounting it, \
              most likely because it was restarted and forgot what it had published; kubelet then \
              tries to remove a directory that still is a mount point. Not known from here: what \
              the driver answered; its log says (`not published`, `nothing to do`).",
@@ -60,7 +60,7 @@ pub(crate) fn tell_apart(draft: &mut Draft, since: Option<Monotonic>, reach: Opt
         if since.is_some() {
             let fact = "there is one mount on the path, and none was unmounted";
             draft.rule_out_since(ids::STACKED_MOUNTS, fact, since);
-            let fact = "nobody unmounted it in any namespace";
+            let fact = "no process unmounted it in any namespace";
             draft.rule_out_since(ids::CSI_UMOUNT_WRONG_NAMESPACE, fact, since);
         } else {
             // Another one may have lain on it before anybody watched; the way out is the same.
@@ -126,11 +126,11 @@ pub(crate) fn forgotten(context: &Context<'_>, draft: &mut Draft, suspect: &Susp
             "kubelet asked the CSI driver to unpublish this volume, the driver said that all is well, and the \
              volume is still mounted. Most likely the driver was restarted and forgot what it had published, \
              or publishes a volume twice and unpublishes it once, or a helper of it unmounted it in a mount \
-             namespace that nobody else sees; its log says which (`not published`, `nothing to do`). kubelet from 1.30 on sees the mount and waits without a word."
+             namespace that no other process sees; its log says which (`not published`, `nothing to do`). kubelet from 1.30 on sees the mount and waits without a word."
         }
         None => {
             "The CSI driver is registered, kubelet has taken the rest of the pod down, \
-             and nobody unmounts this volume. Most likely the driver was restarted, forgot what it had \
+             and no process unmounts this volume. Most likely the driver was restarted, forgot what it had \
              published, and says that all is well; kubelet from 1.30 on sees that the path is still \
              mounted and waits without a word. Not known from here is what the driver answers: its log \
              says so (`not published`, `nothing to do`, or an error that kubelet's log repeats)."
@@ -155,14 +155,14 @@ pub(crate) fn forgotten(context: &Context<'_>, draft: &mut Draft, suspect: &Susp
     let since = Some(suspect.since);
     // What was seen says more than what was not tried, and does not change later.
     if let Some(at) = suspect.unheld {
-        let fact = "nobody was found who holds it, and nothing is mounted on it";
+        let fact = "no process was found that holds it, and nothing is mounted on it";
         draft.rule_out_since(ids::VOLUME_HELD_BY_HOST_PROCESS, fact, Some(at));
     }
     // As long as an attempt may still come, it is not known how it would end.
     if suspect.outlasts_pauses() {
         draft.rule_out_since(
             ids::VOLUME_HELD_BY_HOST_PROCESS,
-            "umount2 would have failed with EBUSY; nobody called it",
+            "umount2 would have failed with EBUSY; no process called it",
             since,
         );
     }
@@ -194,10 +194,10 @@ pub(crate) fn forgotten(context: &Context<'_>, draft: &mut Draft, suspect: &Susp
     if suspect.is_watched() {
         draft.rule_out_since(
             ids::CSI_UMOUNT_WRONG_NAMESPACE,
-            "nobody unmounted it in any namespace",
+            "no process unmounted it in any namespace",
             since,
         );
-        draft.rule_out_since(ids::STACKED_MOUNTS, "nobody unmounted it even once", since);
+        draft.rule_out_since(ids::STACKED_MOUNTS, "no process unmounted it even once", since);
     }
     if suspect.is_taken_down() {
         draft.rule_out(ids::KUBELET_RESTART_LOST_VOLUME, "kubelet takes the rest of the pod down");
@@ -248,7 +248,7 @@ pub(crate) fn stacked(context: &Context<'_>, draft: &mut Draft, suspect: &Suspec
     draft.fact(format!("{left} mounts are left"), Source::mountinfo("mountinfo"));
     umount(context, draft, suspect, UMOUNT_RISK);
     draft.explanation = "The volume was mounted more than once on the same path; an unmount takes \
-        only the uppermost away, and nobody unmounts the rest. Unmount until it fails with EINVAL."
+        only the uppermost away, and no process unmounts the rest. Unmount until it fails with EINVAL."
         .into();
     draft.rule_out(
         ids::CSI_UMOUNT_WRONG_NAMESPACE,

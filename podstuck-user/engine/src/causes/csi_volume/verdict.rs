@@ -262,7 +262,7 @@ fn state(draft: &mut Draft, suspect: &Suspect<'_>) {
     let is_traced = suspect.threshold < Thresholds::UNTRACED;
     if is_traced && window > 0 && !suspect.tried.any() && !suspect.volume.mounts.is_empty() {
         draft.fact_since(
-            format!("nobody called umount2 on it in {window} s of watching"),
+            format!("no process called umount2 on it in {window} s of watching"),
             Source::Probe,
             suspect.since,
         );
@@ -437,7 +437,7 @@ pub(crate) fn not_attempted(_context: &Context<'_>, draft: &mut Draft, suspect: 
     if !suspect.kubelet_runs {
         draft.fact("no kubelet runs on this node", Source::proc("/proc"));
     }
-    draft.explanation = "The pod's containers have ended, its volumes are still mounted, and nobody tries to unmount \
+    draft.explanation = "The pod's containers have ended, its volumes are still mounted, and no component tries to unmount \
         them. The blocker is no failing system call: kubelet may not know that the pod is to be deleted (is it being \
         deleted at all?), may wait for something else of the pod, or may not run. Look at the pod's record \
         (deletionTimestamp, finalizers) and at kubelet's log for its UID."

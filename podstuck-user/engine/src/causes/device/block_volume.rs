@@ -199,19 +199,19 @@ pub(crate) fn draft(context: &Context<'_>, left: &Left) -> Option<Draft> {
          open, unmapping it may fail: kubelet tries again, two minutes apart in the end."
     } else {
         "The pod's containers have ended, and its raw block volume is still mapped. kubelet fails to unmap it; \
-         nobody was seen to hold it."
+         no process was seen that holds it."
     }
     .into();
     match said.as_ref().map(|said| said.complaint) {
         None => draft.doubt("whether kubelet fails to unmap it: no log says so"),
         _ if !is_held => {
             draft.doubt(
-                "who holds the device: nobody was found, and only the log says that it fails",
+                "who holds the device: no process was found, and only the log says that it fails",
             );
         }
         _ if culprits.is_empty() => {
             draft.doubt(
-                "whether that makes an unmount fail: nobody was found who uses the map itself",
+                "whether that makes an unmount fail: no process was found that uses the map itself",
             );
         }
         Some(Some(Complaint::MapBusy)) => {}
@@ -263,7 +263,7 @@ fn remedies(draft: &mut Draft, context: &Context<'_>, volume: &BlockVolume, culp
     if let Some(user) = volume.users.iter().find(|user| user.name.starts_with("dm-")) {
         draft.advice(
             format!(
-                "close what is made of the device, when nobody uses it any more: {} (`lsblk --inverse \
+                "close what is made of the device, when no process uses it any more: {} (`lsblk --inverse \
                  /dev/{}` shows the rest; `cryptsetup close`, `vgchange --activate n` or `multipath -f`)",
                 user.name, user.name
             ),

@@ -109,7 +109,7 @@ pub(crate) static STILL_REFERENCED: Cause = Cause {
         ),
         way(
             "close what is made of the device (LUKS, LVM, multipath)",
-            "when nobody uses it any more",
+            "when no process uses it any more",
         ),
     ],
     field: &["kubernetes#122342"],

@@ -216,7 +216,7 @@ pub(super) fn explanation(cause: &Cause, errno: Errno, point: &str) -> String {
             goes down directory by directory gets through."
             .into(),
         (_, Errno::ESTALE) => "The server of the file system no longer knows the object. Which server \
-            that is cannot be told."
+            that is cannot be seen."
             .into(),
         (_, Errno::EHOSTDOWN | Errno::ETIMEDOUT) => "The server of the file system is away, or did not \
             answer in time. Its own log, and the kernel's, say why."

@@ -84,7 +84,7 @@ fn a_server_that_answers_others_is_slow() {
     assert_eq!(judged(50, Some(20)).unwrap().doubt, None, "silent for 30 s");
     assert_eq!(judged(119, Some(118)), None);
     assert_eq!(judged(120, Some(118)).unwrap().doubt, Some(SLOW_SERVER), "slow for 2 min");
-    assert_eq!(judged(30, None).unwrap().doubt, None, "it answers nobody");
+    assert_eq!(judged(30, None).unwrap().doubt, None, "it answers no request");
 }
 
 #[test]
@@ -412,7 +412,7 @@ fn a_server_on_the_node_where_nobody_listens_is_a_tunnel_that_is_gone() {
         assert_eq!((draft.id(), draft.certainty()), (id_then, certainty), "{draft:#?}");
         let told_apart = draft.id() == "efs-stunnel-dead";
         let has_fact = |fact: &str| draft.evidence.iter().any(|it| it.fact.contains(fact));
-        assert_eq!(has_fact("nobody listens on TCP port 20249 at 127.0.0.1"), told_apart);
+        assert_eq!(has_fact("no process listens on TCP port 20249 at 127.0.0.1"), told_apart);
         // And at the next sighting at once, which asks again.
         let later = on_nfs(80, "127.0.0.1", Some(20249), 0);
         let steps = hung.take(later.at, What::Stuck(Box::new(later)));

@@ -305,7 +305,7 @@ fn tunnel(
 ) {
     draft.severity = Severity::Critical;
     draft.explanation = "The NFS mount's server is an address of the node itself, where a program takes the \
-        connections and carries them to the real server (stunnel or efs-proxy of EFS's driver). Nobody listens there \
+        connections and carries them to the real server (stunnel or efs-proxy of EFS's driver). No process listens there \
         any more, mostly since the driver's container was replaced. The client asks for ever; kubelet, umount and \
         the containers' processes that touch the volume all wait. When a process listens there again, everything \
         resumes."
@@ -320,13 +320,13 @@ fn tunnel(
         let namespaces = listening.namespaces;
         draft.fact(
             format!(
-                "nobody listens on TCP port {port} at {address}, in {namespaces} network namespaces of the node"
+                "no process listens on TCP port {port} at {address}, in {namespaces} network namespaces of the node"
             ),
             Source::proc("/proc/PID/net/tcp and tcp6"),
         );
         draft.rule_out(
             ids::NFS_SERVER_UNREACHABLE,
-            format!("the server's end is port {port} of the node, and nobody listens there"),
+            format!("the server's end is port {port} of the node, and no process listens there"),
         );
     }
     draft.doubt(STILL_CONNECTED);

@@ -253,7 +253,7 @@ pub(crate) fn draft(suspect: &Suspect<'_>) -> Draft {
         None => draft.doubt("whether the pod is to be deleted: its record was not read"),
     }
     draft.explanation = format!(
-        "{why} Nobody else on the node ends the pod's containers, unmounts its volumes and lets the pod go: as long \
+        "{why} No other component of the node ends the pod's containers, unmounts its volumes and lets the pod go: as long \
          as that is so, every deletion on this node waits."
     );
     draft

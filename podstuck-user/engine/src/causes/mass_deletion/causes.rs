@@ -14,8 +14,8 @@ pub(crate) static EMPTYDIR_FILES: Cause = Cause {
     title: TITLE,
     stage: Stage::Volumes,
     kind: Kind::Cause,
-    meaning: "The pod's emptyDir has so many entries that kubelet takes long to delete them one by \
-        one. The pod waits meanwhile; it is not stuck.",
+    meaning: "The pod's emptyDir has a large number of entries, and kubelet deletes them one by \
+        one, which takes long. The pod waits meanwhile; it is not stuck.",
     confirmed_by: CONFIRMED,
     log: None,
     look_alikes: ALIKE,

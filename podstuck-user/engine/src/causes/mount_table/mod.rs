@@ -124,7 +124,7 @@ const NAMED: usize = 4;
 /// So many that each change of them is slow.
 pub(crate) static MOUNT_STORM: Cause = Cause {
     id: ids::MOUNT_TABLE_STORM,
-    title: "the node has so many mounts that each mount and unmount is slow",
+    title: "the number of mounts on the node makes each mount and unmount slow",
     stage: Stage::Volumes,
     kind: Kind::Cause,
     meaning: "Something mounts again and again and never unmounts. systemd, kubelet, runtimes and drivers read the \

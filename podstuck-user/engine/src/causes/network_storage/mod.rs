@@ -49,8 +49,8 @@ pub(crate) static EFS_STUNNEL_DEAD: Cause = Cause {
     kind: Kind::Cause,
     meaning: "The NFS mount's server is an address of the node itself, where a program takes the \
         connections and carries them to the real server: stunnel or efs-proxy of EFS's driver, which end \
-        with the driver's container. Nobody listens on the mount's port any more. The client asks for \
-        ever, and kubelet, umount and everybody who touches the volume wait.",
+        with the driver's container. No process listens on the mount's port any more. The client asks for \
+        ever, and kubelet, umount and every process that touches the volume wait.",
     confirmed_by: &[
         seen(
             "a thread waits for an NFS mount, or in a function of the kernel's NFS client",
@@ -60,13 +60,13 @@ pub(crate) static EFS_STUNNEL_DEAD: Cause = Cause {
             "the mount's options have a loopback address and a port (addr=127.0.0.1, port=20XXX)",
             &[Origin::Mounts],
         ),
-        absent("nobody listens on that port in any network namespace of the node", Feed::Node),
+        absent("no process listens on that port in any network namespace of the node", Feed::Node),
     ],
     log: log("the kernel", "nfs: server 127.0.0.1 not responding"),
     look_alikes: &[
         like(
             ids::NFS_SERVER_UNREACHABLE,
-            "the server's address is a loopback one, and nobody listens there",
+            "the server's address is a loopback one, and no process listens there",
         ),
         like(ids::FUSE_DAEMON_HUNG, "the thread does not wait for the answer of a FUSE server"),
     ],

@@ -52,10 +52,10 @@ pub(crate) static SUBPATH_SOURCE_DELETED: Cause = Cause {
     confirmed_by: &[
         NOT_EMPTY,
         seen("mountinfo has a mount below `volume-subpaths/VOLUME/CONTAINER`", &[Origin::Mounts]),
-        absent("nobody called umount2 on that mount", Feed::Calls),
+        absent("no process called umount2 on that mount", Feed::Calls),
     ],
     log: log("kubelet", "error cleaning subPath mounts for volume"),
-    look_alikes: &[like(ids::SUBPATH_BUSY, "nobody calls umount2, so none fails with EBUSY")],
+    look_alikes: &[like(ids::SUBPATH_BUSY, "no process calls umount2, so none fails with EBUSY")],
     ways_out: &[way("`umount` it", "low: the container that used it has ended; its files stay")],
     field: &["kubernetes#139535", "kubernetes#97031", "csi-driver-smb#376"],
     tried: &[TriedWith::Lab],

@@ -159,7 +159,7 @@ fn subpath(context: &Context<'_>, full: &Full, below: &[&Mount], mounts: &Mounts
         );
     }
     draft.fact_since(
-        format!("nobody unmounted it since {}", began(context)),
+        format!("no process unmounted it since {}", began(context)),
         Source::Probe,
         context.begun,
     );
@@ -170,7 +170,10 @@ fn subpath(context: &Context<'_>, full: &Full, below: &[&Mount], mounts: &Mounts
         .into();
     draft.rule_out_since(
         ids::SUBPATH_BUSY,
-        format!("umount2 would have failed with EBUSY; nobody called it since {}", began(context)),
+        format!(
+            "umount2 would have failed with EBUSY; no process called it since {}",
+            began(context)
+        ),
         Some(context.begun),
     );
     Some(draft)

@@ -304,7 +304,7 @@ fn draft_of_missing(
         draft.fact(fact, Source::Probe);
     }
     draft.explanation = "The API server does not know this pod any more, so it is not Terminating, and \
-        nobody waits for it: what is left is its directory, and what may be mounted or run in it. A pod \
+        nothing waits for it: what is left is its directory, and what may be mounted or run in it. A pod \
         that was deleted by force is in this state as long as kubelet goes on with it."
         .into();
     let view = state
@@ -360,7 +360,7 @@ fn tell_left(draft: &mut Draft, view: View, state: &PodState) {
 pub(crate) fn nobody_waits(draft: &mut Draft, read: Timestamp) {
     if draft.blocks_deletion == Some(true) {
         draft.blocks_deletion = Some(false);
-        draft.fact("it has no such pod on this node: nobody waits for it", Source::Api(read));
+        draft.fact("it has no such pod on this node: nothing waits for it", Source::Api(read));
     }
 }
 

@@ -175,7 +175,7 @@ pub(crate) static NOT_DELETED: Cause = Cause {
     title: "the pod is not being deleted (according to the API server or `--pod-json`)",
     stage: Stage::Containers,
     kind: Kind::Cause,
-    meaning: "The record has no deletionTimestamp: nobody has asked for the pod to be deleted, or the \
+    meaning: "The record has no deletionTimestamp: no deletion of the pod was requested, or the \
         request was refused. A PodDisruptionBudget makes an eviction wait.",
     confirmed_by: &[seen("the record has no metadata.deletionTimestamp", &[Origin::Api])],
     log: None,
@@ -275,8 +275,8 @@ fn not_deleted(record: &PodRecord, here: Here<'_>) -> Draft {
     let mut draft = draft(&NOT_DELETED, record, here);
     draft.blocks_deletion = Some(false);
     draft.fact("it has no metadata.deletionTimestamp", of(record));
-    draft.rule_out(ids::UNMOUNT_NOT_ATTEMPTED, "nobody has asked for it to be deleted");
-    draft.explanation = "Nobody has asked for this pod to be deleted, or the request was refused: \
+    draft.rule_out(ids::UNMOUNT_NOT_ATTEMPTED, "no deletion of the pod was requested");
+    draft.explanation = "No deletion of the pod was requested, or the request was refused: \
         a PodDisruptionBudget makes an eviction wait."
         .into();
     draft

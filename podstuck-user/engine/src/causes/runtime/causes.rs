@@ -58,7 +58,7 @@ pub(crate) static SIGNAL_DENIED: Cause = Cause {
     kind: Kind::Cause,
     meaning: "runc is not allowed to signal the container's first process: a security module refuses it, as \
         AppArmor does where runc has a profile of its own (AppArmor 4) and the containers' profile, of an \
-        older runtime, takes signals only from who has none. The container is never told to end.",
+        older runtime, takes signals only from a process that has none. The container never gets the signal to end.",
     confirmed_by: &[
         seen(
             "the runtime's log, or kubelet's, says `unable to signal init: permission denied`",
@@ -258,7 +258,7 @@ pub(crate) static SHIM_HANGS: Cause = Cause {
     kind: Kind::Cause,
     meaning: "Each pod's containers, and with Docker each container, have a process of the runtime above them, the \
         shim, which starts and ends them. It is stopped, waits in the kernel or is blocked in itself, and so the runtime, which answers \
-        everybody else, gets no answer about this one. kubelet, or who has asked Docker, asks again and again, and \
+        all other requests, gets no answer about this one. kubelet, or the client of Docker, asks again and again, and \
         nothing is unmounted before.",
     confirmed_by: &[
         seen(
@@ -412,7 +412,7 @@ pub(crate) static RUNTIME_DOWN: Cause = Cause {
         is there to end them. kubelet does nothing for any pod of the node then.",
     confirmed_by: &[
         seen(
-            "shims live, and nobody listens on the socket on which they call containerd, or no dockerd or CRI-O runs at \
+            "shims live, and no process listens on the socket on which they call containerd, or no dockerd or CRI-O runs at \
          all",
             &[Origin::Proc],
         ),
@@ -484,7 +484,7 @@ pub(crate) static OUT_OF_STEP: Cause = Cause {
     ],
     ways_out: &[
         way(
-            "have dockerd kill the container that has ended: it asks containerd, learns that there is none, and takes \
+            "have dockerd kill the container that has ended: it asks containerd, learns that it has no such task, and takes \
              it for ended some seconds later",
             "",
         ),

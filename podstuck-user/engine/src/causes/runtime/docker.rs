@@ -39,7 +39,7 @@ use crate::{
 const LASTS: Duration = Duration::from_secs(20);
 
 const KILL: &str = "none: it has no process. dockerd takes it for ended when the time is over that it gives a container \
-    to stop, 10 s unless it was told another";
+    to stop, 10 s unless another was set";
 const KILL_WAITS: &str =
     "Where dockerd waits for the container's log driver, this command waits, too";
 

@@ -167,7 +167,7 @@ pub(crate) fn kept(said: &Said) -> Option<Kept> {
 }
 
 /// Why a mount that only another namespace has is none of these.
-const NEWER: &str = "a mount that only another namespace has keeps nobody from removing its mount point on this \
+const NEWER: &str = "a mount that only another namespace has does not keep its mount point from being removed on this \
     kernel: they have been taken along since Linux 3.18";
 /// Mounts for which a command is given.
 const NAMED: usize = 4;
@@ -287,10 +287,10 @@ pub(super) fn image_volume(draft: &mut Draft, suspect: &Suspect<'_>) {
     holders::tell_unseen(draft, &held.taken);
     if found.is_empty() {
         draft.fact_since(
-            format!("nobody was found who uses {point}"),
+            format!("no process was found that uses {point}"),
             Source::proc("/proc"),
             held.at,
         );
-        draft.lacks("who uses the image volume: nobody was found at the last look");
+        draft.lacks("who uses the image volume: no process was found at the last look");
     }
 }

@@ -294,7 +294,7 @@ pub(crate) fn draft(
                 let how = halted::go_on(&mut draft, process, halted);
                 let result = match halted {
                     Halted::NoDescriptors { .. } => "does not work",
-                    _ => "answers nobody",
+                    _ => "answers no request",
                 };
                 why = format!("{name} (pid {}) {result}: its {how}.", runtime.pid);
             }
@@ -317,7 +317,7 @@ pub(crate) fn draft(
                 Source::proc("control groups"),
             );
             format!(
-                "{why} Nobody ends the pod's containers before that is over, and kubelet removes \
+                "{why} No component ends the pod's containers before that is over, and kubelet removes \
                  nothing of a pod whose containers are there."
             )
         }
@@ -384,7 +384,7 @@ fn is_gone(draft: &mut Draft, gone: &GoneRuntime) {
     let fact = match socket {
         Some(socket) => {
             let socket = safe_path(socket);
-            format!("nobody listens on {socket}, on which shims call {name}; {many}")
+            format!("no process listens on {socket}, on which shims call {name}; {many}")
         }
         None => format!("no process of {name} runs; {many}"),
     };

@@ -1046,7 +1046,7 @@ fn a_pod_waits_for_a_runtime_that_is_stopped() {
     let [draft] = found(told_of_state(&mut alone, &[24, 26], &stopped)).try_into().unwrap();
     assert_eq!((draft.id(), draft.certainty()), ("runtime-hang", Certainty::Firm));
     assert_eq!((draft.blocks_deletion, draft.target.pod.clone()), (Some(true), Some(named())));
-    assert!(draft.explanation.starts_with("containerd (pid 40) answers nobody"), "{draft:?}");
+    assert!(draft.explanation.starts_with("containerd (pid 40) answers no request"), "{draft:?}");
     let command = draft.remedies[0].command.as_deref().unwrap();
     assert!(command.contains("kill -CONT 40"), "{command}");
     let pod = Subject { target_id: 0, path: std::path::Path::new(""), pod: UID, at: at(26) };

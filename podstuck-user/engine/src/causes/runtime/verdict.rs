@@ -152,7 +152,7 @@ fn network(draft: &mut Draft, suspect: &Suspect<'_>) {
         ids::SHIM_OR_CONTAINERD_STATE_LOST,
         "the runtime knows the sandbox, and comes as far as its network",
     );
-    draft.doubt("whether the plugin fails still: nobody has asked it since");
+    draft.doubt("whether the plugin fails still: it was not asked since");
 }
 
 /// What a plugin's error is about, where it says so.
@@ -184,7 +184,7 @@ fn signal(draft: &mut Draft, suspect: &Suspect<'_>) {
     }
     draft.explanation = "runc was not allowed to signal the container: kill(2) failed with EACCES, as a \
         security module has it fail. With AppArmor 4, runc has a profile of its own, and the containers' \
-        profile of an older runtime takes no signals from it. The container is never told to end, and kubelet \
+        profile of an older runtime takes no signals from it. The container never gets the signal to end, and kubelet \
         asks again and again."
         .into();
     let tasks = suspect.group().map(|group| group.tasks.as_slice()).unwrap_or_default();
@@ -287,7 +287,9 @@ fn lost(draft: &mut Draft, suspect: &Suspect<'_>) {
         }
         _ => {}
     }
-    draft.doubt("whether a shim is there and does not answer, or none is: nobody has asked it");
+    draft.doubt(
+        "whether a shim is there and does not answer, or there is no shim: it was not asked",
+    );
 }
 
 fn shim_hangs(draft: &mut Draft, suspect: &Suspect<'_>) {
@@ -349,11 +351,11 @@ fn hangs(draft: &mut Draft, suspect: &Suspect<'_>) {
     }
     draft.remedy(
         Step::new("ask the runtime for its pods", "crictl --timeout 10s pods"),
-        "none; where this fails in the same way, the runtime answers nobody",
+        "none; where this fails in the same way, the runtime answers no request",
     );
     draft.advice(
         "send SIGUSR1 to the runtime's own process (containerd, dockerd, crio): no command is given, because \
-         anybody's process may have that name",
+         any process may have that name",
         "none; it writes what each of its threads waits for into its log, or a file that the log names",
     );
     restart(draft, suspect);

@@ -110,7 +110,7 @@ impl Word {
                 draft.fact("the pod's record has a deletionTimestamp", Source::Record);
             }
             Self::Log(at, log) => {
-                let fact = "the API server has told kubelet that the pod is to be deleted";
+                let fact = "kubelet knows from the API server that the pod is to be deleted";
                 draft.fact_since(fact, Source::Log(log.clone()), *at);
             }
         }

@@ -77,7 +77,7 @@ pub(crate) static FROZEN_V1: Cause = Cause {
     kind: Kind::Cause,
     meaning: "A process that the freezer of control groups version 1 has frozen takes no signal, not \
         even SIGKILL. Something froze the group (a pause, a checkpoint, a runc that was interrupted \
-        between freezing and thawing), and nobody thaws it. With version 2 a frozen process dies.",
+        between freezing and thawing), and nothing thaws it. With version 2 a frozen process dies.",
     confirmed_by: &[
         seen("freezer.state of the group is FROZEN", &[Origin::Proc]),
         seen("a process in it has SIGKILL pending", &[Origin::Proc]),

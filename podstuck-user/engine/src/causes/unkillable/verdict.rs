@@ -209,7 +209,7 @@ fn frozen(draft: &mut Draft, suspect: &Suspect<'_>) {
     draft.explanation =
         "A frozen process takes no signal, not even SIGKILL, as long as its group is \
         frozen by the freezer of control groups version 1. Something froze the group (a pause, a \
-        checkpoint, or a runc that was interrupted between freezing and thawing), and nobody thaws \
+        checkpoint, or a runc that was interrupted between freezing and thawing), and nothing thaws \
         it. With version 2 a frozen process dies when it is killed."
             .into();
     let file = word(&file);

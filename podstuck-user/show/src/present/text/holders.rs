@@ -67,7 +67,7 @@ pub fn search(search: &Search, style: Style) -> String {
     let mut out =
         format!("{}: {}\n", nouns::path(&search.subject.path), text(&search.subject.what));
     let found = match (search.holders, search.explain_ebusy) {
-        (0, _) => "nobody holds it".to_owned(),
+        (0, _) => "no process holds it".to_owned(),
         (all, explain) => {
             let all = words::plural(all as u64, "holder", "holders");
             format!("{all}, {} of them make umount fail with EBUSY", words::count(explain as u64))
@@ -112,7 +112,7 @@ agent (pid 42) in pod shop/cart-0, container 0123
             search,
             "\
 /v: mount of tmpfs of type tmpfs, device 0:45
-nobody holds it; looked at 120 processes, 3 mount namespaces and 1,000 mounts
+no process holds it; looked at 120 processes, 3 mount namespaces and 1,000 mounts
 not looked at: mapped files of pid 7
 "
         );

@@ -93,7 +93,7 @@ pub(crate) fn losses(c: &Completeness) -> Vec<String> {
     if c.looks_late_s > 0 {
         let seconds = words::plural(c.looks_late_s, "second", "seconds");
         out.push(format!(
-            "the node's state was not looked at for {seconds}: mounts that nobody unmounts and processes \
+            "the node's state was not looked at for {seconds}: mounts that no process unmounts and processes \
              that do not end were not noticed meanwhile, the counts are not affected"
         ));
     }
@@ -149,7 +149,7 @@ fn look_alikes(c: &Completeness) -> Option<String> {
     let example = c.look_alike.as_ref().map(|seen| format!(", as {}", text(seen)));
     Some(format!(
         "{calls} on paths that read like a pod's or a container's and are in no known kubelet's or \
-         runtime's directory: counted without a target{}; a kubelet's root that is missing is told by \
+         runtime's directory: counted without a target{}; a kubelet's root that is missing is added with \
          --kubelet-root",
         example.unwrap_or_default()
     ))
@@ -290,14 +290,14 @@ nothing wrong was found in 30 s: 800,015 calls, nothing was lost
   - 7 deletions by io_uring noticed and not counted: it makes no system call for each
   - 8 times the probes' tables could not be read in full: counts came later, the last ones may be missing
   - 9 objects forgotten because too many were followed: findings about them may be missing, the counts are not affected
-  - the node's state was not looked at for 80 seconds: mounts that nobody unmounts and processes that do not end were not noticed meanwhile, the counts are not affected
+  - the node's state was not looked at for 80 seconds: mounts that no process unmounts and processes that do not end were not noticed meanwhile, the counts are not affected
   - probe missing, so what it would show was not seen: \\x1b[2J\\x0aok\\xe2\\x80\\xae\\xc2\\x9b31m\\x7f
   - helper process 7 does not come back
   - \\x1b[2J\\x0aok\\xe2\\x80\\xae\\xc2\\x9b31m\\x7f
   2 events held back by rate limits; all of them are in the counts
   5 calls counted without a target: path too long or unreadable
   12 calls on paths that read like a pod's or a container's and are in no known kubelet's or runtime's directory: counted without a target, as /srv/pods/x by sh (pid 7); a kubelet's root that is
-  missing is told by --kubelet-root
+  missing is added with --kubelet-root
   podstuck itself took 0.12 s of CPU time (0.4 % of one core) and 12.3 MiB; its probes add 351 ns to each call
 "
         );
