@@ -49,6 +49,7 @@ const NOT_RUN: &[(&str, &str)] = &[
         "image-volume-busy",
         "runtimes/image_volume.rs runs it as printed, where containerd 2.1 or later is installed",
     ),
+    ("mirror-pod-deleted", "takes an API server with the mirror pod of a kubelet's static pod"),
     ("nfs-server-unreachable", "takes an NFS server that is gone"),
     (
         "kubelet-root-symlink",
@@ -84,6 +85,7 @@ const NOT_FOLLOWED: &[&str] = &[
     "gpu-driver-dstate",
     "kubelet-down",
     "kubelet-root-symlink",
+    "mirror-pod-deleted",
     "mount-table-storm",
     "nfs-server-unreachable",
     "raw-block-volume-in-use",

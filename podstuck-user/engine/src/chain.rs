@@ -2,7 +2,7 @@
 //! known. It needs no cause to be recognised; a cause explains its last link.
 
 use crate::{
-    catalogue,
+    catalogue, ids,
     model::{
         chain::Link,
         csi::{CsiState, DriverState},
@@ -46,6 +46,12 @@ pub(crate) struct Facts<'a> {
 /// The links of a pod's deletion, the API server's first.
 pub(crate) fn chain(pod: &PodStage, facts: &Facts<'_>) -> Vec<Link> {
     let mut links: Vec<Link> = of_record(pod, facts).into_iter().collect();
+    let holding = holding(pod, facts.causes).map(|cause| cause.id);
+    if holding == Some(ids::MIRROR_POD_DELETED) {
+        links.push(of_static_pod(facts));
+        links.extend(of_cause(pod, facts.causes));
+        return links;
+    }
     let has_finalizers = facts.record.is_some_and(|record| !record.finalizers.is_empty());
     if pod.stage != Stage::Api || !has_finalizers {
         let (link, acts) = of_kubelet(pod, facts);
@@ -123,6 +129,23 @@ fn of_kubelet(pod: &PodStage, facts: &Facts<'_>) -> (Link, bool) {
     };
     let link = seen(who, must, waits_for, pod.fact.clone(), WHERE);
     (logged(link, last_of(facts, &[Component::Kubelet])), true)
+}
+
+/// kubelet, of a static pod whose mirror pod is deleted: it has nothing to do.
+fn of_static_pod(facts: &Facts<'_>) -> Link {
+    let who = match facts.sample.kubelets[..] {
+        [pid] => format!("kubelet (pid {pid})"),
+        _ => "kubelet".to_owned(),
+    };
+    let its_manifest = Some("the pod's manifest to be removed".to_owned());
+    let fact = "the record is the mirror pod of a static pod, which kubelet runs as long as the manifest is there";
+    seen(
+        who,
+        "end the static pod",
+        its_manifest,
+        fact.into(),
+        "the annotation kubernetes.io/config.mirror",
+    )
 }
 
 /// The volume that keeps kubelet: one that is mounted before one that is not.
@@ -292,14 +315,19 @@ fn driver(csi: &CsiState) -> String {
     format!("CSI driver{}", name.unwrap_or_default())
 }
 
-/// What is found to be the reason.
-fn of_cause(pod: &PodStage, causes: &[Finding]) -> Option<Link> {
-    let holds = |cause: &&Finding| {
+/// The first cause that holds the pod.
+fn holding<'a>(pod: &PodStage, causes: &'a [Finding]) -> Option<&'a Finding> {
+    causes.iter().find(|cause| {
         let is_of_pod = cause.pod.as_ref().is_none_or(|it| it.uid == pod.pod.uid);
         is_of_pod && cause.blocks_deletion == Some(true)
-    };
-    let cause = causes.iter().find(holds)?;
+    })
+}
+
+/// What is found to be the reason.
+fn of_cause(pod: &PodStage, causes: &[Finding]) -> Option<Link> {
+    let cause = holding(pod, causes)?;
     let (who, must) = match &cause.held_by {
+        Some(who) if cause.id == ids::MIRROR_POD_DELETED => (who.clone(), "be removed"),
         Some(who) => (who.clone(), "let go"),
         None => (safe_path(&cause.call.path.0).into_owned(), "be cleared"),
     };

@@ -61,6 +61,7 @@ ids! {
     LEAKED_SUPERBLOCK_BLOCKS_DEVICE = "leaked-superblock-blocks-device",
     LEFTOVER_UNEXPLAINED = "leftover-unexplained",
     MASS_DELETION = "mass-deletion",
+    MIRROR_POD_DELETED = "mirror-pod-deleted",
     MOUNT_LEAKED_FOREIGN_NS_EL7 = "mount-leaked-foreign-ns-el7",
     MOUNT_OVER_VOLUME = "mount-over-volume",
     MOUNT_TABLE_STORM = "mount-table-storm",

@@ -271,3 +271,32 @@ fn a_fanotify_listener_that_answers_no_more_is_named_and_ended_by_the_printed_co
     assert!(node.kubelet.wait().unwrap().success(), "kubelet goes on");
     drop((agent, mounted));
 }
+
+/// kubernetes#22625
+#[test]
+fn a_mirror_pod_whose_static_pod_runs_on_is_ended_by_its_manifest() {
+    requires!(root_and_btf());
+    let place = tempfile::tempdir().unwrap();
+    let listener = UnixListener::bind(place.path().join("containerd.sock")).unwrap();
+    let node = kubelet(57, |_| String::new());
+    let _runs = Unreached::new(&node.uid, place.path(), listener);
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    let record = serde_json::json!({"kind": "Pod", "metadata": {"name": node.name(), "namespace": "shop",
+        "uid": "00000000-0000-4000-8000-00000000dea2", "deletionTimestamp": "2020-01-01T00:00:00Z",
+        "annotations": {"kubernetes.io/config.mirror": node.uid, "kubernetes.io/config.hash": node.uid}},
+        "spec": {"nodeName": host.trim()}});
+    let file = place.path().join("pod.json");
+    fs::write(&file, record.to_string()).unwrap();
+    let (root, file) = (node.root(), file.to_str().unwrap().to_owned());
+    let asked = ["--pod-json", &file, "--kubelet-root", root.to_str().unwrap(), "--timeout", "20s"];
+    let (lines, status) = diagnose(&asked).finish();
+    let answer = answer(&lines);
+    let cause = &answer["causes"][0];
+    assert_eq!(
+        (&cause["id"], status.code()),
+        (&"mirror-pod-deleted".into(), Some(1)),
+        "{answer:#}"
+    );
+    let chain = answer["stages"][0]["chain"].to_string();
+    assert!(chain.contains("manifest to be removed") && !chain.contains("SIGKILL"), "{chain}");
+}

@@ -378,18 +378,25 @@ pub(super) fn pod_record() -> Plays {
         ..testing::pod_record(UID)
     };
     let later = Timestamp::UNIX_EPOCH.checked_add(SignedDuration::from_secs(90)).unwrap();
+    let mut mirror = PodRecord { is_mirror: true, ..record.clone() };
+    mirror.pod.namespace = Some("kube-system".into());
+    mirror.pod.name = Some("kube-proxy-here".into());
     let mut plays = Vec::new();
     for (title, record, is_here) in [
         ("a finalizer, and nothing left", record.clone(), false),
         ("a finalizer, and something left", record.clone(), true),
         ("not deleted", PodRecord { deletion: None, ..record.clone() }, true),
         ("in its grace", PodRecord { deletion: Some(later), ..record.clone() }, true),
+        ("a mirror pod", mirror, true),
         ("elsewhere", PodRecord { node: Some("there".into()), ..record }, false),
     ] {
         let mut play = Play::new(Node::default());
         let volumes = vec![volume_state(EMPTY_DIR, None, Vec::new())];
-        let pods = if is_here { vec![of_pod(false, volumes)] } else { Vec::new() };
-        play.sample(NodeSample { pods, ..sample(2.0) });
+        let runs = record.is_mirror;
+        let pods = if is_here { vec![of_pod(runs, volumes)] } else { Vec::new() };
+        let web = runs.then(|| group(vec![testing::task("web", 42)], true, false));
+        let cgroups = web.into_iter().collect();
+        play.sample(NodeSample { pods, cgroups, ..sample(2.0) });
         play.record(3.0, record);
         plays.push((title, play));
     }

@@ -2,6 +2,7 @@
 //! It is judged by how far the deletion has come on this node, at each look at it, since the record says the same
 //! from the first moment on, and the node comes on.
 
+mod mirror;
 mod refused;
 
 use crate::cause::Origin;
@@ -34,7 +35,14 @@ use crate::{
 
 /// Its causes and trackers.
 pub(crate) static FAMILY: Family = Family {
-    causes: &[&FINALIZER, &NOT_DELETED, &IN_GRACE, &NOT_ON_THIS_NODE, &refused::STATUS_REFUSED],
+    causes: &[
+        &FINALIZER,
+        &NOT_DELETED,
+        &IN_GRACE,
+        &NOT_ON_THIS_NODE,
+        &mirror::MIRROR,
+        &refused::STATUS_REFUSED,
+    ],
     trackers: &[
         TrackerSpec {
             id: TrackerId::PodRecord,
@@ -85,7 +93,9 @@ impl Known {
         let stage = sample.and_then(|sample| stage::stage(&record.pod, sample));
         let stage = stage.map(|known| known.stage);
         let was_left = self.was_left || stage.is_some_and(|stage| stage < Stage::Directories);
-        let found = verdict(record, Here { node, stage, was_left, now, at: context.now });
+        let is_killed = sample.and_then(|sample| is_killed(&record.pod.uid, sample));
+        let here = Here { node, stage, was_left, is_killed, now, at: context.now };
+        let found = verdict(record, here);
         let told = found.as_ref().map(|draft| draft.target_id);
         if let (Some(target_id), None) = (self.told, told) {
             let tracker = TrackerId::PodRecord;
@@ -236,6 +246,8 @@ pub(crate) struct Here<'a> {
     pub(crate) stage: Option<Stage>,
     /// Whether it came that far only after the record was read.
     pub(crate) was_left: bool,
+    /// Whether SIGKILL was sent to a process of it; `None` where its processes were not looked at.
+    pub(crate) is_killed: Option<bool>,
     /// Now.
     pub(crate) now: Timestamp,
     /// The same by the kernel's clock.
@@ -252,9 +264,15 @@ pub(crate) fn verdict(record: &PodRecord, here: Here<'_>) -> Option<Draft> {
     let elsewhere = record.node.as_deref().filter(|node| *node != here.node);
     match elsewhere {
         Some(node) if here.stage == Some(Stage::Gone) => Some(not_here(record, here, node)),
+        None if mirror::runs_on(record, here) => Some(mirror::draft(record, here)),
         _ if !record.finalizers.is_empty() => Some(finalizer(record, here, nothing_left)),
         _ => None,
     }
+}
+
+fn is_killed(uid: &str, sample: &NodeSample) -> Option<bool> {
+    let group = sample.cgroups.iter().find(|group| group.uid == uid)?;
+    Some(group.tasks.iter().any(|task| task.killed))
 }
 
 fn draft(cause: &'static Cause, record: &PodRecord, here: Here<'_>) -> Draft {

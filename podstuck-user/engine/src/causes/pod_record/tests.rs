@@ -8,6 +8,7 @@ use crate::{
     model::{
         diagnosis::Stage,
         evidence::Certainty,
+        identity::Pod,
         node::{NodeSample, PodState},
         node_record::NodeRecord,
         pod_record::PodRecord,
@@ -111,8 +112,14 @@ fn record_of_verdict() -> PodRecord {
 }
 
 fn told(record: &PodRecord, stage: Stage) -> Option<(&'static str, Certainty)> {
-    let here =
-        Here { node: "here", stage: Some(stage), was_left: false, now: NOW, at: Monotonic(1) };
+    let here = Here {
+        node: "here",
+        stage: Some(stage),
+        was_left: false,
+        is_killed: None,
+        now: NOW,
+        at: Monotonic(1),
+    };
     verdict(record, here).map(|draft| (draft.id(), draft.certainty()))
 }
 
@@ -128,7 +135,14 @@ fn a_finalizer_is_the_cause_only_when_the_node_is_done() {
         Some(("pod-finalizer", Certainty::Firm))
     );
     let is_later = |stage| {
-        let here = Here { node: "here", stage, was_left: false, now: NOW, at: Monotonic(1) };
+        let here = Here {
+            node: "here",
+            stage,
+            was_left: false,
+            is_killed: None,
+            now: NOW,
+            at: Monotonic(1),
+        };
         verdict(&record_of_verdict(), here).unwrap().is_later
     };
     assert!(is_later(Some(Stage::Volumes)) && !is_later(Some(Stage::Directories)));
@@ -142,7 +156,14 @@ fn a_finalizer_is_removed_from_the_pod_of_that_uid_only() {
     let names = ["x' ; reboot '", "example.com/keep"];
     let record = PodRecord { finalizers: names.map(String::from).to_vec(), ..record_of_verdict() };
     let (node, at) = ("here", Monotonic(1));
-    let here = Here { node, stage: Some(Stage::Directories), was_left: false, now: NOW, at };
+    let here = Here {
+        node,
+        stage: Some(Stage::Directories),
+        was_left: false,
+        is_killed: None,
+        now: NOW,
+        at,
+    };
     let remedies = verdict(&record, here).unwrap().remedies;
     let commands: Vec<&str> = remedies.iter().filter_map(|it| it.command.as_deref()).collect();
     let [command] = commands[..] else { panic!("{commands:?}") };
@@ -167,4 +188,35 @@ fn another_node_is_named_only_when_nothing_is_here() {
     let other = PodRecord { node: Some("there".into()), ..record_of_verdict() };
     assert_eq!(told(&other, Stage::Gone), Some(("pod-not-on-this-node", Certainty::Firm)));
     assert_eq!(told(&other, Stage::Volumes), Some(("pod-finalizer", Certainty::Firm)));
+}
+
+#[test]
+fn a_mirror_pod_whose_static_pod_runs_is_ended_by_its_manifest() {
+    let of = |is_mirror, stage, is_killed| {
+        let record = PodRecord {
+            is_mirror,
+            deletion: Some(Timestamp::UNIX_EPOCH),
+            pod: Pod {
+                uid: UID.into(),
+                namespace: Some("kube-system".into()),
+                name: Some("kube-proxy-here".into()),
+            },
+            ..pod_record(UID)
+        };
+        let now = Timestamp::from_second(60).unwrap();
+        verdict(&record, Here { node: "here", stage, was_left: false, is_killed, now, at: at(1) })
+    };
+    let draft = of(true, Some(Stage::Containers), Some(false)).unwrap();
+    assert_eq!((draft.id(), draft.certainty()), ("mirror-pod-deleted", Certainty::Likely));
+    let commands: Vec<&str> =
+        draft.remedies.iter().filter_map(|it| it.command.as_deref()).collect();
+    let find =
+        "grep --recursive --files-with-matches --word-regexp kube-proxy /etc/kubernetes/manifests";
+    let delete =
+        "kubectl --namespace kube-system delete pod kube-proxy-here --grace-period=0 --force";
+    assert_eq!(commands, [find, delete]);
+    assert!(of(true, Some(Stage::Containers), Some(true)).is_none(), "it is being ended");
+    assert!(of(true, Some(Stage::Containers), None).is_none(), "its processes were not looked at");
+    assert!(of(true, Some(Stage::Volumes), Some(false)).is_none(), "it has ended");
+    assert!(of(false, Some(Stage::Containers), Some(false)).is_none());
 }
