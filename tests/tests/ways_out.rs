@@ -88,6 +88,7 @@ const NOT_FOLLOWED: &[&str] = &[
     "mirror-pod-deleted",
     "mount-table-storm",
     "nfs-server-unreachable",
+    "oci-hook-fails",
     "raw-block-volume-in-use",
     "smb-host-down",
     "status-update-refused",

@@ -58,6 +58,10 @@ pub(crate) fn chain(pod: &PodStage, facts: &Facts<'_>) -> Vec<Link> {
         links.push(link);
         if acts && let Some(state) = facts.sample.pod(&pod.pod.uid) {
             match pod.stage {
+                // The container has ended, and the sandbox's own process ends after it.
+                Stage::Containers if holding == Some(ids::OCI_HOOK_FAILS) => {
+                    links.extend(of_runtime(&[], facts));
+                }
                 Stage::Containers => links.extend(of_containers(state, facts)),
                 Stage::Volumes => links.extend(of_driver(state, facts)),
                 _ => {}
@@ -328,6 +332,7 @@ fn of_cause(pod: &PodStage, causes: &[Finding]) -> Option<Link> {
     let cause = holding(pod, causes)?;
     let (who, must) = match &cause.held_by {
         Some(who) if cause.id == ids::MIRROR_POD_DELETED => (who.clone(), "be removed"),
+        Some(who) if cause.id == ids::OCI_HOOK_FAILS => (who.clone(), "succeed"),
         Some(who) => (who.clone(), "let go"),
         None => (safe_path(&cause.call.path.0).into_owned(), "be cleared"),
     };

@@ -71,6 +71,7 @@ ids! {
     NFS_SILLY_RENAME = "nfs-silly-rename",
     NFS_STALE_HANDLE = "nfs-stale-handle",
     NODE_FS_READONLY = "node-fs-readonly",
+    OCI_HOOK_FAILS = "oci-hook-fails",
     ORPHANED_POD_DIR = "orphaned-pod-dir",
     PERMISSION_UNEXPLAINED = "permission-unexplained",
     POD_FINALIZER = "pod-finalizer",

@@ -66,6 +66,8 @@ pub enum Complaint {
     ShmBusy,
     /// An image that is a volume of the pod cannot be unmounted.
     ImageVolumeBusy,
+    /// A hook that the runtime runs after a container's end fails.
+    HookFailed,
 }
 
 impl Complaint {

@@ -272,6 +272,30 @@ fn a_fanotify_listener_that_answers_no_more_is_named_and_ended_by_the_printed_co
     drop((agent, mounted));
 }
 
+/// cri-o#7032
+#[test]
+fn a_hook_that_fails_after_a_container_has_ended_is_named() {
+    requires!(root_and_btf());
+    let place = tempfile::tempdir().unwrap();
+    let listener = UnixListener::bind(place.path().join("crio.sock")).unwrap();
+    let id = "b7".repeat(32);
+    let group = format!("/sys/fs/cgroup/cpuset/kubepods.slice/crio-{id}.scope");
+    let node = kubelet(56, |node| {
+        let (name, uid) = (node.name(), &node.uid);
+        let text = format!(
+            "\"Error syncing pod, skipping\" err=\"failed to \\\"KillContainer\\\" for \\\"du\\\" with \
+             KillContainerError: \\\"rpc error: code = Unknown desc = failed to run post-stop hook for container \
+             \\\\\\\"{id}\\\\\\\": set CPU load balancing: open {group}/cpuset.sched_load_balance: no such file or \
+             directory\\\"\" pod=\"shop/{name}\" podUID=\"{uid}\""
+        );
+        [40, 25, 10].map(|ago| klog(ago, 'E', &text)).concat()
+    });
+    let _sandbox = Unreached::new(&node.uid, place.path(), listener);
+    let cause = cause(&node, "oci-hook-fails", "likely");
+    assert_eq!(cause["held_by"], "CRI-O's own post-stop hook");
+    assert!(cause["remedies"][0]["advice"].as_str().unwrap().contains(&group), "{cause:#}");
+}
+
 /// kubernetes#22625
 #[test]
 fn a_mirror_pod_whose_static_pod_runs_on_is_ended_by_its_manifest() {

@@ -38,6 +38,16 @@ pub(super) fn runtime_says() -> Plays {
     let silent = "failed to \"KillPodSandbox\" for \"u\" with KillPodSandboxError: \"rpc error: code = \
         DeadlineExceeded desc = context deadline exceeded\"";
     let unhealthy = "PLEG is not healthy: pleg was last seen active 3m5s ago; threshold is 3m0s";
+    let id = "dc2ca0615937ecc648dd5a6c64aff5c0993c3b0f31dbccd55fe2849371204bdc";
+    let of_cri_o = format!(
+        "failed to \"KillContainer\" for \"du\" with KillContainerError: \"rpc error: code = Unknown desc = failed to run \
+         post-stop hook for container \\\"{id}\\\": set CPU load balancing: open \
+         /sys/fs/cgroup/cpuset/crio-{id}.scope/cpuset.sched_load_balance: no such file or directory\""
+    );
+    let of_runc = format!(
+        "failed to delete container \"{id}\": error running poststop hook #0: fork/exec /opt/hook.sh: no such file or \
+         directory, stdout: , stderr: "
+    );
     let (containerd, kubelet) = (Component::Containerd, Component::Kubelet);
     let mut plays = Vec::new();
     for (title, component, complaint, text, of_node, populated) in [
@@ -45,6 +55,8 @@ pub(super) fn runtime_says() -> Plays {
         ("a signal that is refused", containerd, Complaint::SignalDenied, denied, None, true),
         ("a shim that is gone", containerd, Complaint::StateLost, lost, None, false),
         (STOPPED, containerd, Complaint::StateLost, unanswered, None, true),
+        ("a hook of CRI-O's", kubelet, Complaint::HookFailed, of_cri_o.as_str(), None, true),
+        ("a hook that cannot be run", containerd, Complaint::HookFailed, &of_runc, None, true),
         ("a runtime that hangs", kubelet, Complaint::NoAnswer, silent, Some(unhealthy), false),
     ] {
         let mut play = Play::new(Node::default());
@@ -63,7 +75,6 @@ pub(super) fn runtime_says() -> Plays {
         play.sample(sample(604.0));
         plays.push((title, play));
     }
-    let id = "dc2ca0615937ecc648dd5a6c64aff5c0993c3b0f31dbccd55fe2849371204bdc";
     let stays = format!(
         "StopContainer for \"{id}\" failed: rpc error: code = DeadlineExceeded desc = an error occurs during waiting \
          for container \"{id}\" to be killed: context deadline exceeded"

@@ -129,6 +129,7 @@ pub(crate) static STATE_LOST: Cause = Cause {
             ids::DOCKER_CONTAINERD_STATE_DESYNC,
             "dockerd has written nothing of the container that is not so",
         ),
+        like(ids::OCI_HOOK_FAILS, "the error is about a container, and not about a hook"),
     ],
     ways_out: &[
         way("remove the task by `ctr --namespace k8s.io task delete --force`", ""),

@@ -2,6 +2,7 @@
 
 pub(crate) mod causes;
 pub(crate) mod docker;
+pub(crate) mod hook;
 pub(crate) mod log_driver;
 pub(crate) mod not_killed;
 pub(crate) mod own_kernel;
@@ -36,6 +37,7 @@ pub(crate) static FAMILY: Family = Family {
         &causes::RUNTIME_HANGS,
         &causes::OUT_OF_STEP,
         &causes::LOG_DRIVER,
+        &hook::HOOK_FAILS,
     ],
     trackers: &[
         TrackerSpec {

@@ -47,13 +47,14 @@ const FRESH: Duration = backoff::CAP.saturating_mul(3);
 /// While it gets no answer, kubelet says so each five seconds (`Kubelet.syncLoop`).
 const REPEATED: Duration = Duration::from_secs(30);
 /// What tells why, before what tells only that.
-const ORDER: [Complaint; 9] = [
+const ORDER: [Complaint; 10] = [
     Complaint::SocketRefused,
     Complaint::SignalDenied,
     Complaint::NetworkTeardown,
     Complaint::NetnsBusy,
     Complaint::ShmBusy,
     Complaint::ImageVolumeBusy,
+    Complaint::HookFailed,
     Complaint::StateLost,
     Complaint::ContainerStays,
     Complaint::NoAnswer,

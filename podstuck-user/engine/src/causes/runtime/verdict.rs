@@ -11,7 +11,7 @@ use crate::{
                 CNI_TEARDOWN_FAILED, IMAGE_VOLUME_BUSY, RUNTIME_HANGS, SHIM_HANGS, SIGNAL_DENIED,
                 SOCKET_GONE, STATE_LOST,
             },
-            sandbox, shim, socket,
+            hook, sandbox, shim, socket,
             tracker::{Suspect, Told},
         },
         shared::unit,
@@ -59,6 +59,7 @@ pub(crate) fn draft(suspect: &Suspect<'_>, target_id: u64) -> Option<Draft> {
         Complaint::NetnsBusy | Complaint::ShmBusy => {
             (sandbox::cause(&suspect.told.said)?, sandbox::words)
         }
+        Complaint::HookFailed => (&hook::HOOK_FAILS, hook::words),
         Complaint::ImageVolumeBusy => (&IMAGE_VOLUME_BUSY, sandbox::image_volume),
         _ => return None,
     };
@@ -268,6 +269,7 @@ fn lost(draft: &mut Draft, suspect: &Suspect<'_>) {
         draft.rule_out(ids::CONTAINER_NOT_KILLED, "no process of the container is left");
     }
     draft.rule_out(ids::CNI_TEARDOWN_FAILED, "the error is about a container, not its network");
+    draft.rule_out(ids::OCI_HOOK_FAILS, "the error is about a container, not a hook");
     draft.rule_out(ids::RUNTIME_HANG, "the runtime answers, with an error");
     draft.rule_out(ids::RUNTIME_DOWN, "the runtime answers, with an error");
     draft.rule_out(ids::RUNTIME_SOCKET_GONE, "the runtime answers, with an error");

@@ -13,6 +13,10 @@ pub(super) fn of_runtime(error: &str) -> Option<Complaint> {
     if has(&["unable to signal init: permission denied"]) {
         return Some(Complaint::SignalDenied);
     }
+    // CRI-O (server/container_stop.go) and runc (runtime-spec's hooks; libcontainer/configs, `Hooks.Run`).
+    if has(&["failed to run post-stop hook for container", "error running poststop hook #"]) {
+        return Some(Complaint::HookFailed);
+    }
     let networks = [
         "failed to destroy network for sandbox",
         "failed to destroy network for pod sandbox",
@@ -104,6 +108,17 @@ mod tests {
                  unix /run/containerd/containerd.sock: connect: no such file or directory\"",
                 Some(Complaint::SocketRefused),
             ),
+            (
+                "rpc error: code = Unknown desc = failed to run post-stop hook for container \"42dd\": set CPU load \
+                 balancing: open /sys/fs/cgroup/cpuset/a/crio-42dd.scope/cpuset.sched_load_balance: no such file or \
+                 directory",
+                Some(Complaint::HookFailed),
+            ),
+            (
+                "failed to delete container \"4eb9\": error running poststop hook #0: exit status 1, stdout: , stderr: x",
+                Some(Complaint::HookFailed),
+            ),
+            ("a preStop hook failed", None),
             (
                 "failed to destroy network for sandbox \"cacb\": plugin type=\"calico\" failed (delete): stat \
                  /var/lib/calico/nodename: no such file or directory",

@@ -1,0 +1,148 @@
+//! A hook that the runtime runs after a container's end, and that fails each time.
+
+use std::path::Path;
+
+use crate::{
+    cause::{Cause, Kind, Origin, TriedWith, absent, like, log, seen, way},
+    causes::runtime::tracker::Suspect,
+    command::Step,
+    ids,
+    model::{degraded::Feed, diagnosis::Stage, evidence::Source, path::safe_path},
+    verdict::Draft,
+};
+
+/// Where hooks are configured for CRI-O and Podman (containers/common, pkg/hooks).
+const HOOKS: &str = "/usr/share/containers/oci/hooks.d /etc/containers/oci/hooks.d";
+/// CRI-O's, which is part of it.
+const OF_CRI_O: &str = "failed to run post-stop hook for container";
+
+/// The stop fails with the hook.
+pub(crate) static HOOK_FAILS: Cause = Cause {
+    id: ids::OCI_HOOK_FAILS,
+    title: "a hook that the runtime runs after a container's end fails, and each stop of the container with it",
+    stage: Stage::Containers,
+    kind: Kind::Cause,
+    meaning: "The container has ended. The runtime then runs a post-stop hook: a program of the OCI configuration, or one \
+        of CRI-O's own, which restores CPU settings. The hook fails, and the runtime answers the stop with the hook's \
+        error, each time. kubelet takes the container for running and tries again.",
+    confirmed_by: &[
+        seen(
+            "kubelet's log, or the runtime's, says at each attempt that the post-stop hook failed, and why",
+            &[Origin::Log],
+        ),
+        absent("no process of the container is left", Feed::Node),
+    ],
+    log: log("kubelet", "KillContainerError: ... failed to run post-stop hook for container ..."),
+    look_alikes: &[like(
+        ids::SHIM_OR_CONTAINERD_STATE_LOST,
+        "the runtime knows that the container has ended, and fails after that",
+    )],
+    ways_out: &[
+        way("repair what the hook's error names; the next attempt succeeds", ""),
+        way(
+            "have the hook's program succeed, or remove the hook for new containers",
+            "what the hook is for is not done",
+        ),
+        way("update CRI-O: later releases log the failure and go on", ""),
+    ],
+    field: &["cri-o#7032"],
+    tried: &[TriedWith::Test],
+    source: &[
+        "cri-o server/container_stop.go, stopContainer",
+        "cri-o internal/runtimehandlerhooks/high_performance_hooks_linux.go, PostStop",
+        "runc libcontainer/state_linux.go, runPoststopHooks",
+    ],
+};
+
+pub(super) fn words(draft: &mut Draft, suspect: &Suspect<'_>) {
+    let text = suspect.told.said.text.as_str();
+    let (is_own, program) = (text.contains(OF_CRI_O), program(text).map(safe_path));
+    draft.held_by(match &program {
+        _ if is_own => "CRI-O's own post-stop hook".to_owned(),
+        Some(program) => format!("the poststop hook {program}"),
+        None => "a poststop hook of the OCI configuration".to_owned(),
+    });
+    match (suspect.container(), suspect.has_ended()) {
+        (Some(id), Some(true)) => {
+            let fact = format!("no process of container {id} is left");
+            draft.fact(fact, Source::proc("control groups"));
+        }
+        _ => draft.lacks("that no process of the container is left"),
+    }
+    draft.explanation = "The container has ended, and the runtime's hook after its end fails. The runtime answers each stop \
+        with the hook's error, so kubelet takes the container for running and tries again. The pod's sandbox is stopped \
+        only after that: its own process, pause, is not in the way."
+        .into();
+    if let Some(group) = missing_group(text) {
+        draft.advice(
+            format!(
+                "make the control group again in which the hook looks for a file, by mkdir: {}. kubelet's next attempt \
+                 succeeds if the hook finds all that it needs there",
+                safe_path(group)
+            ),
+            "low: an empty control group is left; remove it by rmdir when the pod has gone",
+        );
+    }
+    if is_own {
+        draft.advice(
+            "update CRI-O to a release that logs the failure of this hook and goes on (cri-o pull request 7032), which \
+             restarts it",
+            "low: containers go on under their monitors",
+        );
+    } else {
+        let list = format!("grep --recursive --files-with-matches poststop {HOOKS}");
+        let does = "list the files that configure poststop hooks, which name the programs";
+        draft.remedy(Step::new(does, list), "none");
+        draft.advice(
+            "repair the hook's program, or put one in its place that ends with status 0: the runtime's next attempt \
+             succeeds. A container keeps the path that it was created with",
+            "what the hook is for is not done for containers that end meanwhile",
+        );
+    }
+    draft.rule_out(
+        ids::SHIM_OR_CONTAINERD_STATE_LOST,
+        "the runtime knows that the container has ended, and its hook fails after that",
+    );
+    draft.doubt("whether the hook fails still: a log says what was, and no attempt was seen");
+}
+
+/// The hook's program, where it could not be started (Go's os/exec).
+fn program(text: &str) -> Option<&Path> {
+    let (_, rest) = text.split_once("fork/exec ")?;
+    absolute(rest.split_once(": ")?.0)
+}
+
+/// The control group in which a file could not be opened, since it is gone.
+fn missing_group(text: &str) -> Option<&Path> {
+    let (_, rest) = text.split_once(": open ")?;
+    let (path, why) = rest.split_once(": ")?;
+    let is_plain = path.split('/').all(|part| part != "..");
+    let group = absolute(path).filter(|it| it.starts_with("/sys/fs/cgroup") && is_plain)?;
+    why.starts_with("no such file or directory").then(|| group.parent()).flatten()
+}
+
+fn absolute(path: &str) -> Option<&Path> {
+    let is_one = path.starts_with('/') && !path.contains(char::is_whitespace);
+    is_one.then(|| Path::new(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_program_and_the_missing_group_are_read_from_the_error() {
+        let of_runc = "error running poststop hook #0: fork/exec /opt/hook.sh: no such file or directory, stdout: , stderr:";
+        assert_eq!(program(of_runc), Some(Path::new("/opt/hook.sh")));
+        let open =
+            |path: &str| format!("set CPU load balancing: open {path}: no such file or directory");
+        let of_cri_o = open("/sys/fs/cgroup/cpuset/a/crio-1.scope/cpuset.sched_load_balance");
+        let group = Path::new("/sys/fs/cgroup/cpuset/a/crio-1.scope");
+        assert_eq!((missing_group(&of_cri_o), program(&of_cri_o)), (Some(group), None));
+        for other in ["/etc/x", "/sys/fs/cgroup/../../etc/x", "sys/fs/cgroup/x"] {
+            assert_eq!(missing_group(&open(other)), None, "{other}");
+        }
+        assert_eq!(missing_group("x: open /sys/fs/cgroup/a/b: permission denied"), None);
+        assert_eq!(program("error running poststop hook #0: exit status 1"), None);
+    }
+}
