@@ -71,6 +71,7 @@ const NOT_RUN: &[(&str, &str)] = &[
         "sandbox-shm-busy",
         "late/sandbox.rs runs them on real mounts, of a runtime that has only a log",
     ),
+    ("slice-removal-times-out", "takes a systemd that has the slice of a pod"),
     ("shim-or-containerd-state-lost", "restarts a service of the machine that the tests run on"),
     ("subpath-busy", "the unmount of subpath-source-deleted, held by somebody who is not found"),
 ];
@@ -90,6 +91,7 @@ const NOT_FOLLOWED: &[&str] = &[
     "nfs-server-unreachable",
     "oci-hook-fails",
     "raw-block-volume-in-use",
+    "slice-removal-times-out",
     "smb-host-down",
     "status-update-refused",
 ];

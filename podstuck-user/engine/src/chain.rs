@@ -54,7 +54,13 @@ pub(crate) fn chain(pod: &PodStage, facts: &Facts<'_>) -> Vec<Link> {
     }
     let has_finalizers = facts.record.is_some_and(|record| !record.finalizers.is_empty());
     if pod.stage != Stage::Api || !has_finalizers {
-        let (link, acts) = of_kubelet(pod, facts);
+        let (link, acts) = match holding {
+            Some(ids::SLICE_REMOVAL_TIMES_OUT) => {
+                let (link, acts) = of_kubelet(&at_stage(pod, Stage::Cgroup), facts);
+                (waits_for(link, "systemd's signal about the pod's slice"), acts)
+            }
+            _ => of_kubelet(pod, facts),
+        };
         links.push(link);
         if acts && let Some(state) = facts.sample.pod(&pod.pod.uid) {
             match pod.stage {
@@ -76,6 +82,16 @@ pub(crate) fn chain(pod: &PodStage, facts: &Facts<'_>) -> Vec<Link> {
 fn seen(who: String, must: &str, waits_for: Option<String>, fact: String, source: &str) -> Link {
     let (must, source) = (must.to_owned(), source.to_owned());
     Link { who, must, waits_for, since: None, fact, source }
+}
+
+/// The same, and what it waits for.
+fn waits_for(link: Link, what: &str) -> Link {
+    Link { waits_for: Some(what.to_owned()), ..link }
+}
+
+/// What kubelet is at may come before what the node shows.
+fn at_stage(pod: &PodStage, stage: Stage) -> PodStage {
+    PodStage { stage, ..pod.clone() }
 }
 
 /// The same by what the component has logged last, where it has.
@@ -333,6 +349,7 @@ fn of_cause(pod: &PodStage, causes: &[Finding]) -> Option<Link> {
     let (who, must) = match &cause.held_by {
         Some(who) if cause.id == ids::MIRROR_POD_DELETED => (who.clone(), "be removed"),
         Some(who) if cause.id == ids::OCI_HOOK_FAILS => (who.clone(), "succeed"),
+        Some(who) if cause.id == ids::SLICE_REMOVAL_TIMES_OUT => (who.clone(), "reach kubelet"),
         Some(who) => (who.clone(), "let go"),
         None => (safe_path(&cause.call.path.0).into_owned(), "be cleared"),
     };

@@ -88,6 +88,7 @@ ids! {
     SHIM_HUNG = "shim-hung",
     SHIM_OR_CONTAINERD_STATE_LOST = "shim-or-containerd-state-lost",
     SHIM_ROOTFS_BUSY = "shim-rootfs-busy",
+    SLICE_REMOVAL_TIMES_OUT = "slice-removal-times-out",
     SMB_HOST_DOWN = "smb-host-down",
     STACKED_MOUNTS = "stacked-mounts",
     STATUS_UPDATE_REFUSED = "status-update-refused",

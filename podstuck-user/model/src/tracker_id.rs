@@ -62,6 +62,8 @@ pub enum TrackerId {
     HeldVolume,
     /// A kubelet that cannot act.
     KubeletState,
+    /// A kubelet that waits for systemd to remove a pod's slice.
+    SliceWait,
     /// Who uses what a finding advises to unmount. No tracker, but the engine asks.
     WaysOut,
 }

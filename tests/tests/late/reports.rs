@@ -272,6 +272,26 @@ fn a_fanotify_listener_that_answers_no_more_is_named_and_ended_by_the_printed_co
     drop((agent, mounted));
 }
 
+/// kubernetes#135825
+#[test]
+fn a_kubelet_that_waits_for_systemd_about_a_slice_is_named() {
+    requires!(root_and_btf());
+    let node = kubelet(58, |node| {
+        let (name, uid) = (node.name(), &node.uid);
+        let group = format!("[kubepods besteffort pod{uid}]");
+        let text = format!(
+            "\"Error syncing pod, skipping\" err=\"failed to delete cgroup paths for {group} : unable to destroy cgroup \
+             paths for cgroup {group} : Timed out while waiting for systemd to remove kubepods-besteffort-pod{}.slice\" \
+             pod=\"shop/{name}\" podUID=\"{uid}\"",
+            uid.replace('-', "_")
+        );
+        [90, 60, 30].map(|ago| klog(ago, 'E', &text)).concat()
+    });
+    let cause = cause(&node, "slice-removal-times-out", "likely");
+    let slice = format!("kubepods-besteffort-pod{}.slice", node.uid.replace('-', "_"));
+    assert_eq!(cause["held_by"], format!("systemd's signal that {slice} is removed"));
+}
+
 /// cri-o#7032
 #[test]
 fn a_hook_that_fails_after_a_container_has_ended_is_named() {

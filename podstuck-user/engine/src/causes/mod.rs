@@ -51,13 +51,14 @@ pub(crate) static FAMILIES: [&Family; 19] = [
 
 /// The order in which an event is shown to the trackers, so that one which explains comes before one that is explained,
 /// where that shows at the same event.
-const ORDER: [TrackerId; 28] = [
+const ORDER: [TrackerId; 29] = [
     TrackerId::CrossedMount,
     TrackerId::Busy,
     TrackerId::DeadMount,
     TrackerId::Refused,
     TrackerId::FileSystem,
     TrackerId::KubeletState,
+    TrackerId::SliceWait,
     TrackerId::Unkillable,
     TrackerId::BulkDelete,
     TrackerId::RuntimeState,

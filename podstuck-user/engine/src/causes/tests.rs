@@ -168,6 +168,7 @@ fn the_feeds_are_what_trackers_take_and_ask_for() {
         LeftRootfs: "busy_mount/left_rootfs",
         HeldVolume: "busy_mount/held_volume" "shared/pending_deletion",
         KubeletState: "kubelet_state/mod" "shared/pending_deletion",
+        SliceWait: "kubelet_state/slice",
         Protected: "permission/protected",
         RuntimeSays: "runtime/tracker" "runtime/sandbox" "runtime/verdict",
         BlockVolume: "device/block_volume",

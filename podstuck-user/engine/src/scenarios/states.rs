@@ -442,5 +442,17 @@ pub(super) fn kubelet_state() -> Plays {
         play.sample(sample(16.0));
         plays.push((title, play));
     }
+    let slice = format!("kubepods-besteffort-pod{}.slice", UID.replace('-', "_"));
+    let text = format!(
+        "Error syncing pod, skipping: failed to delete cgroup paths for [kubepods besteffort pod{UID}] : unable to destroy \
+         cgroup paths for cgroup [kubepods besteffort pod{UID}] : Timed out while waiting for systemd to remove {slice}"
+    );
+    let at = Timestamp::from_second(590).unwrap();
+    let said = Said::new(Component::Kubelet, "log of kubelet (pid 1)", UID, at, &text);
+    let mut play = Play::new(Node::default());
+    play.said(600.0, Said { times: 4, ..said });
+    play.sample(NodeSample { pods: vec![of_pod(false, Vec::new())], ..sample(602.0) });
+    play.sample(sample(1200.0));
+    plays.push(("a slice that systemd is to remove", play));
     plays
 }

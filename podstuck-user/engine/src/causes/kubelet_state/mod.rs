@@ -1,13 +1,14 @@
 //! A kubelet that does not run, or is stopped. Nothing happens to any pod of the node before it runs, whatever else
 //! holds one: nothing else ends the pod, unmounts its volumes or lets its record go.
 
-use crate::cause::Origin;
+mod slice;
+
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use podstuck_common::component::name_hash;
 
 use crate::{
-    cause::{Cause, Kind, TriedWith, absent, like, seen, way},
+    cause::{Cause, Kind, Origin, TriedWith, absent, like, seen, way},
     causes::shared::{
         halted,
         pending_deletion::{ToGo, Word},
@@ -32,13 +33,21 @@ use crate::{
 
 /// Its causes and trackers.
 pub(crate) static FAMILY: Family = Family {
-    causes: &[&KUBELET_STOPPED, &KUBELET_DOWN],
-    trackers: &[TrackerSpec {
-        id: TrackerId::KubeletState,
-        feeds: &[Feed::Node, Feed::Logs],
-        yields: &[],
-        new: || Box::<KubeletStates>::default(),
-    }],
+    causes: &[&KUBELET_STOPPED, &KUBELET_DOWN, &slice::SLICE_TIMES_OUT],
+    trackers: &[
+        TrackerSpec {
+            id: TrackerId::KubeletState,
+            feeds: &[Feed::Node, Feed::Logs],
+            yields: &[],
+            new: || Box::<KubeletStates>::default(),
+        },
+        TrackerSpec {
+            id: TrackerId::SliceWait,
+            feeds: &[Feed::Node, Feed::Logs],
+            yields: &[],
+            new: || Box::<slice::SliceWaits>::default(),
+        },
+    ],
 };
 
 /// How long it must be kept from running: two looks. A debugger stops a process for a moment.
