@@ -72,7 +72,10 @@ pub(super) fn not_attempted() -> Plays {
         ("no process calls the driver", vec![csi(Registration::Listening, known())]),
         ("a driver without its socket", vec![csi(Registration::Absent, known())]),
         ("a driver that is deaf", vec![csi(Registration::Deaf, known())]),
-        ("kubelet does not take the pod down", vec![csi(Registration::Listening, known()), token()]),
+        (
+            "kubelet does not take the pod down",
+            vec![csi(Registration::Listening, known()), token()],
+        ),
         ("no vol_data.json", vec![csi(Registration::Unknown, VolumeData::Missing)]),
         (
             "an empty vol_data.json",
