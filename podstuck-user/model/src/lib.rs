@@ -48,6 +48,7 @@ pub mod summary;
 pub mod thread;
 pub mod time;
 pub mod tracker_id;
+pub mod waiting;
 
 /// What a field is that is left out.
 fn yes() -> bool {

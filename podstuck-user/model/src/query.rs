@@ -17,6 +17,7 @@ use crate::{
     raw_path,
     remaining::Remaining,
     tracker_id::TrackerId,
+    waiting::Waiting,
 };
 
 mod kind;
@@ -154,6 +155,8 @@ questions! { $
         of Fanotify(FindFanotify, |it| Some(&mut it.pid));
     Places Clients(Result<Vec<Client>, NoAnswer>)
         of Clients(FindClients, |_| None);
+    Places Waits(Result<Vec<Waiting>, NoAnswer>)
+        of Waits(FollowWaits, |_| None);
     Trees Protected(Result<Protected, NoAnswer>)
         of Protected(FindProtected, |it| Some(&mut it.pid));
     Trees Remaining(Result<Remaining, NoAnswer>)
@@ -262,6 +265,17 @@ pub struct FindFanotify {
 pub struct FindClients {
     /// The daemon.
     pub pid: u32,
+}
+
+/// What the processes that must act for a pod wait for, and those at the other end.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FollowWaits {
+    /// Processes that look after its containers.
+    pub shims: Vec<u32>,
+    /// Processes that work for all pods: of their children count those whose command line has one of `names`.
+    pub daemons: Vec<u32>,
+    /// The pod's UID and the ids of its containers: a shim that is started for one of them is looked at, too.
+    pub names: Vec<String>,
 }
 
 /// What in a tree has attributes that forbid its removal.

@@ -66,4 +66,6 @@ pub enum TrackerId {
     SliceWait,
     /// Who uses what a finding advises to unmount. No tracker, but the engine asks.
     WaysOut,
+    /// What the processes wait for that must act. No tracker, but the engine asks.
+    Waits,
 }

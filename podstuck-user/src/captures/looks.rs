@@ -313,6 +313,7 @@ impl Capture {
                 Answer::Fanotify(Err(NoAnswer::NotEntered("the capture does not have it".into())))
             }
             Wants::Clients(_) => Answer::Clients(Ok(Vec::new())),
+            Wants::Waits(_) => Answer::Waits(Ok(Vec::new())),
             Wants::Holders(_) => Answer::Holders(Ok(self.holders(&query.path, at))),
         }
     }

@@ -116,6 +116,7 @@ impl Node {
             Wants::Listener(_) => Answer::Listener(Ok(node.listening)),
             Wants::Fanotify(_) => Answer::Fanotify(Ok(node.fanotify)),
             Wants::Clients(_) => Answer::Clients(Ok(node.clients)),
+            Wants::Waits(_) => Answer::Waits(Ok(Vec::new())),
             Wants::Holders(_) if node.is_hung => Answer::Holders(Err(hung())),
             Wants::Holders(_) => Answer::Holders(Ok(snapshot(node.holders))),
         }

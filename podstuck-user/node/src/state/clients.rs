@@ -126,7 +126,7 @@ fn client(pid: u32, request: Request) -> Option<Client> {
 }
 
 /// The program and what it is to do. What follows may be a secret, as a variable of a container is.
-fn command(line: &[u8]) -> Option<String> {
+pub(super) fn command(line: &[u8]) -> Option<String> {
     let mut words = line.split(|byte| *byte == 0);
     let program = words.next()?.rsplit(|byte| *byte == b'/').next()?;
     let is_verb = |word: &&[u8]| {

@@ -46,6 +46,7 @@ mod thread;
 pub mod traces;
 mod unix_diag;
 mod vol_data;
+mod waits;
 
 /// Files that look like a node's, for tests.
 #[cfg(test)]

@@ -94,6 +94,7 @@ questions! {
     Text(memory::ReadText),
     Traces(traces::ReadTraces),
     Units(kubelet_unit::ReadUnits),
+    Waits(Helped<query::FollowWaits>),
 }
 
 #[cfg(test)]

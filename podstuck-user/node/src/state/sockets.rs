@@ -105,7 +105,7 @@ fn sockets(table: &[u8]) -> impl Iterator<Item = Socket> {
 }
 
 /// What the links of a process's descriptors say.
-fn descriptors(process: &Path) -> Vec<PathBuf> {
+pub(super) fn descriptors(process: &Path) -> Vec<PathBuf> {
     let all = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
     all.filter_map(|entry| fs::read_link(entry.path()).ok()).collect()
 }
@@ -129,7 +129,7 @@ pub(super) fn owners(sockets: &HashSet<u64>) -> HashMap<u64, u32> {
     found
 }
 
-fn socket_inode(link: &str) -> Option<u64> {
+pub(super) fn socket_inode(link: &str) -> Option<u64> {
     link.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
 }
 

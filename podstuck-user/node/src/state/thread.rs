@@ -198,7 +198,8 @@ fn is_shortage(error: &io::Error) -> bool {
     error.raw_os_error().is_some_and(|number| lacking.contains(&number))
 }
 
-fn doing(line: &str) -> Option<Doing> {
+/// What the file `syscall` of a thread says.
+pub(super) fn doing(line: &str) -> Option<Doing> {
     let mut words = line.split_whitespace();
     let number = match words.next()? {
         "running" => return Some(Doing::Running),

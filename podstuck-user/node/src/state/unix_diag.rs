@@ -8,7 +8,7 @@ use netlink_packet_core::{
 };
 use netlink_packet_sock_diag::{
     SockDiagMessage,
-    unix::{ShowFlags, StateFlags, UnixRequest, UnixResponse},
+    unix::{ShowFlags, StateFlags, UnixRequest, UnixResponse, nlas::Nla},
 };
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, recv, send, socket_with,
@@ -29,6 +29,8 @@ pub(super) struct Socket {
     pub(super) peer: Option<u64>,
     /// Bytes that were sent to it and not read; 0 of one that listens.
     pub(super) unread: u32,
+    /// Memory of what it has sent and the other end has not read; 0 of one that listens.
+    pub(super) unsent: u32,
     /// What has connected to it, as it listens, and was not accepted.
     pub(super) pending: Vec<u64>,
 }
@@ -98,8 +100,18 @@ fn of(response: &UnixResponse) -> Socket {
         inode: response.header.inode.into(),
         peer: response.peer().map(u64::from),
         unread: response.receive_queue_size().filter(|_| !listens).unwrap_or_default(),
+        unsent: if listens { 0 } else { unsent(response) },
         pending: pending.iter().copied().map(u64::from).collect(),
     }
+}
+
+/// `udiag_wqueue` of include/uapi/linux/unix_diag.h, which the library tells of sockets that listen only.
+fn unsent(response: &UnixResponse) -> u32 {
+    let sent = response.nlas.iter().find_map(|nla| match nla {
+        Nla::ReceiveQueueLength(_, sent) => Some(*sent),
+        _ => None,
+    });
+    sent.unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -1,0 +1,55 @@
+//! Who waits for a lock on a file, and who has it: `/proc/locks`, in which each lock is followed by those that it keeps
+//! waiting, with the same number (`locks_show` in fs/locks.c).
+
+/// A process that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Waiter {
+    pub(super) pid: u32,
+    /// Who has the lock; `None` where the kernel does not say, as of a lock of an open file description.
+    pub(super) holder: Option<u32>,
+}
+
+/// As in `3: -> FLOCK  ADVISORY  WRITE 14664 fe:00:5816833 0 EOF`, with and without the arrow.
+pub(super) fn waiters(table: &[u8]) -> Vec<Waiter> {
+    let text = String::from_utf8_lossy(table);
+    let (mut found, mut held) = (Vec::new(), None);
+    for line in text.lines() {
+        let mut words = line.split_ascii_whitespace();
+        let Some(number) = words.next() else { continue };
+        let mut words = words.peekable();
+        let waits = words.peek() == Some(&"->");
+        let pid = words.nth(if waits { 4 } else { 3 });
+        let pid: Option<u32> = pid.and_then(|pid| pid.parse().ok());
+        if !waits {
+            held = Some((number, pid));
+        } else if let Some(pid) = pid {
+            let holder = held.filter(|(of, _)| *of == number).and_then(|(_, holder)| holder);
+            found.push(Waiter { pid, holder });
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fuzz_locks() {
+        podstuck_fuzz::fuzz("locks", |input| {
+            let _ = waiters(input);
+        });
+    }
+
+    #[test]
+    fn who_waits_is_found_with_who_has_it() {
+        let table = b"1: FLOCK  ADVISORY  WRITE 70 fe:00:33 0 EOF\n\
+            1: -> FLOCK  ADVISORY  WRITE 71 fe:00:33 0 EOF\n\
+            2: POSIX  ADVISORY  WRITE 80 fe:00:34 0 EOF\n\
+            3: OFDLCK ADVISORY  WRITE -1 fe:00:35 0 EOF\n\
+            3: -> OFDLCK ADVISORY  WRITE -1 fe:00:35 0 EOF\n\
+            3: -> POSIX  ADVISORY  WRITE 72 fe:00:35 0 EOF\n";
+        let waiter = |pid, holder| Waiter { pid, holder };
+        assert_eq!(waiters(table), [waiter(71, Some(70)), waiter(72, None)]);
+    }
+}

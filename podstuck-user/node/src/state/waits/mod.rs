@@ -1,0 +1,501 @@
+//! What the processes that must act for a pod wait for, from one to the next: children, locks, local sockets, pipes.
+//! Nothing is sent to any of them, and no file but those of `/proc` is opened, save the specification in a shim's bundle.
+
+mod blocked;
+mod locks;
+
+use std::{
+    cell::OnceCell,
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque},
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::Result;
+use podstuck_confine::{
+    helper::{Question, Share, Teller},
+    proc,
+    role::Role,
+    silent,
+};
+use podstuck_model::{
+    client::Request,
+    identity::Component,
+    path::safe,
+    query::{FollowWaits, NoAnswer},
+    waiting::{On, Part, Waiting},
+};
+
+use self::{blocked::Blocked, locks::Waiter};
+use super::{
+    asked::{Asked, Helped, in_helper},
+    clients,
+    sockets::{self, descriptors},
+    unix_diag::{self, Socket},
+};
+use crate::identity::{cgroup::group_of, living::Living};
+
+/// Processes that are looked at.
+const MOST: usize = 24;
+/// How far from one that must act.
+const HOPS: usize = 8;
+/// Things that one process may wait for, of each kind.
+const OF_ONE: usize = 8;
+/// What is read of a command line.
+const LINE: usize = 4096;
+
+/// Programs that do one thing and end.
+const TASKS: [&str; 24] = [
+    "runc",
+    "crun",
+    "youki",
+    "runsc",
+    "docker-runc",
+    "mount",
+    "umount",
+    "fusermount",
+    "fusermount3",
+    "fuser",
+    "nsenter",
+    "iptables",
+    "ip6tables",
+    "ip",
+    "nft",
+    "cryptsetup",
+    "dmsetup",
+    "lvchange",
+    "iscsiadm",
+    "multipath",
+    "fsck",
+    "losetup",
+    "blkid",
+    "systemctl",
+];
+/// What a runtime's program is to do, the first of these among its arguments.
+const VERBS: [&str; 11] = [
+    "create", "delete", "events", "exec", "kill", "pause", "resume", "run", "start", "state",
+    "update",
+];
+
+impl Asked for FollowWaits {
+    async fn answer(self, share: Share) -> Result<Vec<Waiting>, NoAnswer> {
+        in_helper(share, Helped(self)).await
+    }
+}
+
+impl Question for Helped<FollowWaits> {
+    const ROLE: Role = Role::Helper;
+    type Step = ();
+    type Part = ();
+    type Answer = Vec<Waiting>;
+
+    fn answer(self, _: &mut Teller<(), ()>) -> Result<Vec<Waiting>> {
+        let node = Node::look();
+        let names: HashSet<&[u8]> = self.0.names.iter().map(|name| name.as_bytes()).collect();
+        let found = node.all.keys().copied().filter(|pid| is_shim_of(*pid, &self.0.names));
+        let shims: BTreeSet<u32> = self.0.shims.iter().copied().chain(found).collect();
+        Ok(node.follow(&shims, &self.0.daemons, &names))
+    }
+}
+
+/// A shim whose command line has one of these names.
+fn is_shim_of(pid: u32, names: &[String]) -> bool {
+    let place = process(pid);
+    let comm = proc::comm(&place);
+    if !comm.starts_with(b"containerd-shim") && !comm.starts_with(b"conmon") {
+        return false;
+    }
+    let is_part =
+        |living: Living| matches!(living.component(), Component::ContainerdShim | Component::CriO);
+    if !Living::look(&place).is_some_and(is_part) {
+        return false;
+    }
+    let line = proc::command_line(&place, LINE).unwrap_or_default();
+    line.split(|byte| *byte == 0).any(|word| names.iter().any(|name| name.as_bytes() == word))
+}
+
+fn process(pid: u32) -> PathBuf {
+    PathBuf::from(format!("/proc/{pid}"))
+}
+
+/// A process, by its `stat`.
+struct Stat {
+    state: char,
+    parent: u32,
+    started: u64,
+}
+
+impl Stat {
+    fn look(pid: u32) -> Option<Self> {
+        let text = silent::read(&process(pid), |process| fs::read(process.join("stat")).ok())?;
+        let close = text.iter().rposition(|byte| *byte == b')')?;
+        let fields = std::str::from_utf8(text.get(close + 1..)?).ok()?;
+        let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
+        Some(Self {
+            state: fields.first()?.chars().next()?,
+            parent: fields.get(1)?.parse().ok()?,
+            started: fields.get(19)?.parse().ok()?,
+        })
+    }
+
+    fn lives(&self) -> bool {
+        !matches!(self.state, 'Z' | 'X')
+    }
+}
+
+/// What is the same for all of them.
+struct Node {
+    all: BTreeMap<u32, Stat>,
+    waiters: Vec<Waiter>,
+    sockets: OnceCell<Vec<Socket>>,
+    /// Who has a socket or a pipe open, by the text of the link.
+    owners: OnceCell<HashMap<String, Vec<u32>>>,
+    network: Option<PathBuf>,
+}
+
+impl Node {
+    fn look() -> Self {
+        let all = proc::processes().into_iter().filter_map(|pid| Some((pid, Stat::look(pid)?)));
+        let locks = fs::read("/proc/locks").unwrap_or_default();
+        Self {
+            all: all.collect(),
+            waiters: locks::waiters(&locks),
+            sockets: OnceCell::new(),
+            owners: OnceCell::new(),
+            network: proc::namespace(Path::new("/proc/self"), "net"),
+        }
+    }
+
+    fn follow(
+        &self,
+        shims: &BTreeSet<u32>,
+        daemons: &[u32],
+        names: &HashSet<&[u8]>,
+    ) -> Vec<Waiting> {
+        let first = shims.iter().map(|pid| (*pid, Part::Shim));
+        let first = first.chain(daemons.iter().map(|pid| (*pid, Part::Daemon)));
+        let mut queue: VecDeque<(u32, Part, usize)> =
+            first.map(|(pid, part)| (pid, part, 0)).collect();
+        let (mut seen, mut found) = (HashSet::new(), Vec::new());
+        while let Some((pid, part, hops)) = queue.pop_front() {
+            if found.len() >= MOST || !seen.insert(pid) {
+                continue;
+            }
+            let Some(mut waiting) = self.waiting(pid, part) else { continue };
+            waiting.on = self.on(pid, part);
+            match part {
+                // Of one that works for all, only what is about this pod.
+                Part::Daemon => waiting.on.retain(|on| match on {
+                    On::Child { pid, .. } => names_one(*pid, names),
+                    On::Socket { peer, .. } => {
+                        peer.is_some_and(|peer| shims.contains(&peer) || daemons.contains(&peer))
+                    }
+                    On::Lock { .. } => true,
+                    On::Pipe { .. } => false,
+                }),
+                // One that serves many is late with the answers of some.
+                Part::Other => {
+                    let is_socket = |on: &&On| matches!(on, On::Socket { .. });
+                    let peers: BTreeSet<Option<u32>> =
+                        waiting.on.iter().filter(is_socket).map(On::other).collect();
+                    if peers.len() > 1 {
+                        waiting.on.retain(|on| !is_socket(&on));
+                    }
+                }
+                Part::Shim | Part::Task => {}
+            }
+            if hops < HOPS {
+                queue.extend(waiting.on.iter().filter_map(|on| {
+                    let next =
+                        if matches!(on, On::Child { .. }) { Part::Task } else { Part::Other };
+                    Some((on.other()?, next, hops + 1))
+                }));
+            }
+            found.push(waiting);
+        }
+        found
+    }
+
+    fn waiting(&self, pid: u32, part: Part) -> Option<Waiting> {
+        let Stat { state, started, .. } = self.all.get(&pid)?;
+        let place = process(pid);
+        let line = proc::command_line(&place, LINE).unwrap_or_default();
+        let channel = silent::read(&place, |place| fs::read(place.join("wchan")).ok());
+        let channel = channel.filter(|name| !name.is_empty() && name != b"0");
+        Some(Waiting {
+            pid,
+            started: *started,
+            command: command(&line).unwrap_or_else(|| safe(&proc::comm(&place)).into_owned()),
+            state: *state,
+            channel: channel.map(|name| safe(&name).into_owned()),
+            part,
+            on: Vec::new(),
+        })
+    }
+
+    fn on(&self, pid: u32, part: Part) -> Vec<On> {
+        let (place, blocked) = (process(pid), blocked::threads(pid));
+        let links = silent::read(&place, |process| Some(descriptors(process))).unwrap_or_default();
+        let mut on = self.lock(pid, &place, &blocked);
+        on.extend(self.children(pid, part, &blocked).into_iter().take(OF_ONE));
+        on.extend(self.sockets(pid, part, &place, &links).into_iter().take(OF_ONE));
+        if part == Part::Task {
+            on.extend(self.pipes(pid, &place, &blocked).into_iter().take(OF_ONE));
+        }
+        on
+    }
+
+    fn lock(&self, pid: u32, place: &Path, blocked: &[Blocked]) -> Vec<On> {
+        let Some(waiter) = self.waiters.iter().find(|waiter| waiter.pid == pid) else {
+            return Vec::new();
+        };
+        let file = blocked.iter().find_map(|blocked| match blocked {
+            Blocked::Locks(descriptor) => link(place, *descriptor),
+            _ => None,
+        });
+        let holder = waiter.holder.filter(|holder| self.all.get(holder).is_some_and(Stat::lives));
+        vec![On::Lock { file: file.filter(|file| file.is_absolute()), holder }]
+    }
+
+    /// Those that work for it: a container's first process is in namespaces and a control group of its own.
+    fn children(&self, pid: u32, part: Part, blocked: &[Blocked]) -> Vec<On> {
+        let waits = |child: u32| {
+            let is_for = |of: &Option<u32>| of.is_none_or(|of| of == child);
+            blocked.iter().any(|it| matches!(it, Blocked::Child(of) if is_for(of)))
+        };
+        let own = kind(pid);
+        let children = self.all.iter().filter(|(_, stat)| stat.parent == pid && stat.lives());
+        let children = children.filter(|(child, _)| own.is_some() && kind(**child) == own);
+        let found = children.filter_map(|(child, _)| {
+            let is_waited_for = waits(*child);
+            let comm = proc::comm(&process(*child));
+            let is_task = TASKS.iter().any(|task| task.as_bytes() == comm);
+            let counts = is_waited_for || is_task && part != Part::Other;
+            counts.then_some(On::Child { pid: *child, is_waited_for })
+        });
+        found.collect()
+    }
+
+    fn sockets(&self, pid: u32, part: Part, place: &Path, links: &[PathBuf]) -> Vec<On> {
+        let own: HashSet<u64> =
+            links.iter().filter_map(|link| sockets::socket_inode(link.to_str()?)).collect();
+        // The kernel shows those of this network alone.
+        if own.is_empty() || proc::namespace(place, "net") != self.network {
+            return Vec::new();
+        }
+        let all = self.sockets.get_or_init(|| unix_diag::all().unwrap_or_default());
+        let of: HashMap<u64, &Socket> = all.iter().map(|socket| (socket.inode, socket)).collect();
+        let mut found = Vec::new();
+        for socket in all.iter().filter(|socket| own.contains(&socket.inode)) {
+            let number = socket.inode;
+            if let Some(listener) = all.iter().find(|it| it.pending.contains(&number)) {
+                found.push(On::Socket {
+                    number,
+                    path: self.path(listener.inode, None),
+                    peer: self.owner(listener.inode, pid),
+                    request: Request::Pending,
+                    unread: 0,
+                });
+                continue;
+            }
+            let Some(peer) = socket.peer.filter(|peer| *peer != 0 && !own.contains(peer)) else {
+                continue;
+            };
+            let unread = of.get(&peer).map(|peer| peer.unread);
+            let is_unread = unread.map_or(socket.unsent, |unread| unread) > 0;
+            // A daemon has connections that nothing is to come on.
+            if !is_unread && part != Part::Task {
+                continue;
+            }
+            let owner = self.owner(peer, pid);
+            found.push(On::Socket {
+                number,
+                path: self.path(peer, owner),
+                peer: owner,
+                request: if is_unread { Request::Unread } else { Request::Read },
+                unread: unread.unwrap_or_default(),
+            });
+        }
+        found
+    }
+
+    fn pipes(&self, pid: u32, place: &Path, blocked: &[Blocked]) -> Vec<On> {
+        let found = blocked.iter().filter_map(|blocked| {
+            let (descriptor, reads) = match blocked {
+                Blocked::Reads(descriptor) => (*descriptor, true),
+                Blocked::Writes(descriptor) => (*descriptor, false),
+                _ => return None,
+            };
+            let link = link(place, descriptor)?;
+            let text = link.to_str()?;
+            let number = text.strip_prefix("pipe:[")?.strip_suffix(']')?.parse().ok()?;
+            let mut others = self.owners().get(text).cloned().unwrap_or_default();
+            others.retain(|other| *other != pid);
+            others.truncate(OF_ONE);
+            (!others.is_empty()).then_some(On::Pipe { number, reads, others })
+        });
+        found.collect()
+    }
+
+    /// Where the server's end was made, as the one who has it sees it.
+    fn path(&self, number: u64, owner: Option<u32>) -> Option<PathBuf> {
+        let table = sockets::table_for(&owner.map_or_else(|| "/proc/self".into(), process));
+        let mut all = table.connected.into_iter().chain(table.listening);
+        all.find(|socket| socket.inode == number).map(|socket| socket.path)
+    }
+
+    /// Who has the other end: the first process keeps sockets that it has handed on.
+    fn owner(&self, number: u64, but: u32) -> Option<u32> {
+        let all = self.owners().get(&format!("socket:[{number}]"))?;
+        let mut all: Vec<u32> = all.iter().copied().filter(|pid| *pid != but).collect();
+        all.sort_by_key(|pid| (*pid == 1, *pid));
+        all.first().copied()
+    }
+
+    fn owners(&self) -> &HashMap<String, Vec<u32>> {
+        self.owners.get_or_init(|| {
+            let mut owners: HashMap<String, Vec<u32>> = HashMap::new();
+            for pid in self.all.keys() {
+                let links = silent::read(&process(*pid), |process| Some(descriptors(process)));
+                for link in links.unwrap_or_default() {
+                    let Some(text) = link.to_str() else { continue };
+                    if text.starts_with("socket:[") || text.starts_with("pipe:[") {
+                        let of = owners.entry(text.to_owned()).or_default();
+                        if of.last() != Some(pid) {
+                            of.push(*pid);
+                        }
+                    }
+                }
+            }
+            owners
+        })
+    }
+}
+
+/// What a process shares with those that work for it: its PID namespace and its control group.
+fn kind(pid: u32) -> Option<(PathBuf, String)> {
+    let place = process(pid);
+    Some((proc::namespace(&place, "pid")?, group_of(&place)?))
+}
+
+fn names_one(pid: u32, names: &HashSet<&[u8]>) -> bool {
+    let line = proc::command_line(&process(pid), LINE).unwrap_or_default();
+    names.iter().any(|name| line.windows(name.len().max(1)).any(|part| part == *name))
+}
+
+fn link(place: &Path, descriptor: u64) -> Option<PathBuf> {
+    let file = format!("fd/{descriptor}");
+    silent::read(place, |place| fs::read_link(place.join(file)).ok())
+}
+
+/// The program, with what it is to do where that is known.
+fn command(line: &[u8]) -> Option<String> {
+    let told = clients::command(line)?;
+    let words = || line.split(|byte| *byte == 0).filter_map(|word| std::str::from_utf8(word).ok());
+    let verb = words().skip(1).find(|word| VERBS.contains(word));
+    match verb.filter(|_| TASKS.contains(&told.as_str())) {
+        Some(verb) => Some(format!("{told} {verb}")),
+        None => Some(told),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::Write,
+        os::unix::net::{UnixListener, UnixStream},
+        process::{Child, Command, Stdio},
+    };
+
+    use super::*;
+
+    fn of(pid: u32) -> Vec<On> {
+        Node::look().on(pid, Part::Task)
+    }
+
+    /// Until it waits for something, or for long.
+    fn waits(pid: u32, is_it: impl Fn(&On) -> bool) -> On {
+        for _ in 0..100 {
+            if let Some(on) = of(pid).into_iter().find(|on| is_it(on)) {
+                return on;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        panic!("{:?}", of(pid));
+    }
+
+    fn end(mut child: Child) {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn a_parent_waits_for_its_child_and_a_lock_for_who_has_it() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let path = file.path().to_str().unwrap();
+        file.as_file().lock().unwrap();
+        let script = format!("flock {path} true; true");
+        let mut parent = Command::new("sh").args(["-c", &script]).spawn().unwrap();
+        let on = waits(parent.id(), |on| matches!(on, On::Child { is_waited_for: true, .. }));
+        let child = on.other().unwrap();
+        let own = Some(std::process::id());
+        let lock = waits(child, |on| matches!(on, On::Lock { .. }));
+        assert_eq!(lock, On::Lock { file: Some(path.into()), holder: own });
+        let all = Node::look().follow(&BTreeSet::from([parent.id()]), &[], &HashSet::new());
+        let parts: Vec<(u32, Part)> = all.iter().map(|it| (it.pid, it.part)).collect();
+        let expected =
+            [(parent.id(), Part::Shim), (child, Part::Task), (own.unwrap(), Part::Other)];
+        // What other tests of this process wait for comes behind.
+        assert_eq!(parts[..3], expected);
+        file.as_file().unlock().unwrap();
+        assert!(parent.wait().unwrap().success());
+    }
+
+    #[test]
+    fn what_was_sent_and_not_read_names_the_other_end() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("s");
+        let listener = UnixListener::bind(&path).unwrap();
+        let mut stream = UnixStream::connect(&path).unwrap();
+        // A child has the other end, and does not read it.
+        let server = |stream: UnixStream| {
+            let stdin = Stdio::from(std::os::fd::OwnedFd::from(stream));
+            Command::new("sleep").arg("60").stdin(stdin).spawn().unwrap()
+        };
+        let own = || {
+            let all = of(std::process::id());
+            let is_it = |on: &&On| matches!(on, On::Socket { path: Some(at), .. } if *at == path);
+            all.iter().find(is_it).cloned()
+        };
+        let pending =
+            |on: &Option<On>| matches!(on, Some(On::Socket { request: Request::Pending, .. }));
+        let on = own();
+        assert!(on.is_none() || pending(&on), "{on:?}: this process has both ends");
+        let child = server(listener.accept().unwrap().0);
+        stream.write_all(b"stop the machine").unwrap();
+        let Some(On::Socket { peer, request, unread, .. }) = own() else { panic!("{:?}", own()) };
+        assert_eq!((peer, request, unread), (Some(child.id()), Request::Unread, 16));
+        end(child);
+    }
+
+    #[test]
+    fn a_pipe_is_kept_open_by_who_has_its_other_end() {
+        let (read, write) = std::io::pipe().unwrap();
+        let keeps = Command::new("sleep").arg("60").stdout(write).spawn().unwrap();
+        let reader = Command::new("cat").stdin(read).stdout(Stdio::null()).spawn().unwrap();
+        let on = waits(reader.id(), |on| matches!(on, On::Pipe { .. }));
+        let On::Pipe { reads: true, others, .. } = on else { panic!("{on:?}") };
+        assert_eq!(others, [keeps.id()]);
+        end(keeps);
+        end(reader);
+    }
+
+    #[test]
+    fn a_runtimes_program_is_told_with_what_it_is_to_do() {
+        let told = |line: &str| command(line.replace(' ', "\0").as_bytes());
+        let line = "/usr/bin/runc --root /run/runc --log-format json delete --force abc";
+        assert_eq!(told(line).as_deref(), Some("runc delete"));
+        assert_eq!(told("umount /a/b").as_deref(), Some("umount"));
+        assert_eq!(told("/usr/bin/dbus-daemon --system run").as_deref(), Some("dbus-daemon"));
+    }
+}
