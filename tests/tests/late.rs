@@ -22,6 +22,8 @@ mod reports;
 mod sandbox;
 #[path = "late/volume.rs"]
 mod volume;
+#[path = "late/waits.rs"]
+mod waits;
 
 use std::{
     fs::{self, File},

@@ -17,7 +17,9 @@ use crate::{
         pod_record::PodRecord,
         runtime::{Runtime, Shim},
         said::Said,
+        time::Clock,
     },
+    waits::Waits,
 };
 
 /// Processes of a pod that are named beside the first.
@@ -26,6 +28,8 @@ const NAMED: usize = 4;
 const PAUSE: &str = "pause";
 /// What a process waits for that is stopped.
 const GO_ON: &str = "a SIGCONT or its debugger";
+/// What a shim is there for.
+const SHIM_MUST: &str = "end the pod's processes and report their end";
 /// Longest name of a process.
 const COMM: usize = 16;
 
@@ -41,6 +45,10 @@ pub(crate) struct Facts<'a> {
     pub(crate) record: Option<&'a PodRecord>,
     /// What is found to hold the pod, the most likely first.
     pub(crate) causes: &'a [Finding],
+    /// What the processes that must act were seen to wait for.
+    pub(crate) waits: &'a Waits,
+    /// Turns the kernel's time into the calendar's.
+    pub(crate) clock: &'a Clock,
 }
 
 /// The links of a pod's deletion, the API server's first.
@@ -54,16 +62,23 @@ pub(crate) fn chain(pod: &PodStage, facts: &Facts<'_>) -> Vec<Link> {
     }
     let has_finalizers = facts.record.is_some_and(|record| !record.finalizers.is_empty());
     if pod.stage != Stage::Api || !has_finalizers {
+        let stage = match pod.stage {
+            // Until a container's shim has done its work, kubelet does not come to what is left.
+            Stage::Volumes | Stage::Cgroup if facts.waits.shim(facts.clock).is_some() => {
+                Stage::Containers
+            }
+            stage => stage,
+        };
         let (link, acts) = match holding {
             Some(ids::SLICE_REMOVAL_TIMES_OUT) => {
                 let (link, acts) = of_kubelet(&at_stage(pod, Stage::Cgroup), facts);
                 (waits_for(link, "systemd's signal about the pod's slice"), acts)
             }
-            _ => of_kubelet(pod, facts),
+            _ => of_kubelet(&at_stage(pod, stage), facts),
         };
         links.push(link);
         if acts && let Some(state) = facts.sample.pod(&pod.pod.uid) {
-            match pod.stage {
+            match stage {
                 // The container has ended, and the sandbox's own process ends after it.
                 Stage::Containers if holding == Some(ids::OCI_HOOK_FAILS) => {
                     links.extend(of_runtime(&[], facts));
@@ -195,6 +210,11 @@ fn of_containers(state: &PodState, facts: &Facts<'_>) -> Vec<Link> {
     tasks.sort_by_key(|task| (task.comm == PAUSE, task.started, task.pid));
     let shim = group.and_then(|group| shim_of(group));
     let mut links: Vec<Link> = of_runtime(&tasks, facts).into_iter().collect();
+    let waits = facts.waits.shim(facts.clock).filter(|_| !shim.is_some_and(Shim::is_halted));
+    if let Some(pid) = waits {
+        links.extend(facts.waits.links(pid, SHIM_MUST, facts.clock));
+        return links;
+    }
     if let Some(shim) = shim {
         tasks.retain(|task| task.pid != shim.pid);
         links.push(of_shim(shim, tasks.len()));
@@ -248,13 +268,7 @@ fn of_shim(shim: &Shim, left: usize) -> Link {
         }
         ([], None) => (None, format!("it lives: state {state}; no other process of the pod does")),
     };
-    seen(
-        who,
-        "end the pod's processes and report their end",
-        waits_for,
-        fact,
-        &format!("/proc/{pid}/stat"),
-    )
+    seen(who, SHIM_MUST, waits_for, fact, &format!("/proc/{pid}/stat"))
 }
 
 /// What a thread waits for, by its wait channel.
@@ -312,22 +326,32 @@ fn of_runtime(tasks: &[&Task], facts: &Facts<'_>) -> Option<Link> {
 }
 
 /// The CSI driver of the volume that keeps kubelet.
-fn of_driver(state: &PodState, facts: &Facts<'_>) -> Option<Link> {
-    let volume = first_left(state)?;
-    let csi = volume.csi.as_ref()?;
-    let DriverState { process, socket, source, .. } = csi.driver.as_ref()?;
+fn of_driver(state: &PodState, facts: &Facts<'_>) -> Vec<Link> {
+    let parts = || {
+        let volume = first_left(state)?;
+        let csi = volume.csi.as_ref()?;
+        Some((volume, csi, csi.driver.as_ref()?))
+    };
+    let Some((volume, csi, DriverState { process, socket, source, .. })) = parts() else {
+        return Vec::new();
+    };
     let must = format!("unmount {}", safe_path(&volume.path));
     let Some(process) = process else {
         let fact = format!("no process listens at its socket {}", safe_path(socket));
-        return Some(seen(driver(csi), &must, Some("its start".into()), fact, source));
+        return vec![seen(driver(csi), &must, Some("its start".into()), fact, source)];
     };
     let comm = clip(&safe(process.comm.as_bytes()), COMM);
     let who = format!("{} ({comm}, pid {})", driver(csi), process.pid);
     if let Some(why) = &process.halted {
-        return Some(seen(who, &must, None, halted(why), "/proc"));
+        return vec![seen(who, &must, None, halted(why), "/proc")];
+    }
+    let mut waits = facts.waits.links(process.pid, &must, facts.clock);
+    if let Some(first) = waits.first_mut() {
+        first.who = who;
+        return waits;
     }
     let link = seen(who, &must, mount_of(volume), "it runs and listens".into(), source);
-    Some(logged(link, last_of(facts, &[Component::CsiDriver])))
+    vec![logged(link, last_of(facts, &[Component::CsiDriver]))]
 }
 
 fn driver(csi: &CsiState) -> String {
@@ -395,10 +419,19 @@ mod tests {
 
     use super::*;
     use crate::{
-        model::{halted::HaltedKubelet, identity::Pod, pod_group::Term, runtime::Unreaped},
+        model::{
+            client::Request,
+            halted::HaltedKubelet,
+            identity::Pod,
+            pod_group::Term,
+            runtime::Unreaped,
+            time::Monotonic,
+            waiting::{On, Part, Waiting},
+        },
         testing::{pod_group, pod_record, pod_state, runtime, task},
     };
 
+    const CLOCK: Clock = Clock::new(Timestamp::UNIX_EPOCH, Monotonic(0));
     const UID: &str = "0f0e0d0c-1111-2222-3333-444455556666";
 
     fn at(stage: Stage) -> PodStage {
@@ -417,7 +450,15 @@ mod tests {
 
     /// Who must do what, and what each waits for.
     fn told(stage: Stage, sample: &NodeSample, said: &[Said]) -> Vec<(String, Option<String>)> {
-        let facts = Facts { sample, said, terminating: None, record: None, causes: &[] };
+        let facts = Facts {
+            sample,
+            said,
+            terminating: None,
+            record: None,
+            causes: &[],
+            waits: &Waits::default(),
+            clock: &CLOCK,
+        };
         let links = chain(&at(stage), &facts);
         links.into_iter().map(|link| (link.who, link.waits_for)).collect()
     }
@@ -439,8 +480,15 @@ mod tests {
                 ("web (pid 7)".into(), some("a SIGKILL, or its own end")),
             ]
         );
-        let facts =
-            Facts { sample: &sample, said: &[], terminating: None, record: None, causes: &[] };
+        let facts = Facts {
+            sample: &sample,
+            said: &[],
+            terminating: None,
+            record: None,
+            causes: &[],
+            waits: &Waits::default(),
+            clock: &CLOCK,
+        };
         let links = chain(&at(Stage::Containers), &facts);
         let fact = "state S, ignores SIGTERM, no SIGKILL is pending; beside it live sh (pid 9), pause (pid 5)";
         assert_eq!(links[2].fact, fact);
@@ -475,11 +523,66 @@ mod tests {
     }
 
     #[test]
+    fn a_shim_that_waits_comes_before_volumes_and_leads_to_the_last() {
+        let waiting = |pid, command: &str, part, on| {
+            let (command, channel) = (command.to_owned(), None);
+            Waiting { pid, started: 100, command, state: 'S', channel, part, on }
+        };
+        let answer = On::Socket {
+            number: 5,
+            path: Some("/run/dbus/system_bus_socket".into()),
+            peer: Some(4),
+            request: Request::Read,
+            unread: 0,
+        };
+        let child = On::Child { pid: 8, is_waited_for: false };
+        let found = vec![
+            waiting(6, "containerd-shim-runc-v2", Part::Shim, vec![child]),
+            waiting(8, "runc delete", Part::Task, vec![answer]),
+            waiting(4, "dbus-daemon", Part::Other, vec![]),
+        ];
+        let mut waits = Waits::default();
+        for second in [10, 14] {
+            waits.answered(&Ok(found.clone()), Monotonic(second * 1_000_000_000));
+        }
+        let sample = NodeSample { runtimes: vec![runtime(Component::Containerd)], ..node() };
+        let facts = Facts {
+            sample: &sample,
+            said: &[],
+            terminating: None,
+            record: None,
+            causes: &[],
+            waits: &waits,
+            clock: &CLOCK,
+        };
+        let links = chain(&at(Stage::Volumes), &facts);
+        let who: Vec<&str> = links.iter().map(|link| link.who.as_str()).collect();
+        let expected = [
+            "kubelet (pid 1)",
+            "containerd (pid 40)",
+            "containerd-shim-runc-v2 (pid 6)",
+            "runc delete (pid 8)",
+            "dbus-daemon (pid 4)",
+        ];
+        assert_eq!(who, expected);
+        assert_eq!(links[0].must, "stop the pod's containers");
+        let answer = "dbus-daemon (pid 4) to answer at /run/dbus/system_bus_socket";
+        assert_eq!(links[3].waits_for.as_deref(), Some(answer));
+    }
+
+    #[test]
     fn who_cannot_act_is_the_last_link() {
         let stopped = HaltedKubelet { pid: 1, started: None, halted: Halted::Stopped };
         let sample = NodeSample { halted_kubelets: vec![stopped], ..node() };
-        let facts =
-            Facts { sample: &sample, said: &[], terminating: None, record: None, causes: &[] };
+        let facts = Facts {
+            sample: &sample,
+            said: &[],
+            terminating: None,
+            record: None,
+            causes: &[],
+            waits: &Waits::default(),
+            clock: &CLOCK,
+        };
         let links = chain(&at(Stage::Volumes), &facts);
         assert!(links[0].fact.contains("SIGCONT"), "{links:?}");
         let none = NodeSample { kubelets: Vec::new(), ..node() };
@@ -494,8 +597,15 @@ mod tests {
         let report = Some(crate::model::said::Report::ContainerEnded);
         let ended = Said { report, ..said(Component::Kubelet, "ContainerDied") };
         let all = [Said { times: 3, ..kubelet }, ended];
-        let facts =
-            Facts { sample: &sample, said: &all, terminating: None, record: None, causes: &[] };
+        let facts = Facts {
+            sample: &sample,
+            said: &all,
+            terminating: None,
+            record: None,
+            causes: &[],
+            waits: &Waits::default(),
+            clock: &CLOCK,
+        };
         let links = chain(&at(Stage::Directories), &facts);
         assert_eq!(
             links[0].fact,
@@ -510,7 +620,15 @@ mod tests {
         let record = PodRecord { finalizers: vec!["a/b".into()], ..pod_record(UID) };
         let terminating = Terminating { since: Timestamp::from_second(1).unwrap(), by };
         let (terminating, record) = (Some(&terminating), Some(&record));
-        let facts = Facts { sample: &sample, said: &[], terminating, record, causes: &[] };
+        let facts = Facts {
+            sample: &sample,
+            said: &[],
+            terminating,
+            record,
+            causes: &[],
+            waits: &Waits::default(),
+            clock: &CLOCK,
+        };
         let links = chain(&at(Stage::Api), &facts);
         assert_eq!(links.len(), 1, "{links:?}");
         assert_eq!(links[0].waits_for.as_deref(), Some("the controllers of the finalizers a/b"));

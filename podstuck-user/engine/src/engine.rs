@@ -30,12 +30,13 @@ use crate::{
         summary::{Completeness, SelfCost, Summary},
         time::Monotonic,
     },
-    query::{Query, Question},
+    query::{FollowWaits, Query, Question},
     rank,
     said::SaidOfPods,
     tracker::{Context, Steps, Tracker, TrackerId},
     unmounts::Unmounts,
     verdict::Verdict,
+    waits::Waits,
 };
 
 /// How often the progress of a bulk deletion is told.
@@ -83,6 +84,7 @@ pub struct Engine {
     deletions: deleted::ToGo,
     presence: presence::Presence,
     ways_out: ways_out::WaysOut,
+    waits: Waits,
     sample: Option<Arc<NodeSample>>,
     progress_told: Monotonic,
     firm_since: Option<Monotonic>,
@@ -111,6 +113,7 @@ impl Engine {
             deletions: deleted::ToGo::default(),
             presence: presence::Presence::default(),
             ways_out: ways_out::WaysOut::default(),
+            waits: Waits::default(),
             sample: None,
             progress_told: begun,
             firm_since: None,
@@ -187,6 +190,9 @@ impl Engine {
                 self.record_is_old = false;
             }
             What::Answer { query, answer } => {
+                if let Some((_, found)) = FollowWaits::answered(query, answer) {
+                    self.waits.answered(found, event.at);
+                }
                 if query.tracker == TrackerId::WaysOut
                     && let Some((asked, found)) = About::answered(query, answer)
                 {
@@ -221,11 +227,24 @@ impl Engine {
         self.firm_since = since(self.firm_since, self.ledger.all().any(rank::is_firm));
         self.settled_since = since(self.settled_since, self.ledger.all().any(rank::is_settled));
         steps.ask(self.ways_out.ask(self.run.has_target(), event.at));
+        if matches!(event.what, What::Counts(_) | What::Sample(_)) {
+            steps.ask(self.ask_of_waits(event.at));
+        }
         outputs.extend(steps.queries.into_iter().map(|query| Output::Query(Box::new(query))));
         if matches!(event.what, What::Counts(_)) {
             self.tell_progress(event.at, &mut outputs);
         }
         outputs
+    }
+
+    /// Of the pod in question, while something of it is here.
+    fn ask_of_waits(&mut self, now: Monotonic) -> Option<Query> {
+        let (uid, sample) = (&self.run.pod.as_ref()?.uid, self.sample.as_ref()?);
+        if !self.run.one_answer || !sample.may_have_pod(uid) {
+            return None;
+        }
+        let said = self.said.of(std::iter::once(uid.as_str()));
+        self.waits.ask(uid, sample, &said, now)
     }
 
     /// What an operation means to all trackers: an unmount was tried, or something is over.

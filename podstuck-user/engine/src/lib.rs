@@ -35,6 +35,7 @@ mod ledger;
 pub mod rank;
 mod said;
 mod stage;
+mod waits;
 mod where_next;
 
 #[cfg(test)]

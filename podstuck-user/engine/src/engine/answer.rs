@@ -107,7 +107,8 @@ impl Engine {
         said.retain(|said| Some(said.at) >= since);
         let record = self.record.as_ref().filter(|record| record.pod.uid == uid);
         let terminating = terminating.as_ref();
-        chain(pod, &Facts { sample, said: &said, terminating, record, causes })
+        let (waits, clock) = (&self.waits, &self.run.clock);
+        chain(pod, &Facts { sample, said: &said, terminating, record, causes, waits, clock })
     }
 
     /// What need not be looked for.

@@ -225,7 +225,7 @@ impl Node {
         Some(Waiting {
             pid,
             started: *started,
-            command: command(&line).unwrap_or_else(|| safe(&proc::comm(&place)).into_owned()),
+            command: command(&proc::comm(&place), &line),
             state: *state,
             channel: channel.map(|name| safe(&name).into_owned()),
             part,
@@ -388,14 +388,17 @@ fn link(place: &Path, descriptor: u64) -> Option<PathBuf> {
     silent::read(place, |place| fs::read_link(place.join(file)).ok())
 }
 
-/// The program, with what it is to do where that is known.
-fn command(line: &[u8]) -> Option<String> {
-    let told = clients::command(line)?;
+/// The program, with what it is to do where that is known; its name for itself where that is another.
+fn command(comm: &[u8], line: &[u8]) -> String {
+    let comm = safe(comm).into_owned();
+    let Some(told) = clients::command(line).filter(|told| told.starts_with(&comm)) else {
+        return comm;
+    };
     let words = || line.split(|byte| *byte == 0).filter_map(|word| std::str::from_utf8(word).ok());
     let verb = words().skip(1).find(|word| VERBS.contains(word));
     match verb.filter(|_| TASKS.contains(&told.as_str())) {
-        Some(verb) => Some(format!("{told} {verb}")),
-        None => Some(told),
+        Some(verb) => format!("{told} {verb}"),
+        None => told,
     }
 }
 
@@ -438,13 +441,12 @@ mod tests {
         let mut parent = Command::new("sh").args(["-c", &script]).spawn().unwrap();
         let on = waits(parent.id(), |on| matches!(on, On::Child { is_waited_for: true, .. }));
         let child = on.other().unwrap();
-        let own = Some(std::process::id());
+        let own = std::process::id();
         let lock = waits(child, |on| matches!(on, On::Lock { .. }));
-        assert_eq!(lock, On::Lock { file: Some(path.into()), holder: own });
+        assert_eq!(lock, On::Lock { file: Some(path.into()), holder: Some(own) });
         let all = Node::look().follow(&BTreeSet::from([parent.id()]), &[], &HashSet::new());
         let parts: Vec<(u32, Part)> = all.iter().map(|it| (it.pid, it.part)).collect();
-        let expected =
-            [(parent.id(), Part::Shim), (child, Part::Task), (own.unwrap(), Part::Other)];
+        let expected = [(parent.id(), Part::Shim), (child, Part::Task), (own, Part::Other)];
         // What other tests of this process wait for comes behind.
         assert_eq!(parts[..3], expected);
         file.as_file().unlock().unwrap();
@@ -492,10 +494,17 @@ mod tests {
 
     #[test]
     fn a_runtimes_program_is_told_with_what_it_is_to_do() {
-        let told = |line: &str| command(line.replace(' ', "\0").as_bytes());
+        let told =
+            |comm: &str, line: &str| command(comm.as_bytes(), line.replace(' ', "\0").as_bytes());
         let line = "/usr/bin/runc --root /run/runc --log-format json delete --force abc";
-        assert_eq!(told(line).as_deref(), Some("runc delete"));
-        assert_eq!(told("umount /a/b").as_deref(), Some("umount"));
-        assert_eq!(told("/usr/bin/dbus-daemon --system run").as_deref(), Some("dbus-daemon"));
+        assert_eq!(told("runc", line), "runc delete");
+        assert_eq!(told("umount", "umount /a/b"), "umount");
+        assert_eq!(told("dbus-daemon", "/usr/bin/dbus-daemon --system run"), "dbus-daemon");
+        assert_eq!(
+            told("containerd-shim", "/x/containerd-shim-runc-v2 -id a"),
+            "containerd-shim-runc-v2"
+        );
+        assert_eq!(told("virtiofsd", "/usr/bin/python3 /x/run"), "virtiofsd");
+        assert_eq!(told("sh", ""), "sh");
     }
 }

@@ -1,0 +1,378 @@
+//! What the processes wait for that must act for the pod in question, from one to the next. A link needs a fact that has
+//! lasted: a child that has not ended, a lock that another process has, bytes that the other end does not read.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use jiff::Timestamp;
+
+use crate::{
+    model::{
+        chain::Link,
+        client::Request,
+        node::NodeSample,
+        path::{safe, safe_path},
+        said::{Said, container_id},
+        time::{Clock, Monotonic},
+        waiting::{Key, On, Part, Waiting},
+    },
+    query::{FollowWaits, NoAnswer, Query},
+    tracker::TrackerId,
+};
+
+/// How often they are looked at. Each look reads the descriptors of all processes.
+const EVERY: Duration = Duration::from_secs(2);
+/// A look that was dropped is not answered.
+const LOST: Duration = Duration::from_secs(30);
+/// What a process waits for that works lasts for less.
+const LASTS: Duration = Duration::from_secs(3);
+/// On a connection that is busy, several looks in a row may find other bytes.
+const UNREAD_LASTS: Duration = Duration::from_secs(5);
+/// Containers whose shims are looked for.
+const CONTAINERS: usize = 16;
+/// Processes told that have a pipe open.
+const NAMED: usize = 3;
+
+/// What was seen of them.
+#[derive(Default)]
+pub(crate) struct Waits {
+    asked: Option<Monotonic>,
+    answered: bool,
+    /// By the last look.
+    found: Vec<Waiting>,
+    at: Monotonic,
+    /// Since when a process, by its id and start, is seen to wait for something.
+    since: BTreeMap<(u32, u64, Key), Monotonic>,
+}
+
+impl Waits {
+    /// What is to be asked of a pod now.
+    pub(crate) fn ask(
+        &mut self,
+        uid: &str,
+        sample: &NodeSample,
+        said: &[Said],
+        now: Monotonic,
+    ) -> Option<Query> {
+        let after = if self.answered { EVERY } else { LOST };
+        if self.asked.is_some_and(|asked| now.since(asked) < after) {
+            return None;
+        }
+        (self.asked, self.answered) = (Some(now), false);
+        let group = sample.cgroups.iter().find(|group| group.uid == uid);
+        let shims = group.iter().flat_map(|group| &group.shims).map(|shim| shim.pid).collect();
+        let pod = sample.pod(uid);
+        let drivers = pod.iter().flat_map(|pod| &pod.volumes).filter_map(|volume| volume.driver());
+        let runtimes = sample.runtimes.iter().map(|runtime| runtime.pid);
+        let daemons = sample.kubelets.iter().copied().chain(runtimes);
+        let daemons: BTreeSet<u32> = daemons.chain(drivers.map(|driver| driver.pid)).collect();
+        let containers = said.iter().rev().filter_map(|said| container_id(&said.text));
+        let containers: BTreeSet<&str> = containers.take(CONTAINERS).collect();
+        let names = std::iter::once(uid).chain(containers).map(str::to_owned).collect();
+        let wants = FollowWaits { shims, daemons: daemons.into_iter().collect(), names }.into();
+        let path = pod.map(|pod| pod.directory.clone()).unwrap_or_default();
+        Some(Query { tracker: TrackerId::Waits, target_id: 0, path, wants })
+    }
+
+    /// Takes an answer.
+    pub(crate) fn answered(&mut self, found: &Result<Vec<Waiting>, NoAnswer>, now: Monotonic) {
+        self.answered = true;
+        // What was seen before may be over.
+        self.found = found.as_ref().cloned().unwrap_or_default();
+        self.at = now;
+        let keys = self.found.iter().flat_map(|it| it.on.iter().map(|on| key(it, on)));
+        let since = keys.map(|key| (key, self.since.get(&key).copied().unwrap_or(now)));
+        self.since = since.collect();
+    }
+
+    /// The shim that waits for something.
+    pub(crate) fn shim(&self, clock: &Clock) -> Option<u32> {
+        let mut shims = self.found.iter().filter(|it| it.part == Part::Shim);
+        shims.find(|it| self.first(it, clock).is_some()).map(|it| it.pid)
+    }
+
+    /// From a process that must do something to the last one; empty where it is not seen to wait.
+    pub(crate) fn links(&self, pid: u32, must: &str, clock: &Clock) -> Vec<Link> {
+        let (mut links, mut seen, mut must) = (Vec::new(), BTreeSet::new(), must.to_owned());
+        let mut next = self.of(pid);
+        while let Some(waiting) = next {
+            let on = self.first(waiting, clock).filter(|_| seen.insert(waiting.pid));
+            let Some((on, since)) = on else {
+                links.extend((!links.is_empty()).then(|| self.last(waiting, must)));
+                break;
+            };
+            links.push(self.link(waiting, on, since, must));
+            must = task(waiting, on);
+            next = on.other().and_then(|pid| self.of(pid));
+        }
+        links
+    }
+
+    fn of(&self, pid: u32) -> Option<&Waiting> {
+        self.found.iter().find(|it| it.pid == pid)
+    }
+
+    /// What says most of what it waits for, and since when that is so.
+    fn first<'a>(&self, waiting: &'a Waiting, clock: &Clock) -> Option<(&'a On, Timestamp)> {
+        let lasting = waiting.on.iter().filter_map(|on| {
+            let seen = self.since.get(&key(waiting, on)).copied()?;
+            // When a child was started is known, of the rest when it was seen first.
+            let since = match on.other().filter(|_| matches!(on, On::Child { .. })) {
+                Some(pid) => clock.when(clock.after_boot(self.of(pid)?.started)),
+                None => seen,
+            };
+            (self.at.since(since) >= lasts(on)).then(|| (on, clock.at(since)))
+        });
+        let lasting: Vec<(&On, Timestamp)> = lasting.collect();
+        // Which of several connections an answer is to come on is not seen.
+        let mut silent: Vec<Option<u32>> =
+            lasting.iter().filter(|(on, _)| is_read(on)).map(|(on, _)| on.other()).collect();
+        silent.dedup();
+        let all = lasting.into_iter().filter(|(on, _)| !is_read(on) || silent.len() == 1);
+        all.min_by_key(|(on, since)| (rank(on), *since))
+    }
+
+    fn name(&self, pid: u32) -> String {
+        match self.of(pid) {
+            Some(it) => format!("{} (pid {pid})", it.command),
+            None => format!("pid {pid}"),
+        }
+    }
+
+    fn link(&self, waiting: &Waiting, on: &On, since: Timestamp, must: String) -> Link {
+        let pid = waiting.pid;
+        let other = on.other().map_or_else(
+            || "a process that the kernel does not name".to_owned(),
+            |pid| self.name(pid),
+        );
+        let (waits_for, fact, source) = match on {
+            On::Child { pid, is_waited_for } => (
+                format!("{other} to end"),
+                match is_waited_for {
+                    true => "it waits for this child, which runs".to_owned(),
+                    false => "this child of it runs".to_owned(),
+                },
+                format!("/proc/{pid}/stat"),
+            ),
+            On::Lock { file, .. } => (
+                format!("{other} to release the lock on {}", of_file(file.as_deref())),
+                "the lock is held, and it waits for it".to_owned(),
+                "/proc/locks".to_owned(),
+            ),
+            On::Socket { path, request, unread, .. } => {
+                let at = path.as_ref().map(|path| format!(" at {}", safe_path(path)));
+                let at = at.unwrap_or_default();
+                let (does, fact) = match request {
+                    Request::Pending => ("accept its connection", "it has connected".to_owned()),
+                    Request::Unread if *unread > 0 => {
+                        ("read what it has sent", format!("{unread} bytes are not read"))
+                    }
+                    Request::Unread => ("read what it has sent", "not all of it is read".into()),
+                    Request::Read => (
+                        "answer",
+                        "this is its only connection, and all that it has sent is read".to_owned(),
+                    ),
+                };
+                (format!("{other} to {does}{at}"), fact, format!("sock_diag, /proc/{pid}/fd"))
+            }
+            On::Pipe { reads, others, .. } => {
+                let names: Vec<String> =
+                    others.iter().take(NAMED).map(|pid| self.name(*pid)).collect();
+                let (does, fact) = match reads {
+                    true => ("write to a pipe, or close it", "a thread of it reads from the pipe"),
+                    false => ("read from a pipe", "a thread of it writes to the pipe"),
+                };
+                let source = format!("/proc/{pid}/task/*/syscall, /proc/*/fd");
+                (format!("{} to {does}", names.join(", ")), fact.to_owned(), source)
+            }
+        };
+        let (who, waits_for) = (self.name(pid), Some(waits_for));
+        Link { who, must, waits_for, since: Some(since), fact, source }
+    }
+
+    /// The one at the end, by what the kernel shows of it.
+    fn last(&self, waiting: &Waiting, must: String) -> Link {
+        let Waiting { pid, state, channel, .. } = waiting;
+        let channel = channel.as_deref().map(|name| safe(name.as_bytes()).into_owned());
+        let within = channel.as_ref().map(|name| format!(", in {name}")).unwrap_or_default();
+        let (waits_for, fact) = match state {
+            'T' | 't' => {
+                (Some("a SIGCONT or its debugger".to_owned()), format!("state {state}: stopped"))
+            }
+            'Z' | 'X' => (
+                Some("its parent to collect its exit status".to_owned()),
+                format!("state {state}: it has ended"),
+            ),
+            'D' => (
+                channel.map(|name| format!("the kernel function {name} to return")),
+                format!("state {state}"),
+            ),
+            _ => (
+                None,
+                format!(
+                    "state {state}{within}: what it waits for is inside the process, where its own log or a debugger \
+                     shows it"
+                ),
+            ),
+        };
+        let source = format!("/proc/{pid}/stat, /proc/{pid}/wchan");
+        Link { who: self.name(*pid), must, waits_for, since: None, fact, source }
+    }
+}
+
+fn key(waiting: &Waiting, on: &On) -> (u32, u64, Key) {
+    (waiting.pid, waiting.started, on.key())
+}
+
+/// How long it must be so.
+fn lasts(on: &On) -> Duration {
+    match on {
+        On::Socket { request: Request::Unread, .. } => UNREAD_LASTS,
+        _ => LASTS,
+    }
+}
+
+/// Whether only a connection shows it.
+fn is_read(on: &On) -> bool {
+    matches!(on, On::Socket { request: Request::Read, .. })
+}
+
+/// What proves most comes first.
+fn rank(on: &On) -> u8 {
+    match on {
+        On::Lock { .. } => 0,
+        On::Child { .. } => 1,
+        On::Socket { request: Request::Pending | Request::Unread, .. } => 2,
+        On::Pipe { .. } => 3,
+        On::Socket { request: Request::Read, .. } => 4,
+    }
+}
+
+/// What the process at the other end must do.
+fn task(waiting: &Waiting, on: &On) -> String {
+    match on {
+        On::Child { .. } => "end".to_owned(),
+        On::Lock { file, .. } => format!("release the lock on {}", of_file(file.as_deref())),
+        On::Socket { request: Request::Read, .. } => format!("answer {}", waiting.command),
+        On::Socket { .. } => format!("read what {} has sent", waiting.command),
+        On::Pipe { reads: true, .. } => "write to the pipe, or close it".to_owned(),
+        On::Pipe { reads: false, .. } => "read from the pipe".to_owned(),
+    }
+}
+
+fn of_file(file: Option<&std::path::Path>) -> String {
+    file.map_or_else(|| "a file".to_owned(), |file| safe_path(file).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CLOCK: Clock = Clock::new(Timestamp::UNIX_EPOCH, Monotonic(0));
+
+    fn waiting(pid: u32, command: &str, part: Part, on: Vec<On>) -> Waiting {
+        let (command, channel) = (command.to_owned(), Some("futex_do_wait".to_owned()));
+        Waiting { pid, started: 100, command, state: 'S', channel, part, on }
+    }
+
+    fn child(pid: u32) -> On {
+        On::Child { pid, is_waited_for: false }
+    }
+
+    fn socket(number: u64, peer: u32, request: Request, unread: u32) -> On {
+        let path = Some("/run/api.sock".into());
+        On::Socket { number, path, peer: Some(peer), request, unread }
+    }
+
+    /// Looks at these seconds.
+    fn seen(at: &[u64], found: &[Waiting]) -> Waits {
+        let mut waits = Waits::default();
+        for second in at {
+            waits.answered(&Ok(found.to_vec()), Monotonic(second * 1_000_000_000));
+        }
+        waits
+    }
+
+    fn told(waits: &Waits, pid: u32) -> Vec<(String, String, Option<String>)> {
+        let links = waits.links(pid, "end the container", &CLOCK);
+        links.into_iter().map(|link| (link.who, link.must, link.waits_for)).collect()
+    }
+
+    fn link(who: &str, must: &str, waits_for: &str) -> (String, String, Option<String>) {
+        let waits_for = (!waits_for.is_empty()).then(|| waits_for.to_owned());
+        (who.to_owned(), must.to_owned(), waits_for)
+    }
+
+    #[test]
+    fn a_shim_waits_for_its_child_and_that_for_who_has_the_lock() {
+        let lock = On::Lock { file: Some("/run/xtables.lock".into()), holder: Some(9) };
+        let found = [
+            waiting(6, "containerd-shim", Part::Shim, vec![child(8)]),
+            waiting(8, "runc delete", Part::Task, vec![lock]),
+            waiting(9, "iptables", Part::Other, vec![]),
+        ];
+        let waits = seen(&[10, 14], &found);
+        assert_eq!(
+            told(&waits, 6),
+            [
+                link("containerd-shim (pid 6)", "end the container", "runc delete (pid 8) to end"),
+                link(
+                    "runc delete (pid 8)",
+                    "end",
+                    "iptables (pid 9) to release the lock on /run/xtables.lock"
+                ),
+                link("iptables (pid 9)", "release the lock on /run/xtables.lock", ""),
+            ]
+        );
+        assert_eq!(waits.shim(&CLOCK), Some(6));
+        // The child was started 1 s after boot: what it waits for has been seen once.
+        assert_eq!(told(&seen(&[10], &found), 6).len(), 2);
+        let none = seen(&[10, 14], &[waiting(6, "containerd-shim", Part::Shim, vec![])]);
+        assert_eq!((told(&none, 6), none.shim(&CLOCK)), (vec![], None));
+    }
+
+    #[test]
+    fn what_is_read_within_seconds_is_no_link() {
+        let at = |request| {
+            let on = vec![socket(5, 7, request, 74)];
+            [waiting(6, "containerd-shim", Part::Shim, on), waiting(7, "vmm", Part::Other, vec![])]
+        };
+        let mut waits = seen(&[10], &at(Request::Unread));
+        assert_eq!(told(&waits, 6), []);
+        waits.answered(&Ok(at(Request::Read).to_vec()), Monotonic(12_000_000_000));
+        waits.answered(&Ok(at(Request::Unread).to_vec()), Monotonic(14_000_000_000));
+        assert_eq!(told(&waits, 6), [], "it was read in between");
+        waits.answered(&Ok(at(Request::Unread).to_vec()), Monotonic(20_000_000_000));
+        let first = link(
+            "containerd-shim (pid 6)",
+            "end the container",
+            "vmm (pid 7) to read what it has sent at /run/api.sock",
+        );
+        assert_eq!(told(&waits, 6)[0], first);
+        waits.answered(&Err(NoAnswer::Refused("no".into())), Monotonic(22_000_000_000));
+        assert_eq!(told(&waits, 6), [], "it is not known any more");
+    }
+
+    #[test]
+    fn which_of_several_connections_an_answer_is_to_come_on_is_not_said() {
+        let at = |peers: &[u32]| {
+            let on = peers.iter().map(|pid| socket(u64::from(*pid), *pid, Request::Read, 0));
+            seen(&[10, 14], &[waiting(8, "runc delete", Part::Task, on.collect())])
+        };
+        assert_eq!(told(&at(&[20]), 8).len(), 1);
+        assert_eq!(told(&at(&[20, 21]), 8).len(), 0);
+    }
+
+    #[test]
+    fn those_that_wait_for_each_other_are_told_once() {
+        let found = [
+            waiting(6, "a", Part::Shim, vec![socket(1, 7, Request::Unread, 9)]),
+            waiting(7, "b", Part::Other, vec![socket(2, 6, Request::Unread, 9)]),
+        ];
+        let told = told(&seen(&[10, 16], &found), 6);
+        let who: Vec<&str> = told.iter().map(|(who, ..)| who.as_str()).collect();
+        assert_eq!(who, ["a (pid 6)", "b (pid 7)", "a (pid 6)"]);
+    }
+}
