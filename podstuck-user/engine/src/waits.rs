@@ -32,8 +32,10 @@ const LASTS: Duration = Duration::from_secs(3);
 const UNREAD_LASTS: Duration = Duration::from_secs(5);
 /// Containers whose shims are looked for.
 const CONTAINERS: usize = 16;
-/// Processes told that have a pipe open.
+/// Processes named that have a pipe open.
 const NAMED: usize = 3;
+/// Why an answer is waited for on a connection.
+const ONLY: &str = "this is its only connection, and all that it has sent is read";
 
 /// What was seen of them.
 #[derive(Default)]
@@ -127,9 +129,8 @@ impl Waits {
         });
         let lasting: Vec<(&On, Timestamp)> = lasting.collect();
         // Which of several connections an answer is to come on is not seen.
-        let mut silent: Vec<Option<u32>> =
-            lasting.iter().filter(|(on, _)| is_read(on)).map(|(on, _)| on.other()).collect();
-        silent.dedup();
+        let silent: BTreeSet<Key> =
+            lasting.iter().filter(|(on, _)| is_read(on)).map(|(on, _)| on.end()).collect();
         let all = lasting.into_iter().filter(|(on, _)| !is_read(on) || silent.len() == 1);
         all.min_by_key(|(on, since)| (rank(on), *since))
     }
@@ -170,12 +171,32 @@ impl Waits {
                         ("read what it has sent", format!("{unread} bytes are not read"))
                     }
                     Request::Unread => ("read what it has sent", "not all of it is read".into()),
-                    Request::Read => (
-                        "answer",
-                        "this is its only connection, and all that it has sent is read".to_owned(),
-                    ),
+                    Request::Read => ("answer", ONLY.to_owned()),
                 };
                 (format!("{other} to {does}{at}"), fact, format!("sock_diag, /proc/{pid}/fd"))
+            }
+            On::Connection { remote, request, unread, retries, .. } => {
+                let other = on.other().map_or_else(
+                    || format!("the other end, {remote},"),
+                    |pid| format!("{} ({remote})", self.name(pid)),
+                );
+                let again = match retries {
+                    0 => String::new(),
+                    1 => ", and the kernel has sent again once".to_owned(),
+                    times => format!(", and the kernel has sent again {times} times"),
+                };
+                let (does, fact) = match request {
+                    Request::Pending => ("accept its connection", format!("it connects{again}")),
+                    Request::Unread if *retries > 0 => {
+                        ("acknowledge what it has sent", format!("{unread} bytes are not{again}"))
+                    }
+                    Request::Unread => {
+                        ("read what it has sent", format!("{unread} bytes are not read"))
+                    }
+                    Request::Read => ("answer", ONLY.to_owned()),
+                };
+                let source = format!("/proc/{pid}/net/tcp, /proc/{pid}/fd");
+                (format!("{other} to {does}"), fact, source)
             }
             On::Pipe { reads, others, .. } => {
                 let names: Vec<String> =
@@ -229,14 +250,18 @@ fn key(waiting: &Waiting, on: &On) -> (u32, u64, Key) {
 /// How long it must be so.
 fn lasts(on: &On) -> Duration {
     match on {
-        On::Socket { request: Request::Unread, .. } => UNREAD_LASTS,
+        On::Socket { request: Request::Unread, .. }
+        | On::Connection { request: Request::Unread, .. } => UNREAD_LASTS,
         _ => LASTS,
     }
 }
 
 /// Whether only a connection shows it.
 fn is_read(on: &On) -> bool {
-    matches!(on, On::Socket { request: Request::Read, .. })
+    matches!(
+        on,
+        On::Socket { request: Request::Read, .. } | On::Connection { request: Request::Read, .. }
+    )
 }
 
 /// What proves most comes first.
@@ -244,9 +269,9 @@ fn rank(on: &On) -> u8 {
     match on {
         On::Lock { .. } => 0,
         On::Child { .. } => 1,
-        On::Socket { request: Request::Pending | Request::Unread, .. } => 2,
+        _ if is_read(on) => 4,
+        On::Socket { .. } | On::Connection { .. } => 2,
         On::Pipe { .. } => 3,
-        On::Socket { request: Request::Read, .. } => 4,
     }
 }
 
@@ -255,8 +280,12 @@ fn task(waiting: &Waiting, on: &On) -> String {
     match on {
         On::Child { .. } => "end".to_owned(),
         On::Lock { file, .. } => format!("release the lock on {}", of_file(file.as_deref())),
-        On::Socket { request: Request::Read, .. } => format!("answer {}", waiting.command),
-        On::Socket { .. } => format!("read what {} has sent", waiting.command),
+        On::Socket { .. } | On::Connection { .. } if is_read(on) => {
+            format!("answer {}", waiting.command)
+        }
+        On::Socket { .. } | On::Connection { .. } => {
+            format!("read what {} has sent", waiting.command)
+        }
         On::Pipe { reads: true, .. } => "write to the pipe, or close it".to_owned(),
         On::Pipe { reads: false, .. } => "read from the pipe".to_owned(),
     }
@@ -363,6 +392,24 @@ mod tests {
         };
         assert_eq!(told(&at(&[20]), 8).len(), 1);
         assert_eq!(told(&at(&[20, 21]), 8).len(), 0);
+    }
+
+    #[test]
+    fn bytes_that_are_not_acknowledged_are_a_link_to_an_address() {
+        let connection = On::Connection {
+            number: 3,
+            remote: ([10, 0, 0, 9], 24224).into(),
+            peer: None,
+            request: Request::Unread,
+            unread: 74,
+            retries: 6,
+        };
+        let waits = seen(&[10, 16], &[waiting(8, "umount.rbd", Part::Task, vec![connection])]);
+        let links = waits.links(8, "end", &CLOCK);
+        let expected = "the other end, 10.0.0.9:24224, to acknowledge what it has sent";
+        assert_eq!(links[0].waits_for.as_deref(), Some(expected));
+        assert_eq!(links[0].fact, "74 bytes are not, and the kernel has sent again 6 times");
+        assert_eq!(links.len(), 1);
     }
 
     #[test]

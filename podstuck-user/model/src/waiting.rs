@@ -1,6 +1,6 @@
 //! What a process waits for, as far as the kernel shows it: the process at the other end.
 
-use std::path::PathBuf;
+use std::{net::SocketAddr, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -74,6 +74,21 @@ pub enum On {
         /// Bytes that it has sent and the other has not read; 0 also where the kernel does not count them.
         unread: u32,
     },
+    /// The other end of a TCP connection.
+    Connection {
+        /// Number of its own end.
+        number: u64,
+        /// Where to.
+        remote: SocketAddr,
+        /// Who has the other end, where that is a process of the same network namespace.
+        peer: Option<u32>,
+        /// How far what it has sent has come.
+        request: Request,
+        /// Bytes that the other has not read, or not acknowledged.
+        unread: u32,
+        /// How often the kernel has sent the same again without an answer.
+        retries: u32,
+    },
     /// A pipe that a thread of it reads from or writes to.
     Pipe {
         /// Its number.
@@ -94,7 +109,7 @@ impl On {
         match self {
             Self::Child { pid, .. } => Some(*pid),
             Self::Lock { holder, .. } => *holder,
-            Self::Socket { peer, .. } => *peer,
+            Self::Socket { peer, .. } | Self::Connection { peer, .. } => *peer,
             Self::Pipe { others, .. } => others.first().copied(),
         }
     }
@@ -106,6 +121,12 @@ impl On {
             Self::Lock { holder, .. } => (1, holder.map_or(0, u64::from), None),
             Self::Socket { number, request, .. } => (2, *number, Some(*request)),
             Self::Pipe { number, .. } => (3, *number, None),
+            Self::Connection { number, request, .. } => (4, *number, Some(*request)),
         }
+    }
+
+    /// What tells the one at the other end from another.
+    pub fn end(&self) -> Key {
+        self.other().map_or_else(|| self.key(), |pid| (u8::MAX, u64::from(pid), None))
     }
 }

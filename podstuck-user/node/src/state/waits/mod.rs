@@ -1,14 +1,17 @@
-//! What the processes that must act for a pod wait for, from one to the next: children, locks, local sockets, pipes.
-//! Nothing is sent to any of them, and no file but those of `/proc` is opened, save the specification in a shim's bundle.
+//! What the processes that must act for a pod wait for, from one to the next: children, locks, local sockets, TCP
+//! connections, pipes. Nothing is sent to any of them, and no file but those of `/proc` is opened.
 
 mod blocked;
 mod locks;
+mod tcp;
 
 use std::{
-    cell::OnceCell,
+    cell::{OnceCell, RefCell},
     collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque},
     fs,
+    io::Read as _,
     path::{Path, PathBuf},
+    rc::Rc,
 };
 
 use anyhow::Result;
@@ -23,10 +26,14 @@ use podstuck_model::{
     identity::Component,
     path::safe,
     query::{FollowWaits, NoAnswer},
-    waiting::{On, Part, Waiting},
+    waiting::{Key, On, Part, Waiting},
 };
 
-use self::{blocked::Blocked, locks::Waiter};
+use self::{
+    blocked::Blocked,
+    locks::Waiter,
+    tcp::{Connection, State},
+};
 use super::{
     asked::{Asked, Helped, in_helper},
     clients,
@@ -43,6 +50,8 @@ const HOPS: usize = 8;
 const OF_ONE: usize = 8;
 /// What is read of a command line.
 const LINE: usize = 4096;
+/// What is read of a namespace's TCP sockets: those of ten thousand connections.
+const TABLE: u64 = 2 << 20;
 
 /// Programs that do one thing and end.
 const TASKS: [&str; 24] = [
@@ -151,6 +160,8 @@ struct Node {
     /// Who has a socket or a pipe open, by the text of the link.
     owners: OnceCell<HashMap<String, Vec<u32>>>,
     network: Option<PathBuf>,
+    /// The TCP sockets of each network namespace.
+    connections: RefCell<HashMap<PathBuf, Rc<[Connection]>>>,
 }
 
 impl Node {
@@ -163,6 +174,7 @@ impl Node {
             sockets: OnceCell::new(),
             owners: OnceCell::new(),
             network: proc::namespace(Path::new("/proc/self"), "net"),
+            connections: RefCell::default(),
         }
     }
 
@@ -191,13 +203,14 @@ impl Node {
                         peer.is_some_and(|peer| shims.contains(&peer) || daemons.contains(&peer))
                     }
                     On::Lock { .. } => true,
-                    On::Pipe { .. } => false,
+                    On::Pipe { .. } | On::Connection { .. } => false,
                 }),
                 // One that serves many is late with the answers of some.
                 Part::Other => {
-                    let is_socket = |on: &&On| matches!(on, On::Socket { .. });
-                    let peers: BTreeSet<Option<u32>> =
-                        waiting.on.iter().filter(is_socket).map(On::other).collect();
+                    let is_socket =
+                        |on: &&On| matches!(on, On::Socket { .. } | On::Connection { .. });
+                    let peers: BTreeSet<Key> =
+                        waiting.on.iter().filter(is_socket).map(On::end).collect();
                     if peers.len() > 1 {
                         waiting.on.retain(|on| !is_socket(&on));
                     }
@@ -238,7 +251,18 @@ impl Node {
         let links = silent::read(&place, |process| Some(descriptors(process))).unwrap_or_default();
         let mut on = self.lock(pid, &place, &blocked);
         on.extend(self.children(pid, part, &blocked).into_iter().take(OF_ONE));
-        on.extend(self.sockets(pid, part, &place, &links).into_iter().take(OF_ONE));
+        let own: HashSet<u64> =
+            links.iter().filter_map(|link| sockets::socket_inode(link.to_str()?)).collect();
+        if let Some(network) = proc::namespace(&place, "net").filter(|_| !own.is_empty()) {
+            // The kernel lists local sockets of this network alone.
+            if self.network.as_ref() == Some(&network) {
+                on.extend(self.sockets(pid, part, &own).into_iter().take(OF_ONE));
+            }
+            if part != Part::Daemon {
+                let all = self.connections_of(&place, network);
+                on.extend(self.connections(pid, part, &own, &all).into_iter().take(OF_ONE));
+            }
+        }
         if part == Part::Task {
             on.extend(self.pipes(pid, &place, &blocked).into_iter().take(OF_ONE));
         }
@@ -276,13 +300,7 @@ impl Node {
         found.collect()
     }
 
-    fn sockets(&self, pid: u32, part: Part, place: &Path, links: &[PathBuf]) -> Vec<On> {
-        let own: HashSet<u64> =
-            links.iter().filter_map(|link| sockets::socket_inode(link.to_str()?)).collect();
-        // The kernel shows those of this network alone.
-        if own.is_empty() || proc::namespace(place, "net") != self.network {
-            return Vec::new();
-        }
+    fn sockets(&self, pid: u32, part: Part, own: &HashSet<u64>) -> Vec<On> {
         let all = self.sockets.get_or_init(|| unix_diag::all().unwrap_or_default());
         let of: HashMap<u64, &Socket> = all.iter().map(|socket| (socket.inode, socket)).collect();
         let mut found = Vec::new();
@@ -314,6 +332,63 @@ impl Node {
                 peer: owner,
                 request: if is_unread { Request::Unread } else { Request::Read },
                 unread: unread.unwrap_or_default(),
+            });
+        }
+        found
+    }
+
+    fn connections_of(&self, place: &Path, network: PathBuf) -> Rc<[Connection]> {
+        let mut known = self.connections.borrow_mut();
+        let all = known.entry(network).or_insert_with(|| {
+            let tables = ["tcp", "tcp6"].into_iter().filter_map(|table| {
+                let mut text = Vec::new();
+                let file = fs::File::open(place.join("net").join(table)).ok()?;
+                file.take(TABLE).read_to_end(&mut text).ok()?;
+                Some(tcp::connections(&text))
+            });
+            tables.flatten().collect()
+        });
+        all.clone()
+    }
+
+    fn connections(&self, pid: u32, part: Part, own: &HashSet<u64>, all: &[Connection]) -> Vec<On> {
+        let is_own = |it: &&Connection| own.contains(&it.inode);
+        let mut found = Vec::new();
+        for it in all.iter().filter(is_own) {
+            let other = all.iter().find(|other| {
+                (other.local, other.remote) == (it.remote, it.local)
+                    && other.state != State::Listens
+            });
+            if other.is_some_and(|other| own.contains(&other.inode)) {
+                continue;
+            }
+            let is_retried = it.retries > 0 || it.is_closed;
+            let (request, unread) = match (it.state, other) {
+                (State::SynSent, _) if it.retries > 0 => (Request::Pending, 0),
+                (State::Established, Some(other)) if other.inode == 0 => (Request::Pending, 0),
+                (State::Established, Some(other)) if other.unread > 0 => {
+                    (Request::Unread, other.unread)
+                }
+                (State::Established, _) if is_retried && it.unacknowledged > 0 => {
+                    (Request::Unread, it.unacknowledged)
+                }
+                // A daemon has connections that nothing is to come on.
+                (State::Established, _) if part == Part::Task => (Request::Read, 0),
+                _ => continue,
+            };
+            let listens = || {
+                let mut all = all.iter().filter(|at| at.state == State::Listens);
+                let is_it = |at: &&Connection| at.local.port() == it.remote.port();
+                all.find(is_it).filter(|_| other.is_some())
+            };
+            let end = other.filter(|other| other.inode != 0).or_else(listens);
+            found.push(On::Connection {
+                number: it.inode,
+                remote: it.remote,
+                peer: end.and_then(|end| self.owner(end.inode, pid)),
+                request,
+                unread,
+                retries: it.retries,
             });
         }
         found
@@ -406,6 +481,8 @@ fn command(comm: &[u8], line: &[u8]) -> String {
 mod tests {
     use std::{
         io::Write,
+        net::{TcpListener, TcpStream},
+        os::fd::OwnedFd,
         os::unix::net::{UnixListener, UnixStream},
         process::{Child, Command, Stdio},
     };
@@ -414,6 +491,15 @@ mod tests {
 
     fn of(pid: u32) -> Vec<On> {
         Node::look().on(pid, Part::Task)
+    }
+
+    /// On which sockets this process waits, all of them.
+    fn own_sockets() -> Vec<On> {
+        let (node, pid, place) = (Node::look(), std::process::id(), Path::new("/proc/self"));
+        let own = sockets::sockets_of(place);
+        let all = node.connections_of(place, PathBuf::new());
+        let connections = node.connections(pid, Part::Task, &own, &all);
+        [node.sockets(pid, Part::Task, &own), connections].concat()
     }
 
     /// Until it waits for something, or for long.
@@ -461,11 +547,11 @@ mod tests {
         let mut stream = UnixStream::connect(&path).unwrap();
         // A child has the other end, and does not read it.
         let server = |stream: UnixStream| {
-            let stdin = Stdio::from(std::os::fd::OwnedFd::from(stream));
+            let stdin = OwnedFd::from(stream);
             Command::new("sleep").arg("60").stdin(stdin).spawn().unwrap()
         };
         let own = || {
-            let all = of(std::process::id());
+            let all = own_sockets();
             let is_it = |on: &&On| matches!(on, On::Socket { path: Some(at), .. } if *at == path);
             all.iter().find(is_it).cloned()
         };
@@ -478,6 +564,35 @@ mod tests {
         let Some(On::Socket { peer, request, unread, .. }) = own() else { panic!("{:?}", own()) };
         assert_eq!((peer, request, unread), (Some(child.id()), Request::Unread, 16));
         end(child);
+    }
+
+    #[test]
+    fn a_connection_that_is_not_accepted_names_who_listens() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let remote = listener.local_addr().unwrap();
+        let mut client = TcpStream::connect(remote).unwrap();
+        let server =
+            |socket: OwnedFd| Command::new("sleep").arg("60").stdin(socket).spawn().unwrap();
+        let on = || {
+            let is_it = |on: &On| matches!(on, On::Connection { remote: at, .. } if *at == remote);
+            own_sockets().into_iter().find(is_it)
+        };
+        let told = |of: u32| match on() {
+            Some(On::Connection { peer, request, unread, .. }) if peer == Some(of) => {
+                (request, unread)
+            }
+            other => panic!("{other:?}"),
+        };
+        let taken = listener.try_clone().unwrap();
+        let listens = server(listener.into());
+        assert_eq!(told(listens.id()), (Request::Pending, 0));
+        let (taken, _) = taken.accept().unwrap();
+        let serves = server(taken.into());
+        assert_eq!(told(serves.id()), (Request::Read, 0));
+        client.write_all(b"GET /").unwrap();
+        assert_eq!(told(serves.id()), (Request::Unread, 5));
+        end(listens);
+        end(serves);
     }
 
     #[test]
