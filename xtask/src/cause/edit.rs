@@ -14,6 +14,8 @@ const CAUSE: &str = include_str!("../../../podstuck-user/engine/src/causes/skele
 const OF_THE_FORM: &str = "//! The form of a new cause, which `cargo xtask cause new` copies.";
 const CASE: &str = include_str!("case.txt");
 const IDS: &str = "podstuck-user/engine/src/ids.rs";
+/// Where labs are.
+pub(super) const LABS: &str = "podstuck-user/lab/src/cases";
 
 /// A file as it is to be.
 #[derive(Debug)]
@@ -27,6 +29,14 @@ pub(super) fn edits(root: &Path, id: &str, family: &str, lab: &str) -> Result<Ve
     let module = id.replace('-', "_");
     let value = module.to_uppercase();
     let folder = root.join(FAMILIES).join(family);
+    if !folder.join("mod.rs").exists() {
+        bail!("there is no family {family:?}: the families are {}", families(root)?.join(", "));
+    }
+    let labs = root.join(LABS);
+    let cases = labs.join(format!("{lab}.rs"));
+    if !cases.exists() {
+        bail!("there is no file of labs {lab:?}: take one of {}, without `.rs`", labs.display());
+    }
     let file = folder.join(format!("{module}.rs"));
     if file.exists() {
         bail!("{} is there already", file.display());
@@ -39,8 +49,11 @@ pub(super) fn edits(root: &Path, id: &str, family: &str, lab: &str) -> Result<Ve
         let text = with_line(&text, "pub(crate) mod ", &line)
             .or_else(|| Some(text.replacen("\nuse ", &format!("\n{line}\nuse "), 1)))?;
         let (before, after) = text.split_once("causes: &[")?;
-        // `cargo fmt` puts it where it belongs.
-        Some(format!("{before}causes: &[&{module}::{value}, {after}"))
+        let row = match after.starts_with('\n') {
+            true => format!("\n        &{module}::{value},"),
+            false => format!("&{module}::{value}, "),
+        };
+        Some(format!("{before}causes: &[{row}{after}"))
     })?;
     let of_cause = CAUSE
         .replace(OF_THE_FORM, "//! FILL IN: what fails how, and what that means.")
@@ -55,13 +68,29 @@ pub(super) fn edits(root: &Path, id: &str, family: &str, lab: &str) -> Result<Ve
         let rows = with_line(rows, "    ", &format!("    {value} = \"{id}\",\n"))?;
         Some(format!("{head}\nids! {{\n{rows}"))
     })?;
-    let cases = format!("podstuck-user/lab/src/cases/{lab}.rs");
-    let cases = changed(root.join(cases), |text| {
+    let cases = changed(cases, |text| {
         let (before, after) = text.rsplit_once("\n];\n")?;
         let case = CASE.replace("@ID@", id).replace("@STATIC@", &value);
         Some(format!("{before}\n{case}];\n{after}"))
     })?;
     Ok(vec![Edit { path: file, text: of_cause }, declared, ids, cases])
+}
+
+/// The names of all families.
+fn families(root: &Path) -> Result<Vec<String>> {
+    let folder = root.join(FAMILIES);
+    let listing = || format!("listing {}", folder.display());
+    let mut families = Vec::new();
+    for entry in fs::read_dir(&folder).with_context(listing)? {
+        let entry = entry?;
+        // What families share is none.
+        if fs::read_to_string(entry.path().join("mod.rs")).is_ok_and(|it| it.contains("causes: &["))
+        {
+            families.push(entry.file_name().to_string_lossy().into_owned());
+        }
+    }
+    families.sort_unstable();
+    Ok(families)
 }
 
 fn changed(path: PathBuf, change: impl FnOnce(String) -> Option<String>) -> Result<Edit> {
@@ -100,7 +129,8 @@ mod tests {
         assert!(cause.contains("TrackerId::Refused, &ANOTHER_CAUSE"), "{cause}");
         let family = of("permission/mod.rs");
         assert!(family.starts_with("//! ") && family.contains("pub(crate) mod another_cause;\n"));
-        assert!(family.contains("causes: &[&another_cause::ANOTHER_CAUSE, "), "{family}");
+        let row = "    causes: &[\n        &another_cause::ANOTHER_CAUSE,\n        &";
+        assert!(family.contains(row), "{family}");
         assert!(of("src/ids.rs").contains("    ANOTHER_CAUSE = \"another-cause\",\n    APP"));
         let lab = of("cases/busy.rs");
         assert!(lab.contains("cause: Some(ids::ANOTHER_CAUSE)") && lab.ends_with("];\n"), "{lab}");
@@ -119,7 +149,9 @@ mod tests {
     fn what_does_not_fit_is_an_error_and_writes_nothing() {
         let root = Workspace::locate().unwrap().root;
         assert!(edits(&root, "made-up-cause", "permission", "no-such-labs").is_err());
-        assert!(edits(&root, "made-up-cause", "no-such-family", "busy").is_err());
+        let no_family = edits(&root, "made-up-cause", "no-such-family", "busy").unwrap_err();
+        let says = no_family.to_string();
+        assert!(says.contains(", permission, ") && !says.contains("shared"), "{says}");
         assert!(edits(&root, "protected", "permission", "busy").is_err(), "the file is there");
     }
 

@@ -9,7 +9,7 @@ use clap::Subcommand;
 use podstuck_engine::catalogue;
 use podstuck_process as process;
 
-use self::edit::{Edit, edits};
+use self::edit::{Edit, LABS, edits};
 use crate::{setup, test, workspace::Workspace};
 
 /// What to do with it.
@@ -26,7 +26,7 @@ pub(crate) enum Command {
         #[arg(long, default_value = "entries")]
         lab: String,
     },
-    /// Run the tests of its family and of the catalogue, and its lab
+    /// Run the engine's tests, its lab, and the tests of what was tried
     Test {
         /// The name of the cause
         id: String,
@@ -53,16 +53,50 @@ fn new(workspace: &Workspace, id: &str, family: &str, lab: &str) -> Result<()> {
     }
     // All or nothing: nothing is written before everything is known to fit.
     let edits = edits(&workspace.root, id, family, lab)?;
+    println!("Written:");
+    let mut left = Vec::new();
     for Edit { path, text } in &edits {
         fs::write(path, text).with_context(|| format!("writing {}", path.display()))?;
-        println!("{}", path.strip_prefix(&workspace.root).unwrap_or(path).display());
+        let path = path.strip_prefix(&workspace.root).unwrap_or(path);
+        println!("  {}", path.display());
+        left.extend(not_filled_in(path, text));
     }
-    println!(
-        "\nFill in what is marked FILL IN, and call `draft` from the family's tracker. Each look-alike in another"
-    );
-    println!("family names this cause in turn: a test says which do not yet. Then:");
-    println!("  cargo xtask cause test {id}\n  cargo xtask docs");
+    println!("\nTo fill in:\n{}", left.join("\n"));
+    println!("{}", next_steps(id));
     Ok(())
+}
+
+/// What a person does with what was written.
+fn next_steps(id: &str) -> String {
+    let value = value_of(id);
+    format!(
+        "
+Then, in this order:
+1. Call `draft` from the family's tracker or verdict, with the facts that it needs.
+2. Name this cause in `look_alikes` of each of its look-alikes. Every finding of a look-alike then needs
+   `draft.rule_out(ids::{value}, ...)` or `draft.suffices_beside(ids::{value})`:
+   without one it is less certain than before. `grep -rn 'ids::LOOK_ALIKE' {FAMILIES}` shows what its findings rule out now.
+3. Add a scenario to podstuck-user/engine/src/scenarios, or a line to one that is there.
+4. Add the lab to tests/tests/common/obeyed.rs, or the reason to tests/tests/ways_out.rs, and a line to CHANGELOG.md.
+5. cargo xtask cause test {id}
+   With INSTA_UPDATE=always it records what scenarios and the lab tell: read the difference.
+6. cargo xtask docs
+7. cargo xtask freeze
+   With --take it holds the present answers: read the differences first."
+    )
+}
+
+/// Each place of a file that is still to be filled in.
+fn not_filled_in(path: &Path, text: &str) -> Vec<String> {
+    let lines = text.lines().enumerate().filter(|(_, line)| line.contains("FILL IN"));
+    let place =
+        |(at, line): (usize, &str)| format!("  {}:{}: {}", path.display(), at + 1, line.trim());
+    lines.map(place).collect()
+}
+
+/// The name of a cause's constants.
+fn value_of(id: &str) -> String {
+    id.replace('-', "_").to_uppercase()
 }
 
 fn is_kebab_case(id: &str) -> bool {
@@ -73,29 +107,44 @@ fn is_kebab_case(id: &str) -> bool {
 }
 
 fn check(workspace: &Workspace, id: &str) -> Result<()> {
-    let family = family_of(&workspace.root, id)?;
-    println!("its family, {family}, and the catalogue");
-    let filter = format!("causes::{family}::");
-    process::run(&mut workspace.cargo([
-        "test",
-        "--package",
-        "podstuck-engine",
-        "--lib",
-        "--",
-        &filter,
-        "catalogue::",
-        "causes::tests::",
-    ]))?;
+    let root = &workspace.root;
+    let family = family_of(root, id)?;
+    let mut left = Vec::new();
+    for folder in [Path::new(FAMILIES).join(&family), LABS.into()] {
+        let listing = || format!("listing {}", folder.display());
+        for file in fs::read_dir(root.join(&folder)).with_context(listing)? {
+            let file = folder.join(file?.file_name());
+            if let Ok(text) = fs::read_to_string(root.join(&file)) {
+                left.extend(not_filled_in(&file, &text));
+            }
+        }
+    }
+    if !left.is_empty() {
+        bail!("{} places are to be filled in:\n{}", left.len(), left.join("\n"));
+    }
+    println!("the engine's tests: its family, {family}, is confused with causes of others");
+    let engine = ["test", "--package", "podstuck-engine", "--lib"];
+    process::run(&mut workspace.cargo(engine)).with_context(|| {
+        format!(
+            "where a finding of another cause is less certain than before, it lacks `rule_out` or `suffices_beside` of \
+             ids::{}; where a scenario tells something else, read the difference, and record it by \
+             `INSTA_UPDATE=always cargo test -p podstuck-engine --lib scenarios::`",
+            value_of(id)
+        )
+    })?;
     setup::run(workspace)?;
-    println!("what it was tried with, and its lab");
-    test::run(workspace, Some("what_was_tried"))?;
-    test::run(workspace, Some(&format!("::{}", id.replace('-', "_"))))
+    println!("its lab");
+    test::run(workspace, Some(&format!("::{}", id.replace('-', "_")))).context(
+        "where the lab has no snapshot yet, or another one, read the difference, and record it: the same command \
+         with INSTA_UPDATE=always",
+    )?;
+    println!("what it was tried with, and who follows its remedies");
+    test::programs(workspace, &["catalogue", "ways_out"])
 }
 
 /// The family that has the value of a cause.
 fn family_of(root: &Path, id: &str) -> Result<String> {
-    let value = id.replace('-', "_").to_uppercase();
-    let needle = format!(" id: ids::{value},");
+    let needle = format!(" id: ids::{},", value_of(id));
     let folder = root.join(FAMILIES);
     let listing = || format!("listing {}", folder.display());
     for family in fs::read_dir(&folder).with_context(listing)? {
@@ -122,6 +171,13 @@ mod tests {
             assert_eq!(family_of(&workspace.root, id).unwrap(), family);
         }
         assert!(family_of(&workspace.root, "no-such-cause").is_err());
+    }
+
+    #[test]
+    fn a_place_to_fill_in_is_named_by_its_line() {
+        let text = "a\n  // FILL IN: b\nc\n";
+        assert_eq!(not_filled_in(Path::new("d/e.rs"), text), ["  d/e.rs:2: // FILL IN: b"]);
+        assert!(next_steps("another-cause").contains("rule_out(ids::ANOTHER_CAUSE, "));
     }
 
     #[test]

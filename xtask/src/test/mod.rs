@@ -72,6 +72,15 @@ fn all(workspace: &Workspace, filter: Option<&str>) -> Result<()> {
     runner.finish(&phases.to_string())
 }
 
+/// Runs test programs that need no probe.
+pub(crate) fn programs(workspace: &Workspace, names: &[&str]) -> Result<()> {
+    let mut runner = Runner::new(workspace, None)?;
+    let mut selection = vec!["--workspace"];
+    selection.extend(names.iter().flat_map(|name| ["--test", name]));
+    runner.run(&selection, &[]);
+    runner.finish("")
+}
+
 /// Runs the tests that need a Kubernetes node: each is ignored otherwise.
 pub(crate) fn on_the_node(workspace: &Workspace, filter: Option<&str>) -> Result<()> {
     let mut phases = Phases::default();
