@@ -11,7 +11,12 @@ fn no_two_causes_have_one_name() {
     let ids = all().map(|cause| cause.id).chain(ELSEWHERE.iter().map(|known| known.id));
     let names: BTreeSet<CauseId> = ids.clone().collect();
     assert_eq!(names.len(), ids.count());
-    assert_eq!(names, ids::ALL.iter().copied().collect(), "an id is of no cause");
+    let all: BTreeSet<CauseId> = ids::ALL.iter().copied().collect();
+    let differ: Vec<_> = all.symmetric_difference(&names).collect();
+    assert!(
+        differ.is_empty(),
+        "no cause of a family's `causes` has these ids of ids.rs: {differ:?}"
+    );
 }
 
 #[test]
@@ -33,11 +38,15 @@ fn two_causes_look_alike_from_both_sides() {
         for other in cause.look_alikes {
             let Some(other) = find(other.cause.as_str()) else { continue };
             if !other.is_admission() && other.look_alike(cause.id).is_none() {
-                missing.push(format!("{} lacks {}", other.id, cause.id));
+                missing.push(format!("{}: `like(ids::..., \"...\")` of {}", other.id, cause.id));
             }
         }
     }
-    assert!(missing.is_empty(), "{missing:#?}");
+    assert!(
+        missing.is_empty(),
+        "these causes lack in their `look_alikes`: {missing:#?}\nEach finding of theirs then needs `rule_out` or \
+         `suffices_beside`, too"
+    );
 }
 
 #[test]
@@ -76,7 +85,7 @@ fn a_cause_says_what_there_is_to_know() {
         assert!(cause.is_admission() || !cause.source.is_empty(), "{id} has no source");
         assert_eq!(cause.is_admission(), cause.title.starts_with("not a cause: "), "{id}");
         let whole = serde_json::to_string(cause).unwrap();
-        assert!(!whole.contains("FILL IN"), "{id} is not filled in");
+        assert!(!whole.contains("FILL IN"), "{id} is not filled in: {whole}");
         assert_eq!(podstuck_testing::own_words(&whole), [""; 0], "{id}");
         let facts: Vec<&str> = cause.confirmed_by.iter().map(|proof| proof.fact).collect();
         let texts = facts.iter().chain([&cause.title, &cause.meaning]);

@@ -259,6 +259,14 @@ impl Draft {
         self.cause.id.as_str()
     }
 
+    /// Fails where its cause or its certainty is another one, and says what is not known.
+    #[cfg(test)]
+    #[track_caller]
+    pub(crate) fn assert_is(&self, id: &str, certainty: Certainty) {
+        let found = (self.id(), self.certainty());
+        assert_eq!(found, (id, certainty), "not known: {:#?}", self.not_known());
+    }
+
     /// How sure it is, by the rule that [`Certainty`] states.
     pub(crate) fn certainty(&self) -> Certainty {
         let proven = match self.by_unknown() {

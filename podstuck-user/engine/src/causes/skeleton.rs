@@ -56,6 +56,6 @@ mod tests {
         // FILL IN: the call that shows it.
         let op = failed(Call::UnlinkatDir, Errno::EBUSY, "m", 1.0);
         let draft = draft(&op).expect("the facts confirm it");
-        assert_eq!((draft.id(), draft.certainty()), ("made-up-cause", Certainty::Firm));
+        draft.assert_is("made-up-cause", Certainty::Firm);
     }
 }

@@ -95,7 +95,7 @@ fn who_uses_a_volume_is_named_before_kubelet_comes_to_it_and_not_first() {
     let mut alone = told_to_go();
     assert!(seen(&mut alone, 1, vec![backup()]).is_none(), "it may be a moment's");
     let draft = seen(&mut alone, 3, vec![backup()]).unwrap();
-    assert_eq!((draft.id(), draft.certainty()), ("volume-held-by-host-process", Certainty::Firm));
+    draft.assert_is("volume-held-by-host-process", Certainty::Firm);
     assert!(draft.is_later, "the pod's containers hold it first");
     assert!(draft.remedies[0].words().ends_with(" && kill 77"), "{:?}", draft.remedies);
     let query = look(&mut alone, 20).queries.pop().unwrap();
@@ -207,7 +207,7 @@ fn the_holder_decides_the_cause() {
     for (how, through, id) in table {
         let draft = conclude(vec![holder(how, through, Some(true))]);
         assert_eq!(draft.id(), id);
-        assert_eq!(draft.certainty(), Certainty::Firm, "{id}");
+        assert_eq!(draft.certainty(), Certainty::Firm, "{id}: {:?}", draft.not_known());
         assert!(!draft.remedies.is_empty(), "{id}");
         assert!(draft.ruled_out.iter().all(|other| other.cause != draft.cause.id), "{id}");
     }
@@ -223,7 +223,7 @@ fn a_private_copy_and_kubelet_itself_are_no_culprits() {
     let names_it = |fact: &str| fact.contains("has it open");
     assert!(draft.evidence.iter().any(|e| names_it(&e.fact)), "{draft:#?}");
     assert!(draft.explanation.contains("kubelet itself"), "{}", draft.explanation);
-    assert_eq!(draft.certainty(), Certainty::Possible);
+    assert_eq!(draft.certainty(), Certainty::Possible, "{:?}", draft.not_known());
 }
 
 #[test]
@@ -242,7 +242,7 @@ fn a_holder_seen_once_is_remembered() {
     let draft = busy.answer(&query, nobody()).unwrap();
     assert_eq!(draft.id(), "volume-held-by-host-process");
     assert!(draft.evidence.iter().any(|e| e.fact.contains("earlier attempt")));
-    assert_eq!(draft.certainty(), Certainty::Likely);
+    assert_eq!(draft.certainty(), Certainty::Likely, "{:?}", draft.not_known());
 }
 
 #[test]
@@ -340,7 +340,7 @@ fn verdict(taken: Snapshot) -> (Alone<RootFileSystems>, Option<Draft>) {
 fn who_holds_it_is_told_without_any_call() {
     let (mut alone, draft) = verdict(snapshot(vec![holder(How::Cwd, Through::Itself, Some(true))]));
     let draft = draft.unwrap();
-    assert_eq!((draft.id(), draft.certainty()), ("shim-rootfs-busy", Certainty::Firm));
+    draft.assert_is("shim-rootfs-busy", Certainty::Firm);
     assert!(draft.remedies[0].words().ends_with(" && kill 77"));
     assert!(draft.call.is_none());
     let over = look_of_left_rootfs(&mut alone, 5, Vec::new()).verdicts;
@@ -514,16 +514,16 @@ fn that_nobody_unmounts_is_known_only_after_some_attempts() {
     let silent = tried(None, 0);
     assert_eq!(after_of_mount_point(3, &silent).certainty(), Certainty::Likely);
     let sure = after_of_mount_point(4, &silent);
-    assert_eq!((sure.id(), sure.certainty()), ("csi-driver-lost-publish-state", Certainty::Firm));
+    sure.assert_is("csi-driver-lost-publish-state", Certainty::Firm);
     let fact = "no process unmounted it since 00:00:00Z, when the observation began";
     let fact = sure.evidence.iter().find(|known| known.fact == fact).unwrap();
     assert_eq!((&fact.source, fact.since), (&Source::Probe, Some(Monotonic(0))));
     // A log that others may write makes nothing firm, whatever else is known.
     let mut heard = after_of_mount_point(4, &silent);
     heard.fact("x", Source::Log("log of kubelet (pid 7), /var/log/kubelet".into()));
-    assert_eq!(heard.certainty(), Certainty::Firm);
+    assert_eq!(heard.certainty(), Certainty::Firm, "{:?}", heard.not_known());
     heard.fact("x", Source::Log(format!("log of kubelet (pid 7), /var/log/syslog, {NOT_ROOTS}")));
-    assert_eq!(heard.certainty(), Certainty::Likely);
+    assert_eq!(heard.certainty(), Certainty::Likely, "{:?}", heard.not_known());
     assert_eq!(heard.not_known(), [format!("whether a log is right {NOT_ROOTS}")]);
     // Guessed from the pauses, and not seen by a probe.
     let guessed = |known: &&crate::verdict::Fact| known.fact.contains("back-off");
@@ -535,9 +535,9 @@ fn that_nobody_unmounts_is_known_only_after_some_attempts() {
 fn without_the_user_of_a_mount_its_use_is_only_possible() {
     let held = after_of_mount_point(9, &tried(None, 3));
     assert_eq!(held.id(), "volume-held-by-host-process");
-    assert_eq!(held.certainty(), Certainty::Possible);
+    assert_eq!(held.certainty(), Certainty::Possible, "{:?}", held.not_known());
     for (ok, id) in [(1, "stacked-mounts"), (2, "csi-umount-wrong-namespace")] {
         let other = after_of_mount_point(2, &tried(Some(ok), 0));
-        assert_eq!((other.id(), other.certainty()), (id, Certainty::Firm));
+        other.assert_is(id, Certainty::Firm);
     }
 }

@@ -852,7 +852,7 @@ fn a_volume_without_its_server_is_told_and_asked_about_now_and_then() {
     assert!(look(&mut played, 14).verdicts.is_empty(), "it may be unmounted in a moment");
     let told: Vec<_> = (16..=76).step_by(2).flat_map(|at| look(&mut played, at).verdicts).collect();
     let Some(Verdict::Found(draft)) = told.last() else { panic!("{told:?}") };
-    assert_eq!((draft.id(), draft.certainty()), ("fuse-daemon-dead", Certainty::Likely));
+    draft.assert_is("fuse-daemon-dead", Certainty::Likely);
     // The driver's error names it.
     for at in [50, 60] {
         let text = "rpc error: code = Internal desc = transport endpoint is not connected".into();
@@ -861,7 +861,7 @@ fn a_volume_without_its_server_is_told_and_asked_about_now_and_then() {
     }
     let told = look(&mut played, 78).verdicts;
     let Some(Verdict::Found(draft)) = told.last() else { panic!("{told:?}") };
-    assert_eq!((draft.id(), draft.certainty()), ("fuse-daemon-dead", Certainty::Firm));
+    draft.assert_is("fuse-daemon-dead", Certainty::Firm);
     // Its server answers.
     let mut played = Played::new();
     look(&mut played, 8);

@@ -85,7 +85,7 @@ fn who_comes_late_is_told_by_kubelets_log() {
     assert!(dead.take(at(4), sample(4, true)).queries.is_empty(), "too soon");
     assert!(dead.answer(&query, mount(Errno::EACCES)).is_none());
     let draft = dead.answer(&query, mount(Errno::ENOTCONN)).unwrap();
-    assert_eq!((draft.id(), draft.certainty()), ("fuse-daemon-dead", Certainty::Firm));
+    draft.assert_is("fuse-daemon-dead", Certainty::Firm);
     assert!(explains(&dead.tracker, 7, Path::new(VOLUME)));
     assert!(dead.take(at(5), sample(5, true)).verdicts.is_empty());
     let over = dead.take(at(6), sample(6, false)).verdicts;

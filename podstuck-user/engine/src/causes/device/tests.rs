@@ -252,7 +252,7 @@ fn a_reference_that_is_there_is_firm_and_over_when_it_is_gone() {
     );
     all.take(at(2), refused(2));
     let draft = only(look_of_referenced(&mut all, 3, &format!("{staged}{copy}")));
-    assert_eq!((draft.id(), draft.certainty()), ("device-still-referenced", Certainty::Firm));
+    draft.assert_is("device-still-referenced", Certainty::Firm);
     assert_eq!(draft.blocks_deletion, Some(false));
     let commands: Vec<_> = draft.remedies.iter().filter_map(|it| it.command.as_deref()).collect();
     assert!(commands.len() == 1 && commands[0].contains("/mnt/copy"), "{commands:?}");

@@ -126,7 +126,7 @@ fn what_the_kernel_says_of_an_evicted_client_makes_it_likely() {
     let query = errors.ask(&op(Errno::EACCES, "f", 1.5)).pop().unwrap();
     let ceph = FileSystem { fs_type: "ceph".into(), ..file_system("/k/pods/x/volumes/p/v") };
     let draft = errors.answer(&query, Answer::FileSystem(Some(ceph))).unwrap();
-    assert_eq!((draft.id(), draft.certainty()), ("cephfs-evicted", Certainty::Likely));
+    draft.assert_is("cephfs-evicted", Certainty::Likely);
     assert!(draft.evidence.iter().any(|fact| fact.fact.contains(line)));
 }
 

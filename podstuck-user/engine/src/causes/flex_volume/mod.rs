@@ -255,7 +255,7 @@ mod tests {
     #[test]
     fn a_driver_that_fails_while_its_volume_is_mounted_is_the_cause() {
         let draft = verdict(ROOK, 3, "ceph.rook.io~rook", true).unwrap();
-        assert_eq!((draft.id(), draft.certainty()), ("flexvolume-driver-error", Certainty::Firm));
+        draft.assert_is("flexvolume-driver-error", Certainty::Firm);
         assert_eq!(draft.held_by.as_deref(), Some("the FlexVolume driver ceph.rook.io/rook"));
         assert!(draft.remedies[0].words().contains("umount"), "{:?}", draft.remedies[0]);
         let once = verdict(ROOK, 1, "ceph.rook.io~rook", true).unwrap();

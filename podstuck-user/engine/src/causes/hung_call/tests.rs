@@ -442,7 +442,7 @@ fn a_fanotify_listener_is_named_where_it_is_the_only_one() {
         let [query] = &steps.queries[..] else { panic!("{steps:?}") };
         let answer = Answer::Fanotify(Ok(Fanotify { listeners, unread }));
         let draft = hung.answer(query, answer).unwrap();
-        assert_eq!((draft.id(), draft.certainty()), ("fanotify-listener-hung", certainty));
+        draft.assert_is("fanotify-listener-hung", certainty);
         assert_eq!(draft.held_by.as_deref(), who);
         assert!(!draft.remedies.is_empty());
     }

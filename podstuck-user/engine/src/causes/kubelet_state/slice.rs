@@ -278,7 +278,7 @@ mod tests {
         assert!(gone.remedies.iter().all(|it| it.command.is_none()));
         assert!(gone.evidence.iter().any(|it| it.fact.contains("has removed the slice")));
         assert!(of(Left::Slice).evidence.iter().any(|it| it.fact.contains("still there")));
-        assert_eq!(gone.certainty(), Certainty::Likely);
+        assert_eq!(gone.certainty(), Certainty::Likely, "{:?}", gone.not_known());
     }
 
     #[test]

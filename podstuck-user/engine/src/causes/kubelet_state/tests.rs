@@ -61,7 +61,7 @@ fn a_pod_that_is_to_go_waits_for_a_kubelet_that_is_stopped() {
     let node = sample(&[7], &[7]);
     assert!(lasting(&mut alone, 4, &node).is_none(), "as by a debugger, for a moment");
     let draft = lasting(&mut alone, 6, &node).unwrap();
-    assert_eq!((draft.id(), draft.certainty()), ("kubelet-stopped", Certainty::Firm));
+    draft.assert_is("kubelet-stopped", Certainty::Firm);
     let words = draft.remedies[0].words();
     assert!(words.ends_with(" = 4 ] && kill -CONT 7"), "{words}");
     let over = look(&mut alone, 8, &sample(&[7], &[]));
@@ -85,7 +85,7 @@ fn a_node_without_kubelet_is_likely_since_another_program_may_do_its_work() {
     let node = sample(&[], &[]);
     assert!(lasting(&mut alone, 10, &node).is_none(), "it may be started again");
     let draft = lasting(&mut alone, 12, &node).unwrap();
-    assert_eq!((draft.id(), draft.certainty()), ("kubelet-down", Certainty::Likely));
+    draft.assert_is("kubelet-down", Certainty::Likely);
     assert!(draft.is_settled && draft.blocks_deletion == Some(true));
 }
 

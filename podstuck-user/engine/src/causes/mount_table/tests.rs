@@ -61,7 +61,7 @@ fn very_many_mounts_are_a_likely_cause_of_slowness_and_no_more() {
     let mut storms = Alone::<MountStorms>::new();
     assert!(told(&mut storms, 2, 20_000).is_none(), "a moment is nothing");
     let draft = told(&mut storms, 8, 30_000).unwrap();
-    assert_eq!((draft.id(), draft.certainty()), ("mount-table-storm", Certainty::Likely));
+    draft.assert_is("mount-table-storm", Certainty::Likely);
     assert_eq!((draft.blocks_deletion, draft.first), (None, Monotonic(2_000_000_000)));
     assert!(draft.evidence[0].fact.starts_with("30000 mounts"), "{draft:?}");
     let over = look(&mut storms, 10, Vec::new());

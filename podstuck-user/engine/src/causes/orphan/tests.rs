@@ -183,7 +183,7 @@ fn a_file_where_kubelet_expects_a_directory_is_removed() {
         found(orphans.take(at, What::Sample(sample.into())).verdicts).pop()
     };
     let draft = heard(UID, &text).unwrap();
-    assert_eq!((draft.id(), draft.certainty()), ("orphaned-pod-dir", Certainty::Firm));
+    draft.assert_is("orphaned-pod-dir", Certainty::Firm);
     let first = draft.remedies[0].words();
     assert!(first.ends_with("/module -maxdepth 1 -name 0 -type f -empty -delete"), "{first}");
     let outside = text.replace(&path, "/etc/shadow");

@@ -113,7 +113,7 @@ fn what_is_protected_is_told_at_the_second_look_and_when_it_is_over() {
     assert!(played.look(&pod, 0).queries.is_empty(), "it may be deleted in good health");
     let asked = played.look(&pod, 2).queries;
     let [Verdict::Found(draft)] = &played.answer(&asked[0], &["d/f"], 2)[..] else { panic!() };
-    assert_eq!((draft.id(), draft.certainty()), ("immutable-attribute", Certainty::Firm));
+    draft.assert_is("immutable-attribute", Certainty::Firm);
     let words = draft.remedies[0].words();
     assert!(words.contains("chattr -i ./f' sh '/") && words.ends_with("/data/d'"), "{words}");
     assert!(played.look(&pod, 4).queries.is_empty(), "not at each look");
@@ -140,7 +140,7 @@ fn while_containers_are_left_it_only_may_come() {
     assert!(played.look(&pod, 3).queries.is_empty(), "its grace is not over");
     let asked = played.look(&pod, 4).queries;
     let [Verdict::Found(draft)] = &played.answer(&asked[0], &["f"], 4)[..] else { panic!() };
-    assert_eq!(draft.certainty(), Certainty::Likely);
+    assert_eq!(draft.certainty(), Certainty::Likely, "{:?}", draft.not_known());
     assert!(draft.evidence.iter().any(|fact| fact.source == Source::Record), "{draft:?}");
 }
 
@@ -182,7 +182,7 @@ fn by_kubelets_log_alone_it_is_told_once_the_grace_is_seen_to_be_over() {
     assert!(played.look_at(with_container(true), 10).queries.is_empty(), "it may be a moment's");
     let asked = played.look_at(with_container(true), 12).queries;
     let [Verdict::Found(draft)] = &played.answer(&asked[0], &["f"], 12)[..] else { panic!() };
-    assert_eq!(draft.certainty(), Certainty::Likely);
+    assert_eq!(draft.certainty(), Certainty::Likely, "{:?}", draft.not_known());
     let told =
         draft.evidence.iter().find(|fact| fact.source == Source::Log("log of kubelet".into()));
     assert_eq!(told.unwrap().since, Some(Monotonic(1_000_000_000)));
@@ -262,7 +262,7 @@ fn the_flag_is_taken_off_what_carries_it() {
 fn without_a_flag_nothing_is_claimed_and_the_flags_are_ruled_out() {
     let draft = verdict(UNSET, UNSET);
     assert_eq!((draft.id(), draft.ruled_out.len()), ("permission-unexplained", 2));
-    assert_eq!(draft.certainty(), Certainty::Possible);
+    assert_eq!(draft.certainty(), Certainty::Possible, "{:?}", draft.not_known());
     let mute = Attributes { known: false, ..UNSET };
     assert!(verdict(mute, mute).ruled_out.is_empty(), "a file system that does not say");
 }

@@ -276,13 +276,13 @@ mod tests {
     fn a_webhook_that_refuses_kubelet_is_named_with_its_service() {
         for state in [None, Some(pod_state(UID))] {
             let draft = verdict(WEBHOOK, "log of kubelet", 590, state).unwrap();
-            assert_eq!((draft.id(), draft.certainty()), ("status-update-refused", Certainty::Firm));
+            draft.assert_is("status-update-refused", Certainty::Firm);
             let by = "the admission webhook mutate.kyverno.svc-fail (service kyverno-svc in namespace kyverno)";
             assert_eq!(draft.held_by.as_deref(), Some(by));
             assert!(draft.remedies[0].words().contains("--namespace kyverno"));
         }
         let unproven = verdict(WEBHOOK, &said::unproven("log of kubelet"), 590, None).unwrap();
-        assert_eq!(unproven.certainty(), Certainty::Likely);
+        assert_eq!(unproven.certainty(), Certainty::Likely, "{:?}", unproven.not_known());
     }
 
     #[test]

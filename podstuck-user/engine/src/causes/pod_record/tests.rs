@@ -207,7 +207,7 @@ fn a_mirror_pod_whose_static_pod_runs_is_ended_by_its_manifest() {
         verdict(&record, Here { node: "here", stage, was_left: false, is_killed, now, at: at(1) })
     };
     let draft = of(true, Some(Stage::Containers), Some(false)).unwrap();
-    assert_eq!((draft.id(), draft.certainty()), ("mirror-pod-deleted", Certainty::Likely));
+    draft.assert_is("mirror-pod-deleted", Certainty::Likely);
     let commands: Vec<&str> =
         draft.remedies.iter().filter_map(|it| it.command.as_deref()).collect();
     let find =

@@ -408,7 +408,7 @@ fn a_refused_signal_is_likely_where_processes_are_left() {
     let mut alone = heard(Complaint::SignalDenied, DENIED);
     alone.take(at(600), said("", Complaint::SignalDenied, kernel, 570));
     let draft = draft(&mut alone, with_group(pod(Some(true)))).unwrap();
-    assert_eq!(draft.certainty(), Certainty::Likely);
+    assert_eq!(draft.certainty(), Certainty::Likely, "{:?}", draft.not_known());
     assert!(draft.evidence.iter().any(|fact| fact.fact.contains("docker-default")), "{draft:?}");
     assert_eq!(
         draft.doubts,
@@ -492,7 +492,7 @@ fn a_container_that_the_runtime_does_not_find_is_likely_where_no_process_is_left
         |populated| draft(&mut heard(Complaint::StateLost, LOST), pod(populated)).unwrap();
     let id = "shim-or-containerd-state-lost";
     let likely = verdict(Some(false));
-    assert_eq!((likely.id(), likely.certainty()), (id, Certainty::Likely));
+    likely.assert_is(id, Certainty::Likely);
     assert!(likely.remedies.iter().all(|remedy| remedy.command.is_none()), "only a log names it");
     assert_eq!(verdict(Some(true)).certainty(), Certainty::Possible);
 }
@@ -515,7 +515,7 @@ fn a_runtime_that_does_not_answer_is_likely_where_it_answers_nobody() {
     let draft = draft(&mut alone, pod(Some(false))).unwrap();
     assert!(draft.evidence.iter().any(|fact| fact.fact.contains("PLEG")), "{draft:?}");
     // Whether a disk is full was not looked at.
-    assert_eq!(draft.certainty(), Certainty::Possible);
+    assert_eq!(draft.certainty(), Certainty::Possible, "{:?}", draft.not_known());
 }
 
 /// kubelet syncs no pod while it says so, and then nothing is said of one.
@@ -624,7 +624,7 @@ fn a_process_that_nobody_kills_is_named_once_it_lasts() {
     let mut alone = stays();
     assert_eq!(told_of_says(draft(&mut alone, sample(602, |_| ()))), None, "for a moment");
     let found = draft(&mut alone, sample(608, |_| ())).unwrap();
-    assert_eq!((found.id(), found.certainty()), ("container-not-killed", Certainty::Firm));
+    found.assert_is("container-not-killed", Certainty::Firm);
     assert!(found.remedies[0].words().ends_with("kill -9 7"), "{:?}", found.remedies);
     assert!(found.evidence.iter().any(|it| it.fact.contains("ignores SIGTERM")));
     // A look that had no time for its group takes nothing back.
@@ -697,7 +697,7 @@ fn a_shim_that_cannot_run_is_there() {
         draft(&mut heard(Complaint::StateLost, text), sample).unwrap()
     };
     let stopped = with('T');
-    assert_eq!((stopped.id(), stopped.certainty()), ("shim-hung", Certainty::Firm));
+    stopped.assert_is("shim-hung", Certainty::Firm);
     assert!(stopped.remedies[0].words().ends_with("kill -CONT 5"), "{:?}", stopped.remedies);
     assert_eq!((with('D').id(), with('D').certainty()), ("shim-hung", Certainty::Likely));
     assert_eq!(with('S').id(), "shim-or-containerd-state-lost");
@@ -719,7 +719,7 @@ fn a_shim_that_does_not_collect_its_child_is_named_once_that_lasts() {
     let early = told_of_says(draft(&mut alone, sample(602))).unwrap();
     assert_eq!(early.0, "shim-or-containerd-state-lost", "it may be about to");
     let found = draft(&mut alone, sample(613)).unwrap();
-    assert_eq!((found.id(), found.certainty()), ("shim-hung", Certainty::Firm));
+    found.assert_is("shim-hung", Certainty::Firm);
     assert!(found.remedies[0].words().ends_with("kill -KILL 41"), "{:?}", found.remedies);
     assert!(found.evidence.iter().any(|it| it.fact.contains("api (pid 8)")));
 }
@@ -740,7 +740,7 @@ fn a_sandbox_with_a_kernel_of_its_own_is_ended_by_its_processes() {
         let kata = "containerd-shim-kata-v2";
         let of = |shim, tasks| draft(&mut heard(complaint, text), sample(shim, tasks)).unwrap();
         let both = of(kata, vec![own_shim(), machine()]);
-        assert_eq!((both.id(), both.certainty()), ("sandbox-not-stopped", Certainty::Likely));
+        both.assert_is("sandbox-not-stopped", Certainty::Likely);
         let words: Vec<String> = both.remedies.iter().map(|it| it.words().to_owned()).collect();
         assert!(words[0].ends_with("kill -9 7") && words[1].ends_with("kill -9 41"), "{words:?}");
         let alone = of(kata, vec![own_shim()]);
@@ -829,7 +829,7 @@ fn one_that_is_stopped() {
     );
     let [draft] =
         found(told_of_shim(&mut alone, &[16], &asked_of_shim('T', None))).try_into().unwrap();
-    assert_eq!((draft.id(), draft.certainty()), ("shim-hung", Certainty::Firm));
+    draft.assert_is("shim-hung", Certainty::Firm);
     assert_eq!((draft.blocks_deletion, draft.first), (Some(true), at(10)));
     assert!(draft.remedies[0].command.as_deref().unwrap().contains("kill -CONT 41"), "{draft:?}");
     let over = told_of_shim(&mut alone, &[18], &asked_of_shim('S', None));
@@ -1044,7 +1044,7 @@ fn a_pod_waits_for_a_runtime_that_is_stopped() {
         "as by a debugger, for a moment"
     );
     let [draft] = found(told_of_state(&mut alone, &[24, 26], &stopped)).try_into().unwrap();
-    assert_eq!((draft.id(), draft.certainty()), ("runtime-hang", Certainty::Firm));
+    draft.assert_is("runtime-hang", Certainty::Firm);
     assert_eq!((draft.blocks_deletion, draft.target.pod.clone()), (Some(true), Some(named())));
     assert!(draft.explanation.starts_with("containerd (pid 40) answers no request"), "{draft:?}");
     let command = draft.remedies[0].command.as_deref().unwrap();
@@ -1065,7 +1065,7 @@ fn a_pod_waits_for_a_runtime_without_descriptors() {
     assert!(told_of_state(&mut alone, &[20], &node(None)).is_empty(), "for a moment");
     let command = |draft: &Draft| draft.remedies[0].command.clone().unwrap();
     let [draft] = found(told_of_state(&mut alone, &[26], &node(None))).try_into().unwrap();
-    assert_eq!((draft.id(), draft.certainty()), ("runtime-hang", Certainty::Firm));
+    draft.assert_is("runtime-hang", Certainty::Firm);
     assert!(draft.evidence[0].fact.contains("1024 descriptors open, of 1024"), "{draft:?}");
     assert!(command(&draft).ends_with("prlimit --pid 40 --nofile=2048:"), "{draft:?}");
     let [draft] = found(told_of_state(&mut alone, &[28], &node(Some(1024)))).try_into().unwrap();
@@ -1078,7 +1078,7 @@ fn a_pod_waits_for_a_runtime_that_is_gone_for_longer_than_a_restart_takes() {
     let node = node_of_state(Vec::new(), vec![gone()]);
     assert!(told_of_state(&mut alone, &[20, 28], &node).is_empty(), "it may be restarted");
     let [draft] = found(told_of_state(&mut alone, &[30], &node)).try_into().unwrap();
-    assert_eq!((draft.id(), draft.certainty()), ("runtime-down", Certainty::Firm));
+    draft.assert_is("runtime-down", Certainty::Firm);
     assert!(draft.evidence[0].fact.contains(SOCKET), "{draft:?}");
     let command = draft.remedies[1].command.as_deref();
     assert_eq!(command, Some("systemctl start containerd.service"));
@@ -1192,7 +1192,7 @@ fn a_daemon_that_runs_and_answers_nobody() {
     let [no_disk_seen] = look(&[ps.clone(), info.clone()], None, false).try_into().unwrap();
     assert_eq!(no_disk_seen.certainty(), Certainty::Likely, "a disk may be full");
     let [both] = of(&[ps.clone(), info], None).try_into().unwrap();
-    assert_eq!((both.id(), both.certainty()), ("runtime-hang", Certainty::Firm));
+    both.assert_is("runtime-hang", Certainty::Firm);
     assert_eq!((both.first, both.blocks_deletion), (at(99), None));
     let fact = &both.evidence[0].fact;
     assert!(fact.contains("docker ps (pid 77") && fact.contains("docker info (pid 78"), "{fact}");
@@ -1200,7 +1200,7 @@ fn a_daemon_that_runs_and_answers_nobody() {
     let [one] = of(std::slice::from_ref(&ps), None).try_into().unwrap();
     assert_eq!(one.certainty(), Certainty::Possible, "one alone may be slow");
     let [shut] = of(&[client(79, "kubelet", Request::Pending)], None).try_into().unwrap();
-    assert_eq!(shut.certainty(), Certainty::Firm);
+    assert_eq!(shut.certainty(), Certainty::Firm, "{:?}", shut.not_known());
     assert!(shut.explanation.contains("takes no connection"), "{}", shut.explanation);
     assert!(of(&[client(79, "docker volume ls", Request::Read)], None).is_empty());
     let stopped = of(&[ps], Some(containerd(Some(Halted::Stopped))));
@@ -1221,7 +1221,7 @@ fn a_runtime_that_listens_where_nobody_can_connect_has_lost_its_sockets_file() {
     };
     for socket in ["/run/containerd/containerd.sock", "/var/run/containerd/containerd.sock"] {
         let draft = verdict(socket).unwrap();
-        assert_eq!((draft.id(), draft.certainty()), ("runtime-socket-gone", Certainty::Likely));
+        draft.assert_is("runtime-socket-gone", Certainty::Likely);
         assert!(draft.remedies[0].words().contains("restart containerd.service"));
         assert_eq!(draft.held_by.as_deref(), Some("containerd (pid 40)"));
     }

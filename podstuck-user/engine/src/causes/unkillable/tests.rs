@@ -134,10 +134,10 @@ fn a_page_may_be_one_of_the_pods_own_fuse_file_system() {
         Run::new().lasting(Some(pod), &group(vec![wait.clone()])).unwrap()
     };
     let (served, on_disk) = (draft(true), draft(false));
-    assert_eq!((served.id(), served.certainty()), ("dstate-process", Certainty::Likely));
+    served.assert_is("dstate-process", Certainty::Likely);
     let first = served.remedies[0].words();
     assert!(first.ends_with("echo 1 > /sys/fs/fuse/connections/40/abort"), "{first}");
-    assert_eq!((on_disk.id(), on_disk.certainty()), ("dstate-process", Certainty::Firm));
+    on_disk.assert_is("dstate-process", Certainty::Firm);
     assert!(!on_disk.remedies[0].words().contains("abort"));
     assert!(!on_disk.explanation.contains("block device"), "{}", on_disk.explanation);
 }
@@ -267,7 +267,7 @@ fn a_pod_whose_volumes_were_removed_is_known_to_end() {
     let mut run = Run::new();
     run.0.ask(&op);
     let draft = run.lasting(Some(pod(0)), &left).unwrap();
-    assert_eq!((draft.id(), draft.certainty()), ("cgroup-populated-leftover", Certainty::Firm));
+    draft.assert_is("cgroup-populated-leftover", Certainty::Firm);
     // The process has ended.
     let over = run.verdicts(8, vec![pod(0)], vec![group(Vec::new())]);
     assert!(matches!(over[..], [Verdict::Over { .. }]), "{over:?}");
