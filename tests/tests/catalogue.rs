@@ -35,7 +35,16 @@ fn a_lab_has_its_cause_and_a_cause_that_was_tried_with_a_lab_has_one() {
         .filter(|cause| cause.tried.contains(&TriedWith::Lab))
         .map(|cause| cause.id.as_str())
         .collect();
-    assert_eq!(labs, tried);
+    let (untold, unplayed): (Vec<_>, Vec<_>) =
+        (labs.difference(&tried).collect(), tried.difference(&labs).collect());
+    assert!(
+        untold.is_empty(),
+        "a lab plays these causes; their `tried` lacks TriedWith::Lab: {untold:?}"
+    );
+    assert!(
+        unplayed.is_empty(),
+        "no lab plays these causes; their `tried` has TriedWith::Lab: {unplayed:?}"
+    );
 }
 
 #[test]
@@ -45,7 +54,11 @@ fn what_was_tried_with_a_real_kubelet_is_a_case_on_the_node() {
     for cause in catalogue::all() {
         let is_case = on_node.contains(&format!("cause: \"{}\",", cause.id));
         let claimed = cause.tried.contains(&TriedWith::RealKubelet);
-        assert_eq!(is_case, claimed, "{}: tried with a real kubelet", cause.id);
+        assert_eq!(
+            is_case, claimed,
+            "{}: its `tried` and {ON_NODE:?} differ about a real kubelet",
+            cause.id
+        );
     }
 }
 
@@ -63,10 +76,18 @@ fn each_evidence_that_is_claimed_is_there() {
         let literal = format!("\"{}\"", cause.id);
         let claims = |tried| cause.tried.contains(&tried);
         if claims(TriedWith::RealRuntime) {
-            assert!(of_runtimes.contains(&literal), "{}: tried with a real runtime", cause.id);
+            assert!(
+                of_runtimes.contains(&literal),
+                "{}: tried with a real runtime, and {RUNTIMES:?} do not name it",
+                cause.id
+            );
         }
         if claims(TriedWith::Test) {
-            assert!(made.contains(&literal), "{}: tried by a test", cause.id);
+            assert!(
+                made.contains(&literal),
+                "{}: tried by a test, and {MADE:?} do not name it",
+                cause.id
+            );
         }
         // `("CASE", "CAUSE", "firm"),`
         let answers = captured.lines().filter_map(|line| {
@@ -74,7 +95,12 @@ fn each_evidence_that_is_claimed_is_there() {
             rest.starts_with(&literal).then_some(case)
         });
         let mut cases = answers.peekable();
-        assert_eq!(cases.peek().is_some(), claims(TriedWith::Recording), "{}: captured", cause.id);
+        assert_eq!(
+            cases.peek().is_some(),
+            claims(TriedWith::Recording),
+            "{}: its `tried` and {CAPTURED} differ about a recording",
+            cause.id
+        );
         for case in cases {
             let file = Path::new(WORKSPACE).join(CAPTURES).join(format!("{case}.txt"));
             assert!(file.exists(), "{}: {}", cause.id, file.display());

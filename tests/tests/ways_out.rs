@@ -112,7 +112,17 @@ fn each_command_is_run_by_a_test_or_it_is_said_why_not() {
     let run = run();
     let commands = given.iter().filter(|(_, given)| given.command).map(|(id, _)| id.as_str());
     let left: BTreeSet<&str> = commands.filter(|id| !run.contains(id)).collect();
-    assert_eq!(left, NOT_RUN.iter().map(|(id, _)| *id).collect());
+    let listed: BTreeSet<&str> = NOT_RUN.iter().map(|(id, _)| *id).collect();
+    let (unlisted, run): (Vec<_>, Vec<_>) =
+        (left.difference(&listed).collect(), listed.difference(&left).collect());
+    assert!(
+        unlisted.is_empty(),
+        "common/obeyed.rs needs the lab, or NOT_RUN the reason, of: {unlisted:?}"
+    );
+    assert!(
+        run.is_empty(),
+        "a test runs a command of these, or they give none; they go from NOT_RUN: {run:?}"
+    );
     assert!(NOT_RUN.iter().all(|(_, why)| !why.is_empty()));
 }
 
@@ -131,7 +141,11 @@ fn each_command_of_a_lab_is_run_in_a_lab_of_its_own() {
         // Its first is run as it is before its second.
         let before = usize::from(lab == "removal-crosses-mount");
         let run = first.chain(second).filter(|run| **run == lab).count() + before;
-        assert_eq!(run, commands.unwrap_or_default(), "{lab}");
+        let commands = commands.unwrap_or_default();
+        assert_eq!(
+            run, commands,
+            "{lab}: how often common/obeyed.rs names it, and its finding's commands"
+        );
     }
 }
 
@@ -142,7 +156,17 @@ fn each_advice_is_followed_by_a_fixture_or_it_is_listed() {
     let followed: BTreeSet<&str> = labs.chain(on_node(|case| case.contains("advised: "))).collect();
     let advice = given.iter().filter(|(_, given)| given.advice).map(|(id, _)| id.as_str());
     let left: BTreeSet<&str> = advice.filter(|id| !followed.contains(id)).collect();
-    assert_eq!(left, NOT_FOLLOWED.iter().copied().collect());
+    let listed: BTreeSet<&str> = NOT_FOLLOWED.iter().copied().collect();
+    let (unlisted, followed): (Vec<_>, Vec<_>) =
+        (left.difference(&listed).collect(), listed.difference(&left).collect());
+    assert!(
+        unlisted.is_empty(),
+        "FOLLOWED of common/obeyed.rs needs the lab, or NOT_FOLLOWED the cause: {unlisted:?}"
+    );
+    assert!(
+        followed.is_empty(),
+        "the advice of these is followed, or there is none; they go from NOT_FOLLOWED: {followed:?}"
+    );
 }
 
 /// A cause of which nothing is told here could give anything.
@@ -151,7 +175,10 @@ fn all_causes_are_told_somewhere() {
     let given = given();
     let silent: Vec<CauseId> = catalogue::all().map(|cause| cause.id).collect();
     let silent: Vec<_> = silent.iter().filter(|id| !given.contains_key(id.as_str())).collect();
-    assert!(silent.is_empty(), "{silent:?}");
+    assert!(
+        silent.is_empty(),
+        "no scenario of the engine and no snapshot of a lab tells these: {silent:?}"
+    );
 }
 
 /// By cause.
