@@ -73,7 +73,12 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         println!("{difference}");
     }
     if !differences.is_empty() {
-        bail!("{} of {} answers differ from those before", differences.len(), now.len());
+        bail!(
+            "{} of {} answers differ from those before; where each of them is meant, `cargo xtask freeze --take` holds \
+             the present ones",
+            differences.len(),
+            now.len()
+        );
     }
     println!("{} answers are the same as before", now.len());
     Ok(())
