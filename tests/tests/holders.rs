@@ -6,13 +6,16 @@ mod holding;
 
 use std::{
     fs::{self, File},
-    os::linux::fs::MetadataExt,
+    io::IoSlice,
+    mem::MaybeUninit,
+    os::{fd::AsFd, linux::fs::MetadataExt, unix::net::UnixStream},
     process::Command,
 };
 
 use holding::{Memory, Process, holders, of_process};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use podstuck_tests::{lab, of_type, podstuck, requires, root_and_btf, run};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use serde_json::Value;
 
 #[test]
@@ -128,6 +131,49 @@ fn a_namespace_without_a_process_is_looked_at() {
     drop(pin);
     let (lines, _) = holders(&["--device", &device]);
     assert!(!of_type(&lines, "holder").iter().any(there), "{lines:#?}");
+}
+
+/// A descriptor that waits in a socket's queue is in no `/proc/PID/fd`.
+#[test]
+fn a_namespace_that_only_an_unread_message_keeps_is_looked_at() {
+    requires!(root_and_btf());
+    requires!(lists_namespaces());
+    let memory = Memory::mount();
+    let private = MsFlags::MS_PRIVATE;
+    mount(None::<&str>, memory.path(), None::<&str>, private, None::<&str>).unwrap();
+    let device = memory.device();
+    let process = Process::unshared("private", "true");
+    let pin = File::open(format!("/proc/{}/ns/mnt", process.pid())).unwrap();
+    let namespace: u64 = pin.metadata().unwrap().st_ino();
+    let (here, there) = UnixStream::pair().unwrap();
+    let descriptors = [pin.as_fd()];
+    let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut message = SendAncillaryBuffer::new(&mut room);
+    assert!(message.push(SendAncillaryMessage::ScmRights(&descriptors)));
+    sendmsg(&here, &[IoSlice::new(b"n")], &mut message, SendFlags::empty()).unwrap();
+    drop((process, pin));
+    umount2(memory.path(), MntFlags::empty()).unwrap();
+
+    let (lines, status) = holders(&["--device", &device]);
+    assert_eq!(status, Some(1), "{lines:#?}");
+    let is_there = |line: &&Value| line["mount"]["namespace"] == namespace;
+    let found = of_type(&lines, "holder");
+    let found = found.iter().find(|line| is_there(line)).unwrap();
+    assert_eq!(found["how"], "mount", "{found:#}");
+    assert!(found["source"].as_str().unwrap().ends_with("listns(2)"), "{found:#}");
+    drop((here, there));
+    let (lines, _) = holders(&["--device", &device]);
+    assert!(!of_type(&lines, "holder").iter().any(is_there), "{lines:#?}");
+}
+
+/// Whether the kernel has `listns(2)`: without an argument that it can read, it says so otherwise.
+fn lists_namespaces() -> Result<(), &'static str> {
+    // SAFETY: the request is no address, so that nothing is read and nothing written.
+    let status = unsafe { nix::libc::syscall(470, 0, 0, 0, 0) };
+    match nix::errno::Errno::result(status) {
+        Err(nix::errno::Errno::ENOSYS) => Err("no listns(2), which is of Linux 6.19"),
+        _ => Ok(()),
+    }
 }
 
 #[test]

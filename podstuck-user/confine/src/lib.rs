@@ -19,7 +19,7 @@ pub mod proc;
 pub mod timed_read;
 
 pub mod privilege;
-mod refused_calls;
+pub mod refused_calls;
 mod write_places;
 
 pub mod role;

@@ -72,8 +72,6 @@ const MACHINE: &[i64] = &[
     libc::SYS_pidfd_getfd,
     libc::SYS_kcmp,
     libc::SYS_userfaultfd,
-    // It opens a file whatever directory it is in, for whoever has CAP_DAC_READ_SEARCH.
-    libc::SYS_open_by_handle_at,
     libc::SYS_io_uring_setup,
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register,
@@ -88,6 +86,10 @@ const MACHINE: &[i64] = &[
     #[cfg(target_arch = "x86_64")]
     libc::SYS_modify_ldt,
 ];
+
+/// In place of a mount's descriptor in `open_by_handle_at(2)`: the kernel's own file system of namespaces (`linux/fcntl.h`,
+/// Linux 6.18).
+pub const FD_NSFS_ROOT: libc::c_int = -10003;
 
 const BPF: &[i64] = &[libc::SYS_bpf, libc::SYS_perf_event_open];
 
@@ -160,7 +162,10 @@ pub(crate) fn refuse(groups: &[Group]) -> Result<()> {
     let mut rules = Rules::new();
     for group in groups {
         match group {
-            Group::Machine => always(&mut rules, MACHINE),
+            Group::Machine => {
+                always(&mut rules, MACHINE);
+                rules.insert(libc::SYS_open_by_handle_at, vec![but_namespaces()?]);
+            }
             Group::Bpf => always(&mut rules, BPF),
             Group::Enter => always(&mut rules, ENTER),
             Group::Change => {
@@ -187,6 +192,15 @@ fn always(rules: &mut Rules, calls: &[i64]) {
 fn but_to_show() -> Result<SeccompRule> {
     let compare = SeccompCmpOp::MaskedEq(u64::from(SHOW_BIT));
     let condition = SeccompCondition::new(2, SeccompCmpArgLen::Dword, compare, 0)?;
+    Ok(SeccompRule::new(vec![condition])?)
+}
+
+/// `open_by_handle_at` opens a file whatever directory it is in, if `CAP_DAC_READ_SEARCH` permits. A namespace is no file
+/// of a directory, and to open it takes `CAP_SYS_ADMIN`.
+fn but_namespaces() -> Result<SeccompRule> {
+    let namespaces = u64::from(FD_NSFS_ROOT.cast_unsigned());
+    let condition =
+        SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, namespaces)?;
     Ok(SeccompRule::new(vec![condition])?)
 }
 

@@ -19,7 +19,8 @@ pub(super) struct Tests {
 /// What depends on where the probes hang: the rest is the same code behind another entry.
 const BY_HOOK: &str = "cli:doctor,labs:busy::csi,labs:immutable_attribute,labs:crosses,\
                        paths:by_,paths:renamed,paths:through,paths:resolved,other_ways:32_bit,\
-                       other_ways:io_uring,other_ways:moved,counts:two,counts:rm,times:start";
+                       other_ways:io_uring,other_ways:moved,counts:two,counts:rm,times:start,\
+                       holders:namespace";
 
 /// Of that, what fails first where a hook is not as expected: enough for kernels between, and for another backend, where
 /// there is no time for more.
@@ -29,7 +30,8 @@ const FIRST_TO_FAIL: &str = "cli:doctor_finds,labs:crosses,paths:by_descriptor,p
 /// On the oldest and on the newest kernel, with cgroup v2.
 pub(super) const AT_THE_ENDS: Tests = Tests {
     first: "cli:doctor,cli:privileges,labs:busy::csi,labs:busy::stacked,labs:busy::nested,\
-            labs:crosses,labs:attribute,labs:mass,labs:healthy,paths,other_ways,counts,times",
+            labs:crosses,labs:attribute,labs:mass,labs:healthy,paths,other_ways,counts,times,\
+            holders:namespace",
     again: BY_HOOK,
 };
 
@@ -141,6 +143,7 @@ mod tests {
             "cli",
             "counts",
             "faults",
+            "holders",
             "labs",
             "no_btf",
             "other_ways",

@@ -1,8 +1,7 @@
 //! Mount namespaces: those that a process is in, and those that only a file keeps alive.
 //!
 //! A namespace lives while a process is in it, while its `nsfs` file is mounted somewhere (`snap`
-//! and `unshare --mount=FILE` do that), or while somebody has that file open. All its mounts live
-//! as long.
+//! and `unshare --mount=FILE` do that), or while that file is open. All its mounts live as long.
 
 use std::{
     collections::BTreeMap,

@@ -13,6 +13,7 @@
 mod descriptors;
 mod fanotify;
 mod kernel_users;
+mod listed;
 mod mappings;
 mod people;
 mod pinned;

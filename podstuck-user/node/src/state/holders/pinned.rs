@@ -6,7 +6,7 @@ use std::{
     collections::BTreeMap,
     fs::File,
     io::Read,
-    os::fd::AsFd,
+    os::{fd::AsFd, linux::fs::MetadataExt},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -14,7 +14,7 @@ use std::{
 use nix::sched::{CloneFlags, setns};
 use rustix::fs::{FileType, Mode, OFlags, StatxFlags, open, openat};
 
-use super::descriptors::Descriptor;
+use super::{descriptors::Descriptor, listed};
 use crate::state::{
     namespaces,
     seen_by::{Place, Root, file_id, shown},
@@ -24,24 +24,30 @@ use podstuck_model::mounts::{Mounts, NodeMounts};
 
 /// Adds their tables; how many namespaces could not be entered (that takes `CAP_SYS_ADMIN`).
 pub(super) fn add_tables(node: &mut NodeMounts, descriptors: &[Descriptor]) -> usize {
-    let pins = pins(node, descriptors);
-    if pins.is_empty() {
+    // All files are opened before the first namespace is entered: they are found from here only.
+    let mut files: BTreeMap<u32, (Option<File>, String)> = pins(node, descriptors)
+        .into_iter()
+        .map(|(number, pin)| (number, (open_pin(&pin, number), shown(&pin).display().to_string())))
+        .collect();
+    for file in listed::mount_namespaces() {
+        let number = file.metadata().ok().and_then(|seen| u32::try_from(seen.st_ino()).ok());
+        if let Some(number) = number.filter(|number| !node.tables.contains_key(number)) {
+            files.entry(number).or_insert_with(|| (Some(file), "listns(2)".into()));
+        }
+    }
+    if files.is_empty() {
         return 0;
     }
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     // The other namespace may have no `/proc`, or another one.
-    let Ok(proc) = open("/proc", flags, Mode::empty()) else { return pins.len() };
-    let Ok(home) = File::open("/proc/self/ns/mnt") else { return pins.len() };
-    // All files are opened before the first namespace is entered: they are found from here only.
-    let pins: Vec<_> =
-        pins.into_iter().map(|(number, pin)| (number, open_pin(&pin, number), pin)).collect();
+    let Ok(proc) = open("/proc", flags, Mode::empty()) else { return files.len() };
+    let Ok(home) = File::open("/proc/self/ns/mnt") else { return files.len() };
     let mut failed = 0;
-    for (namespace, file, pin) in pins {
+    for (namespace, (file, by)) in files {
         match file.and_then(|file| read_within(file, proc.as_fd())) {
             Some(text) => {
                 let table = proc::parse_mounts(0, &text);
-                let source =
-                    format!("mountinfo within mnt:[{namespace}], by {}", shown(&pin).display());
+                let source = format!("mountinfo within mnt:[{namespace}], by {by}");
                 node.tables.insert(namespace, Arc::new(Mounts { source, ..table }));
             }
             None => failed += 1,
