@@ -382,6 +382,9 @@ pub(crate) fn pod_record(uid: &str) -> PodRecord {
         read: None,
         claims: Vec::new(),
         bidirectional: None,
+        containers: None,
+        reason: None,
+        unmade_claims: Vec::new(),
     }
 }
 

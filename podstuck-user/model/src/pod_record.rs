@@ -33,4 +33,51 @@ pub struct PodRecord {
     /// known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub bidirectional: Option<Vec<String>>,
+    /// Its containers as kubelet has reported them; `None` where it is not known.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub containers: Option<Vec<ContainerRecord>>,
+    /// Why the pod as a whole has failed, by kubelet (`status.reason`).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub reason: Option<String>,
+    /// Its claims of resources that were to be made from a template, and that `status.resourceClaimStatuses` does not
+    /// name.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub unmade_claims: Vec<String>,
+}
+
+impl PodRecord {
+    /// Whether kubelet has reported no container of it as begun; `None` where it is not known.
+    pub fn never_started(&self) -> Option<bool> {
+        let containers = self.containers.as_ref()?;
+        Some(containers.iter().all(|it| it.id.is_none() && it.state == ContainerState::Waiting))
+    }
+}
+
+/// A container of a pod's record.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ContainerRecord {
+    /// Its name in the pod.
+    pub name: String,
+    /// Whether it is an init container that runs beside the others (`restartPolicy: Always`).
+    pub is_sidecar: bool,
+    /// What kubelet has reported last.
+    pub state: ContainerState,
+    /// Why it waits, or has ended, in a word.
+    pub reason: Option<String>,
+    /// Its runtime and id, as in `containerd://0a1b`; `None` before it was made.
+    pub id: Option<String>,
+    /// Whether it has a preStop hook.
+    pub has_pre_stop: bool,
+}
+
+/// What a container does, by kubelet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ContainerState {
+    /// It has not begun, or begins again.
+    Waiting,
+    /// It runs.
+    Running,
+    /// It has ended.
+    Terminated,
 }

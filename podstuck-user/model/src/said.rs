@@ -56,6 +56,8 @@ pub enum Complaint {
     ContainerStays,
     /// A container's root file system cannot be unmounted.
     RootfsBusy,
+    /// kubelet does not hear what the API server says of its pods.
+    WatchFails,
     /// The kernel hears nothing from an SMB server any more.
     ServerSilent,
     /// A metadata server of CephFS has rejected the session of the kernel's client.
@@ -77,6 +79,27 @@ impl Complaint {
     }
 }
 
+/// How bad a component takes to be what it says.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Level {
+    /// It is only information, with an error in it.
+    Info,
+    /// It is a warning.
+    Warning,
+    /// It is an error.
+    #[default]
+    Error,
+}
+
+/// As serde asks it.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands out references")]
+fn is_error(level: &Level) -> bool {
+    *level == Level::Error
+}
+
 /// What a component says that it has done, or has seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -91,6 +114,10 @@ pub enum Report {
     ContainerEnded,
     /// kubelet has heard that the pod is to be deleted.
     ToGo,
+    /// kubelet has learned of the pod: when that was made for its node, and again whenever kubelet is started.
+    Added,
+    /// kubelet asks the runtime to stop a container of the pod.
+    Killing,
     /// The runtime sends SIGKILL to a container of the pod, which the text names.
     Killed,
     /// The runtime is asked to stop the pod's sandbox. A log that has this says of a stop that succeeds, too.
@@ -132,6 +159,16 @@ pub struct Heard {
     pub since: Timestamp,
     /// When it was read.
     pub until: Timestamp,
+    /// Whether it names each step of kubelet's as well: that it has heard of a deletion, and that it asks the runtime to
+    /// stop a container. kubelet logs both from `--v=2` on.
+    #[serde(skip_serializing_if = "is_not", default)]
+    pub names_steps: bool,
+}
+
+/// As serde asks it.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands out references")]
+fn is_not(value: &bool) -> bool {
+    !value
 }
 
 /// What the source of an entry ends with that its component may not have written.
@@ -168,6 +205,9 @@ pub struct Said {
     /// What a look at a volume came to, where the error names one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub looked: Option<NamedLook>,
+    /// How bad it is, by the component itself.
+    #[serde(skip_serializing_if = "is_error", default)]
+    pub level: Level,
     /// What is reported; `None` for an error.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub report: Option<Report>,
@@ -190,6 +230,7 @@ impl Said {
             retry: None,
             complaint: None,
             looked: None,
+            level: Level::Error,
             report: None,
             text: text.into(),
             source: source.into(),
@@ -215,6 +256,8 @@ impl Said {
             Some(
                 Report::ContainerEnded
                     | Report::ToGo
+                    | Report::Added
+                    | Report::Killing
                     | Report::DeviceReleased
                     | Report::Killed
                     | Report::SandboxStops

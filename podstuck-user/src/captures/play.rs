@@ -103,7 +103,7 @@ pub(super) fn live(
     let first = shows.map(|it| it.said.at).min().or(ended).unwrap_or(deleted);
     let first = if capture.shows_in_record() { capture.now } else { first };
     let mut api = Some(capture.api());
-    let heard = Heard { source: "log".into(), since: start, until: start };
+    let heard = Heard { source: "log".into(), since: start, until: start, names_steps: true };
     play.take(begun, What::Heard(Box::new(heard)));
     let (mut logs, mut others) = (Growing::new(&capture.case), Vec::new());
     let since =
@@ -225,7 +225,8 @@ impl Play<'_> {
             }
         }
         let since = self.capture.deleted();
-        let heard = Heard { source: "log".into(), since, until: self.capture.now };
+        let (source, until) = ("log".into(), self.capture.now);
+        let heard = Heard { source, since, until, names_steps: true };
         self.take(now, What::Heard(Box::new(heard)));
     }
 

@@ -389,6 +389,9 @@ mod tests {
             read: None,
             claims: Vec::new(),
             bidirectional: None,
+            containers: None,
+            reason: None,
+            unmade_claims: Vec::new(),
         }
     }
 

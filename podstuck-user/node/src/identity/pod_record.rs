@@ -9,7 +9,12 @@ use thiserror::Error;
 
 use super::uid::is_pod_uid;
 use podstuck_confine::given_file;
-use podstuck_model::{claim::Claim, identity::Pod, path::safe_path, pod_record::PodRecord};
+use podstuck_model::{
+    claim::Claim,
+    identity::Pod,
+    path::safe_path,
+    pod_record::{ContainerRecord, ContainerState, PodRecord},
+};
 
 /// Far more than any pod has: the API server's own limit for one object is 1.5 MiB (etcd).
 const MAX_BYTES: u64 = 8 << 20;
@@ -87,13 +92,32 @@ struct Spec {
     containers: Vec<Container>,
     #[serde(default)]
     init_containers: Vec<Container>,
+    #[serde(default)]
+    resource_claims: Vec<ResourceClaim>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Container {
     #[serde(default)]
+    name: String,
+    #[serde(default)]
     volume_mounts: Vec<VolumeMount>,
+    restart_policy: Option<String>,
+    lifecycle: Option<Lifecycle>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Lifecycle {
+    pre_stop: Option<IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ResourceClaim {
+    name: String,
+    resource_claim_template_name: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -134,12 +158,47 @@ impl Volume {
 struct Status {
     #[serde(default)]
     container_statuses: Vec<ContainerStatus>,
+    #[serde(default)]
+    init_container_statuses: Vec<ContainerStatus>,
+    #[serde(default)]
+    resource_claim_statuses: Vec<ClaimStatus>,
+    reason: Option<String>,
 }
 
 #[derive(Deserialize)]
+struct ClaimStatus {
+    name: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct ContainerStatus {
     #[serde(default)]
+    name: String,
+    #[serde(default, rename = "containerID")]
+    container_id: String,
+    #[serde(default)]
     state: std::collections::BTreeMap<String, serde_json::Value>,
+}
+
+impl Status {
+    /// A container, with what kubelet has reported of it.
+    fn container(&self, container: &Container) -> ContainerRecord {
+        let all = self.init_container_statuses.iter().chain(&self.container_statuses);
+        let status = all.into_iter().find(|status| status.name == container.name);
+        let state = |name: &str| status.and_then(|status| status.state.get(name));
+        let (state, about) = match (state("running"), state("terminated")) {
+            (Some(_), _) => (ContainerState::Running, None),
+            (_, Some(about)) => (ContainerState::Terminated, Some(about)),
+            _ => (ContainerState::Waiting, state("waiting")),
+        };
+        let reason = about.and_then(|about| about.get("reason")?.as_str().map(str::to_owned));
+        let id = status.map(|status| status.container_id.clone()).filter(|id| !id.is_empty());
+        let has_pre_stop = container.lifecycle.as_ref().is_some_and(|it| it.pre_stop.is_some());
+        let is_sidecar = container.restart_policy.as_deref() == Some("Always");
+        let name = container.name.clone();
+        ContainerRecord { name, is_sidecar, state, reason, id, has_pre_stop }
+    }
 }
 
 /// One pod, as the API server or `kubectl get pod -o json` writes it.
@@ -177,6 +236,14 @@ impl RawPod {
         }
         let volumes = self.spec.volumes.into_iter();
         let claims = volumes.filter_map(|volume| volume.claim(&name)).collect();
+        let of_spec = self.spec.init_containers.iter().chain(&self.spec.containers);
+        let of_status = of_spec.map(|container| self.status.container(container)).collect();
+        let is_made = |claim: &ResourceClaim| {
+            let mut made = self.status.resource_claim_statuses.iter();
+            claim.resource_claim_template_name.is_none() || made.any(|it| it.name == claim.name)
+        };
+        let unmade = self.spec.resource_claims.iter().filter(|claim| !is_made(claim));
+        let unmade_claims = unmade.map(|claim| claim.name.clone()).collect();
         let containers = self.spec.containers.into_iter().chain(self.spec.init_containers);
         let mounts = containers.flat_map(|container| container.volume_mounts);
         let both = mounts.filter(|it| it.mount_propagation.as_deref() == Some("Bidirectional"));
@@ -194,6 +261,9 @@ impl RawPod {
             read,
             claims,
             bidirectional: Some(bidirectional),
+            containers: Some(of_status),
+            reason: self.status.reason.filter(|reason| !reason.is_empty()),
+            unmade_claims,
         })
     }
 }
@@ -236,6 +306,37 @@ mod tests {
             record.claims.iter().map(|it| (it.volume_name.as_str(), it.claim.as_str())).collect();
         assert_eq!(claims, [("data", "cart"), ("scratch", "cart-0-scratch")]);
         assert_eq!(record.bidirectional, Some(vec!["tmp".into()]));
+    }
+
+    /// As in kubernetes issues 139772 and 125880.
+    #[test]
+    fn what_was_never_made_is_known() {
+        let text = r#"{"kind":"Pod","metadata":{"name":"a","namespace":"b","uid":"3f2a1f5c-8a54-4c0e-9d38-0d7e5a1b2c3d"},
+            "spec":{"resourceClaims":[{"name":"gpu","resourceClaimTemplateName":"t"},{"name":"nic",
+                "resourceClaimTemplateName":"t"},{"name":"own","resourceClaimName":"c"}],
+            "initContainers":[{"name":"mesh","restartPolicy":"Always"}],
+            "containers":[{"name":"app","lifecycle":{"preStop":{"exec":{"command":["true"]}}}}]},
+            "status":{"reason":"TaintToleration","resourceClaimStatuses":[{"name":"nic","resourceClaimName":"x"}],
+            "initContainerStatuses":[{"name":"mesh","containerID":"containerd://1","state":{"running":{}}}],
+            "containerStatuses":[{"name":"app","containerID":"","state":{"waiting":{"reason":"PodInitializing"}}}]}}"#;
+        let record = parse(text).unwrap();
+        assert_eq!(
+            (record.reason.as_deref(), record.never_started()),
+            (Some("TaintToleration"), Some(false))
+        );
+        assert_eq!(record.unmade_claims, ["gpu"]);
+        let [mesh, app] = &record.containers.as_ref().unwrap()[..] else { panic!() };
+        assert_eq!(
+            (mesh.state, mesh.is_sidecar, mesh.id.as_deref()),
+            (ContainerState::Running, true, Some("containerd://1"))
+        );
+        assert_eq!(
+            (app.state, app.has_pre_stop, app.reason.as_deref()),
+            (ContainerState::Waiting, true, Some("PodInitializing"))
+        );
+        let waits = PodRecord { containers: Some(vec![app.clone()]), ..record };
+        assert_eq!(waits.never_started(), Some(true));
+        assert_eq!(parse(POD).unwrap().never_started(), Some(false));
     }
 
     #[test]

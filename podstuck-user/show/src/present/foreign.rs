@@ -129,6 +129,7 @@ impl Foreign {
             retry: Some(sample::time(1)),
             complaint: None,
             looked: None,
+            level: podstuck_model::said::Level::Error,
             report: None,
             text: self.text(),
             source: self.text(),

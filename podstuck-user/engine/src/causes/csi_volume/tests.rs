@@ -142,7 +142,8 @@ fn nothing_is_said_before_the_threshold() {
     let lost = pod(vec![with_driver(as_it_is)]);
     let played = || {
         let mut played = Played::new();
-        let heard = Heard { source: "log".into(), since: second(5), until: second(6) };
+        let (since, until) = (second(5), second(6));
+        let heard = Heard { source: "log".into(), since, until, names_steps: true };
         played.0.take(Monotonic(6_000_000_000), What::Heard(Box::new(heard)));
         played
     };
@@ -476,7 +477,7 @@ impl Late {
         if let Some(since) = self.heard_since {
             let (since, until) = (second(since), second(3200));
             for source in self.kubelets.iter().map(|pid| format!("log of {pid}")) {
-                let heard = Heard { source, since, until };
+                let heard = Heard { source, since, until, names_steps: true };
                 played.0.take(now(AT), What::Heard(Box::new(heard)));
             }
         }

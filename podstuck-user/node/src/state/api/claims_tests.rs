@@ -32,6 +32,9 @@ fn record(claims: usize) -> PodRecord {
         read: None,
         claims: (0..claims).map(claim).collect(),
         bidirectional: None,
+        containers: None,
+        reason: None,
+        unmade_claims: Vec::new(),
     }
 }
 

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use jiff::Timestamp;
 
 use super::klog::Failed;
-use podstuck_model::said::Report;
+use podstuck_model::said::{Level, Report};
 
 /// How much is told in all: several of each volume of many pods. A pod that goes in good health has one of
 /// each volume and container.
@@ -16,9 +16,25 @@ const ATTEMPTS: usize = 2048;
 /// What is told of a pod.
 pub(super) enum Told {
     Failed(Failed),
-    Reported { uid: String, volume: String, at: Timestamp, report: Report },
-    OfRuntime { uid: String, at: Timestamp, error: String },
-    OfPod { uid: String, at: Timestamp, error: String, times: u64 },
+    Reported {
+        uid: String,
+        volume: String,
+        at: Timestamp,
+        report: Report,
+    },
+    OfRuntime {
+        uid: String,
+        at: Timestamp,
+        error: String,
+    },
+    /// Of no pod: of kubelet's watch of all.
+    OfPod {
+        uid: String,
+        at: Timestamp,
+        error: String,
+        times: u64,
+        level: Level,
+    },
 }
 
 impl Told {

@@ -8,7 +8,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use podstuck_model::said::{Report, Said, template};
+use podstuck_model::said::{Level, Report, Said, template};
 
 use super::{
     Attempt,
@@ -21,33 +21,33 @@ use super::{
 /// What holds a pod in the runtime, a frozen group and a hung server leave nothing in this log but the
 /// deletion and the container's end, if that.
 const KUBELET: &str = "\
-bind-mount-with-holder: ContainerEnded, unlinkat EBUSY
-busy: ContainerEnded, ToGo, unlinkat EBUSY
-csi-driver-and-registrar-gone: ContainerEnded, DriverDown
-csi-driver-stopped: ContainerEnded, DriverHangs
-csi-mount-held: ContainerEnded, DriverError, umount2 EBUSY
-csi-volume-unknown: ContainerEnded, DriverError
-csidead-gone: ContainerEnded, DriverDown, ToGo
-csidead-stale: ContainerEnded, DriverDown, ToGo
-csidead-unreg: ContainerEnded, DriverDown, NoDriver, ToGo
-csigone: ContainerEnded, DriverError, ToGo
-csilost: ContainerEnded, ToGo, TornDown
+bind-mount-with-holder: ContainerEnded, Killing, unlinkat EBUSY
+busy: Added, ContainerEnded, Killing, ToGo, unlinkat EBUSY
+csi-driver-and-registrar-gone: ContainerEnded, DriverDown, Killing
+csi-driver-stopped: ContainerEnded, DriverHangs, Killing
+csi-mount-held: ContainerEnded, DriverError, Killing, umount2 EBUSY
+csi-volume-unknown: ContainerEnded, DriverError, Killing
+csidead-gone: Added, ContainerEnded, DriverDown, Killing, ToGo
+csidead-stale: Added, ContainerEnded, DriverDown, Killing, ToGo
+csidead-unreg: Added, ContainerEnded, DriverDown, Killing, NoDriver, ToGo
+csigone: Added, ContainerEnded, DriverError, Killing, ToGo
+csilost: Added, ContainerEnded, Killing, ToGo, TornDown
 deleted-while-kubelet-stopped: -
-force-deleted-held: ContainerEnded, umount2 EBUSY
-frozen: ToGo
-fz: ContainerEnded, ToGo, TornDown
-hung: ContainerEnded, ToGo
-image-volume-held-containerd-2: ContainerEnded, ImageVolumeBusy
-imm: ContainerEnded, ToGo, unlinkat EPERM
-mem: ContainerEnded, ToGo, umount2 EBUSY
+force-deleted-held: ContainerEnded, Killing, umount2 EBUSY
+frozen: Added, Killing, ToGo
+fz: Added, ContainerEnded, Killing, ToGo, TornDown
+hung: Added, ContainerEnded, Killing, ToGo
+image-volume-held-containerd-2: ContainerEnded, ImageVolumeBusy, Killing
+imm: Added, ContainerEnded, Killing, ToGo, unlinkat EPERM
+mem: Added, ContainerEnded, Killing, ToGo, umount2 EBUSY
 prestop-hangs: -
-raw-block-held: ContainerEnded, MapBusy, umount2 EBUSY
-rb1: ToGo
-rb2: ToGo
-ro: ContainerEnded, ToGo, unlinkat EROFS
-rootfs-and-tmpfs-held: -
-static-pod: ContainerEnded, umount2 EBUSY
-subpath-held: ContainerEnded, umount2 EBUSY
+raw-block-held: ContainerEnded, Killing, MapBusy, umount2 EBUSY
+rb1: Added, Killing, ToGo
+rb2: Added, Killing, ToGo
+ro: Added, ContainerEnded, Killing, ToGo, unlinkat EROFS
+rootfs-and-tmpfs-held: Killing
+static-pod: ContainerEnded, Killing, umount2 EBUSY
+subpath-held: ContainerEnded, Killing, umount2 EBUSY
 ";
 
 /// containerd complains of the two root file systems that it cannot unmount, and each is in nearly every log.
@@ -327,7 +327,10 @@ fn a_log_says_the_same_in_every_form() {
             pods.sort_by(|a, b| a.uid.cmp(&b.uid));
             let mut ids = captured.ids.into_known();
             ids.sort();
-            (captured.told, pods, ids)
+            // JSON has no warnings.
+            let mut told = captured.told;
+            told.iter_mut().for_each(|(said, _)| said.level = Level::Error);
+            (told, pods, ids)
         };
         let plain = said(&text);
         for (form, write) in FORMS {

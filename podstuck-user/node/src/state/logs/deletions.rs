@@ -34,17 +34,29 @@ pub(super) struct Current {
     uid: Option<String>,
     /// kubelet was told to delete it, and has not said its UID.
     deleted: Option<Timestamp>,
+    /// kubelet has learned of it, and has not said its UID.
+    added: Option<Timestamp>,
+    /// Counts those of all names.
+    life: u64,
+    /// Another UID was named, too: who is meant by the name is not known.
+    is_ambiguous: bool,
 }
 
 /// What was read so far.
 pub(super) struct Deletions {
     current: Bounded<Name, Current>,
     found: Bounded<String, Timestamp>,
+    added: Bounded<String, Timestamp>,
+    lives: u64,
+    /// By life: the UID, where it is one.
+    uids: Bounded<u64, Option<String>>,
 }
 
 impl Default for Deletions {
     fn default() -> Self {
-        Self { current: Bounded::new(REMEMBERED), found: Bounded::new(REMEMBERED) }
+        let (current, uids) = (Bounded::new(REMEMBERED), Bounded::new(REMEMBERED));
+        let (found, added) = (Bounded::new(REMEMBERED), Bounded::new(REMEMBERED));
+        Self { current, found, added, lives: 0, uids }
     }
 }
 
@@ -72,11 +84,13 @@ impl Deletions {
 
     fn change(&mut self, what: &str, name: Name, at: &impl Fn() -> Option<Timestamp>) {
         if what == "ADD" {
-            self.current.insert(name, Current::default());
+            let next = Current { added: at(), ..self.next() };
+            self.current.insert(name, next);
             return;
         }
         let Some(at) = at() else { return };
-        let current = self.current.or_insert_with(name, Current::default);
+        let next = self.next();
+        let current = self.current.or_insert_with(name, || next);
         match &current.uid {
             Some(uid) => self.found.insert(uid.clone(), at),
             None => current.deleted = Some(at),
@@ -90,21 +104,52 @@ impl Deletions {
             return;
         }
         let name = (namespace.to_owned(), name.to_owned());
-        let current = self.current.or_insert_with(name, Current::default);
+        let next = self.next();
+        let current = self.current.or_insert_with(name, || next);
+        current.is_ambiguous |= current.uid.as_deref().is_some_and(|known| known != uid);
         current.uid = Some(uid.to_owned());
-        if let Some(at) = current.deleted.take() {
+        let one = current.uid.clone().filter(|_| !current.is_ambiguous);
+        self.uids.insert(current.life, one);
+        let (added, deleted) = (current.added.take(), current.deleted.take());
+        if let Some(at) = added.filter(|_| !current.is_ambiguous) {
+            self.added.insert(uid.to_owned(), at);
+        }
+        if let Some(at) = deleted {
             self.found.insert(uid.to_owned(), at);
         }
     }
 
-    /// The UID of a pod that kubelet names without it, if it has said that since the pod was added.
-    pub(super) fn uid(&self, name: &Name) -> Option<&str> {
-        self.current.get(name)?.uid.as_deref()
+    fn next(&mut self) -> Current {
+        self.lives += 1;
+        Current { life: self.lives, ..Current::default() }
+    }
+
+    /// Which pod of a name is there now, in the order of all.
+    pub(super) fn life(&mut self, name: &Name) -> u64 {
+        let next = self.next();
+        self.current.or_insert_with(name.clone(), || next).life
+    }
+
+    /// The UID of a pod that kubelet names without it, if it has said that since the pod was added, and of no other one.
+    pub(super) fn uid(&self, name: &Name, life: u64) -> Option<&str> {
+        if let Some(known) = self.uids.get(&life) {
+            return known.as_deref();
+        }
+        let current = self.current.get(name)?;
+        current.uid.as_deref().filter(|_| current.life == life && !current.is_ambiguous)
+    }
+
+    /// The one pod of this name, where no other namespace has one.
+    pub(super) fn in_any_namespace(&self, name: &str) -> Option<Name> {
+        let mut all = self.current.iter().map(|(known, _)| known).filter(|known| known.1 == name);
+        let first = all.next()?;
+        all.next().is_none().then(|| first.clone())
     }
 
     /// Goes on where an earlier part of the log has ended.
     pub(super) fn after(known: Vec<(Name, Current)>) -> Self {
-        let mut deletions = Self::default();
+        let lives = known.iter().map(|(_, pod)| pod.life).max().unwrap_or(0);
+        let mut deletions = Self { lives, ..Self::default() };
         // Those that were used last go last.
         known.into_iter().rev().for_each(|(name, pod)| deletions.current.insert(name, pod));
         deletions
@@ -123,6 +168,11 @@ impl Deletions {
     /// The pods that are to go, by UID, and when that was written.
     pub(super) fn into_found(self) -> BTreeMap<String, Timestamp> {
         self.found.iter().map(|(uid, at)| (uid.clone(), *at)).collect()
+    }
+
+    /// The pods that kubelet has learned of, by UID, and when that was written.
+    pub(super) fn added(&self) -> BTreeMap<String, Timestamp> {
+        self.added.iter().map(|(uid, at)| (uid.clone(), *at)).collect()
     }
 }
 
@@ -169,6 +219,29 @@ mod tests {
         assert!(found(&["DELETE", "ADD", OTHER]).is_empty());
         assert_eq!(found(&["ADD", UID, "DELETE", "ADD", OTHER, UID]), [UID], "it is still killed");
         assert_eq!(found(&["DELETE", "ADD", OTHER, "DELETE"]), [OTHER]);
+    }
+
+    #[test]
+    fn a_name_means_one_pod_as_long_as_that_is_there() {
+        let mut deletions = Deletions::default();
+        let name = ("default".to_owned(), "web".to_owned());
+        let add = "\"SyncLoop ADD\" source=\"api\" pods=[\"default/web\"]";
+        listen(&mut deletions, add);
+        let first = deletions.life(&name);
+        assert_eq!(deletions.uid(&name, first), None);
+        deletions.named("default", "web", UID);
+        assert_eq!(deletions.uid(&name, first), Some(UID));
+        assert_eq!(deletions.in_any_namespace("web"), Some(name.clone()));
+        let mut later = Deletions::after(deletions.known());
+        listen(&mut later, add);
+        let second = later.life(&name);
+        later.named("default", "web", OTHER);
+        assert_eq!((later.uid(&name, first), later.uid(&name, second)), (None, Some(OTHER)));
+        assert_eq!(deletions.uid(&name, first), Some(UID), "known where it was said");
+        later.named("default", "web", UID);
+        assert_eq!(later.uid(&name, second), None, "both are named");
+        later.named("shop", "web", UID);
+        assert_eq!(later.in_any_namespace("web"), None);
     }
 
     #[test]

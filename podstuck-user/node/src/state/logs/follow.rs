@@ -201,6 +201,7 @@ impl Logs {
                 source,
                 since: now,
                 until: now,
+                names_steps: false,
             })),
         }
         self.note(Component::Kubelet, pid, answer, lines);

@@ -69,8 +69,15 @@ static TORN_DOWN: LazyLock<Regex> = LazyLock::new(|| {
 /// Structured lines write the pod first, and quote what others may choose.
 static POD: LazyLock<Regex> = LazyLock::new(|| {
     fixed(
-        r#"^"[^"\\]*" pod="([a-z0-9-]+)/([a-z0-9.-]+)" (?:podUID="?([0-9a-f-]+)|event=&?\{"?ID"?:"?([0-9a-f-]+))"#,
+        r#"^"[^"\\]*" (?:[a-zA-Z]+="[^"\\]*" )*?pod="([a-z0-9-]+)/([a-z0-9.-]+)" (?:podUID="?([0-9a-f-]+)|event=&?\{"?ID"?:"?([0-9a-f-]+))"#,
     )
+});
+/// What is done for a volume is said with both (`GenerateMsg` in pkg/volume/util/operationexecutor).
+static OF_VOLUME: LazyLock<Regex> = LazyLock::new(|| {
+    fixed(concat!(
+        r#"^"(?:[^"\\\n]|\\.)*?\bpod \\"(?<name>[a-z0-9.-]+)\\" \(UID: \\"(?<uid>[0-9a-f-]+)\\"\) ?" "#,
+        r#"pod="(?<namespace>[a-z0-9-]+)/(?<again>[a-z0-9.-]+)"$"#
+    ))
 });
 /// Older ones (`format.Pod`) say `NAME_NAMESPACE(UID)`.
 static OLD_POD: LazyLock<Regex> = LazyLock::new(|| {
@@ -153,6 +160,9 @@ pub(super) fn parse(text: &str, now: Timestamp) -> Option<Entry> {
     if let Some(found) = POD.captures(message) {
         let uid = found.get(3).or_else(|| found.get(4))?;
         return named(&found[1], &found[2], uid.as_str());
+    }
+    if let Some(found) = OF_VOLUME.captures(message).filter(|it| it["name"] == it["again"]) {
+        return named(&found["namespace"], &found["name"], &found["uid"]);
     }
     if let Some(found) = OLD_POD.captures(message) {
         return named(&found[2], &found[1], &found[3]);
@@ -356,6 +366,8 @@ pub(super) fn words(report: Report) -> &'static str {
         Report::DeviceReleased => "UnmountDevice succeeded",
         Report::ContainerEnded => "ContainerDied",
         Report::ToGo => "SyncLoop DELETE",
+        Report::Added => "SyncLoop ADD",
+        Report::Killing => "Killing container",
         Report::Killed => "Kill container",
         Report::SandboxStops => "StopPodSandbox",
         Report::SandboxStopped => "StopPodSandbox returns successfully",

@@ -4,7 +4,10 @@
 use std::sync::LazyLock;
 
 use jiff::Timestamp;
-use podstuck_model::{bounded::Bounded, said::template};
+use podstuck_model::{
+    bounded::Bounded,
+    said::{Level, template},
+};
 use regex::Regex;
 
 use super::{
@@ -12,6 +15,7 @@ use super::{
     deletions::{Deletions, Name},
     fixed,
     go_text::{quoted, value},
+    pod_ids::PodIds,
 };
 use crate::identity::uid::is_pod_uid;
 
@@ -29,49 +33,136 @@ pub(super) enum Whose {
     Uid(String),
     /// kubelet's status manager names a pod without its UID.
     Name(Name),
+    /// Older kubelets name it without its namespace, too.
+    Alone(String),
+    /// One of its containers, or its sandbox.
+    Container(String),
 }
 
 /// Where kubelet names a pod outside of klog's fields. Its own words stand before what they quote, so that the first
 /// counts.
 static UID: LazyLock<Regex> = LazyLock::new(|| {
     fixed(concat!(
-        r#"(?:\bpod \\?"|\(UID: \\?"|\bpodName:|/pods/)"#,
+        r#"(?:\bpod \\?"?|\(UID: \\?"|\bpodName:|/pods/|\b[a-z0-9.-]+_[a-z0-9-]+\()"#,
         r"([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})\b"
     ))
 });
+/// Up to 1.20, by its name alone (pkg/kubelet/kubelet_pods.go: `Killing unwanted pod`).
+static ALONE: LazyLock<Regex> = LazyLock::new(|| fixed(r#"\bpod \\?"([a-z0-9.-]+)\\?""#));
+static CONTAINER: LazyLock<Regex> = LazyLock::new(|| fixed(r"\b([0-9a-f]{64})\b"));
+
+/// What kubelet writes whenever a container ends, since it asks for one that was removed meanwhile; and what a probe
+/// says of a container, which is no word about its end.
+static USUAL: LazyLock<Regex> = LazyLock::new(|| {
+    fixed(concat!(
+        r"^(?:ContainerStatus from runtime service failed|DeleteContainer returned error|Probe failed$|",
+        r#"(?:Readiness|Liveness|Startup) probe for |ContainerStatus "[0-9a-f]{64}" from runtime service failed)"#
+    ))
+});
+
+/// What kubelet complains of.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Complaint {
+    pub(super) whose: Whose,
+    pub(super) level: Level,
+    pub(super) text: String,
+}
 
 /// Whom a message is about and what it complains of.
-pub(super) fn complaint(severity: u8, message: &str) -> Option<(Whose, String)> {
-    let is_error = matches!(severity, b'W' | b'E' | b'F');
+pub(super) fn complaint(severity: u8, message: &str) -> Option<Complaint> {
+    let level = match severity {
+        b'E' | b'F' => Level::Error,
+        b'W' => Level::Warning,
+        _ => Level::Info,
+    };
+    let is_error = level != Level::Info;
     // Most of a log is of this kind.
-    if !is_error && !message.contains(" err=") {
+    if !is_error && !["ailed", "err", "Warning"].iter().any(|word| message.contains(word)) {
         return None;
     }
     let Some((headline, fields)) = quoted(message) else {
-        let uid = UID.captures(message).filter(|_| is_error)?[1].to_owned();
-        return Some((Whose::Uid(uid), first_of(message)));
+        let whose = of_words(message).filter(|_| is_error || message.contains("ailed"))?;
+        let is_usual = USUAL.is_match(message);
+        let complaint = Complaint { whose, level, text: first_of(message) };
+        return (!is_usual).then_some(complaint);
     };
+    if USUAL.is_match(&headline) {
+        return None;
+    }
     let fields = Fields(fields).collect::<Vec<_>>();
     let field = |name: &str| fields.iter().find(|field| field.0 == name).map(|field| &*field.1);
+    let named = |name: &str| {
+        let (namespace, name) = field(name)?.split_once('/')?;
+        Some(Whose::Name((namespace.to_owned(), name.to_owned())))
+    };
+    // An event that kubelet has sent; its words are its own.
+    if let (Some("Warning"), Some("Pod"), Some(reason)) =
+        (field("type"), field("kind"), field("reason"))
+    {
+        let text = format!("{reason}: {}", field("message").unwrap_or_default());
+        let level = level.max(Level::Warning);
+        return Some(Complaint { whose: named("object")?, level, text: first_of(&text) });
+    }
     let error = field("err");
-    if error.is_none() && !is_error {
+    if error.is_none() && !is_error && !headline.contains("ailed") {
         return None;
     }
     let of_field = || {
         let uid = field("podUID").filter(|uid| is_pod_uid(uid.as_bytes()));
-        uid.map(|uid| Whose::Uid(uid.to_owned())).or_else(|| {
-            let (namespace, name) = field("pod")?.split_once('/')?;
-            Some(Whose::Name((namespace.to_owned(), name.to_owned())))
-        })
+        uid.map(|uid| Whose::Uid(uid.to_owned())).or_else(|| named("pod"))
     };
-    let of_text = || {
-        let uid = [Some(headline.as_str()), error].into_iter().flatten();
-        let uid = uid.filter_map(|text| UID.captures(text)).next()?[1].to_owned();
-        Some(Whose::Uid(uid))
+    let of_container = || {
+        let id = field("containerID").or_else(|| field("podSandboxID"))?;
+        let id = CONTAINER.captures(id)?[1].to_owned();
+        Some(Whose::Container(id))
     };
-    let whose = of_field().or_else(of_text)?;
+    let of_text = || [Some(headline.as_str()), error].into_iter().flatten().find_map(of_uid);
+    let whose = of_field().or_else(of_text).or_else(of_container)?;
     let text = error.map_or_else(|| headline.clone(), |error| format!("{headline}: {error}"));
-    Some((whose, first_of(&text)))
+    Some(Complaint { whose, level, text: first_of(&text) })
+}
+
+fn of_uid(text: &str) -> Option<Whose> {
+    UID.captures(text).map(|found| Whose::Uid(found[1].to_owned()))
+}
+
+/// Of a message without fields: by what names the pod best.
+fn of_words(text: &str) -> Option<Whose> {
+    let alone = || ALONE.captures(text).map(|found| Whose::Alone(found[1].to_owned()));
+    let container = || CONTAINER.captures(text).map(|found| Whose::Container(found[1].to_owned()));
+    of_uid(text).or_else(alone).or_else(container)
+}
+
+/// kubelet's list and watch of its own pods at the API server (client-go's reflector), which fails.
+static WATCH: LazyLock<Regex> = LazyLock::new(|| {
+    fixed(r"(?s)[Ff]ailed to (?:watch|list(?: and watch)?) \*(?:v1|api|core)\.Pod: (.*)$")
+});
+
+/// Why kubelet does not hear what the API server says of its pods.
+pub(super) fn of_watch(severity: u8, message: &str) -> Option<String> {
+    if !matches!(severity, b'W' | b'E') || !message.contains("ailed to") {
+        return None;
+    }
+    let (headline, error, of) = match quoted(message) {
+        None => (message.to_owned(), String::new(), String::new()),
+        Some((headline, fields)) => {
+            let fields = Fields(fields).collect::<Vec<_>>();
+            let field = |name: &str| fields.iter().find(|it| it.0 == name).map(|it| it.1.clone());
+            (headline, field("err").unwrap_or_default(), field("type").unwrap_or_default())
+        }
+    };
+    // Since client-go 1.33 (tools/cache/reflector.go).
+    if headline == "Failed to watch" && matches!(&*of, "*v1.Pod" | "*api.Pod") {
+        let why = WATCH
+            .captures(&error)
+            .map_or(error.as_str(), |it| it.get(1).map_or("", |it| it.as_str()));
+        return Some(first_of(why));
+    }
+    let found = WATCH.captures(&headline).or_else(|| WATCH.captures(&error))?;
+    let why = found.get(1)?.as_str();
+    // One quotes the other.
+    let inner = WATCH.captures(why).and_then(|found| found.get(1));
+    Some(first_of(inner.map_or(why, |inner| inner.as_str())))
 }
 
 fn first_of(text: &str) -> String {
@@ -101,12 +192,23 @@ struct Kind {
     template: String,
     at: Timestamp,
     times: u64,
+    level: Level,
     text: String,
     is_proven: bool,
 }
 
+/// Whom it is told of: a name means the pod that had it then.
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Known {
+    Uid(String),
+    Name(Name, u64),
+    Container(String),
+    /// All pods: it is about kubelet's watch of them.
+    Watch,
+}
+
 /// The last of each kind.
-pub(super) struct OfPods(Bounded<Whose, Vec<Kind>>);
+pub(super) struct OfPods(Bounded<Known, Vec<Kind>>);
 
 impl Default for OfPods {
     fn default() -> Self {
@@ -116,9 +218,42 @@ impl Default for OfPods {
 
 impl OfPods {
     /// Takes the next one of the log.
-    pub(super) fn push(&mut self, (whose, text): (Whose, String), at: Timestamp, is_proven: bool) {
+    pub(super) fn push(
+        &mut self,
+        complaint: Complaint,
+        at: Timestamp,
+        is_proven: bool,
+        deletions: &mut Deletions,
+    ) {
+        let Complaint { whose, level, text } = complaint;
+        let name = match whose {
+            Whose::Uid(uid) => Err(Known::Uid(uid)),
+            Whose::Container(id) => Err(Known::Container(id)),
+            Whose::Name(name) => Ok(name),
+            Whose::Alone(name) => match deletions.in_any_namespace(&name) {
+                Some(name) => Ok(name),
+                None => return,
+            },
+        };
+        let known = name.map_or_else(
+            |known| known,
+            |name| {
+                let life = deletions.life(&name);
+                let uid = deletions.uid(&name, life).map(|uid| Known::Uid(uid.to_owned()));
+                uid.unwrap_or(Known::Name(name, life))
+            },
+        );
+        self.note(known, level, text, at, is_proven);
+    }
+
+    /// Takes why kubelet does not hear what the API server says of its pods.
+    pub(super) fn watch_fails(&mut self, why: String, at: Timestamp, is_proven: bool) {
+        self.note(Known::Watch, Level::Error, why, at, is_proven);
+    }
+
+    fn note(&mut self, known: Known, level: Level, text: String, at: Timestamp, is_proven: bool) {
         let template = template(&text);
-        let kinds = self.0.or_insert_with(whose, Vec::new);
+        let kinds = self.0.or_insert_with(known, Vec::new);
         // The one that was said last stands last.
         let known = kinds.iter().position(|kind| kind.template == template);
         let before = known.map(|at| kinds.remove(at));
@@ -127,18 +262,21 @@ impl OfPods {
         if kinds.len() >= KINDS {
             kinds.remove(0);
         }
-        kinds.push(Kind { template, at, times, text, is_proven });
+        kinds.push(Kind { template, at, times, level, text, is_proven });
     }
 
     /// All whose pod is known.
-    pub(super) fn into_told(self, deletions: &Deletions) -> Vec<(Told, bool)> {
-        let uid = |whose: &Whose| match whose {
-            Whose::Uid(uid) => Some(uid.clone()),
-            Whose::Name(name) => deletions.uid(name).map(str::to_owned),
+    pub(super) fn into_told(self, deletions: &Deletions, ids: &PodIds) -> Vec<(Told, bool)> {
+        let uid = |whose: &Known| match whose {
+            Known::Uid(uid) => Some(uid.clone()),
+            Known::Name(name, life) => deletions.uid(name, *life).map(str::to_owned),
+            Known::Container(id) => ids.pod(id).map(str::to_owned),
+            Known::Watch => Some(String::new()),
         };
         let told = |uid: &str, kind: &Kind| {
-            let &Kind { at, times, is_proven, .. } = kind;
-            (Told::OfPod { uid: uid.to_owned(), at, error: kind.text.clone(), times }, is_proven)
+            let &Kind { at, times, level, is_proven, .. } = kind;
+            let (uid, error) = (uid.to_owned(), kind.text.clone());
+            (Told::OfPod { uid, at, error, times, level }, is_proven)
         };
         let known = self.0.iter().filter_map(|(whose, kinds)| Some((uid(whose)?, kinds)));
         known.flat_map(|(uid, kinds)| kinds.iter().map(move |kind| told(&uid, kind))).collect()
@@ -152,8 +290,12 @@ mod tests {
     const U: &str = "0f0e0d0c-1111-4222-8333-444455556666";
     const OTHER: &str = "1f0e0d0c-1111-4222-8333-444455556666";
 
-    fn of_uid(text: &str) -> Option<(Whose, String)> {
-        Some((Whose::Uid(U.into()), text.into()))
+    fn heard(severity: u8, message: &str) -> Option<(Whose, Level, String)> {
+        complaint(severity, message).map(|it| (it.whose, it.level, it.text))
+    }
+
+    fn of_uid(level: Level, text: &str) -> Option<(Whose, Level, String)> {
+        Some((Whose::Uid(U.into()), level, text.into()))
     }
 
     /// As in kubernetes issue 106942, rook issue 4695, kyverno issue 16281 and the kubelet's own source.
@@ -163,23 +305,85 @@ mod tests {
             format!("orphaned pod \"{U}\" found, but failed to rmdir() subpath: not a directory");
         let message = format!("\"There were many similar errors.\" err={orphan:?} numErrs=3");
         let text = format!("There were many similar errors.: {orphan}");
-        assert_eq!(complaint(b'E', &message), of_uid(&text));
+        assert_eq!(heard(b'E', &message), of_uid(Level::Error, &text));
         let flex = format!(
             "FlexVolume: driver call failed: args: [unmount /k/pods/{U}/volumes/x], error: exit status 1"
         );
-        assert_eq!(complaint(b'W', &flex), of_uid(&flex));
-        assert_eq!(complaint(b'I', &flex), None);
+        assert_eq!(heard(b'W', &flex), of_uid(Level::Warning, &flex));
+        assert_eq!(heard(b'I', &flex), of_uid(Level::Info, &flex));
         let status =
             "\"Failed to delete status for pod\" pod=\"shop/web\" err=\"failed calling webhook\"";
-        let name = Whose::Name(("shop".into(), "web".into()));
+        let name = || Whose::Name(("shop".into(), "web".into()));
         let text = "Failed to delete status for pod: failed calling webhook";
-        assert_eq!(complaint(b'I', status), Some((name, text.into())));
+        assert_eq!(heard(b'I', status), Some((name(), Level::Info, text.into())));
         let lines = format!(
             "\"Error syncing pod, skipping\" err=<\n\ta\n\tb\n > pod=\"shop/web\" podUID=\"{U}\""
         );
-        assert_eq!(complaint(b'E', &lines), of_uid("Error syncing pod, skipping: a\nb"));
-        let quiet = format!("\"SyncLoop DELETE\" source=\"api\" podUID=\"{U}\"");
-        assert_eq!(complaint(b'I', &quiet), None);
+        let text = "Error syncing pod, skipping: a\nb";
+        assert_eq!(heard(b'E', &lines), of_uid(Level::Error, text));
+        let rejected = "\"Event occurred\" object=\"shop/web\" fieldPath=\"\" kind=\"Pod\" apiVersion=\"v1\" type=\"Warning\" \
+            reason=\"TaintToleration\" message=\"Predicate TaintToleration failed\"";
+        let text = "TaintToleration: Predicate TaintToleration failed";
+        assert_eq!(heard(b'I', rejected), Some((name(), Level::Warning, text.into())));
+        for quiet in [
+            format!("\"SyncLoop DELETE\" source=\"api\" podUID=\"{U}\""),
+            format!("\"Probe failed\" probeType=\"Startup\" pod=\"shop/web\" podUID=\"{U}\""),
+            rejected.replace("Warning", "Normal"),
+        ] {
+            assert_eq!(heard(b'I', &quiet), None, "{quiet}");
+        }
+    }
+
+    /// As in kubernetes issues 106711, 23742 and 22480.
+    #[test]
+    fn old_kubelets_name_a_pod_by_its_name_or_a_container() {
+        let id = "a".repeat(64);
+        let failed = format!(
+            "Failed killing the pod \"web\": failed to \"KillContainer\" for \"app\": No such container: {id}"
+        );
+        let alone = Whose::Alone("web".into());
+        assert_eq!(heard(b'E', &failed), Some((alone, Level::Error, failed.clone())));
+        let stop = format!("StopContainer \"{id}\" from runtime service failed: no");
+        let container = Whose::Container(id.clone());
+        assert_eq!(heard(b'E', &stop), Some((container, Level::Error, stop.clone())));
+        let sync = format!("Error syncing pod {U}, skipping: failed to \"StartContainer\"");
+        assert_eq!(heard(b'E', &sync), of_uid(Level::Error, &sync));
+        let old = format!("Failed to update status for pod \"web_shop({U})\": no");
+        assert_eq!(heard(b'W', &old), of_uid(Level::Warning, &old));
+        let gone = format!("ContainerStatus \"{id}\" from runtime service failed: not found");
+        assert_eq!(heard(b'E', &gone), None);
+    }
+
+    /// As in kubernetes issues 25759 and 96035, and as client-go 1.33 writes it.
+    #[test]
+    fn a_watch_that_fails_is_heard_in_the_words_of_all_versions() {
+        let why = "Get \"https://10.0.0.1:6443/api/v1/pods\": x509: certificate has expired";
+        for message in [
+            format!("pkg/kubelet/config/apiserver.go:43: Failed to watch *api.Pod: {why}"),
+            format!(
+                "k8s.io/kubernetes/pkg/kubelet/config/apiserver.go:66: Failed to watch *v1.Pod: failed to list *v1.Pod: {why}"
+            ),
+            format!(
+                "\"Unhandled Error\" err={:?} logger=\"UnhandledError\"",
+                format!(
+                    "pkg/kubelet/config/apiserver.go:66: Failed to watch *v1.Pod: failed to list *v1.Pod: {why}"
+                )
+            ),
+            format!(
+                "\"Failed to watch\" err={:?} logger=\"UnhandledError\" reflector=\"pkg/kubelet/config/apiserver.go:66\" type=\"*v1.Pod\"",
+                format!("failed to list *v1.Pod: {why}")
+            ),
+        ] {
+            assert_eq!(of_watch(b'E', &message).as_deref(), Some(why), "{message}");
+            assert_eq!(of_watch(b'I', &message), None);
+        }
+        for other in [
+            "x.go:1: Failed to watch *v1.Node: no",
+            "\"Failed to watch\" err=\"no\" type=\"*v1.ConfigMap\"",
+            "\"Failed to delete status for pod\" pod=\"shop/web\" err=\"no\"",
+        ] {
+            assert_eq!(of_watch(b'E', other), None, "{other}");
+        }
     }
 
     #[test]
@@ -187,37 +391,70 @@ mod tests {
         let quotes = format!(
             "\"x\" err=\"cannot remove a\\\" podUID=\\\"{OTHER}\\\"\" pod=\"shop/web\" podUID=\"{U}\""
         );
-        let (whose, _) = complaint(b'E', &quotes).unwrap();
-        assert_eq!(whose, Whose::Uid(U.into()));
+        assert_eq!(complaint(b'E', &quotes).unwrap().whose, Whose::Uid(U.into()));
         let path = format!("\"x\" err=\"unlinkat /k/pods/{U}/volumes/a/pods/{OTHER}/b: busy\"");
-        assert_eq!(complaint(b'E', &path).unwrap().0, Whose::Uid(U.into()));
+        assert_eq!(complaint(b'E', &path).unwrap().whose, Whose::Uid(U.into()));
         let name = format!("\"x\" err=\"pod \\\"{OTHER}\\\"\" pod=\"shop/web\"");
-        assert_eq!(complaint(b'E', &name).unwrap().0, Whose::Name(("shop".into(), "web".into())));
+        let whose = complaint(b'E', &name).unwrap().whose;
+        assert_eq!(whose, Whose::Name(("shop".into(), "web".into())));
+    }
+
+    type Heard = (i64, String, u64, bool);
+
+    fn told(all: OfPods, deletions: &Deletions, ids: &PodIds) -> Vec<Heard> {
+        let told = all.into_told(deletions, ids).into_iter().map(|told| match told {
+            (Told::OfPod { at, error, times, .. }, is_proven) => {
+                (at.as_second(), error, times, is_proven)
+            }
+            _ => panic!(),
+        });
+        let mut told: Vec<_> = told.collect();
+        told.sort();
+        told
+    }
+
+    fn push(all: &mut OfPods, whose: Whose, text: &str, second: i64, deletions: &mut Deletions) {
+        let (level, text) = (Level::Error, text.into());
+        let at = Timestamp::from_second(second).unwrap();
+        all.push(Complaint { whose, level, text }, at, second < 9, deletions);
     }
 
     #[test]
     fn the_last_of_each_kind_is_told_with_its_number() {
-        let mut all = OfPods::default();
-        let at = |second| Timestamp::from_second(second).unwrap();
+        let (mut all, mut deletions) = (OfPods::default(), Deletions::default());
         for second in 1..4 {
             let text = format!("cannot: try {second}");
-            all.push((Whose::Uid(U.into()), text), at(second), true);
+            push(&mut all, Whose::Uid(U.into()), &text, second, &mut deletions);
         }
-        all.push((Whose::Uid(U.into()), "no more".into()), at(9), false);
+        push(&mut all, Whose::Uid(U.into()), "no more", 9, &mut deletions);
         let unknown = Whose::Name(("shop".into(), "web".into()));
-        all.push((unknown, "whose".into()), at(9), true);
-        let told = all.into_told(&Deletions::default());
-        let mut told: Vec<_> = told
-            .into_iter()
-            .map(|told| match told {
-                (Told::OfPod { at, error, times, .. }, is_proven) => {
-                    (at.as_second(), error, times, is_proven)
-                }
-                _ => panic!(),
-            })
-            .collect();
-        told.sort();
+        push(&mut all, unknown, "whose", 9, &mut deletions);
+        push(&mut all, Whose::Container("a".repeat(64)), "whose", 9, &mut deletions);
         let expected = [(3, "cannot: try 3".into(), 3, true), (9, "no more".into(), 1, false)];
-        assert_eq!(told, expected);
+        assert_eq!(told(all, &deletions, &PodIds::default()), expected);
+    }
+
+    #[test]
+    fn a_line_that_names_a_pod_by_its_name_is_about_the_one_that_was_there_then() {
+        let (mut all, mut deletions) = (OfPods::default(), Deletions::default());
+        let name = || Whose::Name(("shop".into(), "web".into()));
+        let add = |deletions: &mut Deletions| {
+            let text = "\"SyncLoop ADD\" source=\"api\" pods=[\"shop/web\"]";
+            deletions.listen(text, || Some(Timestamp::UNIX_EPOCH));
+        };
+        add(&mut deletions);
+        push(&mut all, name(), "nobody's", 1, &mut deletions);
+        add(&mut deletions);
+        push(&mut all, name(), "before its UID was named", 2, &mut deletions);
+        push(&mut all, Whose::Alone("web".into()), "by its name alone", 3, &mut deletions);
+        deletions.named("shop", "web", U);
+        push(&mut all, name(), "after that", 4, &mut deletions);
+        add(&mut deletions);
+        push(&mut all, name(), "the next one's", 5, &mut deletions);
+        let mut ids = PodIds::default();
+        ids.extend([("a".repeat(64), U.to_owned())].into());
+        push(&mut all, Whose::Container("a".repeat(64)), "a container's", 6, &mut deletions);
+        let texts: Vec<i64> = told(all, &deletions, &ids).iter().map(|told| told.0).collect();
+        assert_eq!(texts, [2, 3, 4, 6]);
     }
 }

@@ -395,3 +395,32 @@ fn a_device_that_is_still_referenced_is_said_of_no_pod() {
     let Some(Entry::Done { uid, volume: told, report, .. }) = parse(&done, now()) else { panic!() };
     assert_eq!((uid.as_str(), told.as_str(), report), ("", volume, Report::DeviceReleased));
 }
+
+/// As kubelet 1.30 and 1.36 write them.
+#[test]
+fn a_pod_is_named_by_what_is_done_for_its_volume_or_a_probe() {
+    let uid = "979535ca-3b08-41a4-8ba1-1af6d8c7c859";
+    let of_volume = format!(
+        "\"MountVolume.SetUp succeeded for volume \\\"data\\\" (UniqueName: \\\"kubernetes.io/empty-dir/{uid}-data\\\") pod \
+         \\\"web\\\" (UID: \\\"{uid}\\\") \" pod=\"shop/web\""
+    );
+    let probe = format!(
+        "\"Probe failed\" probeType=\"Startup\" pod=\"shop/web\" podUID=\"{uid}\" containerName=\"a\" output=\"\""
+    );
+    let named = |message: &str| {
+        let line = format!("I1122 00:10:23.285653    7632 source.go:251] {message}");
+        match parse(&line, Timestamp::UNIX_EPOCH) {
+            Some(Entry::Named { namespace, name, uid, .. }) => Some((namespace, name, uid)),
+            _ => None,
+        }
+    };
+    for line in [&of_volume, &probe] {
+        assert_eq!(named(line), Some(("shop".into(), "web".into(), uid.into())), "{line}");
+    }
+    let other = of_volume.replace("\"shop/web\"", "\"shop/other\"");
+    let quoted =
+        format!("\"x\" err={:?} pod=\"shop/web\"", format!("pod \"web\" (UID: \"{uid}\") "));
+    for line in [other, quoted] {
+        assert_eq!(named(&line), None, "{line}");
+    }
+}

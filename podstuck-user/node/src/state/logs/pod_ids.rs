@@ -90,6 +90,12 @@ impl PodIds {
         }
     }
 
+    /// The pod of which kubelet has a container stopped, by such a message.
+    pub(super) fn killing(message: &str) -> Option<String> {
+        let uid = KILLING.captures(message)?[1].to_owned();
+        is_pod_uid(uid.as_bytes()).then_some(uid)
+    }
+
     fn learn(&mut self, uid: &str, id: &str) {
         if is_pod_uid(uid.as_bytes()) && self.pods.len() < REMEMBERED {
             self.pods.insert(id.to_owned(), uid.to_owned());
@@ -110,6 +116,11 @@ impl PodIds {
     /// Those of these whose pod is not known.
     pub(super) fn unknown<'a>(&self, ids: impl Iterator<Item = &'a str>) -> HashSet<String> {
         ids.filter(|id| self.pod(id).is_none()).map(str::to_owned).collect()
+    }
+
+    /// So many of those that kubelet has named.
+    pub(super) fn some(&self, most: usize) -> Vec<(String, String)> {
+        self.pods.iter().take(most).map(|(id, uid)| (id.clone(), uid.clone())).collect()
     }
 
     /// All that are known.

@@ -32,13 +32,15 @@ use podstuck_confine::helper::{Budget, Question, Teller};
 use podstuck_model::{
     degraded::Feed,
     identity::Component,
-    said::{self, Heard, NOT_ROOTS, NamedCall, Report, Said},
+    said::{self, Complaint, Heard, NOT_ROOTS, NamedCall, Report, Said},
 };
 
 /// Complaints of the runtime that are told, the last ones: a plugin that fails fails for every pod.
 const OF_RUNTIME: usize = 1024;
 /// Pods that are told.
 const PODS: usize = 4096;
+/// Containers whose pods are known at the next read, too.
+const CONTAINERS: usize = 2048;
 /// Longest entry that is read as one.
 const LONGEST: usize = 16 << 10;
 
@@ -62,6 +64,8 @@ pub(in crate::state) struct Open {
     entry: String,
     framing: Framing,
     deletions: Vec<(Name, Current)>,
+    /// Whose containers are.
+    ids: Vec<(String, String)>,
     /// All that this process has written.
     lines: Lines,
 }
@@ -113,20 +117,23 @@ impl Question for ReadLog {
         let own = within(&self.host_root, self.pid);
         let (found, next) = go_on(news, before, own, self.now, tell.going_on(name))?;
         tell.part(&Part::Pods(found.pods.into_iter().collect()))?;
-        tell.part(&Part::Containers(found.ids.into_known()))?;
+        let ids = found.ids;
         let since = found.since.max(found.attempts.forgotten());
-        let attempts = told(found.attempts, found.of_runtime, found.of_pods, found.deletions);
+        let attempts = told(found.attempts, found.of_runtime, found.of_pods, found.deletions, &ids);
+        let attempts: Vec<(Told, bool)> = attempts.collect();
+        tell.part(&Part::Containers(ids.into_known()))?;
         // What somebody else may have written there shows no call, and is missing in no silence.
         let is_roots = !source.contains(NOT_ROOTS);
         tell.part(&Part::Lines(found.lines))?;
-        let attempts = attempts.map(|entry| {
+        let attempts = attempts.into_iter().map(|entry| {
             let (said, call) = attempt(&source, entry);
             (said, call.filter(|_| is_roots))
         });
         tell.part(&Part::Attempts(attempts.collect()))?;
         let since = next.tells_all_since(since, self.now);
         if let Some(since) = since.filter(|_| is_roots) {
-            tell.part(&Part::Heard(Heard { source: source.clone(), since, until: self.now }))?;
+            let (source, until, names_steps) = (source.clone(), self.now, found.names_steps);
+            tell.part(&Part::Heard(Heard { source, since, until, names_steps }))?;
         }
         tell.part(&Part::Next(Box::new(next)))?;
         Ok(source)
@@ -141,6 +148,8 @@ struct Found {
     of_runtime: VecDeque<(Told, bool)>,
     of_pods: OfPods,
     deletions: Deletions,
+    /// It has entries of what kubelet does.
+    names_steps: bool,
     /// The time of the first entry behind the beginning, or behind a gap.
     since: Option<Timestamp>,
     /// The last one, which may go on.
@@ -155,13 +164,14 @@ fn told(
     of_runtime: VecDeque<(Told, bool)>,
     of_pods: OfPods,
     deletions: Deletions,
-) -> impl Iterator<Item = (Told, bool)> {
-    let of_pods = of_pods.into_told(&deletions);
-    let deletions = deletions.into_found().into_iter().map(|(uid, at)| {
-        let (volume, report) = (String::new(), Report::ToGo);
-        (Told::Reported { uid, volume, at, report }, true)
-    });
-    attempts.into_told().chain(of_runtime).chain(of_pods).chain(deletions)
+    ids: &PodIds,
+) -> impl Iterator<Item = (Told, bool)> + use<> {
+    let of_pods = of_pods.into_told(&deletions, ids);
+    let reported =
+        |report| move |(uid, at)| (Told::Reported { uid, volume: String::new(), at, report }, true);
+    let added = deletions.added().into_iter().map(reported(Report::Added));
+    let deletions = deletions.into_found().into_iter().map(reported(Report::ToGo));
+    attempts.into_told().chain(of_runtime).chain(of_pods).chain(added).chain(deletions)
 }
 
 fn attempt(source: &str, (told, is_proven): (Told, bool)) -> (Said, Option<NamedCall>) {
@@ -185,7 +195,10 @@ fn attempt(source: &str, (told, is_proven): (Told, bool)) -> (Said, Option<Named
             let complaint = complaints::of_runtime(&error);
             (Said { complaint, ..said(&uid, at, klog::cut(&error)) }, None)
         }
-        Told::OfPod { uid, at, error, times } => (Said { times, ..said(&uid, at, &error) }, None),
+        Told::OfPod { uid, at, error, times, level } => {
+            let complaint = uid.is_empty().then_some(Complaint::WatchFails);
+            (Said { times, level, complaint, ..said(&uid, at, &error) }, None)
+        }
     }
 }
 
@@ -207,11 +220,11 @@ fn go_on(
     alive: impl FnMut() -> Result<()>,
 ) -> Result<(Found, Open)> {
     let (is_first, is_quiet) = (before.is_none(), news.text.is_empty());
-    let Open { entry, framing, deletions, has_begun, lines, .. } = before.unwrap_or_default();
+    let Open { entry, framing, deletions, ids, has_begun, lines, .. } = before.unwrap_or_default();
     let lines = if framing.own() == own { lines } else { Lines::default() };
     let framing = framing.of(own);
-    let mut found =
-        Found { entry, framing, deletions: Deletions::after(deletions), ..Found::default() };
+    let (deletions, ids) = (Deletions::after(deletions), PodIds::new(ids));
+    let mut found = Found { entry, framing, deletions, ids, ..Found::default() };
     if news.is_cut {
         found.end(now);
         found.deletions.interrupted();
@@ -224,7 +237,8 @@ fn go_on(
     let (entry, framing) = (found.entry.clone(), found.framing.clone());
     let (mark, deletions) = (news.next, found.deletions.known());
     let (has_begun_now, lines) = (has_begun || found.since.is_some(), lines.and(found.lines));
-    let next = Open { mark, has_begun: has_begun_now, entry, framing, deletions, lines };
+    let ids = found.ids.some(CONTAINERS);
+    let next = Open { mark, has_begun: has_begun_now, entry, framing, deletions, ids, lines };
     found.since = found.since.filter(|_| !has_begun || news.is_cut);
     Ok((found, next))
 }
@@ -325,12 +339,10 @@ fn last_writer(text: &[u8]) -> Option<u32> {
 
 #[cfg(any(test, feature = "captures"))]
 fn captured_of(found: Found) -> Captured {
-    let told = told(found.attempts, found.of_runtime, found.of_pods, found.deletions);
-    Captured {
-        pods: found.pods.into_iter().collect(),
-        told: told.map(|told| attempt("log", told)).collect(),
-        ids: found.ids,
-    }
+    let ids = found.ids;
+    let told = told(found.attempts, found.of_runtime, found.of_pods, found.deletions, &ids);
+    let told = told.map(|told| attempt("log", told)).collect();
+    Captured { pods: found.pods.into_iter().collect(), told, ids }
 }
 
 /// Takes an entry. Of one that is not proven, only what may be said as likely: names, whose a container is, and what
@@ -341,6 +353,14 @@ fn take(found: &mut Found, entry: &str, is_proven: bool, now: Timestamp) {
     if is_proven {
         found.ids.listen_to_kubelet(message);
         found.deletions.listen(message, || klog::written(entry, now));
+        // Older kubelets do not say in a form that is known that they have a container stopped.
+        found.names_steps |= message.starts_with("\"SyncLoop ");
+        if let Some(uid) = PodIds::killing(message)
+            && let Some(at) = klog::written(entry, now)
+        {
+            let (volume, report) = (String::new(), Report::Killing);
+            found.attempts.push(Told::Reported { uid, volume, at, report }, true);
+        }
     } else if message.contains("SyncLoop") {
         // What it says may have been so: no name is anybody's for certain.
         found.deletions.interrupted();
@@ -357,6 +377,7 @@ fn take(found: &mut Found, entry: &str, is_proven: bool, now: Timestamp) {
                 Told::Reported { uid, volume, at, report: Report::ContainerEnded }
             });
             found.deletions.named(&namespace, &name, &uid);
+            hear(found, entry, message, is_proven, now);
             if found.pods.len() < PODS {
                 found.pods.insert(NamedPod { namespace, name, uid });
             }
@@ -374,17 +395,28 @@ fn take(found: &mut Found, entry: &str, is_proven: bool, now: Timestamp) {
                     found.of_runtime.pop_front();
                 }
                 found.of_runtime.push_back((Told::OfRuntime { uid, at, error }, is_proven));
-            } else if let Some(severity) = entry.bytes().next()
-                && let Some(complaint) = klog_pod::complaint(severity, message)
-                && let Some(at) = klog::written(entry, now)
-            {
-                found.of_pods.push(complaint, at, is_proven);
+            } else {
+                hear(found, entry, message, is_proven, now);
             }
             return;
         }
     };
     if let Some(told) = told {
         found.attempts.push(told, is_proven);
+    }
+}
+
+/// Takes what an entry complains of, in whatever words.
+fn hear(found: &mut Found, entry: &str, message: &str, is_proven: bool, now: Timestamp) {
+    let Some(severity) = entry.bytes().next() else { return };
+    if let Some(why) = klog_pod::of_watch(severity, message) {
+        if let Some(at) = klog::written(entry, now) {
+            found.of_pods.watch_fails(why, at, is_proven);
+        }
+    } else if let Some(complaint) = klog_pod::complaint(severity, message)
+        && let Some(at) = klog::written(entry, now)
+    {
+        found.of_pods.push(complaint, at, is_proven, &mut found.deletions);
     }
 }
 
@@ -421,7 +453,7 @@ mod tests {
         let now = "2026-03-02T00:00:00Z".parse().unwrap();
         let found = search(log.as_bytes(), 7632, now);
         assert!(found.pods.is_empty(), "{:?}", found.pods);
-        told(found.attempts, found.of_runtime, found.of_pods, found.deletions)
+        told(found.attempts, found.of_runtime, found.of_pods, found.deletions, &found.ids)
             .map(|told| attempt("log", told))
             .collect()
     }
