@@ -12,6 +12,8 @@ mod forms;
 mod frozen;
 #[path = "late/journal.rs"]
 mod journal;
+#[path = "late/kubelets_part.rs"]
+mod kubelets_part;
 #[path = "late/live.rs"]
 mod live;
 #[path = "late/living.rs"]

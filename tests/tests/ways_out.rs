@@ -61,6 +61,8 @@ const NOT_RUN: &[(&str, &str)] = &[
         "orphaned-pod-dir",
         "the lab's kubelet tries for as long as the lab lasts, so that its end shows no release",
     ),
+    ("kubelet-step-fails", FORCED),
+    ("pod-never-started", FORCED),
     ("raw-block-volume-in-use", "takes a raw block volume that kubelet has mapped"),
     ("runtime-down", "starts a service of the machine that the tests run on"),
     (
@@ -76,6 +78,8 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("subpath-busy", "the unmount of subpath-source-deleted, held by somebody who is not found"),
 ];
 
+const FORCED: &str = "deletes a pod's record: the tests that run commands have no API server";
+
 /// Causes whose advice nothing follows.
 const NOT_FOLLOWED: &[&str] = &[
     "cephfs-evicted",
@@ -85,6 +89,7 @@ const NOT_FOLLOWED: &[&str] = &[
     "flexvolume-driver-error",
     "gpu-driver-dstate",
     "kubelet-down",
+    "kubelet-missed-deletion",
     "kubelet-root-symlink",
     "mirror-pod-deleted",
     "mount-table-storm",

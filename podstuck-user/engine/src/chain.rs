@@ -2,7 +2,10 @@
 //! known. It needs no cause to be recognised; a cause explains its last link.
 
 use crate::{
-    catalogue, ids,
+    backoff, catalogue,
+    cause::CauseId,
+    causes::shared::kubelet_steps::NotAsked,
+    ids,
     model::{
         chain::Link,
         csi::{CsiState, DriverState},
@@ -49,7 +52,15 @@ pub(crate) struct Facts<'a> {
     pub(crate) waits: &'a Waits,
     /// Turns the kernel's time into the calendar's.
     pub(crate) clock: &'a Clock,
+    /// That kubelet has not asked the runtime to stop a container of it.
+    pub(crate) not_asked: Option<NotAsked<'a>>,
+    /// Why kubelet does not hear of a deletion, where it has not heard of this one.
+    pub(crate) watch: Option<&'a Said>,
 }
+
+/// Causes that lie in kubelet itself: what comes after its part waits for that.
+const OF_KUBELET: [CauseId; 3] =
+    [ids::KUBELET_MISSED_DELETION, ids::KUBELET_STEP_FAILS, ids::POD_NEVER_STARTED];
 
 /// The links of a pod's deletion, the API server's first.
 pub(crate) fn chain(pod: &PodStage, facts: &Facts<'_>) -> Vec<Link> {
@@ -77,20 +88,34 @@ pub(crate) fn chain(pod: &PodStage, facts: &Facts<'_>) -> Vec<Link> {
             _ => of_kubelet(&at_stage(pod, stage), facts),
         };
         links.push(link);
-        if acts && let Some(state) = facts.sample.pod(&pod.pod.uid) {
+        if acts
+            && !is_kubelets(facts.causes)
+            && let Some(state) = facts.sample.pod(&pod.pod.uid)
+        {
             match stage {
                 // The container has ended, and the sandbox's own process ends after it.
                 Stage::Containers if holding == Some(ids::OCI_HOOK_FAILS) => {
                     links.extend(of_runtime(&[], facts));
                 }
-                Stage::Containers => links.extend(of_containers(state, facts)),
+                Stage::Containers if facts.not_asked.is_none() && facts.watch.is_none() => {
+                    links.extend(of_containers(state, facts));
+                }
                 Stage::Volumes => links.extend(of_driver(state, facts)),
                 _ => {}
             }
         }
     }
-    links.extend(of_cause(pod, facts.causes));
+    // Of what is kubelet's own, its link says all.
+    if !is_kubelets(facts.causes) {
+        links.extend(of_cause(pod, facts.causes));
+    }
     links
+}
+
+/// Whether a pod waits inside kubelet, as far as is known.
+pub(crate) fn is_kubelets(causes: &[Finding]) -> bool {
+    let holds = causes.iter().find(|cause| cause.blocks_deletion == Some(true));
+    holds.is_some_and(|cause| OF_KUBELET.contains(&cause.id))
 }
 
 /// A link by a fact that a look at the node shows.
@@ -134,7 +159,14 @@ fn of_record(pod: &PodStage, facts: &Facts<'_>) -> Option<Link> {
 /// kubelet, and what it must do at this stage; whether it can act.
 fn of_kubelet(pod: &PodStage, facts: &Facts<'_>) -> (Link, bool) {
     const WHERE: &str = "kubelet's directory, mountinfo, control groups";
+    let of_kubelet = facts.causes.iter().find(|cause| cause.blocks_deletion == Some(true));
     let must = match pod.stage {
+        _ if of_kubelet.is_some_and(|cause| cause.id == ids::KUBELET_STEP_FAILS) => {
+            "go on with the pod's deletion"
+        }
+        _ if of_kubelet.is_some_and(|cause| cause.id == ids::POD_NEVER_STARTED) => {
+            "delete the pod's record"
+        }
         Stage::Containers => "stop the pod's containers",
         Stage::Volumes => "unmount the pod's volumes and remove their directories",
         Stage::Cgroup => "remove the pod's control groups",
@@ -155,6 +187,11 @@ fn of_kubelet(pod: &PodStage, facts: &Facts<'_>) -> (Link, bool) {
         _ => "kubelet, of which several run,".into(),
     };
     let waits_for = match pod.stage {
+        Stage::Containers if facts.watch.is_some() => {
+            Some("its watch of its pods at the API server, which fails".to_owned())
+        }
+        _ if is_kubelets(facts.causes) => None,
+        Stage::Containers if facts.not_asked.is_some() => None,
         Stage::Containers => {
             let runtime = runtime(facts).map(|it| it.component.name());
             Some(runtime.unwrap_or("the container runtime").to_owned())
@@ -163,7 +200,16 @@ fn of_kubelet(pod: &PodStage, facts: &Facts<'_>) -> (Link, bool) {
         _ => None,
     };
     let link = seen(who, must, waits_for, pod.fact.clone(), WHERE);
-    (logged(link, last_of(facts, &[Component::Kubelet])), true)
+    let of_log = match (facts.watch, &facts.not_asked) {
+        (Some(watch), _) if pod.stage == Stage::Containers => {
+            Link { fact: quote(watch), source: watch.source.clone(), ..link }
+        }
+        (_, Some(it)) if pod.stage == Stage::Containers => {
+            Link { fact: it.fact(), source: it.log.to_owned(), ..link }
+        }
+        _ => logged(link, last_of(facts, &[Component::Kubelet])),
+    };
+    (of_log, true)
 }
 
 /// kubelet, of a static pod whose mirror pod is deleted: it has nothing to do.
@@ -387,10 +433,21 @@ fn of_cause(pod: &PodStage, causes: &[Finding]) -> Option<Link> {
     Some(Link { since: Some(cause.first), ..link })
 }
 
-/// The last complaint of one of these components.
+/// The complaint of one of these components that says most.
 fn last_of<'a>(facts: &Facts<'a>, components: &[Component]) -> Option<&'a Said> {
-    let is_of = |said: &&Said| said.report.is_none() && components.contains(&said.component);
-    facts.said.iter().rev().find(is_of)
+    weightiest(facts.said.iter().filter(|said| components.contains(&said.component)))
+}
+
+/// Of complaints the one that says most: what was said once and long before the last one counts for little, an error
+/// for more than a warning, and the last one of these for most.
+pub(crate) fn weightiest<'a>(said: impl Iterator<Item = &'a Said> + Clone) -> Option<&'a Said> {
+    let said = said.filter(|said| said.report.is_none());
+    let last = said.clone().map(|said| said.at).max()?;
+    let is_lasting = |said: &Said| {
+        let ago = last.duration_since(said.at).unsigned_abs();
+        said.times > 1 || ago <= backoff::CAP * 2
+    };
+    said.max_by_key(|said| (is_lasting(said), said.level, said.at))
 }
 
 /// What a component has logged, as a fact.
@@ -425,6 +482,7 @@ mod tests {
             identity::Pod,
             pod_group::Term,
             runtime::Unreaped,
+            said::Level,
             time::Monotonic,
             waiting::{On, Part, Waiting},
         },
@@ -458,6 +516,8 @@ mod tests {
             causes: &[],
             waits: &Waits::default(),
             clock: &CLOCK,
+            not_asked: None,
+            watch: None,
         };
         let links = chain(&at(stage), &facts);
         links.into_iter().map(|link| (link.who, link.waits_for)).collect()
@@ -488,6 +548,8 @@ mod tests {
             causes: &[],
             waits: &Waits::default(),
             clock: &CLOCK,
+            not_asked: None,
+            watch: None,
         };
         let links = chain(&at(Stage::Containers), &facts);
         let fact = "state S, ignores SIGTERM, no SIGKILL is pending; beside it live sh (pid 9), pause (pid 5)";
@@ -554,6 +616,8 @@ mod tests {
             causes: &[],
             waits: &waits,
             clock: &CLOCK,
+            not_asked: None,
+            watch: None,
         };
         let links = chain(&at(Stage::Volumes), &facts);
         let who: Vec<&str> = links.iter().map(|link| link.who.as_str()).collect();
@@ -582,6 +646,8 @@ mod tests {
             causes: &[],
             waits: &Waits::default(),
             clock: &CLOCK,
+            not_asked: None,
+            watch: None,
         };
         let links = chain(&at(Stage::Volumes), &facts);
         assert!(links[0].fact.contains("SIGCONT"), "{links:?}");
@@ -605,6 +671,8 @@ mod tests {
             causes: &[],
             waits: &Waits::default(),
             clock: &CLOCK,
+            not_asked: None,
+            watch: None,
         };
         let links = chain(&at(Stage::Directories), &facts);
         assert_eq!(
@@ -612,6 +680,50 @@ mod tests {
             "it logged, 3 times, last at 1970-01-01T00:00:09Z: orphaned pod found, but failed to rmdir()"
         );
         assert_eq!(links[0].source, "log");
+    }
+
+    #[test]
+    fn an_error_says_more_than_a_warning_and_what_lasts_more_than_what_was_said_once() {
+        let at = |level, times, second| {
+            let at = Timestamp::from_second(second).unwrap();
+            let text = format!("at {second}");
+            Said { level, times, ..Said::new(Component::Kubelet, "log", UID, at, &text) }
+        };
+        let first = |all: &[Said]| weightiest(all.iter()).unwrap().text.clone();
+        let warning = at(Level::Warning, 2, 1020);
+        assert_eq!(first(&[at(Level::Error, 2, 1000), warning.clone()]), "at 1000");
+        assert_eq!(first(&[at(Level::Error, 1, 1000), warning.clone()]), "at 1000");
+        assert_eq!(first(&[at(Level::Error, 1, 700), warning.clone()]), "at 1020");
+        assert_eq!(first(&[at(Level::Error, 2, 700), warning]), "at 700");
+        assert_eq!(first(&[at(Level::Info, 9, 1000), at(Level::Info, 1, 1001)]), "at 1001");
+    }
+
+    #[test]
+    fn a_runtime_that_was_not_asked_is_no_link() {
+        let cgroups = vec![PodGroup { tasks: vec![task("web", 7)], ..pod_group(UID) }];
+        let runtimes: Vec<Runtime> = vec![runtime(Component::Containerd)];
+        let sample = NodeSample { cgroups, runtimes, ..node() };
+        let since = Timestamp::from_second(1).unwrap();
+        let not_asked = NotAsked { since, told: Some(since), is_unheard: false, log: "log" };
+        let no_watch = Facts {
+            sample: &sample,
+            said: &[],
+            terminating: None,
+            record: None,
+            causes: &[],
+            not_asked: Some(not_asked),
+            waits: &Waits::default(),
+            clock: &CLOCK,
+            watch: None,
+        };
+        let links = chain(&at(Stage::Containers), &no_watch);
+        assert_eq!((links.len(), links[0].waits_for.as_deref()), (1, None), "{links:?}");
+        assert!(links[0].fact.contains("no `Killing container` since"), "{links:?}");
+        let watch = Said { times: 7, ..said(Component::Kubelet, "Unauthorized") };
+        let links = chain(&at(Stage::Containers), &Facts { watch: Some(&watch), ..no_watch });
+        assert_eq!(links.len(), 1);
+        assert!(links[0].waits_for.as_deref().unwrap().starts_with("its watch"), "{links:?}");
+        assert!(links[0].fact.ends_with("Unauthorized"), "{links:?}");
     }
 
     #[test]
@@ -628,6 +740,8 @@ mod tests {
             causes: &[],
             waits: &Waits::default(),
             clock: &CLOCK,
+            not_asked: None,
+            watch: None,
         };
         let links = chain(&at(Stage::Api), &facts);
         assert_eq!(links.len(), 1, "{links:?}");

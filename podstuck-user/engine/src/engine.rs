@@ -13,6 +13,7 @@ use podstuck_common::record::reason;
 use crate::{
     aggregate::Aggregate,
     causes,
+    causes::shared::kubelet_steps::KubeletSteps,
     event::{Event, Run, What},
     hung_report,
     ledger::Ledger,
@@ -82,6 +83,8 @@ pub struct Engine {
     /// A look found a directory of that pod: what its record said may be over by now.
     record_is_old: bool,
     deletions: deleted::ToGo,
+    /// How far kubelet has come with each of them.
+    kubelet_steps: KubeletSteps,
     presence: presence::Presence,
     ways_out: ways_out::WaysOut,
     waits: Waits,
@@ -111,6 +114,7 @@ impl Engine {
             record: None,
             record_is_old: false,
             deletions: deleted::ToGo::default(),
+            kubelet_steps: KubeletSteps::default(),
             presence: presence::Presence::default(),
             ways_out: ways_out::WaysOut::default(),
             waits: Waits::default(),
@@ -146,6 +150,7 @@ impl Engine {
         let mut outputs = Vec::new();
         let mut steps = Steps::default();
         self.deletions.listen(&event.what);
+        self.kubelet_steps.listen(&event.what);
         match &event.what {
             What::Named { target_id, target } => self.aggregate.name(*target_id, target),
             What::Operation(op) => {

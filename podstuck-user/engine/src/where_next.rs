@@ -24,6 +24,8 @@ pub(crate) struct Known<'a> {
     pub(crate) may_be_to_stay: bool,
     /// Whether it went while it was watched.
     pub(crate) has_gone: bool,
+    /// Whether it waits inside kubelet, so that neither the runtime nor a driver is to be asked.
+    pub(crate) is_kubelets: bool,
     /// Whether to look for longer would show nothing more.
     pub(crate) is_exhausted: bool,
 }
@@ -79,7 +81,7 @@ pub(crate) fn of_pods(stages: &[PodStage], known: Known<'_>) -> Vec<String> {
     if known.has_gone {
         return next;
     }
-    if has(Stage::Containers) {
+    if has(Stage::Containers) && !known.is_kubelets {
         next.push(
             "the runtime: `crictl ps --pod ID`, `crictl inspect`, and its log: a stop that times \
              out (`StopContainer ... DeadlineExceeded`), a shim that does not answer, a CNI plugin \
@@ -87,14 +89,15 @@ pub(crate) fn of_pods(stages: &[PodStage], known: Known<'_>) -> Vec<String> {
                 .into(),
         );
     }
-    if has(Stage::Volumes) {
+    if has(Stage::Volumes) && !known.is_kubelets {
         next.push(
             "kubelet's log, for the pod's UID: `UnmountVolume.TearDown failed` with its \
              durationBeforeRetry, and the CSI driver's log for NodeUnpublishVolume"
                 .into(),
         );
     }
-    if has(Stage::Directories) || has(Stage::Gone) || stages.is_empty() {
+    let is_ended = has(Stage::Directories) || has(Stage::Gone) || stages.is_empty();
+    if is_ended && !known.is_kubelets {
         next.push(
             "kubelet itself: is it running and connected to the API server (`journalctl -u \
              kubelet`: `Failed to update status`, expired certificates)? A webhook may refuse the \
@@ -187,6 +190,8 @@ mod tests {
             Said::new(Component::Kubelet, "a log", "u", Timestamp::UNIX_EPOCH, "cannot\u{1b}");
         let complained = Known { complaint: Some(&said), ..known };
         assert_eq!(of_pods(&at(Stage::Gone), complained)[0], "what a log says: cannot\\x1b");
+        let kubelets = Known { is_record_read: true, is_kubelets: true, ..known };
+        assert_eq!(of_pods(&at(Stage::Containers), kubelets).len(), 1, "a longer look");
         let gone = Known { has_gone: true, ..known };
         assert_eq!(of_pods(&at(Stage::Gone), gone).len(), 1);
     }

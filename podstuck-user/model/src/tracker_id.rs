@@ -64,6 +64,8 @@ pub enum TrackerId {
     KubeletState,
     /// A kubelet that waits for systemd to remove a pod's slice.
     SliceWait,
+    /// What waits inside kubelet, or between kubelet and the record.
+    KubeletsPart,
     /// Who uses what a finding advises to unmount. No tracker, but the engine asks.
     WaysOut,
     /// What the processes wait for that must act. No tracker, but the engine asks.

@@ -51,7 +51,7 @@ pub(crate) static FAMILIES: [&Family; 19] = [
 
 /// The order in which an event is shown to the trackers, so that one which explains comes before one that is explained,
 /// where that shows at the same event.
-const ORDER: [TrackerId; 29] = [
+const ORDER: [TrackerId; 30] = [
     TrackerId::CrossedMount,
     TrackerId::Busy,
     TrackerId::DeadMount,
@@ -59,6 +59,7 @@ const ORDER: [TrackerId; 29] = [
     TrackerId::FileSystem,
     TrackerId::KubeletState,
     TrackerId::SliceWait,
+    TrackerId::KubeletsPart,
     TrackerId::Unkillable,
     TrackerId::BulkDelete,
     TrackerId::RuntimeState,

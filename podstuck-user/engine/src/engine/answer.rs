@@ -4,9 +4,10 @@ use std::{ffi::OsStr, path::PathBuf, time::Duration};
 
 use crate::{
     causes::{pod_record, shared::claim},
-    chain::{Facts, chain, quote},
+    chain::{Facts, chain, is_kubelets, quote, weightiest},
     container_stage,
     engine::Engine,
+    ids,
     model::{
         chain::Link,
         container::{ContainerProgress, ContainerStage},
@@ -108,7 +109,18 @@ impl Engine {
         let record = self.record.as_ref().filter(|record| record.pod.uid == uid);
         let terminating = terminating.as_ref();
         let (waits, clock) = (&self.waits, &self.run.clock);
-        chain(pod, &Facts { sample, said: &said, terminating, record, causes, waits, clock })
+        let now = self.run.clock.at(self.now);
+        let grace = Duration::from_secs(record.map_or(0, |record| record.grace_s));
+        let requested = record.and(since);
+        let not_asked = self.kubelet_steps.not_asked(uid, requested, grace, now);
+        let is_missed = |cause: &&Finding| cause.id == ids::KUBELET_MISSED_DELETION;
+        let missed = causes.iter().find(is_missed);
+        let watch = missed.and_then(|_| self.kubelet_steps.watch(uid, now));
+        let watch = watch.map(|watch| &watch.said);
+        let said = &said[..];
+        let facts =
+            Facts { sample, said, terminating, record, causes, waits, clock, not_asked, watch };
+        chain(pod, &facts)
     }
 
     /// What need not be looked for.
@@ -122,9 +134,8 @@ impl Engine {
             is_record_read: is_read || pod.is_some() && self.api_answered(),
             api: self.run.start.api.as_deref(),
             complaint: {
-                let said = || answer.said.iter().rev();
-                let known = said().find(|said| said.complaint.is_some());
-                let last = known.or_else(|| said().find(|said| said.report.is_none()));
+                let known = answer.said.iter().rev().find(|said| said.complaint.is_some());
+                let last = known.or_else(|| weightiest(answer.said.iter()));
                 // What the chain ends with need not be said twice.
                 let ends = |said: &Said| {
                     let mut links = answer.stages.iter().filter_map(|pod| pod.chain.last());
@@ -134,6 +145,7 @@ impl Engine {
             },
             may_be_to_stay: self.may_be_to_stay(),
             has_gone: self.gone().is_some(),
+            is_kubelets: is_kubelets(&answer.causes),
             is_exhausted: self.is_exhausted(self.now),
         }
     }

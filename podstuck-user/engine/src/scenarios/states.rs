@@ -20,7 +20,7 @@ use crate::{
         mounts::{Mounts, NodeMounts},
         node::{NodeSample, PodState, VolumeState},
         pod_group::Task,
-        pod_record::PodRecord,
+        pod_record::{ContainerRecord, ContainerState, PodRecord},
         said::{Complaint, Heard, Report, Said},
         space::{Capacity, Space},
     },
@@ -181,7 +181,7 @@ pub(super) fn arrived_late() -> Plays {
         }
         if kubelet > 1.0 {
             let (source, since, until) = ("log of kubelet (pid 1)".into(), then(201), then(600));
-            play.heard(600.0, Heard { source, since, until });
+            play.heard(600.0, Heard { source, since, until, names_steps: true });
         }
         let has_booted = volume.mounts.is_empty();
         let of = |volumes| PodState {
@@ -457,5 +457,48 @@ pub(super) fn kubelet_state() -> Plays {
     play.sample(NodeSample { pods: vec![of_pod(false, Vec::new())], ..sample(602.0) });
     play.sample(sample(1200.0));
     plays.push(("a slice that systemd is to remove", play));
+    plays.extend(kubelets_part());
+    plays
+}
+
+/// What waits inside kubelet.
+fn kubelets_part() -> Plays {
+    let second = |second| Timestamp::from_second(second).unwrap();
+    let waiting = ContainerRecord {
+        name: "app".into(),
+        is_sidecar: false,
+        state: ContainerState::Waiting,
+        reason: None,
+        id: None,
+        has_pre_stop: false,
+    };
+    let record = PodRecord { pod: pod(), all_terminated: false, ..testing::pod_record(UID) };
+    let never = PodRecord { containers: Some(vec![waiting]), ..record.clone() };
+    let text = "too old resource version: 7611676 (7611861)";
+    let watch = Said::new(Component::Kubelet, "log of kubelet (pid 1)", "", second(590), text);
+    let watch = Said { complaint: Some(Complaint::WatchFails), times: 4, ..watch };
+    let says = |text: &str| {
+        let said = Said::new(Component::Kubelet, "log of kubelet (pid 1)", UID, second(590), text);
+        Said { times: 4, ..said }
+    };
+    let unprepare = "Error syncing pod, skipping: unprepare dynamic resources: pod \"shop/cart\": ResourceClaim not created \
+        yet";
+    let rejected = "Predicate failed on Pod: Predicate TaintToleration failed";
+    let mut plays = Plays::new();
+    for (title, record, said, runs) in [
+        ("a kubelet whose watch fails", record.clone(), watch, true),
+        ("a kubelet that refuses a step", record, says(unprepare), false),
+        ("a pod that kubelet has rejected", never, says(rejected), false),
+    ] {
+        let mut play = Play::new(Node::default());
+        play.record(1.0, record);
+        play.said(600.0, said);
+        for at in [602.0, 604.0] {
+            let pods = vec![of_pod(runs, Vec::new())];
+            play.sample(NodeSample { pods, kubelets: vec![1], ..sample(at) });
+        }
+        play.sample(NodeSample { kubelets: vec![1], ..sample(606.0) });
+        plays.push((title, play));
+    }
     plays
 }

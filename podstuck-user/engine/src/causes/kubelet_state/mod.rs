@@ -2,6 +2,7 @@
 //! holds one: nothing else ends the pod, unmounts its volumes or lets its record go.
 
 mod slice;
+mod steps;
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -33,7 +34,14 @@ use crate::{
 
 /// Its causes and trackers.
 pub(crate) static FAMILY: Family = Family {
-    causes: &[&KUBELET_STOPPED, &KUBELET_DOWN, &slice::SLICE_TIMES_OUT],
+    causes: &[
+        &KUBELET_STOPPED,
+        &KUBELET_DOWN,
+        &slice::SLICE_TIMES_OUT,
+        &steps::MISSED_DELETION,
+        &steps::STEP_FAILS,
+        &steps::NEVER_STARTED,
+    ],
     trackers: &[
         TrackerSpec {
             id: TrackerId::KubeletState,
@@ -46,6 +54,12 @@ pub(crate) static FAMILY: Family = Family {
             feeds: &[Feed::Node, Feed::Logs],
             yields: &[],
             new: || Box::<slice::SliceWaits>::default(),
+        },
+        TrackerSpec {
+            id: TrackerId::KubeletsPart,
+            feeds: &[Feed::Node, Feed::Logs],
+            yields: &[],
+            new: || Box::<steps::KubeletsPart>::default(),
         },
     ],
 };
@@ -268,5 +282,7 @@ pub(crate) fn draft(suspect: &Suspect<'_>) -> Draft {
     draft
 }
 
+#[cfg(test)]
+mod steps_tests;
 #[cfg(test)]
 mod tests;

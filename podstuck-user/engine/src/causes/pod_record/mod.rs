@@ -6,12 +6,13 @@ mod mirror;
 mod refused;
 
 use crate::cause::Origin;
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 
 use crate::{
     cause::{Cause, Kind, TriedWith, absent, like, seen, way},
+    causes::shared::kubelet_steps::{self, KubeletSteps, NotAsked},
     command::{NAME, Step},
     event::{Event, What},
     family::Family,
@@ -24,7 +25,7 @@ use crate::{
         identity::{Target, TargetKind},
         node::NodeSample,
         path::{clip, safe},
-        pod_record::PodRecord,
+        pod_record::{ContainerRecord, ContainerState, PodRecord},
         shell::{is_object_name, word},
         time::Monotonic,
     },
@@ -65,6 +66,8 @@ pub(crate) struct PodRecords {
     sample: Option<Arc<NodeSample>>,
     /// By UID.
     records: BTreeMap<String, Known>,
+    /// How far kubelet has come.
+    steps: KubeletSteps,
 }
 
 /// What is known of one.
@@ -81,20 +84,31 @@ struct Known {
 impl PodRecords {
     fn judge(&mut self, context: &Context<'_>, steps: &mut Steps) {
         let sample = self.sample.as_deref();
-        self.records.values_mut().for_each(|known| known.judge(sample, context, steps));
+        let kubelets = &self.steps;
+        self.records.values_mut().for_each(|known| known.judge(sample, kubelets, context, steps));
     }
 }
 
 impl Known {
-    fn judge(&mut self, sample: Option<&NodeSample>, context: &Context<'_>, steps: &mut Steps) {
+    fn judge(
+        &mut self,
+        sample: Option<&NodeSample>,
+        kubelets: &KubeletSteps,
+        context: &Context<'_>,
+        steps: &mut Steps,
+    ) {
         let Self { record, node, .. } = &*self;
         let now = context.calendar;
+        let grace = Duration::from_secs(record.grace_s);
+        let requested = kubelet_steps::requested(record);
+        let not_asked = kubelets.not_asked(&record.pod.uid, requested, grace, now);
+        let not_asked = not_asked.as_ref().filter(|it| it.told.is_some());
         // `None` while nobody has looked.
         let stage = sample.and_then(|sample| stage::stage(&record.pod, sample));
         let stage = stage.map(|known| known.stage);
         let was_left = self.was_left || stage.is_some_and(|stage| stage < Stage::Directories);
         let is_killed = sample.and_then(|sample| is_killed(&record.pod.uid, sample));
-        let here = Here { node, stage, was_left, is_killed, now, at: context.now };
+        let here = Here { node, stage, was_left, is_killed, not_asked, now, at: context.now };
         let found = verdict(record, here);
         let told = found.as_ref().map(|draft| draft.target_id);
         if let (Some(target_id), None) = (self.told, told) {
@@ -112,6 +126,7 @@ impl Tracker for PodRecords {
     }
 
     fn take(&mut self, event: &Event, context: &Context<'_>, steps: &mut Steps) {
+        self.steps.listen(&event.what);
         match &event.what {
             What::Sample(sample) => {
                 self.sample = Some(sample.clone());
@@ -210,8 +225,14 @@ pub(crate) static IN_GRACE: Cause = Cause {
     )],
     log: None,
     look_alikes: &[],
-    ways_out: &[way("wait", "")],
-    field: &["kubernetes#115817", "kubernetes#117373", "kubernetes#127339"],
+    ways_out: &[
+        way("wait", ""),
+        way(
+            "end a container that kubelet has not asked for (`crictl stop`)",
+            "its preStop hook is not waited for",
+        ),
+    ],
+    field: &["kubernetes#115817", "kubernetes#117373", "kubernetes#127339", "kubernetes#125880"],
     tried: &[TriedWith::RealKubelet, TriedWith::Recording],
     source: &["kubernetes pkg/kubelet/kuberuntime/kuberuntime_container.go, killContainer"],
 };
@@ -248,6 +269,8 @@ pub(crate) struct Here<'a> {
     pub(crate) was_left: bool,
     /// Whether SIGKILL was sent to a process of it; `None` where its processes were not looked at.
     pub(crate) is_killed: Option<bool>,
+    /// kubelet has heard of the deletion, and has not asked for the end of a container.
+    pub(crate) not_asked: Option<&'a NotAsked<'a>>,
     /// Now.
     pub(crate) now: Timestamp,
     /// The same by the kernel's clock.
@@ -311,7 +334,50 @@ fn in_grace(record: &PodRecord, here: Here<'_>, deletion: Timestamp) -> Draft {
     draft.explanation = "It is not stuck yet: its containers may take that long to end. A preStop \
         hook that hangs can add as long again."
         .into();
+    if let Some(not_asked) = here.not_asked {
+        wait_for_turns(&mut draft, record, not_asked);
+    }
     draft
+}
+
+/// kubelet runs a container's preStop hook before it has it stopped, and lets sidecars wait for those behind them
+/// (pkg/kubelet/kuberuntime, `killContainer` and `terminationOrdering`).
+fn wait_for_turns(draft: &mut Draft, record: &PodRecord, not_asked: &NotAsked<'_>) {
+    draft.fact(not_asked.fact(), Source::Log(not_asked.log.to_owned()));
+    let containers = record.containers.as_deref().unwrap_or_default();
+    let runs = |it: &&ContainerRecord| it.state == ContainerState::Running;
+    let running = containers.iter().filter(runs);
+    let mut waits = Vec::new();
+    for it in running {
+        let name = safe(it.name.as_bytes());
+        let behind = containers.iter().skip_while(|other| other.name != it.name).skip(1);
+        let mut behind =
+            behind.filter(|other| other.id.is_none() && other.state == ContainerState::Waiting);
+        waits.push(match behind.next() {
+            _ if it.has_pre_stop => format!("{name} runs and has a preStop hook"),
+            Some(other) if it.is_sidecar => format!(
+                "{name} runs and is a sidecar, which ends after those behind it, and {} was never started",
+                safe(other.name.as_bytes())
+            ),
+            _ => format!("{name} runs"),
+        });
+        if let Some((_, id)) = it.id.as_deref().and_then(|id| id.split_once("://"))
+            && id.len() == 64
+            && id.bytes().all(|b| b.is_ascii_hexdigit())
+        {
+            draft.remedy(
+                Step::new(format!("end the container {}", clip(&name, NAME)), format!("crictl stop {id}"))
+                    .so(" before its turn"),
+                "its preStop hook is not waited for, and it ends before containers that may need it",
+            );
+        }
+    }
+    for wait in waits {
+        draft.fact(wait, of(record));
+    }
+    draft.explanation = "It is not stuck yet, and it is kubelet that waits: it asks the runtime to stop a container after its \
+        preStop hook, and a sidecar after the containers behind it, and until then at most for as long as the grace lasts."
+        .into();
 }
 
 fn not_here(record: &PodRecord, here: Here<'_>, node: &str) -> Draft {

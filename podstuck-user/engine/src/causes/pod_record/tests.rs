@@ -117,6 +117,7 @@ fn told(record: &PodRecord, stage: Stage) -> Option<(&'static str, Certainty)> {
         stage: Some(stage),
         was_left: false,
         is_killed: None,
+        not_asked: None,
         now: NOW,
         at: Monotonic(1),
     };
@@ -140,6 +141,7 @@ fn a_finalizer_is_the_cause_only_when_the_node_is_done() {
             stage,
             was_left: false,
             is_killed: None,
+            not_asked: None,
             now: NOW,
             at: Monotonic(1),
         };
@@ -161,6 +163,7 @@ fn a_finalizer_is_removed_from_the_pod_of_that_uid_only() {
         stage: Some(Stage::Directories),
         was_left: false,
         is_killed: None,
+        not_asked: None,
         now: NOW,
         at,
     };
@@ -204,7 +207,18 @@ fn a_mirror_pod_whose_static_pod_runs_is_ended_by_its_manifest() {
             ..pod_record(UID)
         };
         let now = Timestamp::from_second(60).unwrap();
-        verdict(&record, Here { node: "here", stage, was_left: false, is_killed, now, at: at(1) })
+        verdict(
+            &record,
+            Here {
+                node: "here",
+                stage,
+                was_left: false,
+                is_killed,
+                not_asked: None,
+                now,
+                at: at(1),
+            },
+        )
     };
     let draft = of(true, Some(Stage::Containers), Some(false)).unwrap();
     draft.assert_is("mirror-pod-deleted", Certainty::Likely);

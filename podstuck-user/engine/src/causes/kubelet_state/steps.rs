@@ -1,0 +1,647 @@
+//! A deletion that waits inside kubelet, or between kubelet and the record: it has not heard of it, fails by itself at a
+//! step before all others, or never began with the pod. Nothing on the node is in the way, so that kubelet's own words
+//! are all there is: none of it is more than likely.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use jiff::{SignedDuration, Timestamp};
+use podstuck_common::component::name_hash;
+
+use crate::{
+    backoff,
+    bounded::Bounded,
+    cause::{Cause, Kind, Origin, TriedWith, absent, log, or_seen, seen, way},
+    causes::shared::{
+        holders::is_same_pod,
+        kubelet_steps::{self, KubeletSteps, NotAsked, Watch},
+        repeated::Repeated,
+    },
+    command::Step,
+    event::{Event, What},
+    ids,
+    model::{
+        degraded::Feed,
+        diagnosis::Stage,
+        evidence::Source,
+        finding::Severity,
+        identity::{Component, Target, TargetKind},
+        node::{NodeSample, PodState, VolumeState},
+        path::safe,
+        pod_record::PodRecord,
+        said::{Said, template},
+        shell::is_object_name,
+        time::Monotonic,
+    },
+    tracker::{Context, Steps, Tracker, TrackerId},
+    verdict::{Draft, Verdict, times},
+};
+
+/// Pods whose complaints are remembered, and kinds of them of each.
+const PODS: usize = 1024;
+const KINDS: usize = 8;
+/// How long after its grace a pod must be there before kubelet counts as late: it reports an end within ten seconds.
+const LATE: SignedDuration = SignedDuration::from_secs(10);
+/// The same where no failure is seen, and where containers may be cleared away meanwhile.
+const VERY_LATE: SignedDuration = SignedDuration::from_secs(60);
+/// kubelet fails again after two minutes at the latest.
+const FRESH: Duration = Duration::from_secs(2 * backoff::CAP.as_secs());
+/// Plugins whose volumes are files of kubelet's own in memory, which it makes of objects of the API.
+const OF_API: [&str; 4] = ["projected", "secret", "configmap", "downward-api"];
+
+const FORCE: &str = "delete the record without kubelet, where no process of the pod lives and nothing of it is mounted";
+const FORCE_RISK: &str = "a StatefulSet makes its next pod at once";
+
+/// It has not heard of it.
+pub(crate) static MISSED_DELETION: Cause = Cause {
+    id: ids::KUBELET_MISSED_DELETION,
+    title: "kubelet has not heard that the pod is to be deleted",
+    stage: Stage::Containers,
+    kind: Kind::Cause,
+    meaning: "The API server has the deletion, and kubelet does nothing for it: its watch of its pods fails, or has lost the \
+        change. The containers run on, no component asks the runtime to stop them, and the runtime is not what the pod waits \
+        for. kubelet lists its pods again when the watch works, or when it is started.",
+    confirmed_by: &[
+        seen("the pod's deletionTimestamp has passed", &[Origin::Api]),
+        seen("kubelet's log says again and again that its watch of pods fails", &[Origin::Log]),
+        or_seen("or its log is read from before the deletion on, at --v=2 or more", &[Origin::Log]),
+        absent(
+            "kubelet's log has neither `SyncLoop DELETE` of the pod nor `Killing container`",
+            Feed::Logs,
+        ),
+    ],
+    log: log("kubelet", "Failed to watch *v1.Pod"),
+    look_alikes: &[],
+    ways_out: &[
+        way("restart kubelet, which lists its pods again", "low: containers go on"),
+        way("restore the connection to the API server, or renew kubelet's credentials", ""),
+    ],
+    field: &["kubernetes#25759"],
+    tried: &[TriedWith::Test],
+    source: &["kubernetes pkg/kubelet/config/apiserver.go", "client-go tools/cache/reflector.go"],
+};
+
+/// It fails by itself.
+pub(crate) static STEP_FAILS: Cause = Cause {
+    id: ids::KUBELET_STEP_FAILS,
+    title: "kubelet fails by itself at a step of the pod's deletion, before it comes to the others",
+    stage: Stage::Volumes,
+    kind: Kind::Cause,
+    meaning: "kubelet says at each attempt why it does not go on, and the reason is in its own memory, in the pod's record or \
+        in a driver of the pod's devices: no process, mount or file on the node is in its way. What is mounted beside that, \
+        such as a token's tmpfs, waits for that step.",
+    confirmed_by: &[seen(
+        "kubelet's log says it again and again, with the same error",
+        &[Origin::Log],
+    )],
+    log: log("kubelet", "Error syncing pod, skipping"),
+    look_alikes: &[],
+    ways_out: &[
+        way("restart kubelet, where its memory is what is wrong", "low: containers go on"),
+        way("start the driver of the pod's devices", ""),
+        way(FORCE, FORCE_RISK),
+    ],
+    field: &[
+        "kubernetes#122960",
+        "kubernetes#119608",
+        "kubernetes#139772",
+        "kubernetes#129402",
+        "kubernetes#131957",
+        "kubernetes#106711",
+    ],
+    tried: &[TriedWith::Test],
+    source: &[
+        "kubernetes pkg/kubelet/kubelet.go, SyncTerminatingPod",
+        "kubernetes pkg/kubelet/cm/dra/manager.go, UnprepareResources",
+        "kubernetes pkg/volume/util/volumepathhandler",
+    ],
+};
+
+/// It never began.
+pub(crate) static NEVER_STARTED: Cause = Cause {
+    id: ids::POD_NEVER_STARTED,
+    title: "kubelet has started no container of the pod, and lets its record stay",
+    stage: Stage::Directories,
+    kind: Kind::Cause,
+    meaning: "kubelet has rejected the pod, or could not make its containers, and by its own account there is nothing of it \
+        to end: some versions of kubelet then never report the end, and the record stays. Nothing on the node holds the pod.",
+    confirmed_by: &[
+        seen(
+            "the pod's deletionTimestamp has passed, and no container of it has an id",
+            &[Origin::Api],
+        ),
+        seen(
+            "the record or kubelet's log says why kubelet has not started it",
+            &[Origin::Api, Origin::Log],
+        ),
+        absent("no process of the pod is left on the node", Feed::Node),
+    ],
+    log: log("kubelet", "Predicate failed on Pod"),
+    look_alikes: &[],
+    ways_out: &[
+        way(FORCE, FORCE_RISK),
+        way("update kubelet: 1.27.3 ends pods that it has rejected", "low: containers go on"),
+    ],
+    field: &[
+        "kubernetes#118286",
+        "kubernetes#118472",
+        "kubernetes#118497",
+        "kubernetes#23742",
+        "kubernetes#22480",
+        "kubernetes#24819",
+    ],
+    tried: &[TriedWith::Test],
+    source: &[
+        "kubernetes pkg/kubelet/pod_workers.go",
+        "kubernetes pkg/kubelet/status/status_manager.go",
+    ],
+};
+
+/// What is known of all pods.
+pub(crate) struct KubeletsPart {
+    records: BTreeMap<String, (PodRecord, String)>,
+    steps: KubeletSteps,
+    /// By UID: what kubelet complains of, by kind.
+    complaints: Bounded<String, Vec<Repeated>>,
+    /// UIDs.
+    found: BTreeSet<String>,
+}
+
+impl Default for KubeletsPart {
+    fn default() -> Self {
+        let (records, found) = (BTreeMap::new(), BTreeSet::new());
+        Self { records, steps: KubeletSteps::default(), complaints: Bounded::new(PODS), found }
+    }
+}
+
+impl KubeletsPart {
+    fn said(&mut self, context: &Context<'_>, said: &Said) {
+        let is_complaint = said.component == Component::Kubelet && said.report.is_none();
+        if !is_complaint || said.uid.is_empty() {
+            return;
+        }
+        let at = context.when(said.at);
+        let kinds = self.complaints.or_insert_with(said.uid.clone(), Vec::new);
+        let kind = template(&said.text);
+        match kinds.iter_mut().find(|known| template(&known.said.text) == kind) {
+            Some(known) => {
+                known.note(said, at);
+            }
+            None => {
+                if kinds.len() >= KINDS {
+                    kinds.remove(0);
+                }
+                let mut new = Repeated::begin(said, at);
+                new.note(said, at);
+                kinds.push(new);
+            }
+        }
+    }
+
+    fn sampled(&mut self, context: &Context<'_>, sample: &NodeSample, steps: &mut Steps) {
+        let before = std::mem::take(&mut self.found);
+        // Without it, kubelet cannot see that there is no container.
+        let runtime_answers = sample.gone.is_empty()
+            && sample.runtimes.iter().all(|runtime| runtime.halted.is_none());
+        for pod in &sample.pods {
+            let Some(kubelet) = self.kubelet(&pod.uid, sample) else { continue };
+            let groups = sample.cgroups.iter().filter(|group| group.uid == pod.uid);
+            let is_killed =
+                groups.flat_map(|group| &group.tasks).any(|task| task.killed && task.is_alive());
+            let seen = Seen { pod, kubelet, runtime_answers, is_killed, at: sample.at };
+            let Some(draft) = self.judge(context, &seen) else { continue };
+            self.found.insert(pod.uid.clone());
+            steps.found([draft]);
+        }
+        let (tracker, at) = (self.id(), sample.at);
+        let over = before.iter().filter(|uid| !self.found.contains(*uid));
+        let over = over.map(|uid| name_hash(uid.as_bytes()));
+        steps.say(over.map(|target_id| Verdict::Over { tracker, target_id, at }));
+    }
+
+    /// The kubelet that has a pod, of several the one whose log names it; none that cannot act.
+    fn kubelet(&self, uid: &str, sample: &NodeSample) -> Option<u32> {
+        let by_log = || {
+            let (_, rest) = self.steps.log(uid)?.split_once("(pid ")?;
+            rest.split_once(')')?.0.parse().ok().filter(|pid| sample.kubelets.contains(pid))
+        };
+        let pid = match sample.kubelets[..] {
+            [pid] => Some(pid),
+            _ => by_log(),
+        };
+        pid.filter(|pid| sample.halted_kubelets.iter().all(|halted| halted.pid != *pid))
+    }
+
+    fn judge(&self, context: &Context<'_>, seen: &Seen<'_>) -> Option<Draft> {
+        let &Seen { pod, kubelet, at, .. } = seen;
+        let record = self.records.get(&pod.uid);
+        let is_elsewhere = |(record, here): &&(PodRecord, String)| {
+            record.is_mirror || record.node.as_ref().is_some_and(|node| node != here)
+        };
+        if record.filter(is_elsewhere).is_some() {
+            return None;
+        }
+        let record = record.map(|(record, _)| record);
+        let now = context.calendar;
+        let late = record.and_then(|it| it.deletion).map(|by| now.duration_since(by));
+        let none = Vec::new();
+        let complaints = self.complaints.get(&pod.uid).unwrap_or(&none);
+        let suspect = Suspect { pod, record, kubelet, now: context.now, at };
+        if late.is_none_or(|late| late >= LATE)
+            && record.is_none_or(|record| record.deletion.is_some())
+            && let Some(draft) = step_fails(&suspect, complaints)
+        {
+            return Some(draft);
+        }
+        let (record, late) = record.zip(late)?;
+        if late >= VERY_LATE
+            && seen.runtime_answers
+            && let Some(draft) = never_started(&suspect, record, complaints)
+        {
+            return Some(draft);
+        }
+        // What was sent SIGKILL, a runtime was asked to end.
+        if late < LATE || seen.is_killed {
+            return None;
+        }
+        self.missed(&suspect, record, late, now)
+    }
+
+    fn missed(
+        &self,
+        suspect: &Suspect<'_>,
+        record: &PodRecord,
+        late: SignedDuration,
+        now: Timestamp,
+    ) -> Option<Draft> {
+        let uid = &suspect.pod.uid;
+        let requested = kubelet_steps::requested(record);
+        if self.steps.is_told(uid) || self.steps.has_acted(uid, requested) {
+            return None;
+        }
+        let not_asked =
+            self.steps.not_asked(uid, requested, Duration::from_secs(record.grace_s), now);
+        // Where kubelet's log does not go back so far, it may have ended the containers before.
+        let runs = suspect.pod.populated == Some(true);
+        let watch = self.steps.watch(uid, now).filter(|_| runs || not_asked.is_some());
+        let is_missed = not_asked.as_ref().is_some_and(|it| it.is_unheard) && late >= VERY_LATE;
+        (watch.is_some() || is_missed).then(|| missed_deletion(suspect, watch, not_asked.as_ref()))
+    }
+}
+
+impl Tracker for KubeletsPart {
+    fn id(&self) -> TrackerId {
+        TrackerId::KubeletsPart
+    }
+
+    fn take(&mut self, event: &Event, context: &Context<'_>, steps: &mut Steps) {
+        self.steps.listen(&event.what);
+        match &event.what {
+            What::Said(said) => self.said(context, said),
+            What::Record { record, node } => {
+                let known = (PodRecord::clone(record), node.clone());
+                self.records.insert(record.pod.uid.clone(), known);
+            }
+            What::Node(node) => {
+                node.missing.iter().for_each(|pod| drop(self.records.remove(&pod.uid)));
+            }
+            What::Sample(sample) => self.sampled(context, sample, steps),
+            _ => {}
+        }
+    }
+
+    fn dropped(&self) -> u64 {
+        self.complaints.dropped() + self.steps.dropped()
+    }
+}
+
+/// A pod, as the last look at the node has it.
+struct Seen<'a> {
+    pod: &'a PodState,
+    kubelet: u32,
+    runtime_answers: bool,
+    /// A SIGKILL is pending for a process of it.
+    is_killed: bool,
+    at: Monotonic,
+}
+
+/// A pod that kubelet does not let go.
+struct Suspect<'a> {
+    pod: &'a PodState,
+    record: Option<&'a PodRecord>,
+    kubelet: u32,
+    now: Monotonic,
+    at: Monotonic,
+}
+
+impl Suspect<'_> {
+    fn draft(&self, cause: &'static Cause) -> Draft {
+        let pod = self.record.map_or_else(|| self.pod.named(), |record| record.pod.clone());
+        let (id, directory) = (name_hash(pod.uid.as_bytes()), self.pod.directory.clone());
+        let (kind, root) = (TargetKind::PodDirectory, directory.clone());
+        let target = Arc::new(Target { kind, root, pod: Some(pod), ..Target::unknown() });
+        let mut draft =
+            Draft::about_state(TrackerId::KubeletsPart, cause, id, target, directory, self.at);
+        (draft.severity, draft.blocks_deletion) = (Severity::Warning, Some(true));
+        draft.is_settled = true;
+        if let Some(record) = self.record.filter(|record| record.deletion.is_some()) {
+            let by = record.deletion.map(|by| format!(" ({by:.0})")).unwrap_or_default();
+            draft.fact(format!("its deletionTimestamp has passed{by}"), Source::Record);
+        }
+        draft
+    }
+
+    fn kubelet(&self) -> String {
+        format!("kubelet (pid {})", self.kubelet)
+    }
+
+    /// Whether no process of it lives, and nothing of it is mounted but kubelet's own files in memory.
+    fn is_free(&self) -> bool {
+        let is_of_api = |volume: &VolumeState| {
+            let plugin = volume.path.parent().and_then(|it| it.file_name());
+            let plugin = plugin.and_then(|it| it.to_str()?.strip_prefix("kubernetes.io~"));
+            plugin.is_some_and(|plugin| OF_API.contains(&plugin))
+        };
+        let mut mounted = self.pod.volumes.iter().filter(|volume| !volume.mounts.is_empty());
+        let is_mapped = self.pod.devices.iter().any(|device| !device.mounts.is_empty());
+        self.pod.populated == Some(false) && !is_mapped && mounted.all(is_of_api)
+    }
+
+    /// The record goes without kubelet.
+    fn force(&self, draft: &mut Draft) {
+        const RISK: &str = "the record goes without kubelet: no process of the pod lives here, and nothing of it is mounted \
+            but kubelet's own files in memory, which kubelet clears away afterwards. A StatefulSet makes its next pod at once";
+        if !self.is_free() {
+            return;
+        }
+        let named = self
+            .record
+            .and_then(|record| Some((record.pod.namespace.as_ref()?, record.pod.name.as_ref()?)));
+        let named = named.filter(|(namespace, name)| {
+            [namespace, name, &&self.pod.uid].iter().all(|it| is_object_name(it))
+        });
+        match named {
+            Some((namespace, name)) => {
+                let act = format!(
+                    "kubectl --namespace {namespace} delete pod {name} --grace-period=0 --force"
+                );
+                let step = Step::new("delete the pod's record at once", act);
+                let check = is_same_pod(namespace, name, &self.pod.uid);
+                draft.remedy(step.only_if(check, "the record is still this pod's".into()), RISK);
+            }
+            None => {
+                draft.advice(
+                    "where the pod's deletion was requested, delete its record at once (`kubectl delete pod NAME \
+                     --grace-period=0 --force`)",
+                    RISK,
+                );
+            }
+        }
+    }
+}
+
+const RESTART_RISK: &str =
+    "low: containers go on, and kubelet finds the node's pods and volumes again";
+
+fn restart(draft: &mut Draft, and_then: &str) {
+    draft.advice(
+        format!("restart kubelet (`systemctl restart kubelet`, where it is a service of that name): {and_then}"),
+        RESTART_RISK,
+    );
+}
+
+const IN_MEMORY: &str = "what kubelet's memory has of the pod, which no log shows";
+
+fn missed_deletion(
+    suspect: &Suspect<'_>,
+    watch: Option<&Watch>,
+    not_asked: Option<&NotAsked<'_>>,
+) -> Draft {
+    let mut draft = suspect.draft(&MISSED_DELETION);
+    draft.held_by(suspect.kubelet());
+    if let Some(Watch { said, .. }) = watch {
+        let fact = format!(
+            "kubelet said {} that its watch of pods fails: {}",
+            times(said.times),
+            safe(said.text.as_bytes())
+        );
+        draft.fact(fact, Source::Log(said.source.clone()));
+    }
+    if let Some(not_asked) = not_asked {
+        draft.fact(not_asked.fact(), Source::Log(not_asked.log.to_owned()));
+    }
+    draft.doubt(match not_asked {
+        Some(_) => "what kubelet's own list of its pods says (its /pods was not read)",
+        None => "whether kubelet has heard of it before: its log does not go back so far, or does not name its steps (--v=2)",
+    });
+    let text = watch.map_or("", |watch| watch.said.text.as_str());
+    let has = |words: &[&str]| words.iter().any(|words| text.contains(words));
+    let why = if has(&["Unauthorized", "x509", "certificate", "forbidden"]) {
+        draft.remedy(
+            Step::new(
+                "show until when kubelet's client certificate is valid",
+                "openssl x509 -noout -enddate -in /var/lib/kubelet/pki/kubelet-client-current.pem",
+            ),
+            "none",
+        );
+        draft.advice("renew kubelet's credentials, and restart kubelet", RESTART_RISK);
+        "The API server does not let kubelet list its pods."
+    } else if has(&["connect: ", "dial tcp", "no such host", "timeout", "EOF", "connection lost"]) {
+        draft.advice(
+            "restore kubelet's connection to the API server: it then lists its pods, and goes on by itself",
+            "none",
+        );
+        "kubelet does not reach the API server."
+    } else {
+        restart(&mut draft, "it lists its pods again, and ends this one");
+        "kubelet does not hear of changes of its pods."
+    };
+    draft.explanation = format!(
+        "{why} The pod's containers run on because no component asks for their end: the runtime is not what the pod waits for."
+    );
+    draft
+}
+
+/// Why kubelet fails, and what helps.
+struct Refusal {
+    means: &'static str,
+    way: Way,
+}
+
+enum Way {
+    /// Its memory is wrong.
+    Restart(&'static str),
+    /// The record is.
+    Record,
+    /// A driver of the pod's devices is not there.
+    Driver(String),
+    /// That driver fails.
+    DriverFails,
+}
+
+/// The words of an error that is kubelet's own.
+fn refusal(text: &str, record: Option<&PodRecord>) -> Option<Refusal> {
+    let has = |words: &str| text.contains(words);
+    if has("mapPath is empty") || has("globalMapPath is empty") || has("volumeMapPath is empty") {
+        return Some(Refusal {
+            means: "kubelet has a raw block volume in its memory without the path of its map, as after a restart or a reboot, and \
+                gives up before it has looked at anything.",
+            way: Way::Restart(
+                "while the volume's driver runs, it finds the volume's map again, or nothing to unmap",
+            ),
+        });
+    }
+    if has("unprepare dynamic resources") {
+        let registered = has("not registered") || has("list of registered DRA");
+        if registered && let Some(driver) = driver(text) {
+            return Some(Refusal {
+                means: "kubelet must have the pod's devices given back by their driver before it unmounts anything, and that driver \
+                    is not registered with it.",
+                way: Way::Driver(driver),
+            });
+        }
+        let is_unmade = record.is_some_and(|record| !record.unmade_claims.is_empty());
+        if is_unmade || has("not created yet") {
+            return Some(Refusal {
+                means: "kubelet gives the pod's devices back before it unmounts anything, and refuses that because the pod's record \
+                    names no ResourceClaim for one of its claims. No ResourceClaim comes any more: the pod is to go.",
+                way: Way::Record,
+            });
+        }
+        return Some(Refusal {
+            means: "kubelet must have the pod's devices given back by their driver before it unmounts anything, and that fails.",
+            way: Way::DriverFails,
+        });
+    }
+    let kills = ["KillContainer", "StopContainer", "Failed killing the pod"];
+    let is_gone = has("No such container") || has("no such container");
+    if is_gone && kills.iter().any(|word| text.contains(word)) {
+        return Some(Refusal {
+            means: "kubelet asks the runtime to stop a container that the runtime does not have, and takes the answer for a failure.",
+            way: Way::Restart("it then sees that no container of the pod is left"),
+        });
+    }
+    None
+}
+
+/// `driver NAME`, or `driver name NAME`.
+fn driver(text: &str) -> Option<String> {
+    let words: Vec<&str> =
+        text.split([' ', ',', ':', '"', '\\']).filter(|it| !it.is_empty()).collect();
+    let names = words.windows(2).filter(|pair| matches!(pair[0], "driver" | "name" | "plugin"));
+    let mut names = names.map(|pair| pair[1]).filter(|name| name.contains('.'));
+    names.find(|name| is_object_name(name)).map(str::to_owned)
+}
+
+fn step_fails(suspect: &Suspect<'_>, complaints: &[Repeated]) -> Option<Draft> {
+    if suspect.pod.populated == Some(true) {
+        return None;
+    }
+    let is_fresh = |told: &&Repeated| told.lines >= 2 && suspect.now.since(told.last) <= FRESH;
+    let fresh = complaints.iter().filter(is_fresh);
+    let known = fresh.filter_map(|told| Some((told, refusal(&told.said.text, suspect.record)?)));
+    let (told, refusal) = known.max_by_key(|(told, _)| told.last)?;
+    let mut draft = suspect.draft(&STEP_FAILS);
+    told.tell(&mut draft);
+    draft.doubt(IN_MEMORY);
+    for claim in suspect.record.iter().flat_map(|record| &record.unmade_claims) {
+        let claim = safe(claim.as_bytes());
+        draft.fact(
+            format!("the pod's record names no ResourceClaim for its claim {claim}"),
+            Source::Record,
+        );
+    }
+    let Refusal { means, way } = refusal;
+    match way {
+        Way::Restart(then) => {
+            draft.held_by(suspect.kubelet());
+            restart(&mut draft, then);
+        }
+        Way::Record => draft.held_by(suspect.kubelet()),
+        Way::Driver(name) => {
+            draft.held_by(format!("the DRA driver {name}, which is not registered"));
+            draft.advice(
+                format!(
+                    "start the DRA driver {name} on this node: kubelet's next attempt then goes on"
+                ),
+                "none",
+            );
+        }
+        Way::DriverFails => {
+            draft.held_by("a DRA driver of the pod");
+            draft.advice(
+                "look into the DRA driver's log on this node for the claim that the error names",
+                "none",
+            );
+        }
+    }
+    suspect.force(&mut draft);
+    draft.explanation = format!("{means} Nothing else on the node is in the way.");
+    Some(draft)
+}
+
+fn never_started(
+    suspect: &Suspect<'_>,
+    record: &PodRecord,
+    complaints: &[Repeated],
+) -> Option<Draft> {
+    let PodState { devices, .. } = suspect.pod;
+    if record.never_started() != Some(true) || !suspect.is_free() || !devices.is_empty() {
+        return None;
+    }
+    // What is known better is another rule's.
+    let is_fresh = |told: &&Repeated| suspect.now.since(told.last) <= FRESH;
+    if complaints.iter().filter(is_fresh).any(|told| told.said.complaint.is_some()) {
+        return None;
+    }
+    let rejects =
+        |text: &str| ["Predicate", "rejected", "Admit"].iter().any(|it| text.contains(it));
+    let makes = |text: &str| {
+        let words = [
+            "StartContainer",
+            "CreateContainer",
+            "RegistryUnavailable",
+            "ImagePull",
+            "InvalidImageName",
+        ];
+        words.iter().any(|word| text.contains(word))
+    };
+    let why = complaints.iter().filter(|told| rejects(&told.said.text) || makes(&told.said.text));
+    let why = why.max_by_key(|told| told.last);
+    if why.is_none() && record.reason.is_none() {
+        return None;
+    }
+    let mut draft = suspect.draft(&NEVER_STARTED);
+    draft.held_by(suspect.kubelet());
+    if let Some(why) = why {
+        why.tell(&mut draft);
+    }
+    if let Some(reason) = &record.reason {
+        draft
+            .fact(format!("its status has the reason {}", safe(reason.as_bytes())), Source::Record);
+    }
+    draft.fact("by its record no container of it was ever made", Source::Record);
+    draft.fact("no process of the pod is on this node", Source::proc("control groups"));
+    draft.doubt(IN_MEMORY);
+    let is_rejected = record.reason.is_some() || why.is_some_and(|why| rejects(&why.said.text));
+    let why = match is_rejected {
+        true => {
+            "kubelet has rejected the pod and has no worker that would end it; started again, it rejects it again as \
+            long as the reason holds."
+        }
+        false => {
+            "kubelet could not make the pod's containers, and takes one that was never made for one that has not ended."
+        }
+    };
+    suspect.force(&mut draft);
+    if !is_rejected {
+        draft.advice("or have kubelet make the container: lift what the error names", "none");
+    }
+    draft.explanation = format!(
+        "{why} Nothing on the node holds the pod, and there is nothing to unmount by hand."
+    );
+    Some(draft)
+}

@@ -1,0 +1,225 @@
+//! What waits inside kubelet: facts against verdicts.
+
+use std::{path::Path, sync::Arc};
+
+use jiff::Timestamp;
+
+use super::steps::KubeletsPart;
+use crate::{
+    event::What,
+    model::{
+        evidence::Certainty,
+        identity::{Component, Target},
+        node::{NodeSample, PodState, VolumeState},
+        pod_record::{ContainerRecord, ContainerState, PodRecord},
+        said::{Complaint, Heard, Report, Said},
+        time::Monotonic,
+    },
+    testing::{Alone, found, mounted, pod_record, pod_state},
+    verdict::Draft,
+};
+
+const UID: &str = "0f0e0d0c-1111-2222-3333-444455556666";
+const NOW: i64 = 900;
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+fn waiting() -> ContainerRecord {
+    ContainerRecord {
+        name: "app".into(),
+        is_sidecar: false,
+        state: ContainerState::Waiting,
+        reason: None,
+        id: None,
+        has_pre_stop: false,
+    }
+}
+
+/// A record whose grace ended at 600.
+fn record() -> PodRecord {
+    let deletion = Some(at(600));
+    PodRecord { deletion, all_terminated: false, containers: Some(Vec::new()), ..pod_record(UID) }
+}
+
+fn says(text: &str, second: i64, times: u64) -> Said {
+    Said { times, ..Said::new(Component::Kubelet, "log", UID, at(second), text) }
+}
+
+fn watch(text: &str, second: i64) -> Said {
+    let complaint = Some(Complaint::WatchFails);
+    Said { uid: String::new(), complaint, ..says(text, second, 9) }
+}
+
+struct Case {
+    record: Option<PodRecord>,
+    pod: PodState,
+    said: Vec<Said>,
+    heard: Option<i64>,
+}
+
+impl Default for Case {
+    fn default() -> Self {
+        let pod = PodState { populated: Some(false), ..pod_state(UID) };
+        Self { record: Some(record()), pod, said: Vec::new(), heard: None }
+    }
+}
+
+impl Case {
+    fn draft(&self) -> Option<Draft> {
+        let mut alone = Alone::<KubeletsPart>::new();
+        let now = Monotonic(NOW.cast_unsigned() * 1_000_000_000);
+        if let Some(record) = self.record.clone() {
+            let (record, node) = (Box::new(record), "here".into());
+            alone.take(now, What::Record { record, node });
+        }
+        for said in self.said.clone() {
+            alone.take(now, What::Said(Box::new(said)));
+        }
+        if let Some(since) = self.heard {
+            let (source, until) = ("log".into(), at(NOW));
+            let heard = Heard { source, since: at(since), until, names_steps: true };
+            alone.take(now, What::Heard(Box::new(heard)));
+        }
+        let (pods, kubelets) = (vec![self.pod.clone()], vec![7]);
+        let sample = NodeSample { at: now, pods, kubelets, ..NodeSample::default() };
+        found(alone.take(now, What::Sample(Arc::new(sample))).verdicts).pop()
+    }
+
+    /// The cause, who it is, and whether the record's end is printed as a command.
+    fn told(&self) -> Option<(&'static str, String, bool)> {
+        let draft = self.draft()?;
+        assert_eq!(draft.certainty(), Certainty::Likely, "{:?}", draft.not_known());
+        let is_forced = draft.remedies.iter().any(|it| it.words().contains("--force"));
+        Some((draft.id(), draft.held_by.clone().unwrap_or_default(), is_forced))
+    }
+}
+
+fn runs() -> PodState {
+    PodState { populated: Some(true), ..pod_state(UID) }
+}
+
+fn volume(plugin: &str) -> VolumeState {
+    let path = format!("/k/pods/{UID}/volumes/{plugin}/v");
+    let mounts = vec![mounted(Path::new(&path), 1)];
+    let (target, path) = (Arc::new(Target::unknown()), path.into());
+    VolumeState { target_id: 7, target, path, file: None, csi: None, mounts }
+}
+
+fn kubelet() -> String {
+    "kubelet (pid 7)".into()
+}
+
+/// As in kubernetes issue 25759.
+#[test]
+fn a_kubelet_whose_watch_fails_has_not_heard_of_the_deletion() {
+    let old = "too old resource version: 7611676 (7611861)";
+    let case = |text: &str| Case { pod: runs(), said: vec![watch(text, 890)], ..Case::default() };
+    assert_eq!(case(old).told(), Some(("kubelet-missed-deletion", kubelet(), false)));
+    let first = |text: &str| case(text).draft().unwrap().remedies[0].words().to_owned();
+    assert!(first(old).starts_with("restart kubelet"));
+    assert!(first("Get \"https://a:6443/\": x509: certificate has expired").contains("enddate"));
+    assert!(first("dial tcp 10.0.0.1:6443: connect: connection refused").contains("connection"));
+    for report in [Report::ToGo, Report::Killing, Report::ContainerEnded] {
+        let mut case = case(old);
+        case.said.push(Said { report: Some(report), ..says("x", 700, 1) });
+        assert!(case.told().is_none(), "{report:?}: it has heard");
+    }
+    let ended = Case { pod: Case::default().pod, ..case(old) };
+    assert!(ended.told().is_none(), "it may have ended them before");
+    assert!(Case { said: vec![watch(old, 300)], ..Case::default() }.told().is_none(), "long ago");
+    let later = PodRecord { deletion: Some(at(895)), ..record() };
+    assert!(Case { record: Some(later), ..case(old) }.told().is_none(), "a moment ago");
+    let mirror = PodRecord { is_mirror: true, ..record() };
+    assert!(Case { record: Some(mirror), ..case(old) }.told().is_none());
+    assert!(Case { record: None, ..case(old) }.told().is_none(), "who says that it is to go?");
+}
+
+#[test]
+fn a_log_that_is_whole_and_has_nothing_of_the_deletion_says_the_same() {
+    let case = |heard| Case { pod: runs(), heard: Some(heard), ..Case::default() };
+    assert_eq!(case(500).told(), Some(("kubelet-missed-deletion", kubelet(), false)));
+    assert!(case(700).told().is_none(), "it begins too late");
+    let added = Said { report: Some(Report::Added), ..says("x", 650, 1) };
+    assert!(Case { said: vec![added], ..case(500) }.told().is_none(), "it was started again");
+}
+
+/// As in kubernetes issues 122960, 139772, 129402, 131957 and 106711.
+#[test]
+fn what_kubelet_fails_at_by_itself_is_named_and_what_helps() {
+    let block = "blkUtil.DetachFileDevice failed. globalUnmapPath:, podUID: x, bindMount: true: failed to unmap device from \
+        map path. mapPath is empty";
+    let unmade = "Error syncing pod, skipping: unprepare dynamic resources: pod \"a/b\": ResourceClaim not created yet";
+    let driver = "Error syncing pod, skipping: unprepare dynamic resources: get gRPC client for DRA driver gpu.example.com: \
+        plugin name gpu.example.com not found in the list of registered DRA plugins";
+    let fails = "Error syncing pod, skipping: unprepare dynamic resources: NodeUnprepareResources failed: rpc error: no";
+    let gone = "Failed killing the pod \"web\": failed to \"KillContainer\" for \"app\" with KillContainerError: \"rpc error: \
+        code = Unknown desc = Error response from daemon: No such container: 0a\"";
+    let of_driver = "the DRA driver gpu.example.com, which is not registered".to_owned();
+    for (text, who, first) in [
+        (block, kubelet(), "restart kubelet"),
+        (unmade, kubelet(), "[ \"$(kubectl --namespace shop get pod cart"),
+        (driver, of_driver, "start the DRA driver gpu.example.com"),
+        (fails, "a DRA driver of the pod".into(), "look into"),
+        (gone, kubelet(), "restart kubelet"),
+    ] {
+        let case = Case { said: vec![says(text, 800, 4)], ..Case::default() };
+        assert_eq!(case.told(), Some(("kubelet-step-fails", who, true)), "{text}");
+        assert!(case.draft().unwrap().remedies[0].words().starts_with(first), "{text}");
+        for said in [says(text, 800, 1), says(text, 300, 4)] {
+            assert!(Case { said: vec![said], ..Case::default() }.told().is_none(), "{text}");
+        }
+        let case = Case { said: vec![says(text, 800, 4)], pod: runs(), ..Case::default() };
+        assert!(case.told().is_none(), "a container lives");
+        let case = Case { said: vec![says(text, 800, 4)], record: None, ..Case::default() };
+        assert!(case.told().is_some(), "kubelet says of the teardown, without a record");
+        let stays = PodRecord { deletion: None, ..record() };
+        let case = Case { said: vec![says(text, 800, 4)], record: Some(stays), ..Case::default() };
+        assert!(case.told().is_none(), "it is not to go");
+    }
+    let other =
+        "Error syncing pod, skipping: failed to \"KillContainer\": context deadline exceeded";
+    assert!(Case { said: vec![says(other, 800, 4)], ..Case::default() }.told().is_none());
+}
+
+/// As in kubernetes issues 118286, 23742 and 22480.
+#[test]
+fn a_pod_that_kubelet_never_started_goes_without_it() {
+    let rejected = "Predicate failed on Pod: Predicate TaintToleration failed";
+    let failed = "Error syncing pod 0f, skipping: failed to \"StartContainer\" for \"app\" with RegistryUnavailable: \"x\"";
+    let record = || PodRecord { containers: Some(vec![waiting()]), ..record() };
+    let case = |said| Case { record: Some(record()), said, ..Case::default() };
+    for text in [rejected, failed] {
+        let told = case(vec![says(text, 400, 1)]).told();
+        assert_eq!(told, Some(("pod-never-started", kubelet(), true)), "{text}");
+    }
+    assert!(case(Vec::new()).told().is_none(), "why?");
+    let by_record = PodRecord { reason: Some("OutOfcpu".into()), ..record() };
+    assert!(Case { record: Some(by_record), ..case(Vec::new()) }.told().is_some());
+    let said = || vec![says(rejected, 400, 1)];
+    let began = ContainerRecord { id: Some("containerd://0a".into()), ..waiting() };
+    let began = PodRecord { containers: Some(vec![began]), ..record() };
+    assert!(Case { record: Some(began), ..case(said()) }.told().is_none());
+    assert!(Case { pod: runs(), ..case(said()) }.told().is_none(), "its sandbox lives");
+    let with = |plugin| {
+        let volumes = vec![volume(plugin)];
+        let pod = PodState { volumes, populated: Some(false), ..pod_state(UID) };
+        Case { pod, ..case(said()) }.told().is_some()
+    };
+    assert!(with("kubernetes.io~projected") && !with("kubernetes.io~nfs"));
+    let known = Said { complaint: Some(Complaint::MountFails), ..says("MountVolume", 880, 3) };
+    assert!(case([said(), vec![known]].concat()).told().is_none(), "that is another rule's");
+}
+
+#[test]
+fn what_is_mounted_or_lives_keeps_the_record() {
+    let text = "unprepare dynamic resources: ResourceClaim not created yet";
+    let with = |plugin: &str, populated| {
+        let pod = PodState { volumes: vec![volume(plugin)], populated, ..pod_state(UID) };
+        Case { pod, said: vec![says(text, 800, 4)], ..Case::default() }.told().map(|told| told.2)
+    };
+    assert_eq!(with("kubernetes.io~projected", Some(false)), Some(true));
+    assert_eq!(with("kubernetes.io~csi", Some(false)), Some(false));
+    assert_eq!(with("kubernetes.io~projected", None), Some(false));
+}

@@ -1,0 +1,322 @@
+//! How far kubelet has come with a pod's deletion by its own log: that it has heard of it, and that it has the runtime
+//! stop a container.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::{
+    bounded::Bounded,
+    event::What,
+    model::{
+        identity::Component,
+        pod_record::PodRecord,
+        said::{self, Complaint, Heard, Report, Said},
+    },
+};
+
+/// Pods remembered.
+const REMEMBERED: usize = 4096;
+/// The API server's times are whole seconds, and another clock's.
+const SLACK: SignedDuration = SignedDuration::from_secs(2);
+/// kubelet asks within a moment after it has heard, and its log is read every two seconds.
+const SOON: SignedDuration = SignedDuration::from_secs(5);
+/// client-go's reflector waits half a minute at most between two attempts, and as long again by chance.
+const FRESH: SignedDuration = SignedDuration::from_secs(120);
+/// A watch that fails once is made again.
+const AGAIN: u64 = 3;
+
+/// What kubelet has said of one pod, last.
+#[derive(Clone, Debug, Default)]
+struct Of {
+    /// In this log.
+    log: Option<String>,
+    /// It has learned of the pod.
+    added: Option<Timestamp>,
+    /// It has heard of the deletion.
+    to_go: Option<Timestamp>,
+    /// It has had a container stopped, or has come further.
+    came_on: Option<Timestamp>,
+}
+
+/// Its watch of pods, which fails.
+#[derive(Clone, Debug)]
+pub(crate) struct Watch {
+    pub(crate) first: Timestamp,
+    pub(crate) said: Said,
+}
+
+/// What is known of all pods.
+pub(crate) struct KubeletSteps {
+    /// By log.
+    heard: BTreeMap<String, Heard>,
+    of: Bounded<String, Of>,
+    /// By log.
+    watches: BTreeMap<String, Watch>,
+}
+
+impl Default for KubeletSteps {
+    fn default() -> Self {
+        let (heard, watches) = (BTreeMap::new(), BTreeMap::new());
+        Self { heard, of: Bounded::new(REMEMBERED), watches }
+    }
+}
+
+/// kubelet has asked for no stop of a container of a pod that is to go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NotAsked<'a> {
+    /// From when on its log has nothing of it.
+    pub(crate) since: Timestamp,
+    /// When it has heard of the deletion, if it has.
+    pub(crate) told: Option<Timestamp>,
+    /// Its log goes back to before the deletion and has nothing of it, nor that kubelet has learned of the pod since.
+    pub(crate) is_unheard: bool,
+    pub(crate) log: &'a str,
+}
+
+impl NotAsked<'_> {
+    /// As a fact.
+    pub(crate) fn fact(&self) -> String {
+        match self.told {
+            Some(at) => format!(
+                "its log has `SyncLoop DELETE` of the pod at {at:.0}, and no `Killing container` since: it has not asked \
+                 the runtime to stop a container"
+            ),
+            None => format!(
+                "its log has neither `SyncLoop DELETE` of the pod nor `Killing container` since {:.0}: it has not asked \
+                 the runtime to stop a container",
+                self.since
+            ),
+        }
+    }
+}
+
+/// When a pod's deletion was requested.
+pub(crate) fn requested(record: &PodRecord) -> Option<Timestamp> {
+    let grace = SignedDuration::from_secs(i64::try_from(record.grace_s).unwrap_or(i64::MAX));
+    let by = record.deletion?;
+    Some(by.checked_sub(grace).unwrap_or(by))
+}
+
+impl KubeletSteps {
+    /// Takes note of what kubelet does.
+    pub(crate) fn listen(&mut self, what: &What) {
+        match what {
+            What::Said(said) => self.said(said),
+            What::Heard(heard) => {
+                self.heard.insert(heard.source.clone(), Heard::clone(heard));
+            }
+            _ => {}
+        }
+    }
+
+    fn said(&mut self, said: &Said) {
+        if said.complaint == Some(Complaint::WatchFails) {
+            let before = self.watches.remove(&said.source);
+            let times = before.as_ref().map_or(0, |watch| watch.said.times) + said.times;
+            let first = before.map_or(said.at, |watch| watch.first.min(said.at));
+            let watch = Watch { first, said: Said { times, ..said.clone() } };
+            self.watches.insert(said.source.clone(), watch);
+            return;
+        }
+        if said.uid.is_empty() {
+            return;
+        }
+        let of_runtime =
+            matches!(said.component, Component::Containerd | Component::Dockerd | Component::CriO);
+        let is_stop = || {
+            let words = ["Kill", "StopContainer", "StopPodSandbox"];
+            words.iter().any(|word| said.text.contains(word))
+        };
+        let came_on = match said.report {
+            Some(Report::Added | Report::ToGo) => false,
+            Some(_) => true,
+            None => of_runtime || !said.volume.is_empty() || is_stop(),
+        };
+        let of = self.of.or_insert_with(said.uid.clone(), Of::default);
+        if said.component == Component::Kubelet && !said::is_unproven(&said.source) {
+            of.log = Some(said.source.clone());
+        }
+        let last = |known: &mut Option<Timestamp>| *known = Some(said.at).max(*known);
+        match said.report {
+            Some(Report::Added) => last(&mut of.added),
+            Some(Report::ToGo) => last(&mut of.to_go),
+            _ if came_on => last(&mut of.came_on),
+            _ => {}
+        }
+    }
+
+    /// The log of the kubelet that has the pod: the one that names it, or else the only one.
+    pub(crate) fn log(&self, uid: &str) -> Option<&str> {
+        let of = self.of.get(&uid.to_owned()).and_then(|of| of.log.as_deref());
+        let mut all = self.heard.keys();
+        let only = all.next().filter(|_| all.next().is_none());
+        of.or(only.map(String::as_str))
+    }
+
+    /// Its watch of pods, where that fails again and again, and did a moment ago.
+    pub(crate) fn watch(&self, uid: &str, now: Timestamp) -> Option<&Watch> {
+        let lasts = |watch: &&Watch| {
+            watch.said.times >= AGAIN && now.duration_since(watch.said.at) <= FRESH
+        };
+        let only = || self.watches.values().next().filter(|_| self.watches.len() == 1);
+        let watch = match self.log(uid) {
+            Some(log) => self.watches.get(log),
+            None => only(),
+        };
+        watch.filter(lasts)
+    }
+
+    /// Whether kubelet has heard of the deletion.
+    pub(crate) fn is_told(&self, uid: &str) -> bool {
+        self.of.get(&uid.to_owned()).is_some_and(|of| of.to_go.is_some())
+    }
+
+    /// Whether it has done anything for it since it was requested.
+    pub(crate) fn has_acted(&self, uid: &str, requested: Option<Timestamp>) -> bool {
+        let came_on = self.of.get(&uid.to_owned()).and_then(|of| of.came_on);
+        let after = |at: Timestamp| {
+            requested.is_none_or(|requested| at.duration_since(requested) >= -SLACK)
+        };
+        came_on.is_some_and(after)
+    }
+
+    /// That kubelet has not asked the runtime to stop a container of a pod: only where its log is read from before the
+    /// request on, or from the moment on in which this kubelet has learned of the pod, and names each step.
+    pub(crate) fn not_asked(
+        &self,
+        uid: &str,
+        requested: Option<Timestamp>,
+        grace: Duration,
+        now: Timestamp,
+    ) -> Option<NotAsked<'_>> {
+        if self.has_acted(uid, requested) {
+            return None;
+        }
+        let heard = self.heard.get(self.log(uid)?).filter(|heard| heard.names_steps)?;
+        let of = self.of.get(&uid.to_owned()).cloned().unwrap_or_default();
+        let (since, log) = (heard.since, heard.source.as_str());
+        let is_whole = requested.is_some_and(|requested| since <= requested);
+        if let Some(told) = of.to_go {
+            let is_known = is_whole || of.added.is_some_and(|added| added <= told);
+            let is_late = now.duration_since(told) >= SOON;
+            return (is_known && is_late).then_some(NotAsked {
+                since: told,
+                told: Some(told),
+                is_unheard: false,
+                log,
+            });
+        }
+        let requested = requested?;
+        let added = of.added.filter(|added| *added >= requested);
+        match added {
+            None if is_whole => {
+                Some(NotAsked { since: requested, told: None, is_unheard: true, log })
+            }
+            // kubelet learns with the pod that it is to go, and may wait for as long as the grace lasts.
+            Some(added) => {
+                let grace = SignedDuration::try_from(grace).unwrap_or(SignedDuration::MAX);
+                let is_late = now.duration_since(added) >= grace.saturating_add(SOON);
+                is_late.then_some(NotAsked { since: added, told: None, is_unheard: false, log })
+            }
+            None => None,
+        }
+    }
+
+    pub(crate) fn dropped(&self) -> u64 {
+        self.of.dropped()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UID: &str = "0f0e0d0c-1111-2222-3333-444455556666";
+    const GRACE: Duration = Duration::from_secs(30);
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn steps(since: i64, reports: &[(Report, i64)]) -> KubeletSteps {
+        let mut steps = KubeletSteps::default();
+        for (report, second) in reports {
+            let said = Said::new(Component::Kubelet, "log", UID, at(*second), "x");
+            steps.listen(&What::Said(Box::new(Said { report: Some(*report), ..said })));
+        }
+        let (source, until) = ("log".into(), at(900));
+        let heard = Heard { source, since: at(since), until, names_steps: true };
+        steps.listen(&What::Heard(Box::new(heard)));
+        steps
+    }
+
+    fn told(since: i64, reports: &[(Report, i64)]) -> Option<(i64, bool, bool)> {
+        let steps = steps(since, reports);
+        let told = steps.not_asked(UID, Some(at(500)), GRACE, at(600))?;
+        Some((told.since.as_second(), told.told.is_some(), told.is_unheard))
+    }
+
+    #[test]
+    fn what_is_missing_counts_only_in_a_log_that_would_have_it() {
+        use Report::{Added, ContainerEnded, Killing, ToGo};
+        assert_eq!(told(400, &[]), Some((500, false, true)));
+        assert_eq!(told(400, &[(Added, 450)]), Some((500, false, true)));
+        assert_eq!(told(550, &[]), None, "the log begins too late");
+        assert_eq!(told(400, &[(ToGo, 501)]), Some((501, true, false)));
+        assert_eq!(told(550, &[(ToGo, 560)]), None, "it may have heard of it before");
+        assert_eq!(told(550, &[(Added, 551), (ToGo, 560)]), Some((560, true, false)));
+        assert_eq!(told(400, &[(ToGo, 501), (Killing, 502)]), None);
+        assert_eq!(told(400, &[(ToGo, 501), (ContainerEnded, 502)]), None);
+        assert_eq!(
+            told(400, &[(Killing, 450), (ToGo, 501)]),
+            Some((501, true, false)),
+            "a restart"
+        );
+        assert_eq!(told(400, &[(ToGo, 597)]), None, "it has just heard");
+        // A kubelet that was started after the request learns of both at once.
+        assert_eq!(told(550, &[(Added, 551)]), Some((551, false, false)));
+        assert_eq!(told(550, &[(Added, 570)]), None, "its grace lasts");
+    }
+
+    #[test]
+    fn a_log_that_does_not_name_each_step_is_missing_nothing() {
+        let mut steps = steps(400, &[]);
+        let (source, since, until) = ("log".into(), at(400), at(900));
+        let heard = Heard { source, since, until, names_steps: false };
+        steps.listen(&What::Heard(Box::new(heard.clone())));
+        assert_eq!(steps.not_asked(UID, Some(at(500)), GRACE, at(600)), None);
+        let told = |steps: &KubeletSteps| {
+            steps.not_asked(UID, Some(at(500)), GRACE, at(600)).map(|told| told.log.to_owned())
+        };
+        let whole = |source: &str| {
+            let heard = Heard { source: source.into(), names_steps: true, ..heard.clone() };
+            What::Heard(Box::new(heard))
+        };
+        steps.listen(&whole("log"));
+        assert_eq!(told(&steps).as_deref(), Some("log"));
+        steps.listen(&whole("another"));
+        assert_eq!(told(&steps), None, "whose is it?");
+        steps.listen(&What::Said(Box::new(Said::new(
+            Component::Kubelet,
+            "another",
+            UID,
+            at(450),
+            "x",
+        ))));
+        assert_eq!(told(&steps).as_deref(), Some("another"));
+    }
+
+    #[test]
+    fn a_watch_counts_that_fails_again_and_again_and_still() {
+        let mut steps = KubeletSteps::default();
+        let said = Said::new(Component::Kubelet, "log", "", at(500), "Unauthorized");
+        let fails = Said { complaint: Some(Complaint::WatchFails), times: 2, ..said };
+        steps.listen(&What::Said(Box::new(fails.clone())));
+        assert!(steps.watch(UID, at(501)).is_none());
+        steps.listen(&What::Said(Box::new(Said { at: at(530), times: 1, ..fails })));
+        let watch = steps.watch(UID, at(560)).unwrap();
+        assert_eq!((watch.first, watch.said.times), (at(500), 3));
+        assert!(steps.watch(UID, at(700)).is_none());
+    }
+}

@@ -1,0 +1,216 @@
+//! Deletions that wait inside kubelet, or between kubelet and the record: kubelet is a process of that name that sleeps,
+//! its log is as cited, and the record is handed over.
+
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::Path,
+    process::{Child, Command},
+};
+
+use jiff::{SignedDuration, Timestamp};
+use podstuck_tests::{diagnose, requires, root_and_btf};
+use serde_json::{Value, json};
+
+use super::{Node, answer, klog};
+
+/// A kubelet that has written this of its pod.
+fn kubelet(number: u8, log: impl FnOnce(&str, &str) -> String) -> Node {
+    let directory = tempfile::tempdir().unwrap();
+    symlink("/bin/sleep", directory.path().join("kubelet")).unwrap();
+    let path = directory.path().join("kubelet.log");
+    let node = Node::with(number, directory, fs::File::create(&path).unwrap().into());
+    fs::create_dir_all(node.root().join("pods").join(&node.uid).join("volumes")).unwrap();
+    fs::write(&path, log(&node.name(), &node.uid)).unwrap();
+    node
+}
+
+fn ago(seconds: i64) -> Timestamp {
+    Timestamp::now().checked_sub(SignedDuration::from_secs(seconds)).unwrap()
+}
+
+/// A record whose grace of 30 s ended so long ago.
+fn record(node: &Node, ended: i64, status: Value) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": node.name(), "namespace": "shop", "uid": node.uid,
+            "deletionTimestamp": format!("{:.0}", ago(ended)), "deletionGracePeriodSeconds": 30
+        },
+        "spec": { "containers": [{ "name": "app", "image": "nginx" }] },
+        "status": status
+    })
+}
+
+fn ask(node: &Node, record: &Value) -> Value {
+    let place = node.directory.path().join("pod.json");
+    fs::write(&place, record.to_string()).unwrap();
+    let (root, place) = (node.root(), place.to_str().unwrap().to_owned());
+    let root = root.to_str().unwrap();
+    let asked = ["--pod-json", &place, "--kubelet-root", root, "--timeout", "20s"];
+    let (lines, _) = diagnose(&asked).finish();
+    answer(&lines).clone()
+}
+
+/// The first cause.
+fn cause<'a>(answer: &'a Value, id: &str) -> &'a Value {
+    let cause = &answer["causes"][0];
+    let found = (&cause["id"], &cause["certainty"]);
+    assert_eq!(found, (&id.into(), &"likely".into()), "{answer:#}");
+    cause
+}
+
+fn forced(cause: &Value, node: &Node) -> bool {
+    let commands = cause["remedies"].as_array().unwrap().iter();
+    let force = format!("delete pod {} --grace-period=0 --force", node.name());
+    commands.filter_map(|it| it["command"].as_str()).any(|it| it.contains(&force))
+}
+
+/// The control group of a pod, with a process in it.
+struct Container {
+    groups: [std::path::PathBuf; 2],
+    process: Child,
+}
+
+impl Container {
+    fn new(uid: &str) -> Self {
+        let top = Path::new("/sys/fs/cgroup");
+        let tree =
+            if top.join("cgroup.procs").exists() { top.to_owned() } else { top.join("pids") };
+        let pod = tree.join(format!("podstuck-late-kubelets/pod{uid}"));
+        let group = pod.join("c0ffee00".repeat(8));
+        fs::create_dir_all(&group).unwrap();
+        let process = Command::new("sleep").arg("600").spawn().unwrap();
+        fs::write(group.join("cgroup.procs"), process.id().to_string()).unwrap();
+        Self { groups: [group, pod], process }
+    }
+}
+
+impl Drop for Container {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        for group in &self.groups {
+            let _ = fs::remove_dir(group);
+        }
+        let _ = fs::remove_dir(self.groups[1].parent().unwrap());
+    }
+}
+
+/// kubernetes#25759
+#[test]
+fn a_kubelet_whose_watch_fails_is_who_must_act_and_not_the_runtime() {
+    requires!(root_and_btf());
+    let node = kubelet(71, |name, uid| {
+        let began = format!(
+            "\"SyncLoop (PLEG): event for pod\" pod=\"shop/{name}\" event={{\"ID\":\"{uid}\",\"Type\":\"ContainerStarted\"}}"
+        );
+        let add = format!("\"SyncLoop ADD\" source=\"api\" pods=[\"shop/{name}\"]");
+        let fails = "\"Unhandled Error\" err=\"k8s.io/kubernetes/pkg/kubelet/config/apiserver.go:66: Failed to watch *v1.Pod: \
+            failed to list *v1.Pod: Unauthorized\" logger=\"UnhandledError\"";
+        let fails: String = [64, 44, 24, 4].map(|ago| klog(ago, 'E', fails)).concat();
+        klog(3000, 'I', &add) + &klog(2999, 'I', &began) + &fails
+    });
+    let _container = Container::new(&node.uid);
+    let answer = ask(&node, &record(&node, 300, json!({ "phase": "Running" })));
+    let cause = cause(&answer, "kubelet-missed-deletion");
+    assert!(cause["remedies"][1]["advice"].as_str().unwrap().contains("credentials"));
+    let chain = answer["stages"][0]["chain"].as_array().unwrap();
+    let last = chain.last().unwrap();
+    assert!(last["who"].as_str().unwrap().starts_with("kubelet"), "{chain:#?}");
+    assert!(last["waits_for"].as_str().unwrap().starts_with("its watch"), "{chain:#?}");
+    assert!(last["fact"].as_str().unwrap().ends_with("Unauthorized"), "{chain:#?}");
+}
+
+/// kubernetes#139772
+#[test]
+fn a_step_that_kubelet_refuses_is_what_the_pod_waits_for_and_not_a_mount() {
+    requires!(root_and_btf());
+    let node = kubelet(72, |name, uid| {
+        let fails = format!(
+            "\"Error syncing pod, skipping\" err=\"unprepare dynamic resources: pod \\\"shop/{name}\\\": ResourceClaim not \
+             created yet\" pod=\"shop/{name}\" podUID=\"{uid}\""
+        );
+        [64, 44, 24, 4].map(|ago| klog(ago, 'E', &fails)).concat()
+    });
+    let container = Container::new(&node.uid);
+    let runs = ask(&node, &record(&node, 300, json!({ "phase": "Pending" })));
+    assert!(runs["causes"].as_array().unwrap().is_empty(), "a process lives: {runs:#}");
+    let mut container = container;
+    container.process.kill().unwrap();
+    container.process.wait().unwrap();
+    let answer = ask(&node, &record(&node, 300, json!({ "phase": "Pending" })));
+    assert!(forced(cause(&answer, "kubelet-step-fails"), &node), "{answer:#}");
+}
+
+/// kubernetes#118472
+#[test]
+fn a_pod_that_kubelet_has_rejected_is_told_with_the_end_of_its_record() {
+    requires!(root_and_btf());
+    let node = kubelet(73, |name, uid| {
+        let add = format!("\"SyncLoop ADD\" source=\"api\" pods=[shop/{name}]");
+        let rejected = format!(
+            "\"Predicate failed on Pod\" pod=\"shop/{name}\" err=\"Predicate TaintToleration failed\""
+        );
+        let mounted = format!(
+            "\"MountVolume.SetUp succeeded for volume \\\"v\\\" (UniqueName: \\\"kubernetes.io/projected/{uid}-v\\\") pod \
+             \\\"{name}\\\" (UID: \\\"{uid}\\\") \" pod=\"shop/{name}\""
+        );
+        klog(200, 'I', &add) + &klog(199, 'I', &rejected) + &klog(198, 'I', &mounted)
+    });
+    let container = Container::new(&node.uid);
+    let mut container = container;
+    container.process.kill().unwrap();
+    container.process.wait().unwrap();
+    let waiting =
+        json!({ "name": "app", "state": { "waiting": { "reason": "ContainerCreating" } } });
+    let status = json!({ "phase": "Pending", "containerStatuses": [waiting] });
+    let answer = ask(&node, &record(&node, 300, status));
+    let cause = cause(&answer, "pod-never-started");
+    assert!(forced(cause, &node), "{answer:#}");
+    let facts = cause["evidence"].to_string();
+    assert!(facts.contains("Predicate TaintToleration failed"), "{facts}");
+}
+
+/// kubernetes#125880
+#[test]
+fn a_sidecar_that_waits_for_its_turn_is_named_with_what_it_waits_for() {
+    requires!(root_and_btf());
+    let node = kubelet(74, |name, uid| {
+        let add = format!("\"SyncLoop ADD\" source=\"api\" pods=[\"shop/{name}\"]");
+        let began = format!(
+            "\"SyncLoop (PLEG): event for pod\" pod=\"shop/{name}\" event={{\"ID\":\"{uid}\",\"Type\":\"ContainerStarted\"}}"
+        );
+        let delete = format!("\"SyncLoop DELETE\" source=\"api\" pods=[\"shop/{name}\"]");
+        klog(900, 'I', &add) + &klog(899, 'I', &began) + &klog(30, 'I', &delete)
+    });
+    let _container = Container::new(&node.uid);
+    let id = format!("containerd://{}", "c0ffee00".repeat(8));
+    let mut record = record(
+        &node,
+        -570,
+        json!({
+            "phase": "Pending",
+            "initContainerStatuses": [
+                { "name": "mesh", "containerID": id, "state": { "running": {} } },
+                { "name": "proxy", "state": { "waiting": { "reason": "PodInitializing" } } }
+            ]
+        }),
+    );
+    record["metadata"]["deletionGracePeriodSeconds"] = 600.into();
+    record["spec"]["initContainers"] = json!([{ "name": "mesh", "restartPolicy": "Always" }, { "name": "proxy", "restartPolicy": "Always" }]);
+    let answer = ask(&node, &record);
+    let cause = &answer["causes"][0];
+    assert_eq!(cause["id"], "grace-period-or-prestop", "{answer:#}");
+    let facts = cause["evidence"].to_string();
+    assert!(
+        facts.contains("proxy was never started") && facts.contains("no `Killing container` since"),
+        "{facts}"
+    );
+    assert!(
+        cause["remedies"][0]["command"].as_str().unwrap().starts_with("crictl stop"),
+        "{cause:#}"
+    );
+    let chain = answer["stages"][0]["chain"].as_array().unwrap();
+    assert!(chain.last().unwrap()["who"].as_str().unwrap().starts_with("kubelet"), "{chain:#?}");
+}
