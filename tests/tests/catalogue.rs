@@ -16,9 +16,10 @@ const ON_NODE: [&str; 2] = ["tests/tests/on_node/cases.rs", "tests/tests/on_node
 /// What is played with real runtimes.
 const RUNTIMES: [&str; 2] = ["tests/tests/runtimes.rs", "tests/tests/runtimes"];
 /// What tests make that no lab does.
-const MADE: [&str; 6] = [
+const MADE: [&str; 7] = [
     "tests/tests/made.rs",
     "tests/tests/api.rs",
+    "tests/tests/late/kubelets_part.rs",
     "tests/tests/late/living.rs",
     "tests/tests/late/reports.rs",
     "tests/tests/late/sandbox.rs",

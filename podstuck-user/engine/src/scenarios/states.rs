@@ -15,7 +15,7 @@ use crate::{
         halted::{Halted, HaltedKubelet},
         holder::{How, Through},
         hung::{MountPoint, NfsServer, Phase, WaitProgress},
-        identity::Component,
+        identity::{Component, Pod},
         mountinfo,
         mounts::{Mounts, NodeMounts},
         node::{NodeSample, PodState, VolumeState},
@@ -472,7 +472,8 @@ fn kubelets_part() -> Plays {
         id: None,
         has_pre_stop: false,
     };
-    let record = PodRecord { pod: pod(), all_terminated: false, ..testing::pod_record(UID) };
+    let named = Pod { namespace: Some("shop".into()), name: Some("cart".into()), ..pod() };
+    let record = PodRecord { pod: named, all_terminated: false, ..testing::pod_record(UID) };
     let never = PodRecord { containers: Some(vec![waiting]), ..record.clone() };
     let text = "too old resource version: 7611676 (7611861)";
     let watch = Said::new(Component::Kubelet, "log of kubelet (pid 1)", "", second(590), text);
