@@ -106,9 +106,8 @@ mod tests {
             }
             Err(error) => panic!("listns: {error}"),
             Ok(ids) => {
-                let inode = |id: &u64| {
-                    open(*id).and_then(|file| Ok(file.metadata().map_or(0, |it| it.st_ino())))
-                };
+                let inode =
+                    |id: &u64| open(*id).map(|file| file.metadata().map_or(0, |it| it.st_ino()));
                 assert!(ids.iter().any(|id| inode(id) == Ok(own)), "{ids:?}");
             }
         }
