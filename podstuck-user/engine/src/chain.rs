@@ -4,8 +4,8 @@
 use crate::{
     backoff, catalogue,
     cause::CauseId,
-    causes::shared::kubelet_steps::NotAsked,
     ids,
+    kubelet_steps::NotAsked,
     model::{
         chain::Link,
         csi::{CsiState, DriverState},

@@ -13,9 +13,9 @@ use podstuck_common::record::reason;
 use crate::{
     aggregate::Aggregate,
     causes,
-    causes::shared::kubelet_steps::KubeletSteps,
     event::{Event, Run, What},
     hung_report,
+    kubelet_steps::KubeletSteps,
     ledger::Ledger,
     model::{
         call::Call,
@@ -295,6 +295,7 @@ impl Engine {
                 own_mnt_ns: self.run.own_mnt_ns,
                 thresholds: self.run.thresholds,
                 unmounts: &self.unmounts,
+                kubelet_steps: &self.kubelet_steps,
                 sample: self.sample.as_deref(),
                 others: [before, after],
             };
@@ -376,7 +377,8 @@ impl Engine {
     /// What may be missing.
     pub fn completeness(&self) -> Completeness {
         let trackers = self.trackers.iter().map(|tracker| tracker.dropped()).sum::<u64>();
-        let own = trackers + self.unmounts.dropped() + self.aggregate.dropped();
+        let known = self.unmounts.dropped() + self.kubelet_steps.dropped();
+        let own = trackers + known + self.aggregate.dropped();
         let objects_dropped = self.completeness.objects_dropped + own;
         let not_returned = self.trackers.iter().flat_map(|tracker| tracker.waits()).collect();
         let mut all = Completeness { objects_dropped, not_returned, ..self.completeness.clone() };

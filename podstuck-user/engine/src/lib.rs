@@ -20,6 +20,7 @@ pub mod backoff;
 mod chain;
 mod command;
 mod container_stage;
+mod kubelet_steps;
 pub mod tracker;
 mod unmounts;
 mod verdict;

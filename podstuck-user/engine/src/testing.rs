@@ -11,6 +11,7 @@ use nix::errno::Errno;
 
 use crate::{
     event::{Event, Run, Thresholds, What},
+    kubelet_steps::KubeletSteps,
     model::{
         block_volume::BlockVolume,
         call::{Call, Outcome},
@@ -280,6 +281,8 @@ pub(crate) struct Alone<T> {
     pub(crate) tracker: T,
     /// Unmounts seen.
     pub(crate) unmounts: Unmounts,
+    /// How far kubelet has come with each pod.
+    pub(crate) kubelet_steps: KubeletSteps,
     /// Who may explain what it sees.
     pub(crate) others: Vec<Box<dyn Tracker>>,
 }
@@ -287,7 +290,8 @@ pub(crate) struct Alone<T> {
 impl<T: Tracker + Default> Alone<T> {
     /// Nothing was seen yet.
     pub(crate) fn new() -> Self {
-        Self { tracker: T::default(), unmounts: Unmounts::default(), others: Vec::new() }
+        let (unmounts, kubelet_steps) = (Unmounts::default(), KubeletSteps::default());
+        Self { tracker: T::default(), unmounts, kubelet_steps, others: Vec::new() }
     }
 }
 
@@ -295,7 +299,8 @@ impl<T: Tracker> Alone<T> {
     /// Shows an event.
     pub(crate) fn take(&mut self, at: Monotonic, what: What) -> Steps {
         let mut steps = Steps::default();
-        let context = context(at, &self.unmounts, &self.others);
+        self.kubelet_steps.listen(&what);
+        let context = context(at, &self.unmounts, &self.kubelet_steps, &self.others);
         self.tracker.take(&Event { at, what }, &context, &mut steps);
         steps
     }
@@ -352,6 +357,7 @@ pub(crate) fn run() -> Run {
 pub(crate) fn context<'a>(
     now: Monotonic,
     unmounts: &'a Unmounts,
+    kubelet_steps: &'a KubeletSteps,
     others: &'a [Box<dyn Tracker>],
 ) -> Context<'a> {
     let Run { clock, own_mnt_ns, thresholds, .. } = run();
@@ -363,6 +369,7 @@ pub(crate) fn context<'a>(
         own_mnt_ns,
         thresholds,
         unmounts,
+        kubelet_steps,
         sample: None,
         yields_of: crate::causes::yields_of,
         others: [others, &[]],

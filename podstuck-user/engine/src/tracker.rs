@@ -11,6 +11,7 @@ pub use podstuck_model::tracker_id::TrackerId;
 
 use crate::{
     event::{Event, Thresholds},
+    kubelet_steps::KubeletSteps,
     model::{
         csi::DriverProcess, degraded::Feed, finding::Progress, node::NodeSample,
         operation::Operation, time::Monotonic,
@@ -186,6 +187,8 @@ pub(crate) struct Context<'a> {
     pub(crate) thresholds: Thresholds,
     /// Unmounts seen.
     pub(crate) unmounts: &'a Unmounts,
+    /// How far kubelet has come with each pod.
+    pub(crate) kubelet_steps: &'a KubeletSteps,
     /// The last look at the node.
     pub(crate) sample: Option<&'a NodeSample>,
     /// What keeps a tracker silent.

@@ -5,6 +5,7 @@ use crate::{
     causes::device::causes::STILL_REFERENCED,
     engine::{Engine, Output},
     event::{Event, What},
+    kubelet_steps::KubeletSteps,
     model::{
         call::Call,
         finding::Finding,
@@ -105,8 +106,8 @@ fn who_mounted_it_is_not_said_without_proof_nor_that_nothing_was_deleted_behind_
 #[test]
 fn every_unmount_that_can_be_refused_is_looked_for() {
     let op = failed(Call::Umount2, Errno::EBUSY, "", 1.0);
-    let known = Unmounts::default();
-    let context = context(op.end, &known, &[]);
+    let (known, steps) = (Unmounts::default(), KubeletSteps::default());
+    let context = context(op.end, &known, &steps, &[]);
     let asked = |words: &str| {
         let mut draft = Draft::about(TrackerId::PinnedDevice, &STILL_REFERENCED, &op);
         let view = View::in_namespace(&context, 5, 77);

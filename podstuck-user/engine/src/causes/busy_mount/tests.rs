@@ -13,6 +13,7 @@ use crate::{
         tracker::{Busy, BusyObject},
     },
     event::What,
+    kubelet_steps::KubeletSteps,
     model::{
         call::Call,
         csi::{DriverProcess, Reach},
@@ -504,8 +505,8 @@ fn after_of_mount_point(attempts: u64, tried: &Tried) -> Draft {
     }
     let all = mountinfo::parse(b"9 2 0:9 / /pv/mount rw - ext4 /dev/sdb rw\n");
     let mounts = Mounts { all, source: "/proc/1/mountinfo".into(), pid: 1 };
-    let unmounts = Unmounts::default();
-    let context = crate::testing::context(Monotonic(9_000_000_000), &unmounts, &[]);
+    let (unmounts, steps) = (Unmounts::default(), KubeletSteps::default());
+    let context = crate::testing::context(Monotonic(9_000_000_000), &unmounts, &steps, &[]);
     removal(&context, &object, tried, Some(&mounts)).unwrap()
 }
 

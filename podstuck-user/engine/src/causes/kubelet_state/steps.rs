@@ -8,21 +8,18 @@ use std::{
     time::Duration,
 };
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use podstuck_common::component::name_hash;
 
 use crate::{
     backoff,
     bounded::Bounded,
     cause::{Cause, Kind, Origin, TriedWith, absent, log, or_seen, seen, way},
-    causes::shared::{
-        holders::is_same_pod,
-        kubelet_steps::{self, KubeletSteps, NotAsked, Watch},
-        repeated::Repeated,
-    },
+    causes::shared::{holders::is_same_pod, repeated::Repeated},
     command::Step,
     event::{Event, What},
     ids,
+    kubelet_steps::{self, KubeletSteps, NotAsked, Watch},
     model::{
         degraded::Feed,
         diagnosis::Stage,
@@ -163,7 +160,6 @@ pub(crate) static NEVER_STARTED: Cause = Cause {
 /// What is known of all pods.
 pub(crate) struct KubeletsPart {
     records: BTreeMap<String, (PodRecord, String)>,
-    steps: KubeletSteps,
     /// By UID: what kubelet complains of, by kind.
     complaints: Bounded<String, Vec<Repeated>>,
     /// UIDs.
@@ -173,7 +169,7 @@ pub(crate) struct KubeletsPart {
 impl Default for KubeletsPart {
     fn default() -> Self {
         let (records, found) = (BTreeMap::new(), BTreeSet::new());
-        Self { records, steps: KubeletSteps::default(), complaints: Bounded::new(PODS), found }
+        Self { records, complaints: Bounded::new(PODS), found }
     }
 }
 
@@ -207,7 +203,9 @@ impl KubeletsPart {
         let runtime_answers = sample.gone.is_empty()
             && sample.runtimes.iter().all(|runtime| runtime.halted.is_none());
         for pod in &sample.pods {
-            let Some(kubelet) = self.kubelet(&pod.uid, sample) else { continue };
+            let Some(kubelet) = acting_kubelet(context.kubelet_steps, &pod.uid, sample) else {
+                continue;
+            };
             let groups = sample.cgroups.iter().filter(|group| group.uid == pod.uid);
             let is_killed =
                 groups.flat_map(|group| &group.tasks).any(|task| task.killed && task.is_alive());
@@ -220,19 +218,6 @@ impl KubeletsPart {
         let over = before.iter().filter(|uid| !self.found.contains(*uid));
         let over = over.map(|uid| name_hash(uid.as_bytes()));
         steps.say(over.map(|target_id| Verdict::Over { tracker, target_id, at }));
-    }
-
-    /// The kubelet that has a pod, of several the one whose log names it; none that cannot act.
-    fn kubelet(&self, uid: &str, sample: &NodeSample) -> Option<u32> {
-        let by_log = || {
-            let (_, rest) = self.steps.log(uid)?.split_once("(pid ")?;
-            rest.split_once(')')?.0.parse().ok().filter(|pid| sample.kubelets.contains(pid))
-        };
-        let pid = match sample.kubelets[..] {
-            [pid] => Some(pid),
-            _ => by_log(),
-        };
-        pid.filter(|pid| sample.halted_kubelets.iter().all(|halted| halted.pid != *pid))
     }
 
     fn judge(&self, context: &Context<'_>, seen: &Seen<'_>) -> Option<Draft> {
@@ -267,28 +252,7 @@ impl KubeletsPart {
         if late < LATE || seen.is_killed {
             return None;
         }
-        self.missed(&suspect, record, late, now)
-    }
-
-    fn missed(
-        &self,
-        suspect: &Suspect<'_>,
-        record: &PodRecord,
-        late: SignedDuration,
-        now: Timestamp,
-    ) -> Option<Draft> {
-        let uid = &suspect.pod.uid;
-        let requested = kubelet_steps::requested(record);
-        if self.steps.is_told(uid) || self.steps.has_acted(uid, requested) {
-            return None;
-        }
-        let not_asked =
-            self.steps.not_asked(uid, requested, Duration::from_secs(record.grace_s), now);
-        // Where kubelet's log does not go back so far, it may have ended the containers before.
-        let runs = suspect.pod.populated == Some(true);
-        let watch = self.steps.watch(uid, now).filter(|_| runs || not_asked.is_some());
-        let is_missed = not_asked.as_ref().is_some_and(|it| it.is_unheard) && late >= VERY_LATE;
-        (watch.is_some() || is_missed).then(|| missed_deletion(suspect, watch, not_asked.as_ref()))
+        missed(context, &suspect, record, late)
     }
 }
 
@@ -298,7 +262,6 @@ impl Tracker for KubeletsPart {
     }
 
     fn take(&mut self, event: &Event, context: &Context<'_>, steps: &mut Steps) {
-        self.steps.listen(&event.what);
         match &event.what {
             What::Said(said) => self.said(context, said),
             What::Record { record, node } => {
@@ -314,8 +277,41 @@ impl Tracker for KubeletsPart {
     }
 
     fn dropped(&self) -> u64 {
-        self.complaints.dropped() + self.steps.dropped()
+        self.complaints.dropped()
     }
+}
+
+/// The kubelet that has a pod, of several the one whose log names it; none that cannot act.
+fn acting_kubelet(steps: &KubeletSteps, uid: &str, sample: &NodeSample) -> Option<u32> {
+    let by_log = || {
+        let (_, rest) = steps.log(uid)?.split_once("(pid ")?;
+        rest.split_once(')')?.0.parse().ok().filter(|pid| sample.kubelets.contains(pid))
+    };
+    let pid = match sample.kubelets[..] {
+        [pid] => Some(pid),
+        _ => by_log(),
+    };
+    pid.filter(|pid| sample.halted_kubelets.iter().all(|halted| halted.pid != *pid))
+}
+
+/// The deletion that kubelet has not heard of.
+fn missed(
+    context: &Context<'_>,
+    suspect: &Suspect<'_>,
+    record: &PodRecord,
+    late: SignedDuration,
+) -> Option<Draft> {
+    let (steps, now, uid) = (context.kubelet_steps, context.calendar, &suspect.pod.uid);
+    let requested = kubelet_steps::requested(record);
+    if steps.is_told(uid) || steps.has_acted(uid, requested) {
+        return None;
+    }
+    let not_asked = steps.not_asked(uid, requested, Duration::from_secs(record.grace_s), now);
+    // Where kubelet's log does not go back so far, it may have ended the containers before.
+    let runs = suspect.pod.populated == Some(true);
+    let watch = steps.watch(uid, now).filter(|_| runs || not_asked.is_some());
+    let is_missed = not_asked.as_ref().is_some_and(|it| it.is_unheard) && late >= VERY_LATE;
+    (watch.is_some() || is_missed).then(|| missed_deletion(suspect, watch, not_asked.as_ref()))
 }
 
 /// A pod, as the last look at the node has it.

@@ -12,11 +12,11 @@ use jiff::Timestamp;
 
 use crate::{
     cause::{Cause, Kind, TriedWith, absent, like, seen, way},
-    causes::shared::kubelet_steps::{self, KubeletSteps, NotAsked},
     command::{NAME, Step},
     event::{Event, What},
     family::Family,
     ids,
+    kubelet_steps::{self, NotAsked},
     model::{
         degraded::Feed,
         diagnosis::Stage,
@@ -66,8 +66,6 @@ pub(crate) struct PodRecords {
     sample: Option<Arc<NodeSample>>,
     /// By UID.
     records: BTreeMap<String, Known>,
-    /// How far kubelet has come.
-    steps: KubeletSteps,
 }
 
 /// What is known of one.
@@ -84,24 +82,17 @@ struct Known {
 impl PodRecords {
     fn judge(&mut self, context: &Context<'_>, steps: &mut Steps) {
         let sample = self.sample.as_deref();
-        let kubelets = &self.steps;
-        self.records.values_mut().for_each(|known| known.judge(sample, kubelets, context, steps));
+        self.records.values_mut().for_each(|known| known.judge(sample, context, steps));
     }
 }
 
 impl Known {
-    fn judge(
-        &mut self,
-        sample: Option<&NodeSample>,
-        kubelets: &KubeletSteps,
-        context: &Context<'_>,
-        steps: &mut Steps,
-    ) {
+    fn judge(&mut self, sample: Option<&NodeSample>, context: &Context<'_>, steps: &mut Steps) {
         let Self { record, node, .. } = &*self;
         let now = context.calendar;
         let grace = Duration::from_secs(record.grace_s);
         let requested = kubelet_steps::requested(record);
-        let not_asked = kubelets.not_asked(&record.pod.uid, requested, grace, now);
+        let not_asked = context.kubelet_steps.not_asked(&record.pod.uid, requested, grace, now);
         let not_asked = not_asked.as_ref().filter(|it| it.told.is_some());
         // `None` while nobody has looked.
         let stage = sample.and_then(|sample| stage::stage(&record.pod, sample));
@@ -126,7 +117,6 @@ impl Tracker for PodRecords {
     }
 
     fn take(&mut self, event: &Event, context: &Context<'_>, steps: &mut Steps) {
-        self.steps.listen(&event.what);
         match &event.what {
             What::Sample(sample) => {
                 self.sample = Some(sample.clone());

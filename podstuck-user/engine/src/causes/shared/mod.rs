@@ -6,7 +6,6 @@ pub(crate) mod clients;
 pub(crate) mod fuse;
 pub(crate) mod halted;
 pub(crate) mod holders;
-pub(crate) mod kubelet_steps;
 pub(crate) mod moments;
 pub(crate) mod pending_deletion;
 pub(crate) mod repeated;

@@ -23,12 +23,12 @@ mod tests {
     use jiff::Timestamp;
 
     use super::*;
-    use crate::{testing, unmounts::Unmounts};
+    use crate::{kubelet_steps::KubeletSteps, testing, unmounts::Unmounts};
 
     #[test]
     fn the_day_is_told_where_it_is_another() {
-        let unmounts = Unmounts::default();
-        let mut context = testing::context(Monotonic(90_000_000_000), &unmounts, &[]);
+        let (unmounts, steps) = (Unmounts::default(), KubeletSteps::default());
+        let mut context = testing::context(Monotonic(90_000_000_000), &unmounts, &steps, &[]);
         context.calendar = Timestamp::from_second(86_400).unwrap();
         assert_eq!(moment(&context, context.now), "00:00:00Z");
         assert_eq!(began(&context), "1970-01-01 23:58:30Z, when the observation began");
