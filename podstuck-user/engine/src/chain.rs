@@ -22,15 +22,13 @@ use crate::{
         said::Said,
         time::Clock,
     },
-    waits::Waits,
+    waits::{COLLECTED, GO_ON, Waits, returns},
 };
 
 /// Processes of a pod that are named beside the first.
 const NAMED: usize = 4;
 /// The name of a sandbox's own process.
 const PAUSE: &str = "pause";
-/// What a process waits for that is stopped.
-const GO_ON: &str = "a SIGCONT or its debugger";
 /// What a shim is there for.
 const SHIM_MUST: &str = "end the pod's processes and report their end";
 /// Longest name of a process.
@@ -317,11 +315,6 @@ fn of_shim(shim: &Shim, left: usize) -> Link {
     seen(who, SHIM_MUST, waits_for, fact, &format!("/proc/{pid}/stat"))
 }
 
-/// What a thread waits for, by its wait channel.
-fn returns(channel: &str) -> String {
-    format!("the kernel function {} to return", safe(channel.as_bytes()))
-}
-
 /// What a process of a container waits for, and the fact that says so.
 fn of_task(task: &Task) -> (Option<String>, String) {
     let term = task.term.map(|term| format!(", {}", term.words())).unwrap_or_default();
@@ -334,7 +327,7 @@ fn of_task(task: &Task) -> (Option<String>, String) {
             returns,
         )),
         'T' | 't' => Some(GO_ON.to_owned()),
-        'Z' | 'X' => Some("its parent to collect its exit status".into()),
+        'Z' | 'X' => Some(COLLECTED.to_owned()),
         _ if task.is_alive() => Some("a SIGKILL, or its own end".into()),
         _ => None,
     };
@@ -472,6 +465,8 @@ fn halted(why: &Halted) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
     use jiff::Timestamp;
 
     use super::*;
@@ -490,6 +485,7 @@ mod tests {
     };
 
     const CLOCK: Clock = Clock::new(Timestamp::UNIX_EPOCH, Monotonic(0));
+    static NO_WAITS: LazyLock<Waits> = LazyLock::new(Waits::default);
     const UID: &str = "0f0e0d0c-1111-2222-3333-444455556666";
 
     fn at(stage: Stage) -> PodStage {
@@ -506,19 +502,24 @@ mod tests {
         Said::new(component, "log", UID, Timestamp::from_second(9).unwrap(), text)
     }
 
-    /// Who must do what, and what each waits for.
-    fn told(stage: Stage, sample: &NodeSample, said: &[Said]) -> Vec<(String, Option<String>)> {
-        let facts = Facts {
+    /// Nothing but the look at the node.
+    fn facts(sample: &NodeSample) -> Facts<'_> {
+        Facts {
             sample,
-            said,
+            said: &[],
             terminating: None,
             record: None,
             causes: &[],
-            waits: &Waits::default(),
+            waits: &NO_WAITS,
             clock: &CLOCK,
             not_asked: None,
             watch: None,
-        };
+        }
+    }
+
+    /// Who must do what, and what each waits for.
+    fn told(stage: Stage, sample: &NodeSample, said: &[Said]) -> Vec<(String, Option<String>)> {
+        let facts = Facts { said, ..facts(sample) };
         let links = chain(&at(stage), &facts);
         links.into_iter().map(|link| (link.who, link.waits_for)).collect()
     }
@@ -540,17 +541,7 @@ mod tests {
                 ("web (pid 7)".into(), some("a SIGKILL, or its own end")),
             ]
         );
-        let facts = Facts {
-            sample: &sample,
-            said: &[],
-            terminating: None,
-            record: None,
-            causes: &[],
-            waits: &Waits::default(),
-            clock: &CLOCK,
-            not_asked: None,
-            watch: None,
-        };
+        let facts = facts(&sample);
         let links = chain(&at(Stage::Containers), &facts);
         let fact = "state S, ignores SIGTERM, no SIGKILL is pending; beside it live sh (pid 9), pause (pid 5)";
         assert_eq!(links[2].fact, fact);
@@ -608,17 +599,7 @@ mod tests {
             waits.answered(&Ok(found.clone()), Monotonic(second * 1_000_000_000));
         }
         let sample = NodeSample { runtimes: vec![runtime(Component::Containerd)], ..node() };
-        let facts = Facts {
-            sample: &sample,
-            said: &[],
-            terminating: None,
-            record: None,
-            causes: &[],
-            waits: &waits,
-            clock: &CLOCK,
-            not_asked: None,
-            watch: None,
-        };
+        let facts = Facts { waits: &waits, ..facts(&sample) };
         let links = chain(&at(Stage::Volumes), &facts);
         let who: Vec<&str> = links.iter().map(|link| link.who.as_str()).collect();
         let expected = [
@@ -638,17 +619,7 @@ mod tests {
     fn who_cannot_act_is_the_last_link() {
         let stopped = HaltedKubelet { pid: 1, started: None, halted: Halted::Stopped };
         let sample = NodeSample { halted_kubelets: vec![stopped], ..node() };
-        let facts = Facts {
-            sample: &sample,
-            said: &[],
-            terminating: None,
-            record: None,
-            causes: &[],
-            waits: &Waits::default(),
-            clock: &CLOCK,
-            not_asked: None,
-            watch: None,
-        };
+        let facts = facts(&sample);
         let links = chain(&at(Stage::Volumes), &facts);
         assert!(links[0].fact.contains("SIGCONT"), "{links:?}");
         let none = NodeSample { kubelets: Vec::new(), ..node() };
@@ -663,17 +634,7 @@ mod tests {
         let report = Some(crate::model::said::Report::ContainerEnded);
         let ended = Said { report, ..said(Component::Kubelet, "ContainerDied") };
         let all = [Said { times: 3, ..kubelet }, ended];
-        let facts = Facts {
-            sample: &sample,
-            said: &all,
-            terminating: None,
-            record: None,
-            causes: &[],
-            waits: &Waits::default(),
-            clock: &CLOCK,
-            not_asked: None,
-            watch: None,
-        };
+        let facts = Facts { said: &all, ..facts(&sample) };
         let links = chain(&at(Stage::Directories), &facts);
         assert_eq!(
             links[0].fact,
@@ -705,17 +666,7 @@ mod tests {
         let sample = NodeSample { cgroups, runtimes, ..node() };
         let since = Timestamp::from_second(1).unwrap();
         let not_asked = NotAsked { since, told: Some(since), is_unheard: false, log: "log" };
-        let no_watch = Facts {
-            sample: &sample,
-            said: &[],
-            terminating: None,
-            record: None,
-            causes: &[],
-            not_asked: Some(not_asked),
-            waits: &Waits::default(),
-            clock: &CLOCK,
-            watch: None,
-        };
+        let no_watch = Facts { not_asked: Some(not_asked), ..facts(&sample) };
         let links = chain(&at(Stage::Containers), &no_watch);
         assert_eq!((links.len(), links[0].waits_for.as_deref()), (1, None), "{links:?}");
         assert!(links[0].fact.contains("no `Killing container` since"), "{links:?}");
@@ -732,17 +683,7 @@ mod tests {
         let record = PodRecord { finalizers: vec!["a/b".into()], ..pod_record(UID) };
         let terminating = Terminating { since: Timestamp::from_second(1).unwrap(), by };
         let (terminating, record) = (Some(&terminating), Some(&record));
-        let facts = Facts {
-            sample: &sample,
-            said: &[],
-            terminating,
-            record,
-            causes: &[],
-            waits: &Waits::default(),
-            clock: &CLOCK,
-            not_asked: None,
-            watch: None,
-        };
+        let facts = Facts { terminating, record, ..facts(&sample) };
         let links = chain(&at(Stage::Api), &facts);
         assert_eq!(links.len(), 1, "{links:?}");
         assert_eq!(links[0].waits_for.as_deref(), Some("the controllers of the finalizers a/b"));

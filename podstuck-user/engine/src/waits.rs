@@ -37,6 +37,16 @@ const NAMED: usize = 3;
 /// Why an answer is waited for on a connection.
 const ONLY: &str = "this is its only connection, and all that it has sent is read";
 
+/// What a process waits for that is stopped.
+pub(crate) const GO_ON: &str = "a SIGCONT or its debugger";
+/// What one waits for that has ended.
+pub(crate) const COLLECTED: &str = "its parent to collect its exit status";
+
+/// What a thread waits for, by its wait channel.
+pub(crate) fn returns(channel: &str) -> String {
+    format!("the kernel function {} to return", safe(channel.as_bytes()))
+}
+
 /// What was seen of them.
 #[derive(Default)]
 pub(crate) struct Waits {
@@ -216,20 +226,13 @@ impl Waits {
     /// The one at the end, by what the kernel shows of it.
     fn last(&self, waiting: &Waiting, must: String) -> Link {
         let Waiting { pid, state, channel, .. } = waiting;
-        let channel = channel.as_deref().map(|name| safe(name.as_bytes()).into_owned());
-        let within = channel.as_ref().map(|name| format!(", in {name}")).unwrap_or_default();
+        let channel = channel.as_deref();
+        let within = channel.map(|name| format!(", in {}", safe(name.as_bytes())));
+        let within = within.unwrap_or_default();
         let (waits_for, fact) = match state {
-            'T' | 't' => {
-                (Some("a SIGCONT or its debugger".to_owned()), format!("state {state}: stopped"))
-            }
-            'Z' | 'X' => (
-                Some("its parent to collect its exit status".to_owned()),
-                format!("state {state}: it has ended"),
-            ),
-            'D' => (
-                channel.map(|name| format!("the kernel function {name} to return")),
-                format!("state {state}"),
-            ),
+            'T' | 't' => (Some(GO_ON.to_owned()), format!("state {state}: stopped")),
+            'Z' | 'X' => (Some(COLLECTED.to_owned()), format!("state {state}: it has ended")),
+            'D' => (channel.map(returns), format!("state {state}")),
             _ => (
                 None,
                 format!(
