@@ -55,20 +55,46 @@ pub fn command_line(process: &Path, most: usize) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// State and start, in ticks since boot, of a thread: fields 3 and 22 of proc_pid_stat(5). `None` when it
-/// has ended.
+/// What `stat` says of a process or a thread: fields 3, 4 and 22 of proc_pid_stat(5).
+#[derive(Clone, Copy, Debug)]
+pub struct Stat {
+    /// Its state.
+    pub state: char,
+    /// Its parent; 0 of one outside of the own PID namespace.
+    pub parent: u32,
+    /// When it was started, in ticks since boot.
+    pub started: u64,
+}
+
+impl Stat {
+    /// Reads it, given the directory; `None` when it has ended.
+    pub fn read(directory: &Path) -> Option<Self> {
+        let text = silent::read(directory, |directory| fs::read(directory.join("stat")).ok())?;
+        // The name may hold anything, also brackets.
+        let close = text.iter().rposition(|byte| *byte == b')')?;
+        let fields = std::str::from_utf8(text.get(close + 1..)?).ok()?;
+        let mut fields = fields.split_ascii_whitespace();
+        Some(Self {
+            state: fields.next()?.chars().next()?,
+            parent: fields.next()?.parse().ok()?,
+            started: fields.nth(17)?.parse().ok()?,
+        })
+    }
+
+    /// Whether it has not ended.
+    pub fn lives(&self) -> bool {
+        !matches!(self.state, 'Z' | 'X')
+    }
+}
+
+/// State and start, in ticks since boot, of a thread. `None` when it has ended.
 pub fn stat(pid: u32, tid: u32) -> Option<(char, u64)> {
     stat_in(Path::new(&format!("/proc/{pid}/task/{tid}")))
 }
 
 /// The same, given its directory.
 pub fn stat_in(directory: &Path) -> Option<(char, u64)> {
-    let text = silent::read(directory, |directory| fs::read(directory.join("stat")).ok())?;
-    // The name may hold anything, also brackets.
-    let close = text.iter().rposition(|byte| *byte == b')')?;
-    let fields = std::str::from_utf8(text.get(close + 1..)?).ok()?;
-    let mut fields = fields.split_ascii_whitespace();
-    Some((fields.next()?.chars().next()?, fields.nth(18)?.parse().ok()?))
+    Stat::read(directory).map(|it| (it.state, it.started))
 }
 
 /// Whether a thread still exists. That takes no descriptor.

@@ -17,7 +17,7 @@ use std::{
 use anyhow::Result;
 use podstuck_confine::{
     helper::{Question, Share, Teller},
-    proc,
+    proc::{self, Stat},
     role::Role,
     silent,
 };
@@ -127,31 +127,6 @@ fn process(pid: u32) -> PathBuf {
     PathBuf::from(format!("/proc/{pid}"))
 }
 
-/// A process, by its `stat`.
-struct Stat {
-    state: char,
-    parent: u32,
-    started: u64,
-}
-
-impl Stat {
-    fn look(pid: u32) -> Option<Self> {
-        let text = silent::read(&process(pid), |process| fs::read(process.join("stat")).ok())?;
-        let close = text.iter().rposition(|byte| *byte == b')')?;
-        let fields = std::str::from_utf8(text.get(close + 1..)?).ok()?;
-        let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
-        Some(Self {
-            state: fields.first()?.chars().next()?,
-            parent: fields.get(1)?.parse().ok()?,
-            started: fields.get(19)?.parse().ok()?,
-        })
-    }
-
-    fn lives(&self) -> bool {
-        !matches!(self.state, 'Z' | 'X')
-    }
-}
-
 /// What is the same for all of them.
 struct Node {
     all: BTreeMap<u32, Stat>,
@@ -166,7 +141,8 @@ struct Node {
 
 impl Node {
     fn look() -> Self {
-        let all = proc::processes().into_iter().filter_map(|pid| Some((pid, Stat::look(pid)?)));
+        let all =
+            proc::processes().into_iter().filter_map(|pid| Some((pid, Stat::read(&process(pid))?)));
         let locks = fs::read("/proc/locks").unwrap_or_default();
         Self {
             all: all.collect(),

@@ -1,8 +1,9 @@
 //! TCP connections of a network namespace, by `/proc/PID/net/tcp` and `tcp6` (`get_tcp4_sock` in net/ipv4/tcp_ipv4.c).
+//! `procfs` reads these tables without the timer and the retries, which prove that the other end does not answer.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// A connection, or a socket on which somebody listens.
+/// A connection, or a socket that listens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Connection {
     pub(super) local: SocketAddr,
