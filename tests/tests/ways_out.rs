@@ -170,7 +170,7 @@ fn each_advice_is_followed_by_a_fixture_or_it_is_listed() {
     );
     assert!(
         followed.is_empty(),
-        "the advice of these is followed, or there is none; they go from NOT_FOLLOWED: {followed:?}"
+        "the advice of these is followed, or they give no advice; they go from NOT_FOLLOWED: {followed:?}"
     );
 }
 

@@ -83,7 +83,7 @@ fn families(root: &Path) -> Result<Vec<String>> {
     let mut families = Vec::new();
     for entry in fs::read_dir(&folder).with_context(listing)? {
         let entry = entry?;
-        // What families share is none.
+        // What families share has no cause of its own.
         if fs::read_to_string(entry.path().join("mod.rs")).is_ok_and(|it| it.contains("causes: &["))
         {
             families.push(entry.file_name().to_string_lossy().into_owned());

@@ -57,7 +57,7 @@ fn of(
         libc::SYS_fcntl if WAIT_LOCK.iter().any(|it| u64::try_from(*it) == Ok(second)) => {
             Blocked::Locks(first)
         }
-        // A group of processes is none of them.
+        // 0 and negative numbers stand for groups of processes, or for any child.
         libc::SYS_wait4 => {
             let pid = u32::try_from(first).ok();
             Blocked::Child(pid.filter(|pid| pid.cast_signed() > 0))
