@@ -4,6 +4,7 @@
 use crate::{
     backoff, catalogue,
     cause::CauseId,
+    causes::shared::waits::{COLLECTED, GO_ON, Waits, returns},
     ids,
     kubelet_steps::NotAsked,
     model::{
@@ -22,7 +23,6 @@ use crate::{
         said::Said,
         time::Clock,
     },
-    waits::{COLLECTED, GO_ON, Waits, returns},
 };
 
 /// Processes of a pod that are named beside the first.

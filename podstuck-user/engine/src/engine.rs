@@ -12,7 +12,7 @@ use podstuck_common::record::reason;
 
 use crate::{
     aggregate::Aggregate,
-    causes,
+    causes::{self, shared::waits::Waits},
     event::{Event, Run, What},
     hung_report,
     kubelet_steps::KubeletSteps,
@@ -37,7 +37,6 @@ use crate::{
     tracker::{Context, Steps, Tracker, TrackerId},
     unmounts::Unmounts,
     verdict::Verdict,
-    waits::Waits,
 };
 
 /// How often the progress of a bulk deletion is told.

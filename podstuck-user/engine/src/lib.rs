@@ -36,7 +36,6 @@ mod ledger;
 pub mod rank;
 mod said;
 mod stage;
-mod waits;
 mod where_next;
 
 #[cfg(test)]

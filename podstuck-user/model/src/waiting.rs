@@ -1,6 +1,7 @@
 //! What a process waits for, as far as the kernel shows it: the process at the other end.
 
-use std::{net::SocketAddr, path::PathBuf};
+use core::net::SocketAddr;
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
