@@ -64,6 +64,7 @@ const OF_KUBELET: [CauseId; 3] =
 pub(crate) fn chain(pod: &PodStage, facts: &Facts<'_>) -> Vec<Link> {
     let mut links: Vec<Link> = of_record(pod, facts).into_iter().collect();
     let holding = holding(pod, facts.causes).map(|cause| cause.id);
+    let is_kubelets = holding.is_some_and(is_of_kubelet);
     if holding == Some(ids::MIRROR_POD_DELETED) {
         links.push(of_static_pod(facts));
         links.extend(of_cause(pod, facts.causes));
@@ -87,7 +88,7 @@ pub(crate) fn chain(pod: &PodStage, facts: &Facts<'_>) -> Vec<Link> {
         };
         links.push(link);
         if acts
-            && !is_kubelets(facts.causes)
+            && !is_kubelets
             && let Some(state) = facts.sample.pod(&pod.pod.uid)
         {
             match stage {
@@ -104,16 +105,15 @@ pub(crate) fn chain(pod: &PodStage, facts: &Facts<'_>) -> Vec<Link> {
         }
     }
     // Of what is kubelet's own, its link says all.
-    if !is_kubelets(facts.causes) {
+    if !is_kubelets {
         links.extend(of_cause(pod, facts.causes));
     }
     links
 }
 
-/// Whether a pod waits inside kubelet, as far as is known.
-pub(crate) fn is_kubelets(causes: &[Finding]) -> bool {
-    let holds = causes.iter().find(|cause| cause.blocks_deletion == Some(true));
-    holds.is_some_and(|cause| OF_KUBELET.contains(&cause.id))
+/// Whether what holds a pod lies in kubelet itself.
+pub(crate) fn is_of_kubelet(id: CauseId) -> bool {
+    OF_KUBELET.contains(&id)
 }
 
 /// A link by a fact that a look at the node shows.
@@ -157,14 +157,10 @@ fn of_record(pod: &PodStage, facts: &Facts<'_>) -> Option<Link> {
 /// kubelet, and what it must do at this stage; whether it can act.
 fn of_kubelet(pod: &PodStage, facts: &Facts<'_>) -> (Link, bool) {
     const WHERE: &str = "kubelet's directory, mountinfo, control groups";
-    let of_kubelet = facts.causes.iter().find(|cause| cause.blocks_deletion == Some(true));
+    let holding = holding(pod, facts.causes).map(|cause| cause.id);
     let must = match pod.stage {
-        _ if of_kubelet.is_some_and(|cause| cause.id == ids::KUBELET_STEP_FAILS) => {
-            "go on with the pod's deletion"
-        }
-        _ if of_kubelet.is_some_and(|cause| cause.id == ids::POD_NEVER_STARTED) => {
-            "delete the pod's record"
-        }
+        _ if holding == Some(ids::KUBELET_STEP_FAILS) => "go on with the pod's deletion",
+        _ if holding == Some(ids::POD_NEVER_STARTED) => "delete the pod's record",
         Stage::Containers => "stop the pod's containers",
         Stage::Volumes => "unmount the pod's volumes and remove their directories",
         Stage::Cgroup => "remove the pod's control groups",
@@ -188,7 +184,7 @@ fn of_kubelet(pod: &PodStage, facts: &Facts<'_>) -> (Link, bool) {
         Stage::Containers if facts.watch.is_some() => {
             Some("its watch of its pods at the API server, which fails".to_owned())
         }
-        _ if is_kubelets(facts.causes) => None,
+        _ if holding.is_some_and(is_of_kubelet) => None,
         Stage::Containers if facts.not_asked.is_some() => None,
         Stage::Containers => {
             let runtime = runtime(facts).map(|it| it.component.name());
@@ -465,16 +461,17 @@ fn halted(why: &Halted) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::LazyLock;
+    use std::sync::{Arc, LazyLock};
 
     use jiff::Timestamp;
 
     use super::*;
     use crate::{
+        ledger::Ledger,
         model::{
             client::Request,
             halted::HaltedKubelet,
-            identity::Pod,
+            identity::{Pod, Target},
             pod_group::Term,
             runtime::Unreaped,
             said::Level,
@@ -482,6 +479,8 @@ mod tests {
             waiting::{On, Part, Waiting},
         },
         testing::{pod_group, pod_record, pod_state, runtime, task},
+        tracker::TrackerId,
+        verdict::{Draft, Verdict},
     };
 
     const CLOCK: Clock = Clock::new(Timestamp::UNIX_EPOCH, Monotonic(0));
@@ -675,6 +674,27 @@ mod tests {
         assert_eq!(links.len(), 1);
         assert!(links[0].waits_for.as_deref().unwrap().starts_with("its watch"), "{links:?}");
         assert!(links[0].fact.ends_with("Unauthorized"), "{links:?}");
+    }
+
+    #[test]
+    fn a_cause_of_another_pod_cuts_no_chain() {
+        let cgroups = vec![PodGroup { tasks: vec![task("web", 7)], ..pod_group(UID) }];
+        let runtimes: Vec<Runtime> = vec![runtime(Component::Containerd)];
+        let sample = NodeSample { cgroups, runtimes, ..node() };
+        let rejected = |uid: &str| {
+            let pod = Some(Pod { uid: uid.into(), namespace: None, name: None });
+            let target = Arc::new(Target { pod, ..Target::unknown() });
+            let cause = catalogue::all().find(|it| it.id == ids::POD_NEVER_STARTED).unwrap();
+            let (tracker, path) = (TrackerId::KubeletsPart, "/k/pods/x".into());
+            let mut draft = Draft::about_state(tracker, cause, 1, target, path, Monotonic(0));
+            draft.blocks_deletion = Some(true);
+            Ledger::new(CLOCK).admit(Verdict::Found(Box::new(draft)))
+        };
+        let (own, others) = (rejected(UID), rejected("another"));
+        let links = chain(&at(Stage::Containers), &Facts { causes: &own, ..facts(&sample) });
+        assert_eq!((links.len(), links[0].must.as_str()), (1, "delete the pod's record"));
+        let links = chain(&at(Stage::Containers), &Facts { causes: &others, ..facts(&sample) });
+        assert_eq!((links.len(), links[0].must.as_str()), (3, "stop the pod's containers"));
     }
 
     #[test]

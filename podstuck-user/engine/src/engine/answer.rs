@@ -4,7 +4,7 @@ use std::{ffi::OsStr, path::PathBuf, time::Duration};
 
 use crate::{
     causes::{pod_record, shared::claim},
-    chain::{Facts, chain, is_kubelets, quote, weightiest},
+    chain::{Facts, chain, is_of_kubelet, quote, weightiest},
     container_stage,
     engine::Engine,
     ids,
@@ -113,7 +113,10 @@ impl Engine {
         let grace = Duration::from_secs(record.map_or(0, |record| record.grace_s));
         let requested = record.and(since);
         let not_asked = self.kubelet_steps.not_asked(uid, requested, grace, now);
-        let is_missed = |cause: &&Finding| cause.id == ids::KUBELET_MISSED_DELETION;
+        let is_missed = |cause: &&Finding| {
+            let is_its = cause.pod.as_ref().is_none_or(|of| of.uid == uid);
+            is_its && cause.id == ids::KUBELET_MISSED_DELETION
+        };
         let missed = causes.iter().find(is_missed);
         let watch = missed.and_then(|_| self.kubelet_steps.watch(uid, now));
         let watch = watch.map(|watch| &watch.said);
@@ -145,7 +148,11 @@ impl Engine {
             },
             may_be_to_stay: self.may_be_to_stay(),
             has_gone: self.gone().is_some(),
-            is_kubelets: is_kubelets(&answer.causes),
+            is_kubelets: {
+                let mut holding =
+                    answer.causes.iter().filter(|it| it.blocks_deletion == Some(true));
+                holding.next().is_some_and(|cause| is_of_kubelet(cause.id))
+            },
             is_exhausted: self.is_exhausted(self.now),
         }
     }
