@@ -7,6 +7,7 @@
 //! `PODSTUCK_NODE_RUNTIME=docker` dockerd runs the containers, with `PODSTUCK_NODE_FROM=pod` it asks from a
 //! debug pod, with `PODSTUCK_NODE_API=hung` while the API server
 //! does not answer, with `PODSTUCK_NODE_API=refused` while there is none. `PODSTUCK_NODE_WHOLE=1` prints whole answers.
+//! `PODSTUCK_NODE_RECORD=DIRECTORY` keeps a recording of each diagnosis there.
 //! With `PODSTUCK_BLESS=1` the answers are written to docs/on-node.md.
 #![allow(
     clippy::unwrap_used,

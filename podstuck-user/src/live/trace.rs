@@ -34,7 +34,11 @@ use crate::{
 use podstuck_confine::{clock, facts, fork_server, role::Role};
 use podstuck_node::{
     program,
-    state::{hung::HungCalls, namespaces, sample::Sampler},
+    state::{
+        hung::HungCalls,
+        namespaces,
+        sample::{Pace, Sampler},
+    },
 };
 use podstuck_probe::source::{
     cost::ProgramTimes,
@@ -183,7 +187,8 @@ async fn trace(
     let unknown_roots = UnknownRoots::new(places.host_root.clone(), places.takes_new_roots);
     let is_there = |name| program::find(&places.host_root, name).is_some();
     let has_xargs = is_there("xargs") && is_there("sh");
-    let mut sampler = Sampler::start(places)?;
+    let pace = if until.is_asked() { Pace::Asked(clock::now()) } else { Pace::Beside };
+    let mut sampler = Sampler::start(places, pace)?;
     let run = Run {
         clock: clock::start(),
         start,

@@ -4,6 +4,7 @@ use std::{
     env,
     ffi::OsString,
     fmt,
+    path::Path,
     process::Command,
     time::{Duration, Instant},
 };
@@ -113,6 +114,10 @@ impl From {
         let name = format!("default/{pod}");
         command.args(["diagnose", "--pod", &name, "--timeout", TIMEOUT, "--output", "json"]);
         command.args(more).args(options);
+        if let Some(directory) = env::var_os("PODSTUCK_NODE_RECORD") {
+            let file = Path::new(&directory).join(format!("{pod}.jsonl"));
+            command.arg("--record").arg(file);
+        }
         let done = command.output().unwrap();
         let complaint = String::from_utf8_lossy(&done.stderr);
         if !complaint.is_empty() {

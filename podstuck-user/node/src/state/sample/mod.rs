@@ -18,6 +18,7 @@ mod late;
 mod layers;
 mod mounts;
 mod out_of_step;
+mod pace;
 mod pod_mounts;
 mod pods;
 mod runtimes;
@@ -56,6 +57,7 @@ use hierarchies::Hierarchies;
 pub use late::Lateness;
 use mounts::MountPoller;
 use out_of_step::Dockers;
+pub use pace::Pace;
 use pods::PodCollector;
 pub use pods::collisions;
 use podstuck_confine::{
@@ -72,11 +74,6 @@ use shims::NodeShims;
 use space::SpaceCollector;
 use target_roots::TargetRootFinder;
 
-/// How often, on a node where that is cheap.
-const EVERY: Duration = Duration::from_secs(2);
-/// How many times longer than it worked the thread rests at least: 2 % of one core, however many
-/// mounts and processes there are.
-const REST: u32 = 49;
 /// How often it is asked whether the thread waits for a process: a read takes microseconds.
 const CHECKED: Duration = Duration::from_millis(200);
 
@@ -144,6 +141,7 @@ pub struct Look {
 /// Looks that arrive; the last one counts.
 pub struct Sampler {
     places: Places,
+    pace: Pace,
     looks: watch::Receiver<Option<Look>>,
     sender: watch::Sender<Option<Look>>,
     thread: JoinHandle<()>,
@@ -157,21 +155,22 @@ impl Sampler {
     ///
     /// # Errors
     /// Fails when no thread can be had.
-    pub fn start(places: Places) -> Result<Self> {
+    pub fn start(places: Places, pace: Pace) -> Result<Self> {
         let (sender, looks) = watch::channel(None);
         let mut checks = time::interval(CHECKED);
         checks.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
         let owner = Owner::default();
-        let thread = Self::start_thread(places.clone(), sender.clone(), owner.reading())?;
-        Ok(Self { places, looks, sender, thread, owner, checks })
+        let thread = Self::start_thread(places.clone(), pace, sender.clone(), owner.reading())?;
+        Ok(Self { places, pace, looks, sender, thread, owner, checks })
     }
 
     fn start_thread(
         places: Places,
+        pace: Pace,
         sender: watch::Sender<Option<Look>>,
         reading: Arc<Reading>,
     ) -> Result<JoinHandle<()>> {
-        let mut collector = Collector::new(places);
+        let mut collector = Collector::new(places, pace);
         let look = move || {
             Role::Look.assume();
             reading.of_this_thread();
@@ -221,7 +220,7 @@ impl Sampler {
             return;
         }
         let (places, sender) = (self.places.clone(), self.sender.clone());
-        match Self::start_thread(places, sender, self.owner.reading()) {
+        match Self::start_thread(places, self.pace, sender, self.owner.reading()) {
             Ok(thread) => self.thread = thread,
             Err(error) => tracing::warn!("{error:#}: podstuck no longer scans the node"),
         }
@@ -236,6 +235,7 @@ fn worked() -> Duration {
 /// What is kept from one sample to the next.
 struct Collector {
     places: Places,
+    pace: Pace,
     mounts: MountPoller,
     device_mounts: DeviceMounts,
     crowds: Crowds,
@@ -252,9 +252,10 @@ struct Collector {
 }
 
 impl Collector {
-    fn new(places: Places) -> Self {
+    fn new(places: Places, pace: Pace) -> Self {
         Self {
             places,
+            pace,
             mounts: MountPoller::default(),
             device_mounts: DeviceMounts::default(),
             crowds: Crowds::default(),
@@ -338,8 +339,8 @@ impl Collector {
             [only] => group_of(Path::new(&format!("/proc/{only}"))),
             _ => None,
         };
-        let rest = EVERY.max(worked().saturating_sub(before) * REST);
         let at = clock::now();
+        let rest = self.pace.rest(worked().saturating_sub(before), at);
         let sample = NodeSample {
             at,
             begun,
