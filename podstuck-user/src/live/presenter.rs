@@ -97,14 +97,10 @@ impl Presenter {
         }
         match event.what {
             What::Counts(_) => {
-                let (calls, found) = (self.engine.calls(), self.engine.found());
                 if self.reporter.lists() && self.engine.window() >= LISTED_AFTER {
                     self.reporter.list(&self.engine.deleted(), time);
                 }
-                self.reporter.live(match self.reporter.lists() {
-                    true => format!("looking at the node, {} so far", pods(&self.engine)),
-                    false => format!("{calls} calls, {found} findings"),
-                });
+                self.so_far();
                 if self.reporter.wants_export() {
                     self.export(false);
                 }
@@ -117,6 +113,21 @@ impl Presenter {
             _ => {}
         }
         queries
+    }
+
+    /// Shows a person who waits what is known by now.
+    fn so_far(&self) {
+        if !self.reporter.has_audience() {
+            return;
+        }
+        if self.reporter.lists() {
+            self.reporter.live(format!("examining the node, {} so far", pods(&self.engine)));
+        } else if self.engine.run().one_answer {
+            self.reporter.so_far(&self.engine.diagnosis());
+        } else {
+            let (calls, found) = (self.engine.calls(), self.engine.found());
+            self.reporter.live(format!("{calls} calls, {found} findings"));
+        }
     }
 
     /// Whether there is an answer at this time, or there will be none.

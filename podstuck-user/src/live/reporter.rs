@@ -15,6 +15,7 @@ use crate::{
     event::{Event, Run},
     model::{
         deleted::Deleted,
+        diagnosis::Diagnosis,
         finding::{Finding, FindingState},
         summary::{NotLookedAt, Summary},
     },
@@ -62,6 +63,8 @@ impl Form {
 /// Where everything that is told goes.
 pub(crate) struct Reporter {
     json: bool,
+    /// Whether a person sees a line that changes.
+    is_live: bool,
     form: Form,
     lister: Option<Lister>,
     style: Style,
@@ -89,9 +92,11 @@ impl Reporter {
             anyhow::Ok(interrupt::apart(|| Background::start(writer))?)
         };
         let exporter = export.map(start).transpose()?;
-        let printer = Printer::Here(Live::new(terminal && !json && !wants_screen));
+        let is_live = terminal && !json && !wants_screen;
+        let printer = Printer::Here(Live::new(is_live));
         Ok(Self {
             json,
+            is_live,
             form,
             lister: None,
             style: standard_output::style(),
@@ -294,6 +299,21 @@ impl Reporter {
             format!("{what} not printed: no process read standard output for too long")
         });
         left_out.into_iter().chain(self.not_exported.borrow().clone()).collect()
+    }
+
+    /// Whether a person sees a line or a screen that changes.
+    pub(crate) fn has_audience(&self) -> bool {
+        self.is_live || self.screen.borrow().is_some()
+    }
+
+    /// Shows what is known before the answer stands.
+    pub(crate) fn so_far(&self, answer: &Diagnosis) {
+        if let Some(screen) = &*self.screen.borrow() {
+            let pod = answer.stages.first();
+            screen.chain(pod.map_or_else(Vec::new, |pod| pod.chain.clone()));
+        } else if let Some(known) = text::so_far(answer) {
+            self.live(format!("so far: {known}"));
+        }
     }
 
     /// What the live line says.

@@ -22,6 +22,7 @@ use super::{
 use crate::present::json::Line;
 use podstuck_confine::{clock, role::Role};
 use podstuck_model::{
+    chain::Link,
     event::{Event, Run},
     finding::Finding,
     summary::Summary,
@@ -110,6 +111,12 @@ impl Screen {
     /// Takes a line that is told.
     pub fn tell(&self, line: &Line<'_>) {
         self.shared.state().tell(line);
+        self.shared.version.fetch_add(1, SeqCst);
+    }
+
+    /// Takes who waits for whom, as far as that is known by now.
+    pub fn chain(&self, links: Vec<Link>) {
+        self.shared.state().chain = links;
         self.shared.version.fetch_add(1, SeqCst);
     }
 

@@ -8,6 +8,7 @@ use podstuck_engine::rank;
 use super::{attempts::Attempts, rates::Rates};
 use crate::present::json::Line;
 use podstuck_model::{
+    chain::Link,
     diagnosis::Diagnosis,
     event::{Event, Run, What},
     finding::{Finding, FindingState, Progress},
@@ -63,6 +64,8 @@ pub struct State {
     pub(super) completeness: Completeness,
     pub(super) cost: SelfCost,
     pub(super) answer: Option<Box<Diagnosis>>,
+    /// Who waits for whom, of the pod that the run is about.
+    pub(super) chain: Vec<Link>,
     /// Whether the run is over.
     pub(super) is_over: bool,
     window_ended: Option<Monotonic>,
@@ -85,6 +88,7 @@ impl State {
             completeness: Completeness::default(),
             cost: SelfCost::default(),
             answer: None,
+            chain: Vec::new(),
             is_over: false,
             window_ended: None,
         }
@@ -136,6 +140,9 @@ impl State {
                 }
             }
             Line::Diagnosis(answer) => {
+                if let Some(pod) = answer.stages.first() {
+                    self.chain.clone_from(&pod.chain);
+                }
                 self.answer = Some(Box::new(Diagnosis::clone(answer)));
             }
             _ => {}

@@ -7,12 +7,18 @@ use crate::present::{
 };
 use podstuck_model::chain::Link;
 
-/// All links, the API server's first.
-pub(super) fn chain(links: &[Link], style: Style) -> String {
-    if links.is_empty() {
+/// All links below a heading; empty without any.
+pub(crate) fn chain(all: &[Link], style: Style) -> String {
+    if all.is_empty() {
         return String::new();
     }
-    let mut out = format!("\n{}\n", style.paint(Ink::Label, "who waits for whom"));
+    let heading = style.paint(Ink::Label, "who waits for whom");
+    format!("\n{heading}\n{}", links(all, style))
+}
+
+/// All links, the API server's first.
+pub(crate) fn links(links: &[Link], style: Style) -> String {
+    let mut out = String::new();
     for (number, link) in links.iter().enumerate() {
         let since = link.since.map(|at| format!(" since {}", words::moment(at)));
         let line = format!(

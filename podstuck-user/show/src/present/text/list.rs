@@ -12,7 +12,7 @@ use crate::present::{
 };
 use podstuck_model::{
     deleted::Deleted,
-    diagnosis::Stage,
+    diagnosis::{Diagnosis, Stage},
     finding::Finding,
     shell::{self, is_object_name, word},
 };
@@ -54,10 +54,7 @@ pub fn listed(pod: &Deleted, names: usize, is_wide: bool, at: Timestamp, style: 
     });
     let stage = pod.stage.as_ref().map_or("not looked at", |it| left(it.stage));
     let cause = match &pod.cause {
-        Some(Finding { id, severity, certainty, .. }) => {
-            let id = style.paint(Ink::Severity(*severity), id.as_str());
-            format!("{id}, {}", words::certainty(*certainty))
-        }
+        Some(cause) => certain(cause, style),
         None => match pod.stage.as_ref().and_then(|stage| stage.chain.last()) {
             Some(last) => format!("cause not known: {}", duty(last)),
             None => "cause not known".into(),
@@ -66,6 +63,19 @@ pub fn listed(pod: &Deleted, names: usize, is_wide: bool, at: Timestamp, style: 
     let since = since.unwrap_or_else(|| "-".into());
     let wide = if is_wide { wide(pod) } else { String::new() };
     format!("  {name}{padding}  {since:>6}  {stage:<13}  {cause}{wide}\n")
+}
+
+/// What is known while podstuck still examines the node: the first cause, or the last component that must act.
+pub fn so_far(answer: &Diagnosis) -> Option<String> {
+    if let Some(cause) = answer.causes.first() {
+        return Some(certain(cause, Style::PLAIN));
+    }
+    answer.stages.first().and_then(|stage| stage.chain.last()).map(duty)
+}
+
+fn certain(Finding { id, severity, certainty, .. }: &Finding, style: Style) -> String {
+    let id = style.paint(Ink::Severity(*severity), id.as_str());
+    format!("{id}, {}", words::certainty(*certainty))
 }
 
 fn wide(pod: &Deleted) -> String {

@@ -21,7 +21,7 @@ pub(crate) use finding::{call, seen};
 pub use finding::{finding, update};
 pub use holders::{holder, search};
 pub use hung::hung;
-pub use list::{ListEnd, list_end, listed, name_width};
+pub use list::{ListEnd, list_end, listed, name_width, so_far};
 pub(crate) use nouns::text;
 pub use progress::progress;
 pub use start::start;

@@ -18,6 +18,7 @@ use crate::present::{
 };
 use podstuck_model::{
     call::{Call, Outcome},
+    chain::Link,
     event::{Count, Event, What},
     finding::{Finding, FindingState, Severity},
     identity::{Component, Target, TargetKind},
@@ -188,6 +189,26 @@ fn nothing_found_is_said_so() {
     for size in SIZES {
         let shown = screen(size, &empty(), &mut Choice::default());
         insta::assert_snapshot!(format!("empty_{}", size.0), shown);
+    }
+}
+
+#[test]
+fn a_pod_that_waits_for_something_is_not_well() {
+    let mut state = empty();
+    state.chain = vec![Link {
+        who: format!("kubelet{HOSTILE}"),
+        must: "unmount the pod's volumes".into(),
+        waits_for: Some("CSI driver x".into()),
+        since: None,
+        fact: "volume data is mounted".into(),
+        source: "mountinfo".into(),
+    }];
+    for size in SIZES {
+        let shown = screen(size, &state, &mut Choice::default());
+        assert!(!shown.contains("nothing wrong was found"), "{shown}");
+        for words in ["cause not known: kubelet", "Who waits for whom", "volume data is mounted"] {
+            assert!(shown.contains(words), "{words}: {shown}");
+        }
     }
 }
 

@@ -12,9 +12,10 @@ use podstuck_model::finding::{Finding, FindingState};
 /// Columns of the names of fields (`present/text/finding.rs`).
 const LABEL: usize = 11;
 
-pub(super) fn title(finding: Option<&Finding>) -> String {
+pub(super) fn title(state: &State, finding: Option<&Finding>) -> String {
     match finding {
         Some(finding) => format!(" {} ", finding.id),
+        None if state.answer.is_none() && !state.chain.is_empty() => " Who waits for whom ".into(),
         None => " What is watched ".into(),
     }
 }
@@ -30,6 +31,7 @@ pub(super) fn lines(
     let Some(finding) = finding else {
         let told = match &state.answer {
             Some(answer) => text::diagnosis(answer, at, style),
+            None if !state.chain.is_empty() => text::chain::links(&state.chain, style),
             None => text::start(&state.start, style),
         };
         return told.lines().flat_map(|line| fitted::wrap(line, width)).map(Line::from).collect();
@@ -45,6 +47,10 @@ pub(super) fn lines(
         out.extend(fitted::wrap(&headline, width).into_iter().map(painted));
     }
     out.extend(told.flat_map(|line| ruled(line, look, width)));
+    if !is_over(finding) {
+        let chain = text::chain::chain(&state.chain, style);
+        out.extend(chain.lines().flat_map(|line| ruled(line, look, width)));
+    }
     out
 }
 

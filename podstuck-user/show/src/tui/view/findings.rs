@@ -5,7 +5,7 @@ use ratatui::text::{Line, Span};
 use super::{Look, words as fitted};
 use crate::{
     present::{
-        text::{not_looked_at_sentence, nouns},
+        text::{chain::duty, not_looked_at_sentence, nouns},
         words,
     },
     tui::state::{State, is_over},
@@ -27,12 +27,18 @@ pub(super) fn lines(
         return told.map(|line| Line::styled(line, look.ink.warn())).collect();
     }
     if shown.is_empty() {
-        let none = match (state.findings.is_empty(), state.is_over) {
-            (false, _) => "no finding contains that",
-            (true, true) => "nothing wrong was found",
-            (true, false) => "nothing wrong was found so far",
+        let good = |text| vec![Line::styled(text, look.ink.good())];
+        return match (state.findings.is_empty(), state.chain.last(), state.is_over) {
+            (false, _, _) => good("no finding contains that"),
+            // A pod that waits for something is not well because the cause is not known.
+            (true, Some(last), _) => {
+                let known = format!("cause not known: {}", duty(last));
+                let lines = fitted::wrap(&known, width).into_iter();
+                lines.map(|line| Line::styled(line, look.ink.warn())).collect()
+            }
+            (true, None, true) => good("nothing wrong was found"),
+            (true, None, false) => good("nothing wrong was found so far"),
         };
-        return vec![Line::styled(none, look.ink.good())];
     }
     let row = |(at, finding): (usize, &&Finding)| row(finding, at == place, look, width);
     shown.iter().enumerate().map(row).collect()

@@ -121,7 +121,7 @@ fn pane(
                 put(frame, list, &title, lines, &mut first, look, is_chosen);
             }
             let finding = shown.get(place).copied();
-            let title = details::title(finding);
+            let title = details::title(state, finding);
             let lines = details::lines(state, finding, look, width);
             put(frame, details, &title, lines, &mut scroll, look, is_chosen);
         }
