@@ -16,13 +16,14 @@ const ON_NODE: [&str; 2] = ["tests/tests/on_node/cases.rs", "tests/tests/on_node
 /// What is played with real runtimes.
 const RUNTIMES: [&str; 2] = ["tests/tests/runtimes.rs", "tests/tests/runtimes"];
 /// What tests make that no lab does.
-const MADE: [&str; 7] = [
+const MADE: [&str; 8] = [
     "tests/tests/made.rs",
     "tests/tests/api.rs",
     "tests/tests/late/kubelets_part.rs",
     "tests/tests/late/living.rs",
     "tests/tests/late/reports.rs",
     "tests/tests/late/sandbox.rs",
+    "tests/tests/late/waits.rs",
     "tests/tests/paths/linked_root.rs",
 ];
 /// What was captured, and what is concluded of it.

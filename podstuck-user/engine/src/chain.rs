@@ -4,7 +4,6 @@
 use crate::{
     backoff, catalogue,
     cause::CauseId,
-    causes::shared::waits::{COLLECTED, GO_ON, Waits, returns},
     ids,
     kubelet_steps::NotAsked,
     model::{
@@ -22,7 +21,9 @@ use crate::{
         runtime::{Runtime, Shim},
         said::Said,
         time::Clock,
+        waiting::Part,
     },
+    waits::{COLLECTED, GO_ON, Waits, returns},
 };
 
 /// Processes of a pod that are named beside the first.
@@ -73,8 +74,8 @@ pub(crate) fn chain(pod: &PodStage, facts: &Facts<'_>) -> Vec<Link> {
     let has_finalizers = facts.record.is_some_and(|record| !record.finalizers.is_empty());
     if pod.stage != Stage::Api || !has_finalizers {
         let stage = match pod.stage {
-            // Until a container's shim has done its work, kubelet does not come to what is left.
-            Stage::Volumes | Stage::Cgroup if facts.waits.shim(facts.clock).is_some() => {
+            // Until shim and runtime have done their work, kubelet does not come to what is left.
+            Stage::Volumes | Stage::Cgroup if facts.waits.holds_containers(facts.clock) => {
                 Stage::Containers
             }
             stage => stage,
@@ -244,6 +245,12 @@ fn mount_of(volume: &VolumeState) -> Option<String> {
 
 /// The runtime, and the processes that it has not ended.
 fn of_containers(state: &PodState, facts: &Facts<'_>) -> Vec<Link> {
+    // What the runtime itself has started for the sandbox: its shim is not asked before that returns.
+    if let Some(hung) = facts.waits.hung_command(facts.clock)
+        && hung.by.part == Part::Daemon
+    {
+        return facts.waits.links(hung.by.pid, "stop the pod's sandbox", facts.clock);
+    }
     let group = facts.sample.cgroups.iter().find(|group| group.uid == state.uid);
     let mut tasks: Vec<&Task> = group.iter().flat_map(|group| &group.tasks).collect();
     // The sandbox's own process ends after all others.
@@ -408,6 +415,7 @@ fn of_cause(pod: &PodStage, causes: &[Finding]) -> Option<Link> {
     let (who, must) = match &cause.held_by {
         Some(who) if cause.id == ids::MIRROR_POD_DELETED => (who.clone(), "be removed"),
         Some(who) if cause.id == ids::OCI_HOOK_FAILS => (who.clone(), "succeed"),
+        Some(who) if cause.id == ids::RUNTIME_COMMAND_HUNG => (who.clone(), "return"),
         Some(who) if cause.id == ids::SLICE_REMOVAL_TIMES_OUT => (who.clone(), "reach kubelet"),
         Some(who) => (who.clone(), "let go"),
         None => (safe_path(&cause.call.path.0).into_owned(), "be cleared"),
@@ -476,7 +484,7 @@ mod tests {
             runtime::Unreaped,
             said::Level,
             time::Monotonic,
-            waiting::{On, Part, Waiting},
+            waiting::{On, Waiting},
         },
         testing::{pod_group, pod_record, pod_state, runtime, task},
         tracker::TrackerId,

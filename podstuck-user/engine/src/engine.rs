@@ -12,7 +12,7 @@ use podstuck_common::record::reason;
 
 use crate::{
     aggregate::Aggregate,
-    causes::{self, shared::waits::Waits},
+    causes,
     event::{Event, Run, What},
     hung_report,
     kubelet_steps::KubeletSteps,
@@ -37,6 +37,7 @@ use crate::{
     tracker::{Context, Steps, Tracker, TrackerId},
     unmounts::Unmounts,
     verdict::Verdict,
+    waits::Waits,
 };
 
 /// How often the progress of a bulk deletion is told.
@@ -295,6 +296,8 @@ impl Engine {
                 thresholds: self.run.thresholds,
                 unmounts: &self.unmounts,
                 kubelet_steps: &self.kubelet_steps,
+                waits: &self.waits,
+                clock: &self.run.clock,
                 sample: self.sample.as_deref(),
                 others: [before, after],
             };

@@ -83,6 +83,7 @@ ids! {
     RAW_BLOCK_VOLUME_IN_USE = "raw-block-volume-in-use",
     REMOVAL_CROSSES_MOUNT = "removal-crosses-mount",
     REMOVAL_FAILED_UNEXPLAINED = "removal-failed-unexplained",
+    RUNTIME_COMMAND_HUNG = "runtime-command-hung",
     RUNTIME_DOWN = "runtime-down",
     RUNTIME_HANG = "runtime-hang",
     RUNTIME_SOCKET_GONE = "runtime-socket-gone",

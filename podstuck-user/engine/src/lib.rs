@@ -24,6 +24,7 @@ mod kubelet_steps;
 pub mod tracker;
 mod unmounts;
 mod verdict;
+mod waits;
 
 mod family;
 

@@ -40,6 +40,7 @@ use crate::{
     tracker::{Context, Steps, Tracker},
     unmounts::Unmounts,
     verdict::{Draft, Verdict},
+    waits::Waits,
 };
 
 /// Root of the sample volume.
@@ -283,6 +284,10 @@ pub(crate) struct Alone<T> {
     pub(crate) unmounts: Unmounts,
     /// How far kubelet has come with each pod.
     pub(crate) kubelet_steps: KubeletSteps,
+    /// What processes wait for.
+    pub(crate) waits: Waits,
+    /// The pod that the run is about.
+    pub(crate) asked: Option<String>,
     /// Who may explain what it sees.
     pub(crate) others: Vec<Box<dyn Tracker>>,
 }
@@ -291,7 +296,8 @@ impl<T: Tracker + Default> Alone<T> {
     /// Nothing was seen yet.
     pub(crate) fn new() -> Self {
         let (unmounts, kubelet_steps) = (Unmounts::default(), KubeletSteps::default());
-        Self { tracker: T::default(), unmounts, kubelet_steps, others: Vec::new() }
+        let (waits, others) = (Waits::default(), Vec::new());
+        Self { tracker: T::default(), unmounts, kubelet_steps, waits, asked: None, others }
     }
 }
 
@@ -300,7 +306,11 @@ impl<T: Tracker> Alone<T> {
     pub(crate) fn take(&mut self, at: Monotonic, what: What) -> Steps {
         let mut steps = Steps::default();
         self.kubelet_steps.listen(&what);
-        let context = context(at, &self.unmounts, &self.kubelet_steps, &self.others);
+        let context = Context {
+            waits: &self.waits,
+            asked: self.asked.as_deref(),
+            ..context(at, &self.unmounts, &self.kubelet_steps, &self.others)
+        };
         self.tracker.take(&Event { at, what }, &context, &mut steps);
         steps
     }
@@ -360,6 +370,8 @@ pub(crate) fn context<'a>(
     kubelet_steps: &'a KubeletSteps,
     others: &'a [Box<dyn Tracker>],
 ) -> Context<'a> {
+    static CLOCK: Clock = Clock::new(Timestamp::UNIX_EPOCH, Monotonic(0));
+    static WAITS: Waits = Waits::NONE;
     let Run { clock, own_mnt_ns, thresholds, .. } = run();
     Context {
         now,
@@ -370,6 +382,8 @@ pub(crate) fn context<'a>(
         thresholds,
         unmounts,
         kubelet_steps,
+        waits: &WAITS,
+        clock: &CLOCK,
         sample: None,
         yields_of: crate::causes::yields_of,
         others: [others, &[]],

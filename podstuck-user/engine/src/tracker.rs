@@ -13,12 +13,17 @@ use crate::{
     event::{Event, Thresholds},
     kubelet_steps::KubeletSteps,
     model::{
-        csi::DriverProcess, degraded::Feed, finding::Progress, node::NodeSample,
-        operation::Operation, time::Monotonic,
+        csi::DriverProcess,
+        degraded::Feed,
+        finding::Progress,
+        node::NodeSample,
+        operation::Operation,
+        time::{Clock, Monotonic},
     },
     query::Query,
     unmounts::Unmounts,
     verdict::{Draft, Verdict},
+    waits::Waits,
 };
 
 /// One kind of object, followed.
@@ -189,6 +194,10 @@ pub(crate) struct Context<'a> {
     pub(crate) unmounts: &'a Unmounts,
     /// How far kubelet has come with each pod.
     pub(crate) kubelet_steps: &'a KubeletSteps,
+    /// What the processes that must act for the pod in question wait for.
+    pub(crate) waits: &'a Waits,
+    /// Turns the kernel's time into the calendar's.
+    pub(crate) clock: &'a Clock,
     /// The last look at the node.
     pub(crate) sample: Option<&'a NodeSample>,
     /// What keeps a tracker silent.

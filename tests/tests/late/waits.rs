@@ -1,13 +1,17 @@
-//! Who waits for whom beyond the shim. The shim, its child, the lock and who has it are real; kubelet is a process of that
-//! name that sleeps, and its log is as cited in runc#1959.
+//! Who waits for whom beyond the shim or the runtime. Their children, the lock and who has it are real; kubelet and the
+//! runtime are processes of that name, and kubelet's log is as cited in runc#1959, containernetworking/plugins#561 and
+//! calico#2098.
 
 use std::{
     fs,
-    os::unix::fs::symlink,
+    io::Write as _,
+    os::unix::{fs::symlink, process::CommandExt as _},
     process::{Child, Command},
 };
 
 use podstuck_tests::{diagnose, requires, root_and_btf};
+
+use serde_json::Value;
 
 use super::{Node, answer, klog};
 
@@ -84,4 +88,129 @@ fn a_shim_is_followed_to_its_child_and_to_who_has_the_lock_that_this_waits_for()
     assert_eq!(at(std::process::id()), first + 3);
     lock.unlock().unwrap();
     assert!(shim.0.wait().unwrap().success(), "the last link was what all of them waited for");
+}
+
+/// What kubelet logged of it so many seconds ago.
+fn failed(node: &Node, ago: i64, error: &str) -> String {
+    let (name, uid) = (node.name(), &node.uid);
+    let line = "\"Error syncing pod, skipping\"";
+    klog(ago, 'E', &format!("{line} err=\"{error}\" pod=\"shop/{name}\" podUID=\"{uid}\""))
+}
+
+/// A node of kubelet's whose log has these errors of a pod that was deleted five minutes ago.
+fn stuck(number: u8, error: &str) -> Node {
+    let directory = tempfile::tempdir().unwrap();
+    symlink("/bin/sleep", directory.path().join("kubelet")).unwrap();
+    let log = directory.path().join("kubelet.log");
+    let node = Node::with(number, directory, fs::File::create(&log).unwrap().into());
+    fs::create_dir_all(node.volume()).unwrap();
+    fs::write(node.volume().join("kept"), "data").unwrap();
+    let name = node.name();
+    let pods = format!("\"SyncLoop DELETE\" source=\"api\" pods=[\"shop/{name}\"]");
+    fs::write(&log, klog(300, 'I', &pods) + &failed(&node, 150, error)).unwrap();
+    node
+}
+
+/// kubelet's next attempt has failed as well.
+fn fails_again(node: &Node, error: &str) {
+    let log = fs::File::options().append(true).open(node.directory.path().join("kubelet.log"));
+    log.unwrap().write_all(failed(node, 1, error).as_bytes()).unwrap();
+}
+
+const NO_ANSWER: &str = "failed to \\\"KillPodSandbox\\\" for \\\"UID\\\" with KillPodSandboxError: \\\"rpc error: \
+    code = DeadlineExceeded desc = context deadline exceeded\\\"";
+
+fn ask(node: &Node) -> Value {
+    let root = node.root();
+    let asked =
+        ["--pod-uid", &node.uid, "--kubelet-root", root.to_str().unwrap(), "--timeout", "30s"];
+    answer(&diagnose(&asked).finish().0).clone()
+}
+
+/// A process of a runtime's name that runs this script, and whatever it has started.
+struct Runtime(Child);
+
+impl Runtime {
+    fn new(node: &Node, script: &str, variables: &[(&str, &str)]) -> Self {
+        let program = node.directory.path().join("containerd");
+        symlink("/bin/sh", &program).unwrap();
+        let mut runtime = Command::new(program);
+        runtime.args(["-c", script]).envs(variables.iter().copied()).process_group(0);
+        Self(runtime.spawn().unwrap())
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        let group = nix::unistd::Pid::from_raw(self.0.id().cast_signed());
+        let _ = nix::sys::signal::killpg(group, nix::sys::signal::Signal::SIGKILL);
+        let _ = self.0.wait();
+    }
+}
+
+/// The first cause, which is certain, with its first command.
+fn first(answer: &Value) -> (&str, &str) {
+    let cause = &answer["causes"][0];
+    assert_eq!(cause["certainty"], "firm", "{answer:#}");
+    (cause["id"].as_str().unwrap(), cause["remedies"][0]["command"].as_str().unwrap())
+}
+
+fn run(command: &str) {
+    assert!(Command::new("bash").args(["-c", command]).status().unwrap().success(), "{command}");
+}
+
+#[test]
+fn a_plugin_that_waits_for_another_ones_lock_is_named_and_its_command_ends_it() {
+    requires!(root_and_btf());
+    let node = stuck(57, &NO_ANSWER.replace("UID", "7d9f0b52"));
+    let place = node.directory.path().to_owned();
+    let [bridge, local] = ["bridge", "host-local"].map(|name| {
+        let program = place.join(name);
+        symlink("/bin/sh", &program).unwrap();
+        program.display().to_string()
+    });
+    let path = place.join("lock");
+    let lock = fs::File::create(&path).unwrap();
+    lock.lock().unwrap();
+    let script = format!(
+        "CNI_COMMAND=DEL CNI_CONTAINERID={ID} CNI_ARGS='K8S_POD_UID={uid}' {bridge} -c \"{local} -c 'flock {} true; true'; \
+         true\"; touch {}; sleep 600",
+        path.display(),
+        place.join("came-back").display(),
+        uid = node.uid,
+    );
+    let runtime = Runtime::new(&node, &script, &[]);
+    std::thread::sleep(std::time::Duration::from_secs(65));
+    fails_again(&node, &NO_ANSWER.replace("UID", "7d9f0b52"));
+    let answer = ask(&node);
+    let (cause, command) = first(&answer);
+    assert_eq!(cause, "runtime-command-hung", "{answer:#}");
+    let held = answer["causes"][0]["held_by"].as_str().unwrap();
+    assert!(held.starts_with("bridge DEL (pid "), "{held}");
+    let own = format!("(pid {})", std::process::id());
+    assert!(held.ends_with(&own), "{held}: this process has the lock");
+    run(command);
+    for _ in 0..50 {
+        if place.join("came-back").exists() {
+            return drop(runtime);
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    panic!("the runtime waits on after {command}");
+}
+
+#[test]
+fn a_plugin_of_another_pod_is_not_the_cause() {
+    requires!(root_and_btf());
+    let node = stuck(58, &NO_ANSWER.replace("UID", "7d9f0b52"));
+    let calico = node.directory.path().join("calico");
+    symlink("/bin/sh", &calico).unwrap();
+    let script = format!("{} -c 'sleep 600; true'; true", calico.display());
+    let of_other =
+        [("CNI_COMMAND", "DEL"), ("CNI_ARGS", "K8S_POD_UID=another"), ("CNI_CONTAINERID", "0")];
+    let _runtime = Runtime::new(&node, &script, &of_other);
+    std::thread::sleep(std::time::Duration::from_secs(35));
+    fails_again(&node, &NO_ANSWER.replace("UID", "7d9f0b52"));
+    let answer = ask(&node);
+    assert_ne!(answer["causes"][0]["id"], "runtime-command-hung", "{answer:#}");
 }

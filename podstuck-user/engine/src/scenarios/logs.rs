@@ -18,9 +18,43 @@ use crate::{
         pod_group::{PodGroup, Task, Term},
         runtime::{Runtime, Shim},
         said::{Complaint, Report, Said},
+        waiting::{On, Part, Waiting},
     },
     testing::{FILE, block_volume, holder, mounted as mounted_at, runtime, task},
 };
+
+/// The shim has started `runc delete`, which waits for a lock that another process has.
+fn hung_command() -> Play {
+    let text = "failed to \"KillContainer\" for \"app\" with KillContainerError: \"rpc error: code = DeadlineExceeded \
+        desc = context deadline exceeded\"";
+    let waiting = |pid, started, command: &str, part, on| Waiting {
+        pid,
+        started,
+        command: command.to_owned(),
+        state: 'S',
+        channel: None,
+        part,
+        on,
+    };
+    let child = On::Child { pid: 8, is_waited_for: false };
+    let lock = On::Lock { file: Some("/run/xtables.lock".into()), holder: Some(9) };
+    let waits = vec![
+        waiting(6, 100, "containerd-shim-runc-v2", Part::Shim, vec![child]),
+        waiting(8, 50_000, "runc delete", Part::Task, vec![lock]),
+        waiting(9, 200, "iptables", Part::Other, Vec::new()),
+    ];
+    let mut play = Play::new(Node { waits, ..Node::default() });
+    let at = Timestamp::from_second(570).unwrap();
+    let source = "log of kubelet (pid 9)";
+    let said = Said::new(Component::Kubelet, source, UID, at, text);
+    play.said(600.0, Said { complaint: Some(Complaint::NoAnswer), ..said });
+    for second in [602.0, 605.0, 608.0] {
+        let cgroups = vec![with_shim('S', vec![app('S', false)])];
+        play.sample(NodeSample { pods: vec![of_pod(true, Vec::new())], cgroups, ..sample(second) });
+    }
+    play.sample(sample(610.0));
+    play
+}
 
 /// The runtime's complaint, twice, and what is said of the node.
 pub(super) fn runtime_says() -> Plays {
@@ -91,6 +125,7 @@ pub(super) fn runtime_says() -> Plays {
     }
     play.sample(sample(610.0));
     plays.push(("a process that gets no SIGKILL", play));
+    plays.push(("a command that does not return", hung_command()));
     let mut play = Play::new(Node::default());
     for second in [450, 570] {
         play.said(600.0, said(kubelet, UID, Complaint::NoAnswer, second, silent));

@@ -10,14 +10,13 @@ use proptest::{
 };
 
 use super::{
-    play::{Node, Play, Step},
+    play::{Node, Play, Step, engine},
     *,
 };
 use crate::{
     engine::{Engine, Output},
     event::{Event, What},
     model::time::Monotonic,
-    testing::run,
 };
 use deed::{Deed, UID, victims};
 
@@ -53,7 +52,7 @@ impl Run {
 
 /// Plays an incident again, with what the neighbour does between its steps.
 fn told(steps: &[Step], deeds: &[Deed]) -> Vec<serde_json::Value> {
-    let mut play = Run { engine: Engine::new(run()), told: Vec::new() };
+    let mut play = Run { engine: engine(steps), told: Vec::new() };
     let victims = victims(steps);
     for (number, Step { node, at, what }) in steps.iter().enumerate() {
         let mut what = what.clone();

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::{
     cause::Kind,
     engine::{Engine, Output},
-    event::{Count, Event, What},
+    event::{Count, Event, Run, What},
     model::{
         call::{Call, Outcome},
         client::Client,
@@ -31,6 +31,7 @@ use crate::{
         said::{Heard, Said},
         stuck::StuckThread,
         time::Monotonic,
+        waiting::Waiting,
     },
     query::{
         Answer, Contents, Fanotify, Listening, NoAnswer, ObjectAttributes, Query, ReadMountsOn,
@@ -67,6 +68,8 @@ pub(super) struct Node {
     /// A look at files does not come back.
     pub(super) is_hung: bool,
     pub(super) clients: Vec<Client>,
+    /// What the processes that must act for the pod wait for: only a run that one pod is asked about in follows them.
+    pub(super) waits: Vec<Waiting>,
     /// Whether anybody listens where an NFS mount's server is to be.
     pub(super) listening: Listening,
     /// Who must permit accesses.
@@ -116,7 +119,7 @@ impl Node {
             Wants::Listener(_) => Answer::Listener(Ok(node.listening)),
             Wants::Fanotify(_) => Answer::Fanotify(Ok(node.fanotify)),
             Wants::Clients(_) => Answer::Clients(Ok(node.clients)),
-            Wants::Waits(_) => Answer::Waits(Ok(Vec::new())),
+            Wants::Waits(_) => Answer::Waits(Ok(node.waits)),
             Wants::Holders(_) if node.is_hung => Answer::Holders(Err(hung())),
             Wants::Holders(_) => Answer::Holders(Ok(snapshot(node.holders))),
         }
@@ -143,6 +146,15 @@ pub(super) struct Play {
     last: BTreeMap<&'static str, Value>,
 }
 
+/// One that has seen nothing, for such a run.
+pub(super) fn engine(steps: &[Step]) -> Engine {
+    of(steps.first().is_some_and(|first| !first.node.waits.is_empty()))
+}
+
+fn of(is_asked: bool) -> Engine {
+    Engine::new(Run { one_answer: is_asked, pod: is_asked.then(pod), ..run() })
+}
+
 /// So many seconds after the start.
 pub(super) fn at(seconds: f64) -> Monotonic {
     Monotonic((seconds * 1e9) as u64)
@@ -151,7 +163,7 @@ pub(super) fn at(seconds: f64) -> Monotonic {
 impl Play {
     pub(super) fn new(node: Node) -> Self {
         let (told, steps) = (Vec::new(), Vec::new());
-        Self { engine: Engine::new(run()), node, told, steps, last: BTreeMap::new() }
+        Self { engine: of(!node.waits.is_empty()), node, told, steps, last: BTreeMap::new() }
     }
 
     fn show(&mut self, at: Monotonic, what: What) {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     neighbour::all,
-    play::{Node, Step},
+    play::{Node, Step, engine},
 };
 use crate::{
     catalogue,
@@ -20,7 +20,6 @@ use crate::{
         time::Monotonic,
     },
     query::{Answer, NoAnswer},
-    testing::run,
 };
 
 /// Whether an event is one of those.
@@ -162,7 +161,7 @@ impl Run {
 }
 
 fn told(steps: &[Step], without: &Without) -> Vec<Finding> {
-    let mut play = Run { engine: Engine::new(run()), answer: without.answer, told: Vec::new() };
+    let mut play = Run { engine: engine(steps), answer: without.answer, told: Vec::new() };
     if let (Some(feed), Some(first)) = (without.blind, steps.first()) {
         let parts = vec![Degraded::new("a part does not see everything", &[feed])];
         play.take(&first.node, first.at, What::Degraded(parts));

@@ -33,6 +33,7 @@ pub(crate) static CNI_TEARDOWN_FAILED: Cause = Cause {
             ids::SHIM_OR_CONTAINERD_STATE_LOST,
             "the runtime knows the sandbox, and the plugin fails",
         ),
+        like(ids::RUNTIME_COMMAND_HUNG, "the plugin has returned, with an error"),
     ],
     ways_out: &[
         way("bring the plugin's agent on this node back, or its token or configuration", ""),
@@ -349,6 +350,10 @@ pub(crate) static RUNTIME_HANGS: Cause = Cause {
         like(ids::SHIM_HUNG, "the pod's shim neither is stopped nor waits in the kernel"),
         like(ids::RUNTIME_DOWN, "its process is there"),
         like(ids::DOCKER_CONTAINERD_STATE_DESYNC, "the daemon does not answer at all"),
+        like(
+            ids::RUNTIME_COMMAND_HUNG,
+            "requests that take no command are not answered either, or the daemon cannot run",
+        ),
     ],
     ways_out: &[
         way("have a daemon that is stopped or frozen go on", ""),

@@ -3,6 +3,7 @@
 pub(crate) mod causes;
 pub(crate) mod docker;
 pub(crate) mod hook;
+pub(crate) mod hung_command;
 pub(crate) mod log_driver;
 pub(crate) mod not_killed;
 pub(crate) mod own_kernel;
@@ -38,6 +39,7 @@ pub(crate) static FAMILY: Family = Family {
         &causes::OUT_OF_STEP,
         &causes::LOG_DRIVER,
         &hook::HOOK_FAILS,
+        &hung_command::COMMAND_HANGS,
     ],
     trackers: &[
         TrackerSpec {

@@ -432,6 +432,7 @@ fn rule_out(draft: &mut Draft) {
             ids::SHIM_HUNG,
             ids::RUNTIME_DOWN,
             ids::RUNTIME_SOCKET_GONE,
+            ids::RUNTIME_COMMAND_HUNG,
         ] {
             draft.rule_out(cause, WHY);
         }

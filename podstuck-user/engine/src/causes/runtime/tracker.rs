@@ -12,7 +12,7 @@ use crate::{
     causes::{
         runtime::{
             causes::NOT_KILLED,
-            not_killed, own_kernel,
+            hung_command, not_killed, own_kernel,
             sandbox::{self, Held, Look, SandboxMounts},
             verdict,
         },
@@ -96,7 +96,22 @@ pub(crate) struct Collects<'a> {
     pub(crate) since: Monotonic,
 }
 
-impl Suspect<'_> {
+impl<'a> Suspect<'a> {
+    /// With nothing but what is said.
+    fn of(pod: &'a PodState, complaint: Complaint, told: &'a Told, sample: &'a NodeSample) -> Self {
+        Self {
+            pod,
+            complaint,
+            told,
+            of_node: None,
+            to_go: None,
+            lies_on: None,
+            held: None,
+            unreaped: None,
+            sample,
+        }
+    }
+
     /// Whether nothing is said of the pod itself.
     pub(crate) fn is_one_of_all(&self) -> bool {
         self.told.said.uid.is_empty()
@@ -291,6 +306,12 @@ impl RuntimeSays {
         for pod in &sample.pods {
             let current = self.current(context, pod, sample);
             let target_id = name_hash(pod.uid.as_bytes());
+            if let Some(draft) = self.hung_command(context, pod, sample, target_id) {
+                before.remove(&pod.uid);
+                found.insert(pod.uid.clone(), (target_id, true));
+                steps.found([draft]);
+                continue;
+            }
             let is_why = current.is_some_and(|(complaint, _)| !says_only_that(complaint));
             if let Some(told) = self.stays(context, pod, sample).filter(|_| !is_why) {
                 let earlier = living.remove(&pod.uid);
@@ -379,17 +400,7 @@ impl RuntimeSays {
         earlier: Option<Living>,
         sample: &NodeSample,
     ) -> (Option<Living>, Option<Draft>) {
-        let suspect = Suspect {
-            pod,
-            complaint: Complaint::ContainerStays,
-            told,
-            of_node: None,
-            to_go: None,
-            lies_on: None,
-            held: None,
-            unreaped: None,
-            sample,
-        };
+        let suspect = Suspect::of(pod, Complaint::ContainerStays, told, sample);
         // Not each look has time for the groups of all pods.
         if suspect.group().is_none() {
             return (earlier, None);
@@ -409,6 +420,28 @@ impl RuntimeSays {
             draft
         });
         (Some(now), draft)
+    }
+
+    /// The command that the runtime or a shim waits for, of the pod in question, if something is said of the pod.
+    fn hung_command(
+        &self,
+        context: &Context<'_>,
+        pod: &PodState,
+        sample: &NodeSample,
+        target_id: u64,
+    ) -> Option<Draft> {
+        if context.asked != Some(pod.uid.as_str()) {
+            return None;
+        }
+        let hung = context.waits.hung_command(context.clock)?;
+        let of_pod = ORDER.into_iter().filter_map(|complaint| {
+            let told = self.complaints.get(&(pod.uid.clone(), complaint))?;
+            told.is_fresh().then_some((complaint, told))
+        });
+        let (complaint, told) = of_pod.max_by_key(|(_, told)| told.last)?;
+        let suspect = Suspect::of(pod, complaint, told, sample);
+        let draft = hung_command::draft(&suspect, &hung, target_id, sample.at);
+        (!is_explained(context, pod, sample)).then_some(draft)
     }
 
     /// That the runtime gave up waiting for a container of a pod, once at least, and that a stop has failed since.

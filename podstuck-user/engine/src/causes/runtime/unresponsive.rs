@@ -201,6 +201,7 @@ pub(super) fn rule_out(draft: &mut Draft, sample: &NodeSample) {
     }
     draft.rule_out(ids::SHIM_OR_CONTAINERD_STATE_LOST, "what is asked is about no container");
     draft.rule_out(ids::SHIM_HUNG, "what is asked is about no container");
+    draft.rule_out(ids::RUNTIME_COMMAND_HUNG, "what is asked takes no command");
     draft.rule_out(ids::RUNTIME_DOWN, "its process is there");
     draft.rule_out(ids::RUNTIME_SOCKET_GONE, "clients are connected, or wait to be");
     draft.rule_out(ids::DOCKER_CONTAINERD_STATE_DESYNC, "what is asked is about no container");

@@ -39,6 +39,7 @@ pub(super) const RESTART: &str = "low: containers go on under their shims, and t
 
 pub(super) const NODES_OWN_KERNEL: &str =
     "the pod has no shim of a sandbox with a kernel of its own";
+const OTHERS: &str = "requests that are not about this pod are not answered either";
 pub(super) const NO_HALTED_SHIM: &str = "no shim of the pod is stopped or waits in the kernel";
 
 /// The finding; `None` for a complaint that is another rule's.
@@ -149,6 +150,7 @@ fn network(draft: &mut Draft, suspect: &Suspect<'_>) {
         "none",
     );
     draft.rule_out(ids::NETNS_BUSY, "the plugin itself fails, before any mount is removed");
+    draft.rule_out(ids::RUNTIME_COMMAND_HUNG, "the plugin has returned, with an error");
     draft.rule_out(
         ids::SHIM_OR_CONTAINERD_STATE_LOST,
         "the runtime knows the sandbox, and comes as far as its network",
@@ -344,12 +346,18 @@ fn hangs(draft: &mut Draft, suspect: &Suspect<'_>) {
             .into();
     } else {
         match suspect.of_node {
-            Some(told) => says(draft, told),
+            Some(told) => {
+                says(draft, told);
+                draft.rule_out(ids::RUNTIME_COMMAND_HUNG, OTHERS);
+            }
             None => draft.lacks("that the runtime answers no other request either"),
         }
         draft.explanation = "kubelet asks the runtime to stop the pod, and gets no answer in time. Nothing that \
             is known of the pod's processes and mounts explains that, so that the runtime itself may be blocked."
             .into();
+    }
+    if suspect.is_one_of_all() {
+        draft.rule_out(ids::RUNTIME_COMMAND_HUNG, OTHERS);
     }
     draft.remedy(
         Step::new("ask the runtime for its pods", "crictl --timeout 10s pods"),

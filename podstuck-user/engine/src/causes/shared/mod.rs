@@ -15,4 +15,3 @@ pub(crate) mod stat_errors;
 pub(crate) mod thaw;
 pub(crate) mod unit;
 pub(crate) mod wait_channel;
-pub(crate) mod waits;

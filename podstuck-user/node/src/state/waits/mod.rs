@@ -3,6 +3,7 @@
 
 mod blocked;
 mod locks;
+mod network_plugin;
 mod tcp;
 
 use std::{
@@ -32,6 +33,7 @@ use podstuck_model::{
 use self::{
     blocked::Blocked,
     locks::Waiter,
+    network_plugin::Plugin,
     tcp::{Connection, State},
 };
 use super::{
@@ -214,7 +216,10 @@ impl Node {
         Some(Waiting {
             pid,
             started: *started,
-            command: command(&proc::comm(&place), &line),
+            command: match Plugin::look(&place) {
+                Some(plugin) => format!("{} {}", safe(&proc::comm(&place)), plugin.command),
+                None => command(&proc::comm(&place), &line),
+            },
             state: *state,
             channel: channel.map(|name| safe(&name).into_owned()),
             part,
@@ -269,7 +274,8 @@ impl Node {
         let found = children.filter_map(|(child, _)| {
             let is_waited_for = waits(*child);
             let comm = proc::comm(&process(*child));
-            let is_task = TASKS.iter().any(|task| task.as_bytes() == comm);
+            let is_task = TASKS.iter().any(|task| task.as_bytes() == comm)
+                || Plugin::look(&process(*child)).is_some();
             let counts = is_waited_for || is_task && part != Part::Other;
             counts.then_some(On::Child { pid: *child, is_waited_for })
         });
@@ -430,6 +436,9 @@ fn kind(pid: u32) -> Option<(PathBuf, String)> {
 }
 
 fn names_one(pid: u32, names: &HashSet<&[u8]>) -> bool {
+    if let Some(plugin) = Plugin::look(&process(pid)) {
+        return plugin.names_one(names);
+    }
     let line = proc::command_line(&process(pid), LINE).unwrap_or_default();
     names.iter().any(|name| line.windows(name.len().max(1)).any(|part| part == *name))
 }

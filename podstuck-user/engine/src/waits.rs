@@ -16,10 +16,10 @@ use crate::{
         path::{safe, safe_path},
         said::{Said, container_id},
         time::{Clock, Monotonic},
+        tracker_id::TrackerId,
         waiting::{Key, On, Part, Waiting},
     },
     query::{FollowWaits, NoAnswer, Query},
-    tracker::TrackerId,
 };
 
 /// How often they are looked at. Each look reads the descriptors of all processes.
@@ -47,6 +47,34 @@ pub(crate) fn returns(channel: &str) -> String {
     format!("the kernel function {} to return", safe(channel.as_bytes()))
 }
 
+/// A command of a component that ends within a second when nothing keeps it.
+const COMMAND_LASTS: Duration = Duration::from_secs(30);
+/// What OCI runtimes and CNI plugins are to do in such a command.
+const VERBS: [&str; 11] = [
+    "create", "delete", "kill", "pause", "resume", "start", "state", "update", "ADD", "CHECK",
+    "DEL",
+];
+
+/// A command that a component has started for a pod and that does not return.
+pub(crate) struct HungCommand<'a> {
+    /// The component.
+    pub(crate) by: &'a Waiting,
+    /// The command.
+    pub(crate) command: &'a Waiting,
+    /// When it was started.
+    pub(crate) since: Monotonic,
+    /// From the component to the last process.
+    pub(crate) links: Vec<Link>,
+    last: Option<&'a Waiting>,
+}
+
+impl HungCommand<'_> {
+    /// The last process, if a signal has stopped it.
+    pub(crate) fn stopped(&self) -> Option<&Waiting> {
+        self.last.filter(|last| matches!(last.state, 'T' | 't'))
+    }
+}
+
 /// What was seen of them.
 #[derive(Default)]
 pub(crate) struct Waits {
@@ -60,6 +88,16 @@ pub(crate) struct Waits {
 }
 
 impl Waits {
+    /// Nothing was seen.
+    #[cfg(test)]
+    pub(crate) const NONE: Self = Self {
+        asked: None,
+        answered: false,
+        found: Vec::new(),
+        at: Monotonic(0),
+        since: BTreeMap::new(),
+    };
+
     /// What is to be asked of a pod now.
     pub(crate) fn ask(
         &mut self,
@@ -103,6 +141,44 @@ impl Waits {
     pub(crate) fn shim(&self, clock: &Clock) -> Option<u32> {
         let mut shims = self.found.iter().filter(|it| it.part == Part::Shim);
         shims.find(|it| self.first(it, clock).is_some()).map(|it| it.pid)
+    }
+
+    /// Whether a shim waits for something, or the runtime for a command.
+    pub(crate) fn holds_containers(&self, clock: &Clock) -> bool {
+        self.shim(clock).is_some() || self.hung_command(clock).is_some()
+    }
+
+    /// The oldest command of a shim or a runtime that does not return.
+    pub(crate) fn hung_command(&self, clock: &Clock) -> Option<HungCommand<'_>> {
+        let starts = self.found.iter().filter(|it| matches!(it.part, Part::Shim | Part::Daemon));
+        // What it waits for itself is known when both were seen for as long.
+        let is_followed = |by: &Waiting, on: &On| {
+            self.since.get(&key(by, on)).is_some_and(|seen| self.at.since(*seen) >= LASTS)
+        };
+        let commands = starts.flat_map(|by| {
+            let children = by.on.iter().filter(|on| matches!(on, On::Child { .. }));
+            let children = children.filter(move |on| is_followed(by, on));
+            children.filter_map(move |on| Some((by, self.of(on.other()?)?)))
+        });
+        let hung = commands.filter_map(|(by, command)| {
+            let since = clock.when(clock.after_boot(command.started));
+            let is_command = VERBS.contains(&command.command.rsplit(' ').next()?);
+            let lasts = self.at.since(since) >= COMMAND_LASTS;
+            (is_command && lasts).then_some((by, command, since))
+        });
+        let (by, command, since) = hung.min_by_key(|(_, _, since)| *since)?;
+        let links = self.links(by.pid, "end its command", clock);
+        let last = self.last_of(command);
+        Some(HungCommand { by, command, since, links, last })
+    }
+
+    /// The process at the end of what a process waits for.
+    fn last_of<'a>(&'a self, first: &'a Waiting) -> Option<&'a Waiting> {
+        let (mut last, mut seen) = (first, BTreeSet::from([first.pid]));
+        while let Some(next) = last.on.iter().filter_map(On::other).find(|pid| seen.insert(*pid)) {
+            last = self.of(next)?;
+        }
+        Some(last)
     }
 
     /// From a process that must do something to the last one; empty where it is not seen to wait.

@@ -1,0 +1,143 @@
+//! A command that a shim or the runtime has started for the pod, and that does not return: an OCI runtime (`runc delete`), or
+//! a CNI plugin. Who started it waits for its end without a limit, so what it waits for holds the pod.
+
+use std::time::Duration;
+
+use crate::{
+    cause::{Cause, Kind, Origin, TriedWith, like, log, or_seen, seen, way},
+    causes::runtime::{tracker::Suspect, verdict},
+    command::{Process, kill},
+    ids,
+    model::{diagnosis::Stage, evidence::Source, time::Monotonic},
+    verdict::Draft,
+    waits::HungCommand,
+};
+
+/// One that is this old does not end by itself soon: kubelet's own requests end after two minutes at most.
+const OLD: Duration = Duration::from_secs(60);
+/// Processes behind it of which it is said what they wait for.
+const NAMED: usize = 4;
+const RISK: &str = "low for a pod that is to be deleted: the component that started it gets an error, and kubelet's next \
+    attempt runs the command again";
+
+/// The command runs on and on.
+pub(crate) static COMMAND_HANGS: Cause = Cause {
+    id: ids::RUNTIME_COMMAND_HUNG,
+    title: "a command that the runtime or a shim runs for the pod does not return",
+    stage: Stage::Containers,
+    kind: Kind::Cause,
+    meaning: "To end a container, its shim runs the OCI runtime (`runc kill`, `runc delete`); to take a sandbox's network \
+        down, the runtime runs CNI plugins. Such a command takes less than a second. This one waits for something: a lock \
+        that another process has, an answer over a socket, a child. There is no time limit, so the request that it \
+        belongs to fails for kubelet and goes on in the component, and each later attempt waits behind it.",
+    confirmed_by: &[
+        seen(
+            "a child of the pod's shim is an OCI runtime, and has run for 30 s or longer",
+            &[Origin::Proc],
+        ),
+        or_seen(
+            "or a child of the runtime is a CNI plugin whose environment names the pod or its sandbox, and has run for \
+             30 s or longer",
+            &[Origin::Proc],
+        ),
+        seen(
+            "kubelet's log, or the runtime's, has an error about the pod that was written after the command was started",
+            &[Origin::Log],
+        ),
+    ],
+    log: log("kubelet", "StopPodSandbox ... rpc error: code = DeadlineExceeded"),
+    look_alikes: &[
+        like(ids::RUNTIME_HANG, "the command that the runtime or the shim waits for is seen"),
+        like(ids::CNI_TEARDOWN_FAILED, "a network plugin that is the cause has not returned"),
+    ],
+    ways_out: &[
+        way(
+            "end the command by `kill -9`: the component that started it gets an error, and kubelet tries again",
+            "",
+        ),
+        way(
+            "have the process that the command waits for go on, or restart it",
+            "what else it serves is interrupted",
+        ),
+    ],
+    field: &[
+        "runc#1959",
+        "moby#40817",
+        "containernetworking/plugins#561",
+        "containerd#4666",
+        "calico#2098",
+    ],
+    tried: &[TriedWith::Test],
+    source: &[
+        "containerd pkg/process/init.go, delete and kill",
+        "containerd go-cni cni.go, Remove",
+        "CNI specification, \"Parameters\"",
+    ],
+};
+
+/// The finding.
+pub(super) fn draft(
+    suspect: &Suspect<'_>,
+    hung: &HungCommand<'_>,
+    target_id: u64,
+    now: Monotonic,
+) -> Draft {
+    let HungCommand { by, command, since, links, .. } = hung;
+    let mut draft = verdict::about(&COMMAND_HANGS, suspect, target_id);
+    let (own, parent) = (name(&command.command, command.pid), name(&by.command, by.pid));
+    let age = now.since(*since);
+    draft.fact_since(
+        format!("{own}, a child of {parent}, has run for {} s", age.as_secs()),
+        Source::proc(format!("/proc/{}/stat", command.pid)),
+        *since,
+    );
+    for link in links.iter().skip(1).take(NAMED) {
+        let waits = link.waits_for.as_ref().map(|what| format!(" waits for {what}:"));
+        let fact = format!("{}{} {}", link.who, waits.unwrap_or_default(), link.fact);
+        draft.fact(fact, Source::proc(link.source.clone()));
+    }
+    let last = links.last().filter(|last| last.who != own && links.len() > 1);
+    draft.held_by(match last {
+        Some(last) => format!("{own}, which waits for {}", last.who),
+        None => own.clone(),
+    });
+    draft.explanation = format!(
+        "{parent} has started {own} for this pod and waits for its end, without a time limit. Each attempt of kubelet to \
+         stop the pod waits behind it and fails."
+    );
+    if let Some(stopped) = &hung.stopped() {
+        let process = Process::new(stopped.pid, Some(stopped.started), None);
+        draft.remedy(
+            kill("kill -CONT", process).so(", which is stopped and which the command waits for"),
+            "low: a debugger that holds it must be ended first",
+        );
+    }
+    let program = command.command.split(' ').next();
+    let process = Process::new(command.pid, Some(command.started), program);
+    draft.remedy(kill("kill -KILL", process).so(", which does not return"), RISK);
+    if let Some(last) = last {
+        draft.advice(
+            format!(
+                "have {} {}; if the command hangs again after it was ended, restart that process's service",
+                last.who, last.must
+            ),
+            "what else that process serves is interrupted by a restart",
+        );
+    }
+    if age < OLD {
+        draft.doubt("whether the command still returns by itself");
+    }
+    if suspect.told.last < *since {
+        draft.lacks("that an attempt to stop the pod has failed since the command was started");
+    }
+    draft.rule_out(
+        ids::RUNTIME_HANG,
+        "what the runtime or the shim waits for is a command of its own",
+    );
+    draft.rule_out(ids::CNI_TEARDOWN_FAILED, "the command has not returned, and so has not failed");
+    draft
+}
+
+fn name(command: &str, pid: u32) -> String {
+    format!("{command} (pid {pid})")
+}
