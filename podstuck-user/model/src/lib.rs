@@ -8,6 +8,7 @@ pub mod cause;
 pub mod chain;
 pub mod claim;
 pub mod client;
+pub mod cluster;
 pub mod container;
 pub mod crowd;
 pub mod csi;

@@ -1,0 +1,257 @@
+//! What is known of the cluster, and what is wanted.
+
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::{Key, Kind, Meta, Object};
+
+/// A question that one or more requests answer.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Question {
+    /// An object.
+    Object(Key),
+    /// The objects of a type that are being deleted, by their metadata alone.
+    Deleted {
+        /// The type.
+        kind: Kind,
+        /// One namespace; `None` for all.
+        namespace: Option<String>,
+        /// A label selector.
+        labels: Option<String>,
+    },
+    /// The metadata of all objects of a type in a namespace: whose dependents they are.
+    Owned {
+        /// The type.
+        kind: Kind,
+        /// The namespace; `None` for a type that is in none.
+        namespace: Option<String>,
+    },
+    /// All objects of a type, whole.
+    All {
+        /// The type.
+        kind: Kind,
+        /// One namespace; `None` for all.
+        namespace: Option<String>,
+        /// A label selector.
+        labels: Option<String>,
+    },
+    /// The types of an API group in the version that the API server prefers.
+    Types(String),
+}
+
+impl Question {
+    /// What it takes, as `kubectl auth can-i` has it: verb, type, namespace.
+    pub fn right(&self) -> Option<(&'static str, String, Option<&str>)> {
+        match self {
+            Self::Object(key) => Some(("get", key.kind.for_rights(), key.namespace.as_deref())),
+            Self::Deleted { kind, namespace, .. }
+            | Self::Owned { kind, namespace }
+            | Self::All { kind, namespace, .. } => {
+                Some(("list", kind.for_rights(), namespace.as_deref()))
+            }
+            Self::Types(_) => None,
+        }
+    }
+}
+
+/// Why a question has no answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Why {
+    /// The caller may not.
+    Forbidden,
+    /// As many requests were made as are allowed.
+    Budget,
+    /// It failed otherwise; what the API server or the connection said.
+    Failed(String),
+}
+
+/// A question without an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unread {
+    /// The question.
+    pub question: Question,
+    /// Why.
+    pub why: Why,
+}
+
+/// What is being deleted, among all objects that were listed.
+#[derive(Clone, Debug, Default)]
+pub struct Survey {
+    /// Their metadata.
+    pub deleted: Vec<Meta>,
+    /// How many objects there are.
+    pub total: u64,
+    /// When each client last wrote to any of them.
+    pub writers: BTreeMap<String, Timestamp>,
+}
+
+/// What a question brought.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    /// The object.
+    Object(Arc<Object>),
+    /// There is none.
+    Missing,
+    /// All of them.
+    Objects(Arc<[Object]>),
+    /// All that are being deleted.
+    Survey(Arc<Survey>),
+    /// The types.
+    Types(Arc<[Kind]>),
+    /// Nothing.
+    Unread(Why),
+}
+
+/// What is known of something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Known<T> {
+    /// It is there.
+    Is(T),
+    /// The API server says that there is none.
+    Missing,
+    /// It was not read.
+    Unread,
+}
+
+impl<T> Known<T> {
+    /// It, if it is there.
+    pub fn is(self) -> Option<T> {
+        match self {
+            Self::Is(it) => Some(it),
+            Self::Missing | Self::Unread => None,
+        }
+    }
+
+    /// Whether there is none.
+    pub const fn is_missing(&self) -> bool {
+        matches!(self, Self::Missing)
+    }
+}
+
+/// What was read, and what is wanted beside that.
+#[derive(Debug)]
+pub struct Facts {
+    /// The API server's time.
+    pub now: Timestamp,
+    answers: BTreeMap<Question, Answer>,
+    wanted: RefCell<BTreeSet<Question>>,
+}
+
+impl Facts {
+    /// Nothing yet.
+    pub fn new(now: Timestamp) -> Self {
+        Self { now, answers: BTreeMap::new(), wanted: RefCell::default() }
+    }
+
+    /// Adds an answer.
+    pub fn answered(&mut self, question: Question, answer: Answer) {
+        self.wanted.get_mut().remove(&question);
+        self.answers.insert(question, answer);
+    }
+
+    /// Forgets an answer, which may have changed meanwhile.
+    pub fn forget(&mut self, question: &Question) {
+        self.answers.remove(question);
+    }
+
+    /// What was asked for and has no answer yet.
+    pub fn wanted(&self) -> Vec<Question> {
+        self.wanted.borrow().iter().cloned().collect()
+    }
+
+    /// What stays without an answer.
+    pub fn unread(&self) -> impl Iterator<Item = Unread> {
+        self.answers.iter().filter_map(|(question, answer)| match answer {
+            Answer::Unread(why) => Some(Unread { question: question.clone(), why: why.clone() }),
+            _ => None,
+        })
+    }
+
+    fn ask(&self, question: Question) -> Option<&Answer> {
+        let answer = self.answers.get(&question);
+        if answer.is_none() {
+            self.wanted.borrow_mut().insert(question);
+        }
+        answer
+    }
+
+    /// An object.
+    pub fn object(&self, key: &Key) -> Known<Arc<Object>> {
+        match self.ask(Question::Object(key.clone())) {
+            Some(Answer::Object(object)) => Known::Is(object.clone()),
+            Some(Answer::Missing) => Known::Missing,
+            _ => Known::Unread,
+        }
+    }
+
+    /// The objects of a type that are being deleted.
+    pub fn deleted(
+        &self,
+        kind: &Kind,
+        namespace: Option<&str>,
+        labels: Option<&str>,
+    ) -> Known<Arc<Survey>> {
+        let (kind, namespace) = (kind.clone(), namespace.map(str::to_owned));
+        let labels = labels.map(str::to_owned);
+        self.survey(Question::Deleted { kind, namespace, labels })
+    }
+
+    /// The metadata of all objects of a type in a namespace.
+    pub fn owned(&self, kind: &Kind, namespace: Option<&str>) -> Known<Arc<[Object]>> {
+        let (kind, namespace) = (kind.clone(), namespace.map(str::to_owned));
+        self.objects(Question::Owned { kind, namespace })
+    }
+
+    /// All objects of a type.
+    pub fn all(
+        &self,
+        kind: &Kind,
+        namespace: Option<&str>,
+        labels: Option<&str>,
+    ) -> Known<Arc<[Object]>> {
+        let (kind, namespace) = (kind.clone(), namespace.map(str::to_owned));
+        let labels = labels.map(str::to_owned);
+        self.objects(Question::All { kind, namespace, labels })
+    }
+
+    /// The types of an API group.
+    pub fn types(&self, group: &str) -> Known<Arc<[Kind]>> {
+        match self.ask(Question::Types(group.to_owned())) {
+            Some(Answer::Types(types)) => Known::Is(types.clone()),
+            Some(Answer::Missing) => Known::Missing,
+            _ => Known::Unread,
+        }
+    }
+
+    /// When a client last wrote to any object that was listed.
+    pub fn last_write(&self, manager: &str) -> Option<Timestamp> {
+        let of = |answer: &Answer| match answer {
+            Answer::Survey(survey) => survey.writers.get(manager).copied(),
+            _ => None,
+        };
+        self.answers.values().filter_map(of).max()
+    }
+
+    fn survey(&self, question: Question) -> Known<Arc<Survey>> {
+        match self.ask(question) {
+            Some(Answer::Survey(survey)) => Known::Is(survey.clone()),
+            Some(Answer::Missing) => Known::Missing,
+            _ => Known::Unread,
+        }
+    }
+
+    fn objects(&self, question: Question) -> Known<Arc<[Object]>> {
+        match self.ask(question) {
+            Some(Answer::Objects(objects)) => Known::Is(objects.clone()),
+            Some(Answer::Missing) => Known::Missing,
+            _ => Known::Unread,
+        }
+    }
+}
