@@ -199,7 +199,8 @@ fn confirmed(proof: &Proof) -> String {
 /// What there is of evidence for each cause.
 fn tried_table() -> String {
     let mut table = String::from(
-        "| cause | field | real kubelet | real runtime | lab | recording | none |\n|---|---|---|---|---|---|---|\n",
+        "| cause | field | real kubelet | real runtime | real API server | lab | recording | objects | none |\n\
+         |---|---|---|---|---|---|---|---|---|\n",
     );
     let causes = || catalogue::all().filter(|cause| !cause.is_admission());
     for cause in causes() {
@@ -209,12 +210,14 @@ fn tried_table() -> String {
         // Writing to a string cannot fail.
         let _ = writeln!(
             table,
-            "| {} | {} | {} | {} | {lab} | {} | {} |",
+            "| {} | {} | {} | {} | {} | {lab} | {} | {} | {} |",
             link(cause, "causes/"),
             cause.field.join(", "),
             has(TriedWith::RealKubelet),
             has(TriedWith::RealRuntime),
+            has(TriedWith::ApiServer),
             has(TriedWith::Recording),
+            has(TriedWith::Objects),
             if cause.tried.is_empty() { "none" } else { "" },
         );
     }
@@ -319,7 +322,7 @@ mod tests {
         assert!(table.lines().all(|line| line.matches('|').count() == 4), "{table}");
         let table = tried_table();
         let mut rows = table.lines().take_while(|line| !line.is_empty());
-        assert!(rows.all(|line| line.matches('|').count() == 8), "{table}");
+        assert!(rows.all(|line| line.matches('|').count() == 10), "{table}");
         let table = proof_table();
         assert!(table.lines().all(|line| line.matches('|').count() == 5), "{table}");
     }

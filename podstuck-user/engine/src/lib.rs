@@ -29,6 +29,7 @@ mod waits;
 mod family;
 
 mod causes;
+pub use causes::cluster;
 
 pub mod engine;
 mod hung_report;

@@ -78,6 +78,10 @@ pub enum TriedWith {
     /// With what was captured of a real node that has it: what its logs say, its pod's record, mounts, directories
     /// and control groups.
     Recording,
+    /// By a test on a real API server.
+    ApiServer,
+    /// With objects of the documented form, which a test makes up.
+    Objects,
 }
 
 impl TriedWith {
@@ -89,6 +93,8 @@ impl TriedWith {
             Self::RealRuntime => "a real container runtime",
             Self::RealKubelet => "a real kubelet",
             Self::Recording => "a recording of a real node",
+            Self::ApiServer => "a real API server",
+            Self::Objects => "constructed objects of the documented form",
         }
     }
 }

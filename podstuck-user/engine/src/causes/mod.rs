@@ -1,6 +1,7 @@
 //! Families of causes, a room each: what is followed, what it means, and what releases it.
 
 pub(crate) mod busy_mount;
+pub mod cluster;
 pub(crate) mod crossed_mount;
 pub(crate) mod csi_volume;
 pub(crate) mod dead_fuse;
@@ -27,7 +28,7 @@ use crate::{
 };
 
 /// All families, in the order in which documents list their causes. A cause or a tracker is known by being in one of them.
-pub(crate) static FAMILIES: [&Family; 19] = [
+pub(crate) static FAMILIES: [&Family; 20] = [
     &csi_volume::FAMILY,
     &not_empty::FAMILY,
     &orphan::FAMILY,
@@ -47,6 +48,7 @@ pub(crate) static FAMILIES: [&Family; 19] = [
     &file_system::FAMILY,
     &flex_volume::FAMILY,
     &pod_record::FAMILY,
+    &cluster::FAMILY,
 ];
 
 /// The order in which an event is shown to the trackers, so that one which explains comes before one that is explained,

@@ -34,6 +34,8 @@ use crate::{
     verdict::{Draft, Verdict},
 };
 
+pub(crate) use mirror::MIRROR;
+
 /// Its causes and trackers.
 pub(crate) static FAMILY: Family = Family {
     causes: &[
@@ -162,7 +164,7 @@ pub(crate) static FINALIZER: Cause = Cause {
     kind: Kind::Cause,
     meaning: "The pod's record has a finalizer. The API server keeps the record until the \
         client that set it, mostly a controller, removes it. It is the cause only when the node has done its \
-        part.",
+        part, or when the record's deletionGracePeriodSeconds is 0, after which only finalizers keep a record.",
     confirmed_by: &[
         seen("metadata.finalizers of the record is not empty", &[Origin::Api]),
         absent("nothing of the pod is left on its node", Feed::Node),

@@ -1,0 +1,92 @@
+//! What keeps an object at the API server: decided by what the API server has, for pods, claims, volumes, attachments,
+//! nodes, namespaces and what these wait for. There is nothing to follow from event to event: [`judge`] is a function of
+//! [`Facts`], and asks them for what it lacks.
+
+mod case;
+mod chain;
+mod control_plane;
+mod finalizer;
+mod foreground;
+mod namespace;
+mod node;
+mod pod;
+mod remedy;
+mod volume;
+mod webhook;
+
+use std::{collections::BTreeSet, time::Duration};
+
+use crate::{
+    family::Family,
+    model::cluster::{Facts, Key, Kind, Known},
+};
+
+pub use case::{Case, Found, State, Step};
+pub use chain::{Answer, answer};
+
+/// Its causes. Those of a pod's record alone are of `pod_record`.
+pub(crate) static FAMILY: Family = Family {
+    causes: &[
+        &node::NOT_HEARD,
+        &node::OFF,
+        &node::GONE,
+        &finalizer::OBJECT_FINALIZER,
+        &finalizer::CONTROLLER_GONE,
+        &webhook::UNAVAILABLE,
+        &control_plane::WITHOUT_LEADER,
+        &namespace::CONTENT_REMAINS,
+        &namespace::API_UNAVAILABLE,
+        &namespace::CONVERSION_FAILS,
+        &volume::CLAIM_IN_USE,
+        &volume::BOUND,
+        &volume::ATTACHED,
+        &volume::DETACH_FAILS,
+        &volume::ATTACHED_VOLUME_GONE,
+        &foreground::DEPENDENTS,
+        &node::VIRTUAL,
+        &node::WINDOWS,
+    ],
+    trackers: &[],
+};
+
+/// A healthy deletion has come to its end by then: kubelet and controllers act within seconds, and repeat what failed
+/// within some more.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What keeps an object, by what is known.
+pub fn judge(key: &Key, facts: &Facts) -> Case {
+    judge_below(key, facts, &BTreeSet::new())
+}
+
+/// The same, of one that these wait for.
+fn judge_below(key: &Key, facts: &Facts, above: &BTreeSet<Key>) -> Case {
+    let object = match facts.object(key) {
+        Known::Is(object) => object,
+        Known::Missing => return Case::without(key, State::Gone),
+        Known::Unread => return Case::without(key, State::Unread),
+    };
+    let mut case = Case::new(key, &object, facts.now);
+    if case.state == State::NotDeleted {
+        if key.kind == Kind::POD {
+            pod::not_deleted(&mut case, facts);
+        } else if key.kind == Kind::NODE {
+            node::not_deleted(&mut case, &object, facts);
+        }
+        return case;
+    }
+    match (&*key.kind.group, &*key.kind.name) {
+        ("", "Pod") => pod::judge(&mut case, &object, facts),
+        ("", "PersistentVolumeClaim") => volume::judge_claim(&mut case, &object, facts),
+        ("", "PersistentVolume") => volume::judge_volume(&mut case, &object, facts),
+        ("storage.k8s.io", "VolumeAttachment") => {
+            volume::judge_attachment(&mut case, &object, facts);
+        }
+        ("", "Namespace") => namespace::judge(&mut case, &object, facts),
+        _ => finalizer::judge(&mut case, &object, facts, |_, _| None),
+    }
+    case.waits_for.retain(|next| next != key && !above.contains(next));
+    case
+}
+
+#[cfg(test)]
+mod tests;

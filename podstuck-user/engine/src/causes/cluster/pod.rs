@@ -1,0 +1,114 @@
+//! A pod: its grace, the node that has to end it, and then its finalizers.
+
+use super::{
+    case::{Case, State, Step, api, draft},
+    finalizer, node, webhook,
+};
+use crate::{
+    causes::pod_record,
+    ids,
+    model::{
+        cluster::{Facts, Object},
+        path::safe,
+    },
+};
+
+const MIRROR: &str = "kubernetes.io/config.mirror";
+
+pub(super) fn not_deleted(case: &mut Case, facts: &Facts) {
+    let mut draft = draft(&pod_record::NOT_DELETED);
+    draft.blocks_deletion = Some(false);
+    draft.fact("it has no metadata.deletionTimestamp", api(facts.now));
+    draft.rule_out(ids::UNMOUNT_NOT_ATTEMPTED, "no deletion of the pod was requested");
+    case.found(draft, facts.now);
+}
+
+pub(super) fn judge(case: &mut Case, pod: &Object, facts: &Facts) {
+    let meta = &pod.metadata;
+    case.node = Some(pod.spec.node_name.clone()).filter(|node| !node.is_empty());
+    let Some(end) = meta.deletion_timestamp else { return };
+    // The last deletion by kubelet, or one by force, has no grace: what is left is for finalizers alone
+    // (`ShouldDeleteDuringUpdate` in the API server's registry).
+    let is_released = meta.deletion_grace_period_seconds == Some(0) && !meta.finalizers.is_empty();
+    if is_released {
+        return finalizer::judge(case, pod, facts, |_, _| None);
+    }
+    if facts.now < end {
+        case.step = Some(Step::Grace);
+        let mut draft = draft(&pod_record::IN_GRACE);
+        draft.blocks_deletion = Some(false);
+        let left = end.duration_since(facts.now).as_secs();
+        let grace = meta.deletion_grace_period_seconds.unwrap_or_default();
+        draft.fact(format!("its {grace} s of grace end in {left} s, at {end:.0}"), api(facts.now));
+        draft.explanation = "It is not stuck yet: its containers may take that long to end. Before Kubernetes 1.36, a preStop \
+            hook that hangs can add as long again."
+            .into();
+        draft.advice("wait until the grace has passed", "none");
+        case.found(draft, facts.now);
+        return;
+    }
+    case.step = Some(Step::Node);
+    if meta.annotations.contains_key(MIRROR) {
+        mirror(case, pod, facts);
+        return;
+    }
+    if case.node.is_some() {
+        node::judge(case, pod, facts);
+    }
+    let ended = has_ended(pod);
+    if case.examine.is_some() && ended == Some(true) {
+        // What kubelet does last, once nothing of the pod is left on its node.
+        let requests = [("UPDATE", "pods/status"), ("DELETE", "pods")];
+        for mut draft in webhook::judge(case, pod, facts, &requests) {
+            draft.doubt("whether kubelet has come so far as to delete the record: its volumes are not in the API");
+            case.found(draft, facts.now);
+        }
+    }
+    for name in &meta.finalizers {
+        let mut draft = draft(&pod_record::FINALIZER);
+        draft.is_later = true;
+        draft.held_by(format!("the finalizer {}", safe(name.as_bytes())));
+        draft.fact(format!("the finalizer {} is set", safe(name.as_bytes())), api(facts.now));
+        draft.lacks("that nothing of the pod is left on its node");
+        draft.explanation = "kubelet has not reported that the pod has ended, so this is not what keeps the pod now. It will \
+            when the node has done its part."
+            .into();
+        draft.advice("look at the node first", "none");
+        case.found(draft, facts.now);
+    }
+}
+
+/// Whether all its containers have, by kubelet's report; `None` where there is no report.
+fn has_ended(pod: &Object) -> Option<bool> {
+    let all = &pod.status.container_statuses;
+    (!all.is_empty()).then(|| all.iter().all(|it| it.state.contains_key("terminated")))
+}
+
+fn mirror(case: &mut Case, pod: &Object, facts: &Facts) {
+    let mut draft = draft(&pod_record::MIRROR);
+    draft.held_by("the static pod's manifest, in the directory of kubelet's staticPodPath");
+    draft.fact(format!("it has the annotation {MIRROR}, and its grace has passed"), api(facts.now));
+    let running: Vec<_> = pod
+        .status
+        .container_statuses
+        .iter()
+        .filter(|it| it.state.contains_key("running"))
+        .map(|it| safe(it.name.as_bytes()).into_owned())
+        .collect();
+    if !running.is_empty() {
+        draft.fact(format!("kubelet reports that it runs {}", running.join(", ")), api(facts.now));
+    }
+    draft.explanation = "The record is the mirror pod of a static pod. Its deletion ends nothing on the node: kubelet runs the \
+        pod as long as its manifest is there."
+        .into();
+    draft.advice(
+        "to end the pod, move its manifest out of the directory of kubelet's staticPodPath on its node (kubeadm: \
+         /etc/kubernetes/manifests)",
+        "the static pod ends: where it is a part of the control plane, that part is down",
+    );
+    case.found(draft, facts.now);
+    // Whether its kubelet is heard matters as much as for any other pod.
+    if case.state == State::Overdue && case.node.is_some() {
+        node::judge(case, pod, facts);
+    }
+}

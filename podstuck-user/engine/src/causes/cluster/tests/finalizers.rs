@@ -1,0 +1,274 @@
+use serde_json::{Value, json};
+
+use super::world::{World, commands, deleted, facts, ids, lease, living, pod, the};
+use crate::model::{
+    cluster::{Key, Kind},
+    evidence::Certainty::{Firm, Likely},
+};
+
+const NAME: &str = "kueue.x-k8s.io/managed";
+
+fn kept(finalizer: &str) -> Value {
+    let more = json!({"finalizers": [finalizer], "labels": {"app": "cart"}});
+    json!({"metadata": deleted(Some("shop"), "cart-0", more), "spec": {"nodeName": "n1"}})
+}
+
+fn held_by(holder: &str, renewed: &str) -> World {
+    World::default()
+        .with(Kind::POD, kept(NAME))
+        .with(Kind::LEASE, lease("kueue-system", "c1f6bfd2.kueue.x-k8s.io", holder, renewed))
+}
+
+const HOLDER: &str = "kueue-controller-manager-6d9f8b7c5-x2x7z_5b1e";
+const OLD: &str = "2026-11-27T10:00:00Z";
+
+fn deployment(available: u32, replicas: u32) -> Value {
+    json!({"metadata": living(Some("kueue-system"), "kueue-controller-manager"),
+        "spec": {"replicas": replicas}, "status": {"availableReplicas": available, "readyReplicas": available}})
+}
+
+#[test]
+fn a_controller_is_gone_by_its_lease_its_pod_and_its_workload() {
+    let case = held_by(HOLDER, OLD).case(&pod("cart-0"));
+    let found = the(&case, "finalizer-controller-gone", Firm);
+    assert!(
+        facts(&found).contains("Deployment kueue-system/kueue-controller-manager does not exist"),
+        "{}",
+        facts(&found)
+    );
+    assert_eq!(commands(&found).len(), 1);
+    let none = held_by(HOLDER, OLD).with(Kind::DEPLOYMENT, deployment(0, 0));
+    let found = the(&none.case(&pod("cart-0")), "finalizer-controller-gone", Firm);
+    assert!(facts(&found).contains("has no available replica of 0"), "{}", facts(&found));
+}
+
+/// Of all these none proves that no controller is there.
+#[test]
+fn a_controller_is_not_gone_for_less() {
+    let its_pod = json!({"metadata": living(Some("kueue-system"), "kueue-controller-manager-6d9f8b7c5-x2x7z")});
+    let other = lease("elsewhere", "0123abcd.kueue.x-k8s.io", "a_b", "2026-11-28T09:59:50Z");
+    for (why, world) in [
+        ("it renews its Lease", held_by(HOLDER, "2026-11-28T09:59:50Z")),
+        ("the pod that holds it exists", held_by(HOLDER, OLD).with(Kind::POD, its_pod)),
+        (
+            "another replica is available",
+            held_by(HOLDER, OLD).with(Kind::DEPLOYMENT, deployment(1, 1)),
+        ),
+        ("another Lease of the domain is renewed", held_by(HOLDER, OLD).with(Kind::LEASE, other)),
+        ("the workload may not be read", held_by(HOLDER, OLD).without_right(Kind::DEPLOYMENT)),
+        ("the name of the holder is not that of a workload's pod", held_by("external_5b1e", OLD)),
+        ("the holder is no pod", held_by("laptop", OLD)),
+        ("the Lease was given back", held_by("", OLD)),
+        ("there is no Lease", World::default().with(Kind::POD, kept(NAME))),
+        ("Leases may not be read", held_by(HOLDER, OLD).without_right(Kind::LEASE)),
+    ] {
+        let case = world.case(&pod("cart-0"));
+        assert_eq!(ids(&case), ["pod-finalizer"], "{why}");
+        the(&case, "pod-finalizer", Firm);
+    }
+}
+
+#[test]
+fn a_controller_that_lives_is_where_to_look() {
+    let found =
+        the(&held_by(HOLDER, "2026-11-28T09:59:50Z").case(&pod("cart-0")), "pod-finalizer", Firm);
+    assert!(facts(&found).contains("the controller is alive"), "{}", facts(&found));
+    assert_eq!(
+        commands(&found)[0],
+        "kubectl --namespace kueue-system logs kueue-controller-manager-6d9f8b7c5-x2x7z --all-containers --tail=200"
+    );
+}
+
+#[test]
+fn a_finalizer_that_was_just_to_be_removed_is_not_firm() {
+    let mut young = kept(NAME);
+    young["metadata"]["deletionTimestamp"] = json!("2026-11-28T09:59:58Z");
+    let case = World::default().with(Kind::POD, young).case(&pod("cart-0"));
+    the(&case, "pod-finalizer", Likely);
+}
+
+#[test]
+fn the_control_plane_explains_its_own_finalizers() {
+    let claim = |finalizer: &str| {
+        let meta = deleted(Some("shop"), "data", json!({"finalizers": [finalizer]}));
+        World::default().with(Kind::CLAIM, json!({"metadata": meta})).with(
+            Kind::LEASE,
+            lease("kube-system", "kube-controller-manager", "cp_1", "2026-11-28T09:30:00Z"),
+        )
+    };
+    let key = Key::of(Kind::CLAIM, "shop", "data");
+    let case = claim("kubernetes.io/pvc-protection").case(&key);
+    assert_eq!(ids(&case), ["control-plane-without-leader", "object-finalizer"]);
+    assert_eq!(ids(&claim("example.com/other").case(&key)), ["object-finalizer"]);
+    // With a leader the protection acts.
+    let fresh = World::default()
+        .with(Kind::CLAIM, json!({"metadata": deleted(Some("shop"), "data", json!({"finalizers": ["kubernetes.io/pvc-protection"]}))}))
+        .with(Kind::LEASE, lease("kube-system", "kube-controller-manager", "cp_1", "2026-11-28T09:59:50Z"));
+    assert_eq!(ids(&fresh.case(&key)), ["object-finalizer"]);
+}
+
+fn webhook(rules: Value, more: Value) -> Value {
+    let mut hook = json!({"name": "v.example.com", "failurePolicy": "Fail", "rules": [rules],
+        "clientConfig": {"service": {"namespace": "guard", "name": "webhook"}}});
+    hook.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    json!({"metadata": living(None, "guard"), "webhooks": [hook]})
+}
+
+fn pods(operation: &str) -> Value {
+    json!({"operations": [operation], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "scope": "*"})
+}
+
+fn service(kind: &str) -> Value {
+    json!({"metadata": living(Some("guard"), "webhook"), "spec": {"type": kind}})
+}
+
+fn slice(ready: Value) -> Value {
+    let mut meta = living(Some("guard"), "webhook-x");
+    meta["labels"] = json!({"kubernetes.io/service-name": "webhook"});
+    json!({"metadata": meta, "endpoints": [{"conditions": {"ready": ready}}]})
+}
+
+#[test]
+fn a_webhook_that_nothing_answers_comes_first() {
+    let guarded = |hook: Value| {
+        World::default()
+            .with(Kind::POD, kept("example.com/x"))
+            .with(Kind::NAMESPACE, json!({"metadata": {"name": "shop", "labels": {"team": "a"}}}))
+            .with(Kind::VALIDATING, hook)
+    };
+    let case = guarded(webhook(pods("UPDATE"), json!({}))).case(&pod("cart-0"));
+    assert_eq!(ids(&case), ["webhook-unavailable", "pod-finalizer"]);
+    let found = the(&case, "webhook-unavailable", Firm);
+    let last = *commands(&found).last().unwrap();
+    assert!(
+        last.contains("patch validatingwebhookconfigurations.admissionregistration.k8s.io guard"),
+        "{last}"
+    );
+    assert!(
+        last.contains("\"path\":\"/webhooks/0/failurePolicy\"") && last.contains("uid-of-guard"),
+        "{last}"
+    );
+    // An endpoint that is not ready is none.
+    let empty =
+        guarded(webhook(pods("UPDATE"), json!({}))).with(Kind::SERVICE, service("ClusterIP"));
+    the(&empty.case(&pod("cart-0")), "webhook-unavailable", Firm);
+    let down =
+        guarded(webhook(pods("*"), json!({}))).with(Kind::ENDPOINT_SLICE, slice(json!(false)));
+    the(&down.case(&pod("cart-0")), "webhook-unavailable", Firm);
+    // Not to know what it is called for is a doubt.
+    let matched =
+        webhook(pods("UPDATE"), json!({"matchConditions": [{"name": "a", "expression": "true"}]}));
+    the(&guarded(matched).case(&pod("cart-0")), "webhook-unavailable", Likely);
+    let unread = guarded(webhook(pods("UPDATE"), json!({}))).without_right(Kind::NAMESPACE);
+    the(&unread.case(&pod("cart-0")), "webhook-unavailable", Likely);
+}
+
+#[test]
+fn a_webhook_that_is_not_called_or_is_answered_keeps_nothing() {
+    let guarded = |hook: Value| {
+        World::default()
+            .with(Kind::POD, kept("example.com/x"))
+            .with(Kind::NAMESPACE, json!({"metadata": {"name": "shop", "labels": {"team": "a"}}}))
+            .with(Kind::MUTATING, hook)
+            .with(Kind::SERVICE, service("ClusterIP"))
+    };
+    let named = World::default()
+        .with(Kind::POD, kept("example.com/x"))
+        .with(Kind::NAMESPACE, json!({"metadata": {"name": "shop"}}))
+        .with(Kind::SERVICE, service("ExternalName"));
+    let exact = json!({"operations": ["*"], "apiGroups": [""], "apiVersions": ["v1beta1"], "resources": ["pods"]});
+    let plain = || webhook(pods("UPDATE"), json!({}));
+    let of = |group: &str, resource: &str| json!({"operations": ["*"], "apiGroups": [group], "resources": [resource]});
+    for (why, world) in [
+        (
+            "it is answered under another name",
+            named.with(Kind::MUTATING, webhook(pods("UPDATE"), json!({}))),
+        ),
+        ("its service may not be read", guarded(plain()).without_right(Kind::SERVICE)),
+        ("it is for another version", guarded(webhook(exact, json!({"matchPolicy": "Exact"})))),
+        ("it is answered", guarded(plain()).with(Kind::ENDPOINT_SLICE, slice(json!(true)))),
+        ("ready is left out", guarded(plain()).with(Kind::ENDPOINT_SLICE, slice(Value::Null))),
+        ("endpoints may not be read", guarded(plain()).without_right(Kind::ENDPOINT_SLICE)),
+        ("it is for deletions", guarded(webhook(pods("DELETE"), json!({})))),
+        ("it is for another type", guarded(webhook(of("", "services"), json!({})))),
+        ("it is for another group", guarded(webhook(of("apps", "*"), json!({})))),
+        ("it is for a part", guarded(webhook(of("", "pods/status"), json!({})))),
+        ("it may fail", guarded(webhook(pods("*"), json!({"failurePolicy": "Ignore"})))),
+        (
+            "it is for another namespace",
+            guarded(webhook(
+                pods("*"),
+                json!({"namespaceSelector": {"matchLabels": {"team": "b"}}}),
+            )),
+        ),
+        (
+            "it is for other objects",
+            guarded(webhook(pods("*"), json!({"objectSelector": {"matchLabels": {"app": "b"}}}))),
+        ),
+        (
+            "it is elsewhere",
+            guarded(webhook(pods("*"), json!({"clientConfig": {"url": "https://example.com"}}))),
+        ),
+    ] {
+        assert_eq!(ids(&world.case(&pod("cart-0"))), ["pod-finalizer"], "{why}");
+    }
+}
+
+#[test]
+fn a_dead_webhook_keeps_kubelet_from_deleting_what_has_ended() {
+    let node = json!({"metadata": living(None, "n1"), "status": {"conditions": [{"type": "Ready", "status": "True"}]}});
+    let world = |state: Value| {
+        let meta = deleted(Some("shop"), "cart-0", json!({"deletionGracePeriodSeconds": 30}));
+        World::default()
+            .with(
+                Kind::POD,
+                json!({"metadata": meta, "spec": {"nodeName": "n1"},
+                "status": {"containerStatuses": [{"name": "a", "state": state}]}}),
+            )
+            .with(Kind::NODE, node.clone())
+            .with(Kind::LEASE, lease("kube-node-lease", "n1", "n1", "2026-11-28T09:59:55Z"))
+            .with(Kind::NAMESPACE, json!({"metadata": {"name": "shop"}}))
+            .with(Kind::VALIDATING, webhook(pods("DELETE"), json!({})))
+    };
+    let case = world(json!({"terminated": {"exitCode": 0}})).case(&pod("cart-0"));
+    the(&case, "webhook-unavailable", Likely);
+    assert_eq!(case.examine.as_deref(), Some("n1"));
+    assert_eq!(ids(&world(json!({"running": {}})).case(&pod("cart-0"))), [""; 0]);
+}
+
+#[test]
+fn foreground_deletion_is_followed_to_the_leaf() {
+    let owner = |kind: &str, name: &str| json!({"kind": kind, "name": name, "uid": format!("uid-of-{name}"), "controller": true, "blockOwnerDeletion": true});
+    let kept_by = |name: &str, finalizer: &str, owners: Value| json!({"metadata": deleted(Some("shop"), name, json!({"finalizers": [finalizer], "ownerReferences": owners}))});
+    let world = World::default()
+        .with(Kind::DEPLOYMENT, kept_by("cart", "foregroundDeletion", json!([])))
+        .with(
+            Kind::REPLICA_SET,
+            kept_by("cart-1", "foregroundDeletion", json!([owner("Deployment", "cart")])),
+        )
+        .with(
+            Kind::POD,
+            kept_by("cart-1-a", "example.com/x", json!([owner("ReplicaSet", "cart-1")])),
+        );
+    let told = world.told(&Key::of(Kind::DEPLOYMENT, "shop", "cart"));
+    the(&told.case, "foreground-dependents", Firm);
+    let names: Vec<_> = told.below.iter().map(|case| case.key.name.as_str()).collect();
+    assert_eq!(names, ["cart-1", "cart-1-a"]);
+    the(told.leaf(), "pod-finalizer", Firm);
+    let links = told.links();
+    assert_eq!(links.len(), 3);
+    assert_eq!(links[0].waits_for.as_deref(), Some("ReplicaSet shop/cart-1"));
+    assert_eq!(links[2].waits_for.as_deref(), Some("the finalizer example.com/x"));
+    // One that does not block its owner, and one of another owner of that name, keep nothing.
+    let mut other = owner("Deployment", "cart");
+    other["uid"] = json!("another");
+    let mut free = owner("Deployment", "cart");
+    free["blockOwnerDeletion"] = json!(false);
+    for owners in [json!([other]), json!([free])] {
+        let world = World::default()
+            .with(Kind::DEPLOYMENT, kept_by("cart", "foregroundDeletion", json!([])))
+            .with(Kind::REPLICA_SET, kept_by("cart-1", "example.com/x", owners));
+        let told = world.told(&Key::of(Kind::DEPLOYMENT, "shop", "cart"));
+        assert_eq!((ids(&told.case), told.below.len()), (vec!["object-finalizer"], 0));
+    }
+}

@@ -1,0 +1,7 @@
+//! Each cause by what proves it, and what looks like it.
+
+mod finalizers;
+mod namespaces;
+mod pods;
+mod volumes;
+mod world;

@@ -1,0 +1,246 @@
+use serde_json::{Value, json};
+
+use super::world::{World, commands, deleted, facts, ids, lease, living, overdue_pod, pod, the};
+use crate::model::{
+    cluster::{Key, Kind},
+    evidence::Certainty::{Firm, Likely, Possible},
+    remedy::Place,
+};
+
+fn node(ready: &str, more: Value) -> Value {
+    let mut node = json!({"metadata": living(None, "n1"),
+        "status": {"conditions": [{"type": "Ready", "status": ready, "reason": "NodeStatusUnknown",
+            "lastTransitionTime": "2026-11-28T09:40:00Z"}]}});
+    node.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    node
+}
+
+fn heard() -> World {
+    World::default()
+        .with(Kind::NODE, node("True", json!({})))
+        .with(Kind::LEASE, lease("kube-node-lease", "n1", "n1", "2026-11-28T09:59:55.000000Z"))
+}
+
+fn silent(ready: &str) -> World {
+    World::default()
+        .with(Kind::NODE, node(ready, json!({})))
+        .with(Kind::LEASE, lease("kube-node-lease", "n1", "n1", "2026-11-28T09:39:00.000000Z"))
+}
+
+#[test]
+fn a_node_is_not_heard_by_its_lease_and_its_condition() {
+    let case =
+        silent("Unknown").with(Kind::POD, overdue_pod("cart-0", json!({}))).case(&pod("cart-0"));
+    let found = the(&case, "node-not-heard", Firm);
+    assert!(
+        facts(&found).contains("Ready condition is Unknown since 2026-11-28T09:40:00Z"),
+        "{found:#?}"
+    );
+    assert_eq!(
+        (case.examine, found.held_by.as_deref()),
+        (None, Some("the node n1, which is not heard"))
+    );
+    // Before anything else that could be done, the node has to be repaired.
+    assert_eq!(found.remedies[0].command, None);
+    let [force] = commands(&found)[..] else { panic!("{:?}", commands(&found)) };
+    assert_eq!(
+        force,
+        "echo '{\"kind\":\"DeleteOptions\",\"apiVersion\":\"v1\",\"gracePeriodSeconds\":0,\"preconditions\":\
+         {\"uid\":\"uid-of-cart-0\",\"resourceVersion\":\"77\"}}' | kubectl delete --raw \
+         /api/v1/namespaces/shop/pods/cart-0 -f -"
+    );
+    let forced = found.remedies.iter().find(|it| it.command.is_some()).unwrap();
+    assert_eq!(forced.place, Some(Place::Kubectl));
+}
+
+#[test]
+fn a_node_whose_lease_is_renewed_is_where_to_look() {
+    for condition in ["True", "Unknown", "False"] {
+        let world = World::default()
+            .with(Kind::NODE, node(condition, json!({})))
+            .with(Kind::LEASE, lease("kube-node-lease", "n1", "n1", "2026-11-28T09:59:55.000000Z"))
+            .with(Kind::POD, overdue_pod("cart-0", json!({})));
+        let case = world.case(&pod("cart-0"));
+        assert_eq!((ids(&case), case.examine.as_deref()), (vec![], Some("n1")), "{condition}");
+    }
+}
+
+#[test]
+fn a_silent_node_without_a_node_controller_is_not_proven_to_be_silent() {
+    let world = silent("True").with(Kind::POD, overdue_pod("cart-0", json!({}))).with(
+        Kind::LEASE,
+        lease("kube-system", "kube-controller-manager", "cp_1", "2026-11-28T09:30:00Z"),
+    );
+    the(&world.case(&pod("cart-0")), "node-not-heard", Possible);
+    // Nor without the right to read Leases.
+    let world = World::default()
+        .with(Kind::NODE, node("Unknown", json!({})))
+        .without_right(Kind::LEASE)
+        .with(Kind::POD, overdue_pod("cart-0", json!({})));
+    the(&world.case(&pod("cart-0")), "node-not-heard", Possible);
+}
+
+#[test]
+fn a_node_is_off_only_by_a_taint_that_says_so() {
+    let taint = |key: &str| json!({"spec": {"taints": [{"key": key, "effect": "NoExecute"}]}});
+    let of = |key: &str| {
+        World::default()
+            .with(Kind::NODE, node("Unknown", taint(key)))
+            .with(Kind::LEASE, lease("kube-node-lease", "n1", "n1", "2026-11-28T09:39:00Z"))
+            .with(Kind::POD, overdue_pod("cart-0", json!({})))
+            .case(&pod("cart-0"))
+    };
+    let found = the(&of("node.cloudprovider.kubernetes.io/shutdown"), "node-off", Firm);
+    assert!(commands(&found)[0].contains("\"path\":\"/spec/taints/-\""), "{:?}", commands(&found));
+    the(&of("node.kubernetes.io/unreachable"), "node-not-heard", Firm);
+}
+
+#[test]
+fn what_force_means_depends_on_the_owner() {
+    let of = |kind: &str| {
+        let owner = json!({"ownerReferences": [{"kind": kind, "name": "cart", "uid": "u", "controller": true}]});
+        let case =
+            silent("Unknown").with(Kind::POD, overdue_pod("cart-0", owner)).case(&pod("cart-0"));
+        let found = the(&case, "node-not-heard", Firm);
+        found.remedies.iter().find(|it| it.command.is_some()).unwrap().risk.clone()
+    };
+    assert!(of("StatefulSet").contains("second pod of the same identity"), "{}", of("StatefulSet"));
+    assert!(of("ReplicaSet").contains("replacement"), "{}", of("ReplicaSet"));
+}
+
+#[test]
+fn a_pod_whose_node_does_not_exist_was_not_collected() {
+    let world = World::default().with(Kind::POD, overdue_pod("cart-0", json!({})));
+    let found = the(&world.case(&pod("cart-0")), "node-object-gone", Firm);
+    assert!(commands(&found)[0].contains("\"gracePeriodSeconds\":0"), "{found:#?}");
+    // The collector takes up to two minutes.
+    let young = json!({"deletionTimestamp": "2026-11-28T09:59:00Z"});
+    let world = World::default().with(Kind::POD, overdue_pod("cart-0", young));
+    the(&world.case(&pod("cart-0")), "node-object-gone", Likely);
+    // It does nothing without a leader, which has to be repaired first.
+    let stale = lease("kube-system", "kube-controller-manager", "cp_1", "2026-11-28T09:30:00Z");
+    let world =
+        World::default().with(Kind::POD, overdue_pod("cart-0", json!({}))).with(Kind::LEASE, stale);
+    let case = world.case(&pod("cart-0"));
+    assert_eq!(ids(&case), ["control-plane-without-leader", "node-object-gone"]);
+    the(&case, "control-plane-without-leader", Firm);
+}
+
+#[test]
+fn a_node_that_may_not_be_read_is_not_gone() {
+    let world = World::default()
+        .with(Kind::POD, overdue_pod("cart-0", json!({})))
+        .without_right(Kind::NODE);
+    let case = world.case(&pod("cart-0"));
+    assert_eq!((ids(&case), case.examine.as_deref()), (vec![], Some("n1")));
+}
+
+#[test]
+fn there_is_nothing_to_examine_on_a_virtual_node_or_on_windows() {
+    let of = |labels: Value, annotations: Value| {
+        let node =
+            json!({"metadata": {"name": "n1", "labels": labels, "annotations": annotations}});
+        let world = World::default()
+            .with(Kind::NODE, node)
+            .with(Kind::POD, overdue_pod("cart-0", json!({})));
+        world.case(&pod("cart-0"))
+    };
+    for case in [
+        of(json!({"type": "virtual-kubelet"}), json!({})),
+        of(json!({"eks.amazonaws.com/compute-type": "fargate"}), json!({})),
+        of(json!({}), json!({"kwok.x-k8s.io/node": "fake"})),
+    ] {
+        the(&case, "virtual-node", Possible);
+        assert_eq!(case.examine, None);
+    }
+    the(&of(json!({"kubernetes.io/os": "windows"}), json!({})), "windows-node", Possible);
+    let linux = of(json!({"kubernetes.io/os": "linux"}), json!({}));
+    assert_eq!((ids(&linux), linux.examine.as_deref()), (vec![], Some("n1")));
+}
+
+#[test]
+fn a_pod_in_its_grace_is_not_stuck() {
+    let more = json!({"deletionTimestamp": "2026-11-28T10:00:20Z"});
+    let case = heard().with(Kind::POD, overdue_pod("cart-0", more)).case(&pod("cart-0"));
+    let found = the(&case, "grace-period-or-prestop", Firm);
+    assert!(facts(&found).contains("its 30 s of grace end in 20 s"), "{found:#?}");
+    assert!(commands(&found).is_empty());
+}
+
+#[test]
+fn a_pod_that_is_not_deleted_is_said_not_to_be() {
+    let world =
+        World::default().with(Kind::POD, json!({"metadata": living(Some("shop"), "cart-0")}));
+    the(&world.case(&pod("cart-0")), "pod-not-deleted", Firm);
+}
+
+#[test]
+fn the_record_of_a_static_pod_is_likely_kept_by_its_manifest() {
+    let more = json!({"annotations": {"kubernetes.io/config.mirror": "x"}});
+    let case = heard().with(Kind::POD, overdue_pod("etcd-n1", more)).case(&pod("etcd-n1"));
+    // Whether its processes run is for the node to say.
+    the(&case, "mirror-pod-deleted", Likely);
+    assert_eq!(case.examine.as_deref(), Some("n1"));
+}
+
+#[test]
+fn a_finalizer_comes_after_the_node() {
+    let more = json!({"finalizers": ["example.com/x"]});
+    let case = heard().with(Kind::POD, overdue_pod("cart-0", more.clone())).case(&pod("cart-0"));
+    let found = the(&case, "pod-finalizer", Possible);
+    assert!(found.later && commands(&found).is_empty());
+    // A silent node comes first, too.
+    let case = silent("Unknown").with(Kind::POD, overdue_pod("cart-0", more)).case(&pod("cart-0"));
+    assert_eq!(case.first().unwrap().id.as_str(), "node-not-heard");
+}
+
+#[test]
+fn a_finalizer_is_alone_once_the_grace_is_zero() {
+    let more = json!({"finalizers": ["a.example.com/x", "b.example.com/y"],
+        "managedFields": [
+            {"manager": "kubectl-create", "operation": "Update", "time": "2026-11-28T08:00:00Z",
+             "fieldsV1": {"f:metadata": {"f:finalizers": {".": {}, "v:\"a.example.com/x\"": {}}}}},
+            {"manager": "operator-b", "operation": "Update", "time": "2026-11-28T08:10:00Z",
+             "fieldsV1": {"f:metadata": {"f:finalizers": {"v:\"b.example.com/y\"": {}}}}}]});
+    let object =
+        json!({"metadata": deleted(Some("shop"), "cart-0", more), "spec": {"nodeName": "n1"}});
+    // Whatever the node is like.
+    let case = silent("Unknown").with(Kind::POD, object).case(&pod("cart-0"));
+    assert_eq!(ids(&case), ["pod-finalizer", "pod-finalizer"]);
+    let [first, second] = &case.findings[..] else { panic!() };
+    assert_eq!((first.certainty, second.certainty), (Firm, Firm));
+    assert!(
+        facts(second).contains("operator-b set it at 2026-11-28T08:10:00Z"),
+        "{}",
+        facts(second)
+    );
+    assert_eq!(
+        commands(second),
+        [
+            "kubectl --namespace shop patch pod cart-0 --type=json -p '[{\"op\":\"test\",\"path\":\"/metadata/uid\",\
+          \"value\":\"uid-of-cart-0\"},{\"op\":\"test\",\"path\":\"/metadata/resourceVersion\",\"value\":\"77\"},\
+          {\"op\":\"test\",\"path\":\"/metadata/finalizers/1\",\"value\":\"b.example.com/y\"},\
+          {\"op\":\"remove\",\"path\":\"/metadata/finalizers/1\"}]'"
+        ]
+    );
+}
+
+#[test]
+fn a_node_that_is_asked_about_is_said_not_to_be_heard() {
+    let key = Key::global(Kind::NODE, "n1");
+    the(&silent("Unknown").case(&key), "node-not-heard", Firm);
+    assert_eq!(ids(&heard().case(&key)), [""; 0]);
+}
+
+#[test]
+fn what_a_tenant_can_write_is_quoted_or_left_out() {
+    let more = json!({"finalizers": ["a'; rm -rf ~ #/x"], "deletionGracePeriodSeconds": 0});
+    let object =
+        json!({"metadata": deleted(Some("shop"), "cart-0", more), "spec": {"nodeName": "n1"}});
+    let case = heard().with(Kind::POD, object).case(&pod("cart-0"));
+    assert!(commands(&the(&case, "pod-finalizer", Firm)).is_empty());
+    let hostile = Key::of(Kind::POD, "shop", "$(reboot)");
+    let object = json!({"metadata": deleted(Some("shop"), "$(reboot)", json!({"finalizers": ["example.com/x"]}))});
+    let case = heard().with(Kind::POD, object).case(&hostile);
+    assert!(commands(&the(&case, "pod-finalizer", Firm)).is_empty());
+}

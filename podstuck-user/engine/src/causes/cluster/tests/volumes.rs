@@ -1,0 +1,156 @@
+use serde_json::{Value, json};
+
+use super::world::{World, commands, deleted, facts, ids, living, overdue_pod, the};
+use crate::model::{
+    cluster::{Key, Kind},
+    evidence::Certainty::Firm,
+};
+
+fn claim(finalizer: &str) -> Value {
+    json!({"metadata": deleted(Some("shop"), "data", json!({"finalizers": [finalizer]}))})
+}
+
+fn key() -> Key {
+    Key::of(Kind::CLAIM, "shop", "data")
+}
+
+fn user(name: &str, node: &str, claim: &str) -> Value {
+    json!({"metadata": living(Some("shop"), name), "status": {"phase": "Running"},
+        "spec": {"nodeName": node, "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": claim}}]}})
+}
+
+#[test]
+fn a_claim_is_in_use_by_pods_that_have_a_node() {
+    let world = World::default()
+        .with(Kind::CLAIM, claim("kubernetes.io/pvc-protection"))
+        .with(Kind::POD, user("cart-0", "n1", "data"));
+    let told = world.told(&key());
+    let found = the(&told.case, "claim-in-use", Firm);
+    assert!(
+        facts(&found).contains("the pod cart-0 on n1 names the claim, and is in the phase Running")
+    );
+    assert_eq!(
+        commands(&found),
+        [
+            "echo '{\"kind\":\"DeleteOptions\",\"apiVersion\":\"v1\",\"preconditions\":{\"uid\":\"uid-of-cart-0\"}}' | \
+          kubectl delete --raw /api/v1/namespaces/shop/pods/cart-0 -f -"
+        ]
+    );
+    // A claim that is made for a pod is named after both.
+    let mut ephemeral = user("cart", "n1", "");
+    ephemeral["spec"]["volumes"] =
+        json!([{"name": "data", "ephemeral": {"volumeClaimTemplate": {}}}]);
+    let own = json!({"metadata": deleted(Some("shop"), "cart-data", json!({"finalizers": ["kubernetes.io/pvc-protection"]}))});
+    let world = World::default().with(Kind::CLAIM, own).with(Kind::POD, ephemeral);
+    the(&world.case(&Key::of(Kind::CLAIM, "shop", "cart-data")), "claim-in-use", Firm);
+}
+
+#[test]
+fn a_claim_is_not_in_use_by_others() {
+    for (why, finalizer, pod) in [
+        ("the pod has no node", "kubernetes.io/pvc-protection", user("cart-0", "", "data")),
+        (
+            "the pod names another claim",
+            "kubernetes.io/pvc-protection",
+            user("cart-0", "n1", "other"),
+        ),
+        (
+            "the finalizer is another one",
+            "snapshot.storage.kubernetes.io/pvc-as-source-protection",
+            user("cart-0", "n1", "data"),
+        ),
+    ] {
+        let world = World::default().with(Kind::CLAIM, claim(finalizer)).with(Kind::POD, pod);
+        let case = world.case(&key());
+        assert_eq!(ids(&case), ["object-finalizer"], "{why}");
+    }
+}
+
+#[test]
+fn a_pod_that_does_not_go_is_the_leaf_of_its_claim() {
+    let mut pod = overdue_pod("cart-1", json!({}));
+    pod["spec"]["volumes"] = json!([{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]);
+    let world = World::default()
+        .with(Kind::CLAIM, claim("kubernetes.io/pvc-protection"))
+        .with(Kind::POD, user("cart-0", "n1", "data"))
+        .with(Kind::POD, pod);
+    let told = world.told(&key());
+    assert_eq!(told.leaf().key.name, "cart-1");
+    the(told.leaf(), "node-object-gone", Firm);
+    assert_eq!(commands(&told.case.findings[0])[0], "kubectl podstuck pod/cart-1 --namespace shop");
+}
+
+fn volume(finalizer: &str, phase: &str) -> Value {
+    json!({"metadata": deleted(None, "pv-1", json!({"finalizers": [finalizer]})), "status": {"phase": phase},
+        "spec": {"claimRef": {"namespace": "shop", "name": "data", "uid": "uid-of-data"}}})
+}
+
+#[test]
+fn a_volume_is_kept_by_its_claim() {
+    let key = Key::global(Kind::VOLUME, "pv-1");
+    let living_claim = || json!({"metadata": living(Some("shop"), "data")});
+    let world = |phase: &str| {
+        World::default()
+            .with(Kind::VOLUME, volume("kubernetes.io/pv-protection", phase))
+            .with(Kind::CLAIM, living_claim())
+    };
+    the(&world("Bound").case(&key), "volume-bound", Firm);
+    assert_eq!(ids(&world("Released").case(&key)), ["object-finalizer"]);
+    let mut other = living_claim();
+    other["metadata"]["uid"] = json!("made again");
+    let world = World::default()
+        .with(Kind::VOLUME, volume("kubernetes.io/pv-protection", "Bound"))
+        .with(Kind::CLAIM, other);
+    assert_eq!(ids(&world.case(&key)), ["object-finalizer"]);
+}
+
+fn attachment(volume: &str, status: Value) -> Value {
+    json!({"metadata": deleted(None, "csi-1", json!({"finalizers": ["external-attacher/disk-example-com"]})),
+        "spec": {"attacher": "disk.example.com", "nodeName": "n1", "source": {"persistentVolumeName": volume}},
+        "status": status})
+}
+
+#[test]
+fn a_volume_is_kept_by_its_attachment_and_that_by_the_storage() {
+    let error = json!({"attached": true, "detachError": {"time": "2026-11-28T09:58:00Z", "message": "disk is busy"}});
+    let key = Key::global(Kind::VOLUME, "pv-1");
+    let world = World::default()
+        .with(Kind::VOLUME, volume("external-attacher/disk-example-com", "Released"))
+        .with(Kind::ATTACHMENT, attachment("pv-1", error.clone()));
+    let told = world.told(&key);
+    the(&told.case, "volume-attached", Firm);
+    let found = the(told.leaf(), "volume-detach-fails", Firm);
+    assert!(
+        facts(&found).contains("disk is busy")
+            && facts(&found).contains("the node n1 does not exist")
+    );
+    // The attachment of another volume keeps nothing.
+    let world = World::default()
+        .with(Kind::VOLUME, volume("external-attacher/disk-example-com", "Released"))
+        .with(Kind::ATTACHMENT, attachment("pv-2", error));
+    assert_eq!(ids(&world.case(&key)), ["object-finalizer"]);
+}
+
+#[test]
+fn an_attachment_of_a_volume_that_is_gone_is_not_the_storages_fault() {
+    let key = Key::global(Kind::ATTACHMENT, "csi-1");
+    let error = json!({"detachError": {"message": "persistentvolume \"pv-1\" not found"}});
+    let found = the(
+        &World::default().with(Kind::ATTACHMENT, attachment("pv-1", error.clone())).case(&key),
+        "attached-volume-gone",
+        Firm,
+    );
+    assert!(commands(&found)[0].contains("patch volumeattachment csi-1"), "{:?}", commands(&found));
+    // Not to be allowed to read the volume proves nothing about it.
+    let world = World::default()
+        .with(Kind::ATTACHMENT, attachment("pv-1", error))
+        .without_right(Kind::VOLUME);
+    let case = world.case(&key);
+    assert_eq!(ids(&case), ["volume-detach-fails"]);
+    assert_ne!(case.findings[0].certainty, Firm);
+    // Without an error it is its attacher that has to act.
+    let there = World::default()
+        .with(Kind::ATTACHMENT, attachment("pv-1", json!({})))
+        .with(Kind::VOLUME, json!({"metadata": living(None, "pv-1")}));
+    assert_eq!(ids(&there.case(&key)), ["object-finalizer"]);
+}

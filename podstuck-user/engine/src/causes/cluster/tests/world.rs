@@ -1,0 +1,155 @@
+//! A cluster of objects that a test makes up: of the documented form, and complete.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::super::{Answer as Told, Case, Found, answer};
+use crate::model::{
+    cluster::{Answer, Facts, Key, Kind, Object, Question, Survey, Why},
+    evidence::Certainty,
+};
+
+/// The API server's time in all of them.
+pub(super) const NOW: &str = "2026-11-28T10:00:00Z";
+/// A deletion that has not come to its end for ten minutes.
+pub(super) const LONG_AGO: &str = "2026-11-28T09:50:00Z";
+
+/// All that there is.
+#[derive(Default)]
+pub(super) struct World {
+    objects: Vec<(Kind, Object)>,
+    /// Types that the caller may not read.
+    forbidden: Vec<Kind>,
+}
+
+impl World {
+    pub(super) fn with(mut self, kind: Kind, object: Value) -> Self {
+        self.objects.push((kind, serde_json::from_value(object).unwrap()));
+        self
+    }
+
+    pub(super) fn without_right(mut self, kind: Kind) -> Self {
+        self.forbidden.push(kind);
+        self
+    }
+
+    fn all(&self, kind: &Kind, namespace: Option<&str>) -> impl Iterator<Item = &Object> {
+        let in_namespace = move |object: &&Object| {
+            namespace.is_none() || object.metadata.namespace.as_deref() == namespace
+        };
+        let of_kind = self.objects.iter().filter(move |(it, _)| it == kind).map(|(_, it)| it);
+        of_kind.filter(in_namespace)
+    }
+
+    fn read(&self, question: &Question) -> Answer {
+        let kind = match question {
+            Question::Object(key) => &key.kind,
+            Question::Deleted { kind, .. }
+            | Question::Owned { kind, .. }
+            | Question::All { kind, .. } => kind,
+            Question::Types(_) => return Answer::Missing,
+        };
+        if self.forbidden.contains(kind) {
+            return Answer::Unread(Why::Forbidden);
+        }
+        match question {
+            Question::Object(key) => {
+                let found = self
+                    .all(kind, key.namespace.as_deref())
+                    .find(|it| it.metadata.name == key.name);
+                found.map_or(Answer::Missing, |it| Answer::Object(Arc::new(it.clone())))
+            }
+            Question::Deleted { namespace, .. } => {
+                let all = self.all(kind, namespace.as_deref());
+                let deleted = all.filter(|it| it.metadata.deletion_timestamp.is_some());
+                let deleted = deleted.map(|it| it.metadata.clone()).collect();
+                Answer::Survey(Arc::new(Survey { deleted, ..Survey::default() }))
+            }
+            Question::Owned { namespace, .. } => {
+                Answer::Objects(self.all(kind, namespace.as_deref()).cloned().collect())
+            }
+            Question::All { namespace, labels, .. } => {
+                let has = |it: &&Object| {
+                    labels.as_deref().is_none_or(|labels| {
+                        let (key, value) = labels.split_once('=').unwrap();
+                        it.metadata.labels.get(key).is_some_and(|it| it == value)
+                    })
+                };
+                Answer::Objects(self.all(kind, namespace.as_deref()).filter(has).cloned().collect())
+            }
+            Question::Types(_) => Answer::Missing,
+        }
+    }
+
+    /// What is said about an object, once nothing more is wanted.
+    pub(super) fn told(&self, key: &Key) -> Told {
+        let mut facts = Facts::new(NOW.parse().unwrap());
+        for _ in 0..20 {
+            let told = answer(key, &facts);
+            let wanted = facts.wanted();
+            if wanted.is_empty() {
+                return told;
+            }
+            for question in wanted {
+                let answer = self.read(&question);
+                facts.answered(question, answer);
+            }
+        }
+        panic!("it always wants more: {:?}", facts.wanted());
+    }
+
+    pub(super) fn case(&self, key: &Key) -> Case {
+        self.told(key).case
+    }
+}
+
+/// Metadata of what is being deleted.
+pub(super) fn deleted(namespace: Option<&str>, name: &str, more: Value) -> Value {
+    let mut meta = json!({"name": name, "namespace": namespace, "uid": format!("uid-of-{name}"), "resourceVersion": "77",
+        "deletionTimestamp": LONG_AGO, "deletionGracePeriodSeconds": 0});
+    meta.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    meta
+}
+
+/// Metadata of what stays.
+pub(super) fn living(namespace: Option<&str>, name: &str) -> Value {
+    json!({"name": name, "namespace": namespace, "uid": format!("uid-of-{name}"), "resourceVersion": "78"})
+}
+
+pub(super) fn pod(name: &str) -> Key {
+    Key::of(Kind::POD, "shop", name)
+}
+
+/// A pod whose grace of 30 s has passed, on the node n1.
+pub(super) fn overdue_pod(name: &str, more: Value) -> Value {
+    let mut more = more;
+    more["deletionGracePeriodSeconds"] = json!(30);
+    json!({"metadata": deleted(Some("shop"), name, more), "spec": {"nodeName": "n1"}})
+}
+
+pub(super) fn lease(namespace: &str, name: &str, holder: &str, renewed: &str) -> Value {
+    json!({"metadata": living(Some(namespace), name),
+        "spec": {"holderIdentity": holder, "leaseDurationSeconds": 40, "renewTime": renewed}})
+}
+
+pub(super) fn ids(case: &Case) -> Vec<&'static str> {
+    case.findings.iter().map(|found| found.id.as_str()).collect()
+}
+
+/// The one finding of this name, which must be that certain.
+#[track_caller]
+pub(super) fn the(case: &Case, id: &str, certainty: Certainty) -> Found {
+    let found: Vec<&Found> = case.findings.iter().filter(|found| found.id.as_str() == id).collect();
+    let [found] = found[..] else { panic!("{id} is not the one of {:?}", ids(case)) };
+    assert_eq!(found.certainty, certainty, "{id}: not known: {:?}", found.not_known);
+    found.clone()
+}
+
+pub(super) fn facts(found: &Found) -> String {
+    found.evidence.iter().map(|it| it.fact.as_str()).collect::<Vec<_>>().join("\n")
+}
+
+pub(super) fn commands(found: &Found) -> Vec<&str> {
+    found.remedies.iter().filter_map(|it| it.command.as_deref()).collect()
+}

@@ -1,0 +1,205 @@
+//! An admission webhook that has to be called for a request, and that nothing answers.
+
+use super::{
+    case::{Case, api, draft},
+    remedy,
+};
+use crate::{
+    cause::{Cause, Kind, Origin, TriedWith, like, seen, way},
+    ids,
+    model::{
+        cluster::{self, Facts, Key, Known, Object, Rule, ServiceRef, Webhook},
+        diagnosis::Stage,
+        path::safe,
+        shell::is_object_name,
+    },
+    verdict::Draft,
+};
+
+/// It is down.
+pub(crate) static UNAVAILABLE: Cause = Cause {
+    id: ids::WEBHOOK_UNAVAILABLE,
+    title: "an admission webhook must be called for the request that would release the object, and its service has no ready \
+        endpoint",
+    stage: Stage::Api,
+    kind: Kind::Cause,
+    meaning: "The object goes when a client updates it or kubelet deletes it. For that request the API server must call a \
+        webhook whose failurePolicy is Fail, and the webhook's service has no ready endpoint: the request is refused, each \
+        time. The command that removes a finalizer is such a request, too.",
+    confirmed_by: &[
+        seen(
+            "a webhook configuration with failurePolicy Fail covers the request and the object",
+            &[Origin::Api],
+        ),
+        seen("the webhook's service has no ready endpoint", &[Origin::Api]),
+    ],
+    log: None,
+    look_alikes: &[like(
+        ids::FINALIZER_CONTROLLER_GONE,
+        "the request would be refused, whether or not a controller makes it",
+    )],
+    ways_out: &[
+        way("start the pods of the webhook's service", ""),
+        way(
+            "set the webhook's failurePolicy to Ignore until they run",
+            "requests that it should refuse are admitted meanwhile",
+        ),
+    ],
+    field: &["kyverno#3037", "kyverno#7243"],
+    tried: &[TriedWith::ApiServer, TriedWith::Objects],
+    source: &["kubernetes staging/src/k8s.io/apiserver/pkg/admission/plugin/webhook"],
+};
+
+/// Whether a rule covers a request about a type.
+fn covers(
+    rule: &Rule,
+    is_exact: bool,
+    operation: &str,
+    kind: &cluster::Kind,
+    resource: &str,
+) -> bool {
+    let has = |list: &[String], word: &str| list.iter().any(|it| it == "*" || it == word);
+    let (_, part) = resource.split_once('/').unwrap_or((resource, ""));
+    let of_resource = |pattern: &String| {
+        let (of, of_part) = pattern.split_once('/').unwrap_or((pattern, ""));
+        (of == "*" || of == kind.plural) && (of_part == "*" || of_part == part)
+    };
+    let scope = match rule.scope.as_deref() {
+        Some("Namespaced") => kind.namespaced,
+        Some("Cluster") => !kind.namespaced,
+        _ => true,
+    };
+    scope
+        && has(&rule.operations, operation)
+        && has(&rule.api_groups, &kind.group)
+        // Else requests in other versions are converted for it.
+        && (!is_exact || has(&rule.api_versions, &kind.version))
+        && rule.resources.iter().any(of_resource)
+}
+
+/// Whether it is called for an object, by its labels and those of its namespace; `None` where these are not known.
+fn selects(webhook: &Webhook, case: &Case, object: &Object, facts: &Facts) -> Option<bool> {
+    if !webhook.object_selector.matches(&object.metadata.labels)? {
+        return Some(false);
+    }
+    // A Namespace is matched by its own labels.
+    if case.key.kind == cluster::Kind::NAMESPACE {
+        return webhook.namespace_selector.matches(&object.metadata.labels);
+    }
+    let Some(namespace) = &case.key.namespace else { return Some(true) };
+    match facts.object(&Key::global(cluster::Kind::NAMESPACE, namespace)) {
+        Known::Is(namespace) => webhook.namespace_selector.matches(&namespace.metadata.labels),
+        _ => None,
+    }
+}
+
+/// Whether the service has a ready endpoint; `None` where that is not known.
+fn is_ready(service: &ServiceRef, facts: &Facts) -> Option<bool> {
+    match facts.object(&Key::of(cluster::Kind::SERVICE, &service.namespace, &service.name)) {
+        Known::Missing => return Some(false),
+        // One that only has another name has no endpoints, and is answered elsewhere.
+        Known::Is(object) if object.spec.kind == "ExternalName" => return None,
+        Known::Unread => return None,
+        Known::Is(_) => {}
+    }
+    let labels = format!("kubernetes.io/service-name={}", service.name);
+    let of = |kind| facts.all(&kind, Some(&service.namespace), Some(&labels));
+    let slices = match of(cluster::Kind::ENDPOINT_SLICE) {
+        Known::Missing => of(cluster::Kind::ENDPOINT_SLICE_BETA),
+        known => known,
+    };
+    let Known::Is(slices) = slices else { return None };
+    let mut endpoints = slices.iter().flat_map(|slice| slice.endpoints.iter().flatten());
+    Some(endpoints.any(|endpoint| endpoint.conditions.ready != Some(false)))
+}
+
+/// Each webhook that keeps one of these requests about the object from being admitted.
+pub(super) fn judge(
+    case: &Case,
+    object: &Object,
+    facts: &Facts,
+    requests: &[(&str, &str)],
+) -> Vec<Draft> {
+    let mut drafts = Vec::new();
+    for kind in [cluster::Kind::MUTATING, cluster::Kind::VALIDATING] {
+        let Known::Is(configurations) = facts.all(&kind, None, None) else { continue };
+        for configuration in configurations.iter() {
+            for (at, webhook) in configuration.webhooks.iter().enumerate() {
+                let is_exact = webhook.match_policy.as_deref() == Some("Exact");
+                let covered = requests.iter().find(|(operation, resource)| {
+                    webhook
+                        .rules
+                        .iter()
+                        .any(|rule| covers(rule, is_exact, operation, &case.key.kind, resource))
+                });
+                let fails = webhook.failure_policy.as_deref() == Some("Fail");
+                let (Some(request), true) = (covered, fails) else { continue };
+                let Some(service) = &webhook.client_config.service else { continue };
+                let selects = selects(webhook, case, object, facts);
+                if selects == Some(false) || is_ready(service, facts) != Some(false) {
+                    continue;
+                }
+                let found = Refusal { kind: &kind, configuration, at, webhook, service };
+                drafts.push(found.draft(*request, selects.is_some(), facts));
+            }
+        }
+    }
+    drafts
+}
+
+/// A webhook that nothing answers.
+struct Refusal<'a> {
+    kind: &'a cluster::Kind,
+    configuration: &'a Object,
+    at: usize,
+    webhook: &'a Webhook,
+    service: &'a ServiceRef,
+}
+
+impl Refusal<'_> {
+    fn draft(&self, request: (&str, &str), is_selected: bool, facts: &Facts) -> Draft {
+        let Self { kind, configuration, at, webhook, service } = self;
+        let name = safe(webhook.name.as_bytes()).into_owned();
+        let of = safe(configuration.metadata.name.as_bytes()).into_owned();
+        let place = format!("{}/{}", service.namespace, service.name);
+        let place = safe(place.as_bytes()).into_owned();
+        let mut draft = draft(&UNAVAILABLE);
+        draft.held_by(format!("the webhook {name}, which nothing answers"));
+        let (operation, resource) = request;
+        draft.fact(
+            format!("{} {of} has the API server call {name} for {operation} of {resource}, with failurePolicy Fail", kind.name),
+            api(facts.now),
+        );
+        draft.fact(format!("its service {place} has no ready endpoint"), api(facts.now));
+        draft.suffices_beside(ids::FINALIZER_CONTROLLER_GONE);
+        if !is_selected {
+            draft.doubt("whether the webhook's namespaceSelector covers the object: the labels of its namespace were not read");
+        }
+        if !webhook.match_conditions.is_empty() {
+            draft.doubt("whether the webhook's matchConditions cover the request");
+        }
+        if is_object_name(&service.name) && is_object_name(&service.namespace) {
+            draft.remedies.push(remedy::show(
+                format!("show the endpoints of the webhook's service {}", service.name),
+                format!(
+                    "kubectl --namespace {} get endpointslices --selector kubernetes.io/service-name={}",
+                    service.namespace, service.name
+                ),
+            ));
+        }
+        draft.advice(format!("start the pods of the service {place}"), "none");
+        let path = format!("/webhooks/{at}");
+        let steps = [
+            serde_json::json!({"op": "test", "path": format!("{path}/name"), "value": webhook.name}),
+            serde_json::json!({"op": "replace", "path": format!("{path}/failurePolicy"), "value": "Ignore"}),
+        ];
+        draft.remedies.extend(remedy::patch(
+            format!("have requests admitted while {name} does not answer"),
+            &Key::global((*kind).clone(), &configuration.metadata.name),
+            &configuration.metadata,
+            &steps,
+            "requests that it should refuse are admitted until failurePolicy is Fail again",
+        ));
+        draft
+    }
+}
