@@ -1,20 +1,46 @@
 //! etcd, the API server, and the controllers that volumes and pods need. There is no scheduler: pods
 //! name the node.
 
-use std::{path::Path, process::Command};
+use std::{net::TcpListener, path::Path, process::Command};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use crate::{credentials::Keys, daemons::Daemons, place::Place, programs::Programs};
 
-/// Where the API server answers.
-pub(crate) const SERVER: &str = "https://127.0.0.1:21443";
-const PORT: &str = "21443";
-const ETCD: &str = "http://127.0.0.1:21379";
-const ETCD_PEERS: &str = "http://127.0.0.1:21380";
+/// Ports on loopback.
+#[derive(Clone, Copy)]
+pub(crate) struct Ports {
+    pub(crate) server: u16,
+    pub(crate) etcd: u16,
+    pub(crate) etcd_peers: u16,
+    pub(crate) controllers: u16,
+}
+
+/// Those of a node, of which there is one on a machine.
+pub(crate) const OF_NODE: Ports =
+    Ports { server: 21443, etcd: 21379, etcd_peers: 21380, controllers: 21257 };
+
 /// As version 1.20 calls them.
 const CONTROLLERS: &str =
     "attachdetach,persistentvolume-binder,pv-protection,pvc-protection,podgc,garbagecollector";
+
+impl Ports {
+    /// Free ones.
+    pub(crate) fn free() -> Result<Self> {
+        let listeners = [(); 4].map(|()| TcpListener::bind("127.0.0.1:0"));
+        let mut ports = [0; 4];
+        for (port, listener) in ports.iter_mut().zip(listeners) {
+            *port = listener.and_then(|it| it.local_addr()).context("finding a free port")?.port();
+        }
+        let [server, etcd, etcd_peers, controllers] = ports;
+        Ok(Self { server, etcd, etcd_peers, controllers })
+    }
+
+    /// Where the API server answers.
+    pub(crate) fn address(self) -> String {
+        format!("https://127.0.0.1:{}", self.server)
+    }
+}
 
 /// Starts etcd and the API server.
 pub(crate) fn start(
@@ -22,14 +48,17 @@ pub(crate) fn start(
     place: &Place,
     keys: &Keys,
     daemons: &mut Daemons<'_>,
+    ports: Ports,
 ) -> Result<()> {
+    let address = |port| format!("http://127.0.0.1:{port}");
+    let (own, peers) = (address(ports.etcd), address(ports.etcd_peers));
     let mut etcd = Command::new(&programs.etcd);
     etcd.arg("--data-dir").arg(place.on_disk("etcd"));
-    etcd.args(["--listen-client-urls", ETCD, "--advertise-client-urls", ETCD]);
-    etcd.args(["--listen-peer-urls", ETCD_PEERS, "--initial-advertise-peer-urls", ETCD_PEERS]);
-    etcd.args(["--initial-cluster", &format!("default={ETCD_PEERS}")]);
+    etcd.args(["--listen-client-urls", &own, "--advertise-client-urls", &own]);
+    etcd.args(["--listen-peer-urls", &peers, "--initial-advertise-peer-urls", &peers]);
+    etcd.args(["--initial-cluster", &format!("default={peers}")]);
     daemons.start("etcd", etcd)?;
-    daemons.start("kube-apiserver", apiserver(&programs.apiserver, keys))
+    daemons.start("kube-apiserver", apiserver(&programs.apiserver, keys, ports.server, &own))
 }
 
 /// Starts the controllers, once the API server answers: they give up where there is none.
@@ -37,19 +66,25 @@ pub(crate) fn start_controllers(
     programs: &Programs,
     place: &Place,
     daemons: &mut Daemons<'_>,
+    port: u16,
+    more: &[&str],
 ) -> Result<()> {
     let mut controllers = Command::new(&programs.controllers);
     controllers.arg("--kubeconfig").arg(place.kubeconfig("admin"));
-    controllers.args(["--leader-elect=false", "--bind-address=127.0.0.1", "--secure-port=21257"]);
-    controllers.args(["--port=0", &format!("--controllers={CONTROLLERS}")]);
+    controllers.args(["--leader-elect=false", "--bind-address=127.0.0.1"]);
+    controllers.args(["--port=0", &format!("--secure-port={port}")]);
+    let has_own = more.iter().any(|it| it.starts_with("--controllers="));
+    controllers.args((!has_own).then(|| format!("--controllers={CONTROLLERS}")));
+    controllers.args(more);
     controllers.arg("--cert-dir").arg(place.at("keys/controllers"));
     daemons.start("kube-controller-manager", controllers)
 }
 
 /// With the authorizers of a real cluster, so that kubelet's credentials may do what they may there.
-fn apiserver(program: &Path, keys: &Keys) -> Command {
+fn apiserver(program: &Path, keys: &Keys, port: u16, etcd: &str) -> Command {
     let mut server = Command::new(program);
-    server.args(["--bind-address=127.0.0.1", "--secure-port", PORT, "--etcd-servers", ETCD]);
+    server.args(["--bind-address=127.0.0.1", &format!("--secure-port={port}")]);
+    server.args(["--etcd-servers", etcd]);
     server.args(["--authorization-mode=Node,RBAC", "--allow-privileged=true"]);
     server.args(["--enable-admission-plugins=NodeRestriction"]);
     server.args(["--disable-admission-plugins=ServiceAccount"]);

@@ -9,7 +9,7 @@ use rcgen::{
 };
 use serde_json::json;
 
-use crate::{NAME, control_plane::SERVER, place::Place};
+use crate::{NAME, place::Place};
 
 /// Files of keys and certificates.
 pub(crate) struct Keys {
@@ -24,13 +24,13 @@ pub(crate) struct Keys {
 /// Makes all of them, and a `kubeconfig` each for the administrator and for kubelet. kubelet's user and
 /// group are those that the node authorizer knows
 /// (<https://kubernetes.io/docs/reference/access-authn-authz/node/>).
-pub(crate) fn make(place: &Place) -> Result<Keys> {
+pub(crate) fn make(place: &Place, address: &str) -> Result<Keys> {
     let key = KeyPair::generate().context("making a key")?;
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.distinguished_name.push(DnType::CommonName, "podstuck-node authority");
     let own = params.self_signed(&key).context("signing the authority's certificate")?;
-    let authority = Authority { place, issuer: Issuer::new(params, key) };
+    let authority = Authority { place, address, issuer: Issuer::new(params, key) };
     let keys = Keys {
         authority: authority.write("authority.crt", &own.pem())?,
         server: authority.server()?,
@@ -43,6 +43,8 @@ pub(crate) fn make(place: &Place) -> Result<Keys> {
 
 struct Authority<'a> {
     place: &'a Place,
+    /// Where the API server answers.
+    address: &'a str,
     issuer: Issuer<'static, KeyPair>,
 }
 
@@ -75,7 +77,7 @@ impl Authority<'_> {
             "kind": "Config",
             "clusters": [{
                 "name": NAME,
-                "cluster": { "server": SERVER, "certificate-authority": keys.authority },
+                "cluster": { "server": self.address, "certificate-authority": keys.authority },
             }],
             "users": [{
                 "name": user,

@@ -2,6 +2,7 @@
 //! containerd or dockerd, on loopback and below one directory. Its kubelet has the standard root
 //! directory. Everything ends with [`Node::down`], whoever calls it: what runs is noted in a file.
 
+mod alone;
 pub mod build;
 mod cgroups;
 mod containers;
@@ -27,6 +28,7 @@ use serde_json::Value;
 
 use crate::{daemons::Daemons, place::Place, programs::Programs};
 
+pub use alone::ControlPlane;
 pub use containers::Runtime;
 
 /// Name of the node.
@@ -81,13 +83,15 @@ impl Node {
         settings::save(place)?;
         place.mount_disk()?;
         cgroups::make()?;
-        let keys = credentials::make(place)?;
+        let ports = control_plane::OF_NODE;
+        let keys = credentials::make(place, &ports.address())?;
         let mut daemons = Daemons::new(place);
-        control_plane::start(programs, place, &keys, &mut daemons)?;
+        control_plane::start(programs, place, &keys, &mut daemons, ports)?;
         let image = image::make(place, in_containers)?;
         containers::start(runtime, place, &image, &mut daemons)?;
         self.wait_for("the API server", || self.kubectl(&["get", "--raw", "/readyz"]).is_ok())?;
-        control_plane::start_controllers(programs, place, &mut daemons)?;
+        let port = ports.controllers;
+        control_plane::start_controllers(programs, place, &mut daemons, port, &[])?;
         kubelet::start(runtime, programs, place, &mut daemons)?;
         self.wait_for("the node to be ready", || {
             let ready = "jsonpath={.status.conditions[?(@.type==\"Ready\")].status}";
@@ -234,15 +238,7 @@ impl Node {
     }
 
     fn output(&self, args: &[&str], file: Option<&Path>) -> Result<String> {
-        let mut command = Command::new(&self.kubectl);
-        command.arg("--kubeconfig").arg(self.kubeconfig()).args(args).args(file);
-        let Output { status, stdout, stderr } =
-            command.output().with_context(|| format!("starting {}", self.kubectl.display()))?;
-        if !status.success() {
-            let why = String::from_utf8_lossy(&stderr);
-            bail!("kubectl {}: {}", args.join(" "), why.trim_end());
-        }
-        Ok(String::from_utf8_lossy(&stdout).trim_end().to_owned())
+        kubectl(&self.kubectl, &self.kubeconfig(), args, file)
     }
 
     /// A command that runs a program in a container of a pod, as the runtime does it for `kubectl exec`; the
@@ -260,6 +256,24 @@ impl Node {
     pub fn wait_for(&self, what: &str, is_so: impl Fn() -> bool) -> Result<()> {
         wait_for(what, is_so)
     }
+}
+
+/// Runs kubectl; its output, without the last line's end.
+fn kubectl(
+    program: &Path,
+    kubeconfig: &Path,
+    args: &[&str],
+    file: Option<&Path>,
+) -> Result<String> {
+    let mut command = Command::new(program);
+    command.arg("--kubeconfig").arg(kubeconfig).args(args).args(file);
+    let Output { status, stdout, stderr } =
+        command.output().with_context(|| format!("starting {}", program.display()))?;
+    if !status.success() {
+        let why = String::from_utf8_lossy(&stderr);
+        bail!("kubectl {}: {}", args.join(" "), why.trim_end());
+    }
+    Ok(String::from_utf8_lossy(&stdout).trim_end().to_owned())
 }
 
 pub(crate) fn wait_for(what: &str, is_so: impl Fn() -> bool) -> Result<()> {

@@ -68,6 +68,16 @@ impl Place {
         Ok(place)
     }
 
+    /// One for a control plane alone: everything is below this directory.
+    pub(crate) fn below(top: &Path) -> Result<Self> {
+        for name in ["log", "keys", "disk"] {
+            let folder = top.join(name);
+            fs::create_dir_all(&folder)
+                .with_context(|| format!("creating {}", folder.display()))?;
+        }
+        Ok(Self { top: top.into() })
+    }
+
     /// The one that is there.
     pub(crate) fn there() -> Option<Self> {
         let top = PathBuf::from(TOP);

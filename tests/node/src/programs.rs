@@ -35,17 +35,22 @@ pub(crate) struct Programs {
 impl Programs {
     /// Looks for each; the error says what to do about those that are missing.
     pub(crate) fn find(runtime: Runtime) -> Result<Self> {
+        let mut missing = missing(&needed(runtime));
+        if !Path::new(network::PLUGINS).join(network::LOOPBACK).exists() {
+            missing.push("containernetworking-plugins");
+        }
+        Self::with(&missing)
+    }
+
+    /// Those of a control plane without a node.
+    pub(crate) fn of_control_plane() -> Result<Self> {
+        Self::with(&missing(&CONTROL_PLANE))
+    }
+
+    fn with(missing: &[&str]) -> Result<Self> {
         let built = cache()?.join("current");
         if let Some(name) = BUILT.iter().find(|name| !built.join(name).is_file()) {
             bail!("no {name} in {}: `cargo xtask node build` builds it", built.display());
-        }
-        let mut missing: Vec<&str> = needed(runtime)
-            .into_iter()
-            .filter(|(program, _)| find(program).is_none())
-            .map(|(_, package)| package)
-            .collect();
-        if !Path::new(network::PLUGINS).join(network::LOOPBACK).exists() {
-            missing.push("containernetworking-plugins");
         }
         if !missing.is_empty() {
             bail!("a node needs: `apt-get install {}`", missing.join(" "));
@@ -56,16 +61,24 @@ impl Programs {
     }
 }
 
+/// Packages of programs that are not there.
+fn missing(needed: &[(&'static str, &'static str)]) -> Vec<&'static str> {
+    let missing = needed.iter().filter(|(program, _)| find(program).is_none());
+    missing.map(|(_, package)| *package).collect()
+}
+
 /// Each program with Debian's package.
+const CONTROL_PLANE: [(&str, &str); 2] =
+    [("etcd", "etcd-server"), ("kubectl", "kubernetes-client")];
+
 fn needed(runtime: Runtime) -> Vec<(&'static str, &'static str)> {
-    let mut needed = vec![
-        ("etcd", "etcd-server"),
-        ("kubectl", "kubernetes-client"),
+    let mut needed = CONTROL_PLANE.to_vec();
+    needed.extend([
         ("containerd", "containerd"),
         ("runc", "runc"),
         ("mkfs.ext4", "e2fsprogs"),
         ("busybox", "busybox-static"),
-    ];
+    ]);
     if matches!(runtime, Runtime::Docker) {
         needed.push(("dockerd", "docker.io"));
     }
