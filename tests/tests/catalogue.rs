@@ -26,6 +26,10 @@ const MADE: [&str; 8] = [
     "tests/tests/late/waits.rs",
     "tests/tests/paths/linked_root.rs",
 ];
+/// What is made stuck on a real API server.
+const API_SERVER: &str = "podstuck-user/cluster/tests/cluster.rs";
+/// What is decided of constructed objects.
+const OBJECTS: &str = "podstuck-user/engine/src/causes/cluster/tests";
 /// What was captured, and what is concluded of it.
 const CAPTURED: &str = "podstuck-user/src/captures_tests.rs";
 const CAPTURES: &str = "podstuck-user/src/captures";
@@ -73,6 +77,11 @@ fn each_evidence_that_is_claimed_is_there() {
     for entry in fs::read_dir(Path::new(WORKSPACE).join(RUNTIMES[1])).unwrap() {
         of_runtimes.push_str(&fs::read_to_string(entry.unwrap().path()).unwrap());
     }
+    let mut of_objects = String::new();
+    for entry in fs::read_dir(Path::new(WORKSPACE).join(OBJECTS)).unwrap() {
+        of_objects.push_str(&fs::read_to_string(entry.unwrap().path()).unwrap());
+    }
+    let on_server = read(API_SERVER);
     let (made, captured) = (MADE.map(read).concat(), read(CAPTURED));
     for cause in catalogue::all() {
         let literal = format!("\"{}\"", cause.id);
@@ -88,6 +97,18 @@ fn each_evidence_that_is_claimed_is_there() {
             assert!(
                 made.contains(&literal),
                 "{}: tried by a test, and {MADE:?} do not name it",
+                cause.id
+            );
+        }
+        for (tried, texts, place) in [
+            (TriedWith::ApiServer, &on_server, API_SERVER),
+            (TriedWith::Objects, &of_objects, OBJECTS),
+        ] {
+            // A cause of a node is named there, too, where the API server shows it as well.
+            let is_named = texts.contains(&literal);
+            assert!(
+                is_named || !claims(tried),
+                "{}: its `tried` has {tried:?}, and {place} does not name it",
                 cause.id
             );
         }

@@ -13,7 +13,10 @@ use std::{
 };
 
 use obeyed::{AFTER_THE_FIRST, CURED, FOLLOWED, RELEASED, SECOND_CURES, SECOND_RELEASES};
-use podstuck_engine::{catalogue, cause::CauseId};
+use podstuck_engine::{
+    catalogue,
+    cause::{CauseId, TriedWith},
+};
 use podstuck_lab::find;
 use serde_json::Value;
 
@@ -183,7 +186,9 @@ fn each_advice_is_followed_by_a_fixture_or_it_is_listed() {
 #[test]
 fn all_causes_are_told_somewhere() {
     let given = given();
-    let silent: Vec<CauseId> = catalogue::all().map(|cause| cause.id).collect();
+    // What the API server shows has tests of its own, which run its commands: podstuck-user/cluster/tests/cluster.rs.
+    let of_node = catalogue::all().filter(|cause| !cause.tried.contains(&TriedWith::Objects));
+    let silent: Vec<CauseId> = of_node.map(|cause| cause.id).collect();
     let silent: Vec<_> = silent.iter().filter(|id| !given.contains_key(id.as_str())).collect();
     assert!(
         silent.is_empty(),

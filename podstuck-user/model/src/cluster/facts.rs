@@ -86,8 +86,6 @@ pub struct Unread {
 pub struct Survey {
     /// Their metadata.
     pub deleted: Vec<Meta>,
-    /// How many objects there are.
-    pub total: u64,
     /// When each client last wrote to any of them.
     pub writers: BTreeMap<String, Timestamp>,
 }
@@ -154,11 +152,6 @@ impl Facts {
     pub fn answered(&mut self, question: Question, answer: Answer) {
         self.wanted.get_mut().remove(&question);
         self.answers.insert(question, answer);
-    }
-
-    /// Forgets an answer, which may have changed meanwhile.
-    pub fn forget(&mut self, question: &Question) {
-        self.answers.remove(question);
     }
 
     /// What was asked for and has no answer yet.

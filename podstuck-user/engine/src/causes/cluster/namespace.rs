@@ -170,8 +170,7 @@ fn unavailable(condition: &Condition, facts: &Facts) -> Draft {
         }
         let does = format!("delete the APIService {name}, where its service was removed for good");
         let key = Key::global(cluster::Kind::API_SERVICE, &service.metadata.name);
-        let risk = "its types are no longer served; whoever installed it may make it again";
-        let risk = risk.replace("whoever installed it", "what installed it");
+        let risk = "its types are no longer served; what installed it may make it again";
         draft.remedies.extend(remedy::delete(does, &key, &service.metadata, false, risk));
     }
     if draft.held_by.is_none() {

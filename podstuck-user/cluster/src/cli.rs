@@ -1,0 +1,90 @@
+//! What was typed. Options have the names that kubectl gives them.
+
+use std::path::PathBuf;
+
+use clap::{Parser, ValueEnum};
+
+/// Shows what is being deleted in the cluster and does not go, what keeps it, and which command releases it.
+///
+/// It reads only. Where the API server does not decide, it names the node to examine.
+#[derive(Clone, Debug, Parser)]
+#[command(
+    name = "kubectl podstuck",
+    bin_name = "kubectl podstuck",
+    version,
+    after_help = "Examples:\n  \
+        kubectl podstuck                     all that is stuck in the namespace of the context\n  \
+        kubectl podstuck -A -o wide          and in the whole cluster, with nodes and volumes\n  \
+        kubectl podstuck shop/cart-0         what keeps this pod\n  \
+        kubectl podstuck pvc/data -n shop    and this claim; also pv, ns, node, volumeattachment, deploy, ...\n  \
+        kubectl podstuck shop/cart-0 --examine   and where its node must say it, what the node says\n\n\
+        Exit status: 0 nothing is stuck, 1 a cause was found, 2 wrong usage, 3 the API server does not\n\
+        answer, or refuses to, 5 something is stuck and the API server does not show why."
+)]
+pub struct Cli {
+    /// A pod as NAMESPACE/NAME or NAME, or any object as TYPE/NAME; without it, all that is stuck
+    pub target: Option<String>,
+    /// The namespace
+    #[arg(short, long, value_name = "NAMESPACE")]
+    pub namespace: Option<String>,
+    /// All namespaces, and what is in none: nodes, volumes, attachments, namespaces
+    #[arg(short = 'A', long, conflicts_with_all = ["namespace", "target"])]
+    pub all_namespaces: bool,
+    /// Only objects with these labels
+    #[arg(short = 'l', long, value_name = "LABELS", conflicts_with = "target")]
+    pub selector: Option<String>,
+    /// How it is shown
+    #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = Output::Text)]
+    pub output: Output,
+    /// The context of the kubeconfig
+    #[arg(long, value_name = "NAME")]
+    pub context: Option<String>,
+    /// The kubeconfig [default: KUBECONFIG, or ~/.kube/config, or the pod's own account]
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// The user to act as
+    #[arg(long = "as", value_name = "USER")]
+    pub as_user: Option<String>,
+    /// A group to act as; may be repeated
+    #[arg(long = "as-group", value_name = "GROUP")]
+    pub as_groups: Vec<String>,
+    /// Make no more requests than this; what is not read for it is named
+    #[arg(long, value_name = "NUMBER", default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_requests: u32,
+    /// Where the API server does not decide about a pod, examine its node by a pod of podstuck's own there
+    #[arg(long, requires = "target")]
+    pub examine: bool,
+    /// With --examine: the image of that pod [default: PODSTUCK_IMAGE, or that of this release]
+    #[arg(long, value_name = "IMAGE", requires = "examine")]
+    pub image: Option<String>,
+    /// With --examine: the namespace of that pod [default: kube-system]
+    #[arg(long = "in", value_name = "NAMESPACE", requires = "examine")]
+    pub own_namespace: Option<String>,
+    /// With --examine: wait this long for that pod to start [default: 60]
+    #[arg(long, value_name = "SECONDS", requires = "examine")]
+    pub wait: Option<u32>,
+    /// With --examine: run it privileged, for kernel stacks and for kernels before 5.11
+    #[arg(long, requires = "examine")]
+    pub privileged: bool,
+    /// With --examine: only print the manifest of that pod
+    #[arg(long, requires = "examine")]
+    pub print: bool,
+    /// With --examine: options of `podstuck diagnose`
+    #[arg(last = true, value_name = "OPTIONS", requires = "examine")]
+    pub diagnose: Vec<String>,
+}
+
+/// A form of the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// A table, or the whole answer about one object
+    Text,
+    /// The table with who keeps each object, and whole commands
+    Wide,
+    /// One JSON document
+    Json,
+    /// The same as YAML
+    Yaml,
+    /// Types and names alone
+    Name,
+}

@@ -1,0 +1,129 @@
+//! The answer for programs.
+
+use jiff::Timestamp;
+use podstuck_engine::cluster::{Answer, Case, Found, State};
+use podstuck_model::{chain::Link, remedy::Remedy, time::rfc3339};
+use serde::Serialize;
+
+use super::{Kubectl, Report, Scope, gaps};
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    time: String,
+    server: &'a str,
+    /// `null` for the cluster, or where one object was asked about.
+    namespace: Option<&'a str>,
+    requests: Requests,
+    items: Vec<Item>,
+    /// Objects that are being deleted, within their time.
+    in_time: u64,
+    not_read: Vec<Gap>,
+}
+
+#[derive(Serialize)]
+struct Requests {
+    made: u32,
+    allowed: u32,
+}
+
+#[derive(Serialize)]
+struct Gap {
+    what: String,
+    check: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Item {
+    #[serde(flatten)]
+    object: Object,
+    /// Who waits for whom, down to what has to be released first.
+    chain: Vec<Link>,
+    /// That one, where it is another object.
+    leaf: Option<Object>,
+}
+
+#[derive(Serialize)]
+struct Object {
+    kind: String,
+    group: String,
+    namespace: Option<String>,
+    name: String,
+    uid: String,
+    state: &'static str,
+    stage: Option<&'static str>,
+    requested: Option<String>,
+    age_s: Option<i64>,
+    node: Option<String>,
+    /// The node that has to be examined, because the API server does not decide.
+    examine: Option<String>,
+    causes: Vec<Found>,
+}
+
+fn document<'a>(report: &'a Report, kubectl: &Kubectl) -> Document<'a> {
+    let gap = |(what, check)| Gap { what, check };
+    Document {
+        schema: "podstuck/v1",
+        kind: "cluster",
+        time: rfc3339(report.now),
+        server: &report.server,
+        namespace: match &report.scope {
+            Scope::One => None,
+            Scope::All { namespace } => namespace.as_deref(),
+        },
+        requests: Requests { made: report.requests.0, allowed: report.requests.1 },
+        items: report.answers.iter().map(|it| item(it, report.now, kubectl)).collect(),
+        in_time: report.in_time,
+        not_read: gaps(report, kubectl).into_iter().map(gap).collect(),
+    }
+}
+
+fn item(answer: &Answer, now: Timestamp, kubectl: &Kubectl) -> Item {
+    let leaf = answer.below.last().map(|case| object(case, now, kubectl));
+    let chain = answer.links();
+    Item { object: object(&answer.case, now, kubectl), chain, leaf }
+}
+
+fn object(case: &Case, now: Timestamp, kubectl: &Kubectl) -> Object {
+    let mut causes = case.findings.clone();
+    let remedies = causes.iter_mut().flat_map(|found| &mut found.remedies);
+    remedies.for_each(|remedy: &mut Remedy| {
+        for command in [&mut remedy.command, &mut remedy.verify] {
+            *command = command.as_deref().map(|it| kubectl.command(it));
+        }
+    });
+    Object {
+        kind: case.key.kind.name.to_string(),
+        group: case.key.kind.group.to_string(),
+        namespace: case.key.namespace.clone(),
+        name: case.key.name.clone(),
+        uid: case.uid.clone(),
+        state: match case.state {
+            State::Gone => "gone",
+            State::Unread => "not-read",
+            State::NotDeleted => "not-deleted",
+            State::InTime => "in-time",
+            State::Overdue => "overdue",
+        },
+        stage: case.step.map(|step| step.word()),
+        requested: case.requested.map(rfc3339),
+        age_s: case.requested.map(|since| now.duration_since(since).as_secs().max(0)),
+        node: case.node.clone(),
+        examine: case.examine.clone(),
+        causes,
+    }
+}
+
+/// One document.
+pub fn json(report: &Report, kubectl: &Kubectl) -> String {
+    // Nothing in it can fail to be written: all keys are texts.
+    let text = serde_json::to_string_pretty(&document(report, kubectl)).unwrap_or_default();
+    text + "\n"
+}
+
+/// The same as YAML.
+pub fn yaml(report: &Report, kubectl: &Kubectl) -> String {
+    serde_saphyr::to_string(&document(report, kubectl)).unwrap_or_default()
+}

@@ -1,0 +1,138 @@
+//! The whole answer about one object. What has to be released first comes first.
+
+use podstuck_engine::cluster::{Answer, Case, Found, State};
+use podstuck_model::{
+    evidence::Source,
+    path::safe,
+    remedy::{Remedy, RemedyKind},
+};
+
+use super::{Kubectl, Report, age, certainty, footer};
+
+pub(super) fn one(report: &Report, kubectl: &Kubectl, color: bool) -> String {
+    let Some(answer) = report.answers.first() else { return String::new() };
+    let paint = Paint(color);
+    let mut out = format!("{}\n", headline(answer, report));
+    if !answer.below.is_empty() {
+        out.push_str(&format!("\n{}\n", paint.bold("What waits for what")));
+        for link in answer.links() {
+            let waits =
+                link.waits_for.unwrap_or_else(|| "what is not visible to the API server".into());
+            out.push_str(&format!("  {} waits for {waits}\n", link.who));
+        }
+    }
+    let leaf = answer.leaf();
+    findings(&mut out, leaf, kubectl, paint);
+    examine(&mut out, leaf, kubectl);
+    for case in answer.cases().filter(|case| case.key != leaf.key) {
+        // What is above is said in the chain; that it has another cause of its own is not.
+        for found in case.findings.iter().skip(1) {
+            finding(&mut out, case, found, kubectl, paint);
+        }
+    }
+    let footer = footer(report, kubectl);
+    if !footer.is_empty() {
+        out.push_str(&format!("\n{footer}"));
+    }
+    out
+}
+
+fn headline(answer: &Answer, report: &Report) -> String {
+    let case = &answer.case;
+    let name = show(case);
+    let what = match (case.state, case.requested) {
+        (State::NotDeleted, _) => return format!("{name} is not being deleted."),
+        (_, Some(since)) => {
+            format!("{name} was deleted {} ago and still exists", age(since, report.now))
+        }
+        (_, None) => format!("{name} is deleted and still exists"),
+    };
+    match case.step {
+        Some(step) => format!("{what}: {}.", step.meaning()),
+        None => format!("{what}."),
+    }
+}
+
+fn show(case: &Case) -> String {
+    safe(case.key.to_string().as_bytes()).into_owned()
+}
+
+fn findings(out: &mut String, case: &Case, kubectl: &Kubectl, paint: Paint) {
+    for found in &case.findings {
+        finding(out, case, found, kubectl, paint);
+    }
+    if case.findings.is_empty() && case.examine.is_none() && case.state != State::NotDeleted {
+        out.push_str(&format!("\nThe API server does not show what keeps {}.\n", show(case)));
+    }
+}
+
+fn finding(out: &mut String, case: &Case, found: &Found, kubectl: &Kubectl, paint: Paint) {
+    let held =
+        found.held_by.as_ref().map(|it| format!(": {}", safe(it.as_bytes()))).unwrap_or_default();
+    let later = if found.later { ", later" } else { "" };
+    let head =
+        format!("{} ({}{later}) of {}{held}", found.id, certainty(found.certainty), show(case));
+    out.push_str(&format!("\n{}\n  {}\n", paint.bold(&head), found.explanation));
+    out.push_str("  Evidence\n");
+    for evidence in &found.evidence {
+        let source = match evidence.source {
+            Source::Api(_) | Source::Record => "[API]".to_owned(),
+            _ => format!("[{}]", evidence.source),
+        };
+        out.push_str(&format!("    - {} {source}\n", evidence.fact));
+    }
+    if !found.remedies.is_empty() {
+        out.push_str("  What to do, the safest first\n");
+    }
+    for (at, remedy) in found.remedies.iter().enumerate() {
+        out.push_str(&way(at + 1, remedy, kubectl));
+    }
+    for other in &found.likely_causes_ruled_out {
+        out.push_str(&format!("  Not {other}\n"));
+    }
+    for unknown in &found.not_known {
+        out.push_str(&format!("  Not known: {unknown}\n"));
+    }
+}
+
+fn way(number: usize, remedy: &Remedy, kubectl: &Kubectl) -> String {
+    let mut out = match (remedy.kind, &remedy.does, &remedy.command) {
+        (RemedyKind::Command, Some(does), Some(command)) => {
+            format!("    {number}. {does}\n         {}\n", kubectl.command(command))
+        }
+        _ => format!("    {number}. {}\n", remedy.words()),
+    };
+    if !remedy.only_looks() && !remedy.risk.is_empty() {
+        out.push_str(&format!("       risk: {}\n", remedy.risk));
+    }
+    if let Some(guard) = &remedy.guard {
+        out.push_str(&format!("       only if {guard}\n"));
+    }
+    if let Some(verify) = &remedy.verify {
+        out.push_str(&format!("       it worked if this succeeds: {}\n", kubectl.command(verify)));
+    }
+    out
+}
+
+fn examine(out: &mut String, case: &Case, kubectl: &Kubectl) {
+    let Some(node) = &case.examine else { return };
+    let node = safe(node.as_bytes()).into_owned();
+    let namespace = case.key.namespace.as_deref().unwrap_or_default();
+    let name = format!("{namespace}/{}", case.key.name);
+    let name = safe(name.as_bytes()).into_owned();
+    let by_pod = kubectl.command(&format!("kubectl podstuck {name} --examine"));
+    out.push_str(&format!(
+        "\nThe API server does not show why kubelet on {node} has not ended the pod. Examine that node, by a pod of podstuck's \
+         own there:\n    {by_pod}\nor on the node itself, as root:\n    podstuck diagnose --pod {name}\n"
+    ));
+}
+
+/// Bold on a terminal.
+#[derive(Clone, Copy)]
+struct Paint(bool);
+
+impl Paint {
+    fn bold(self, text: &str) -> String {
+        if self.0 { format!("\u{1b}[1m{text}\u{1b}[0m") } else { text.to_owned() }
+    }
+}

@@ -1,0 +1,362 @@
+//! Requests to the API server: reading alone, in pages, within a budget.
+
+mod connect;
+mod page;
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use kube::Client;
+use podstuck_model::cluster::{Answer, Facts, Kind, Object, Question, Survey, Why};
+use serde_json::Value;
+use tokio::{sync::Semaphore, task::JoinSet};
+
+pub use connect::{Connection, connect};
+use page::{Page, Response};
+
+/// How many objects the API server is asked for at a time.
+const PAGE: usize = 500;
+/// How many requests are under way at a time.
+const AT_A_TIME: usize = 8;
+/// How often a request is repeated that the API server defers.
+const TRIES: u32 = 4;
+/// The longest wait before that.
+const LONGEST: Duration = Duration::from_secs(8);
+/// How long one request may take.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+const WHOLE: &str = "application/json";
+const METADATA: &str =
+    "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+const METADATA_LIST: &str =
+    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
+
+/// Makes requests.
+#[derive(Clone)]
+pub struct Reader {
+    client: Client,
+    max: u32,
+    made: Arc<AtomicU32>,
+    turns: Arc<Semaphore>,
+}
+
+/// What the API server says of itself.
+#[derive(Clone, Debug)]
+pub struct Server {
+    /// Its version.
+    pub version: String,
+    /// Its time.
+    pub now: Timestamp,
+}
+
+impl Reader {
+    /// One that makes no more requests than this.
+    pub fn new(client: Client, max: u32) -> Self {
+        let turns = Arc::new(Semaphore::new(AT_A_TIME));
+        Self { client, max, made: Arc::default(), turns }
+    }
+
+    /// How many requests were made.
+    pub fn made(&self) -> u32 {
+        self.made.load(Relaxed).min(self.max)
+    }
+
+    /// Asks who it is. Its clock is the one that counts: those of nodes and of this machine may differ.
+    ///
+    /// # Errors
+    ///
+    /// Where it does not answer; what was said.
+    pub async fn server(&self) -> Result<Server, String> {
+        let response = self.request("/version", WHOLE).await.map_err(|why| words(&why))?;
+        if response.status >= 400 {
+            return Err(response.message());
+        }
+        let version =
+            response.json().ok().and_then(|it| Some(it.get("gitVersion")?.as_str()?.to_owned()));
+        let now = response.date.unwrap_or_else(Timestamp::now);
+        Ok(Server { version: version.unwrap_or_else(|| "unknown".into()), now })
+    }
+
+    /// Answers what is wanted, some at a time.
+    pub async fn answer_all(&self, facts: &mut Facts, wanted: Vec<Question>) {
+        let mut tasks = JoinSet::new();
+        for question in wanted {
+            let reader = self.clone();
+            tasks.spawn(async move {
+                let answer = reader.answer(&question).await;
+                (question, answer)
+            });
+        }
+        while let Some(done) = tasks.join_next().await {
+            if let Ok((question, answer)) = done {
+                facts.answered(question, answer);
+            }
+        }
+    }
+
+    async fn answer(&self, question: &Question) -> Answer {
+        let answer = match question {
+            Question::Object(key) => self.object(&key.path(), key.kind.is_known()).await,
+            Question::Deleted { kind, namespace, labels } => {
+                self.deleted(kind, namespace.as_deref(), labels.as_deref()).await
+            }
+            Question::Owned { kind, namespace } => {
+                let mut all = Vec::new();
+                let path = kind.path(namespace.as_deref());
+                let read = self.list(&path, METADATA_LIST, |item| all.extend(metadata(item))).await;
+                read.map(|()| Answer::Objects(all.into()))
+            }
+            Question::All { kind, namespace, labels } => {
+                self.all(kind, namespace.as_deref(), labels.as_deref()).await
+            }
+            Question::Types(group) => self.types(group).await,
+        };
+        answer.unwrap_or_else(|failure| match failure {
+            Failure::Missing => Answer::Missing,
+            Failure::Unread(why) => Answer::Unread(why),
+        })
+    }
+
+    async fn object(&self, path: &str, is_known: bool) -> Result<Answer, Failure> {
+        let accept = if is_known { WHOLE } else { METADATA };
+        let value = self.get(path, accept).await?;
+        let object = if is_known { whole(&value) } else { metadata(value) };
+        object
+            .map(|object| Answer::Object(Arc::new(object)))
+            .ok_or_else(|| failed("an object in a form that is not known"))
+    }
+
+    async fn deleted(
+        &self,
+        kind: &Kind,
+        namespace: Option<&str>,
+        labels: Option<&str>,
+    ) -> Result<Answer, Failure> {
+        let mut survey = Survey::default();
+        let mut unreadable = false;
+        let path = selected(kind.path(namespace), labels, None);
+        self.list(&path, METADATA_LIST, |item| match metadata(item) {
+            Some(object) => take(&mut survey, object),
+            None => unreadable = true,
+        })
+        .await?;
+        if unreadable {
+            Err(failed("an object without readable metadata"))
+        } else {
+            Ok(Answer::Survey(Arc::new(survey)))
+        }
+    }
+
+    async fn all(
+        &self,
+        kind: &Kind,
+        namespace: Option<&str>,
+        labels: Option<&str>,
+    ) -> Result<Answer, Failure> {
+        // One for each node is none of a controller's.
+        let but_nodes = (*kind == Kind::LEASE && namespace.is_none())
+            .then_some("metadata.namespace!=kube-node-lease");
+        let path = selected(kind.path(namespace), labels, but_nodes);
+        let mut all = Vec::new();
+        let mut unreadable = false;
+        self.list(&path, WHOLE, |item| match whole(&item) {
+            Some(object) => all.push(object),
+            None => unreadable = true,
+        })
+        .await?;
+        // What is concluded from an absence needs all of them.
+        if unreadable {
+            Err(failed("an object in a form that is not known"))
+        } else {
+            Ok(Answer::Objects(all.into()))
+        }
+    }
+
+    async fn types(&self, group: &str) -> Result<Answer, Failure> {
+        let version = if group.is_empty() {
+            "v1".to_owned()
+        } else {
+            let known = self.get(&format!("/apis/{group}"), WHOLE).await?;
+            let preferred = known.pointer("/preferredVersion/version").and_then(Value::as_str);
+            preferred.ok_or_else(|| failed("a group without a version"))?.to_owned()
+        };
+        let path =
+            if group.is_empty() { "/api/v1".into() } else { format!("/apis/{group}/{version}") };
+        let list = self.get(&path, WHOLE).await?;
+        let each = list.get("resources").and_then(Value::as_array).into_iter().flatten();
+        let of = |it: &Value| {
+            let text = |name: &str| it.get(name).and_then(Value::as_str);
+            let namespaced = it.get("namespaced").and_then(Value::as_bool).unwrap_or_default();
+            let plural = text("name").filter(|name| !name.contains('/'))?;
+            Some(Kind::named(group, &version, plural, text("kind")?, namespaced))
+        };
+        Ok(Answer::Types(each.filter_map(of).collect()))
+    }
+
+    async fn get(&self, path: &str, accept: &str) -> Result<Value, Failure> {
+        let response = self.request(path, accept).await.map_err(Failure::Unread)?;
+        response.check()?;
+        response.json().map_err(|error| failed(&error.to_string()))
+    }
+
+    /// Hands over each object of a list.
+    async fn list(
+        &self,
+        path: &str,
+        accept: &str,
+        mut take: impl FnMut(Value),
+    ) -> Result<(), Failure> {
+        let mark = if path.contains('?') { '&' } else { '?' };
+        let mut next = String::new();
+        loop {
+            let rest = if next.is_empty() {
+                String::new()
+            } else {
+                format!("&continue={}", page::encoded(&next))
+            };
+            let request = format!("{path}{mark}limit={PAGE}{rest}");
+            let response = self.request(&request, accept).await.map_err(Failure::Unread)?;
+            // A list that took long goes on with what is there now.
+            if response.status == 410 {
+                match response.next() {
+                    Some(token) => next = token,
+                    None => return response.check(),
+                }
+                continue;
+            }
+            response.check()?;
+            let page: Page = response.parse().map_err(|error| failed(&error.to_string()))?;
+            page.items.into_iter().for_each(&mut take);
+            match page.metadata.next.filter(|next| !next.is_empty()) {
+                Some(token) => next = token,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// One request, repeated after a while where the API server has too much to do.
+    async fn request(&self, path: &str, accept: &str) -> Result<Response, Why> {
+        let _turn = self.turns.acquire().await;
+        let mut wait = Duration::from_millis(500);
+        for last in 1..=TRIES {
+            if self.made.fetch_add(1, Relaxed) >= self.max {
+                return Err(Why::Budget);
+            }
+            let sent = page::send(&self.client, path, accept);
+            let response = match tokio::time::timeout(DEADLINE, sent).await {
+                Ok(response) => response.map_err(Why::Failed)?,
+                Err(_) => {
+                    return Err(Why::Failed(format!("no answer within {} s", DEADLINE.as_secs())));
+                }
+            };
+            let is_deferred = matches!(response.status, 429 | 503 | 504);
+            if !is_deferred || last == TRIES {
+                return Ok(response);
+            }
+            tokio::time::sleep(response.retry_after.unwrap_or(wait).min(LONGEST)).await;
+            wait = (wait * 2).min(LONGEST);
+        }
+        Err(Why::Failed("the API server defers the request".into()))
+    }
+}
+
+/// Why there is no answer.
+enum Failure {
+    /// There is no such object, or no such type.
+    Missing,
+    /// It was not read.
+    Unread(Why),
+}
+
+fn failed(why: &str) -> Failure {
+    Failure::Unread(Why::Failed(why.to_owned()))
+}
+
+impl Response {
+    fn check(&self) -> Result<(), Failure> {
+        match self.status {
+            404 => Err(Failure::Missing),
+            403 => Err(Failure::Unread(Why::Forbidden)),
+            200..300 => Ok(()),
+            _ => Err(failed(&self.message())),
+        }
+    }
+}
+
+fn words(why: &Why) -> String {
+    match why {
+        Why::Forbidden => "not permitted".into(),
+        Why::Budget => "no request is left of --max-requests".into(),
+        Why::Failed(why) => why.clone(),
+    }
+}
+
+/// With selectors.
+fn selected(path: String, labels: Option<&str>, fields: Option<&str>) -> String {
+    let each = [("labelSelector", labels), ("fieldSelector", fields)];
+    let words =
+        each.iter().filter_map(|(name, it)| Some(format!("{name}={}", page::encoded((*it)?))));
+    let query = words.collect::<Vec<_>>().join("&");
+    if query.is_empty() { path } else { format!("{path}?{query}") }
+}
+
+fn whole(value: &Value) -> Option<Object> {
+    serde::Deserialize::deserialize(value).ok()
+}
+
+fn metadata(mut value: Value) -> Option<Object> {
+    let metadata = serde_json::from_value(value.get_mut("metadata")?.take()).ok()?;
+    Some(Object { metadata, ..Object::default() })
+}
+
+fn take(survey: &mut Survey, object: Object) {
+    let writers: &mut BTreeMap<String, Timestamp> = &mut survey.writers;
+    for written in &object.metadata.managed_fields {
+        let Some(time) = written.time else { continue };
+        match writers.get_mut(&written.manager) {
+            Some(last) => *last = time.max(*last),
+            None => drop(writers.insert(written.manager.clone(), time)),
+        }
+    }
+    if object.metadata.deletion_timestamp.is_some() {
+        survey.deleted.push(object.metadata);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_is_selected_by_labels_and_fields() {
+        let path = || "/api/v1/pods".to_owned();
+        assert_eq!(selected(path(), None, None), "/api/v1/pods");
+        assert_eq!(
+            selected(path(), Some("app in (a,b)"), Some("metadata.namespace!=x")),
+            "/api/v1/pods?labelSelector=app%20in%20%28a%2Cb%29&fieldSelector=metadata.namespace%21%3Dx"
+        );
+    }
+
+    #[test]
+    fn of_a_list_what_is_being_deleted_is_kept_and_who_wrote_last() {
+        let mut survey = Survey::default();
+        for (name, deletion, time) in [
+            ("a", None, "2026-11-28T09:00:00Z"),
+            ("b", Some("2026-11-28T09:30:00Z"), "2026-11-28T09:10:00Z"),
+            ("c", None, "2026-11-28T09:05:00Z"),
+        ] {
+            let value = serde_json::json!({"metadata": {"name": name, "deletionTimestamp": deletion,
+                "managedFields": [{"manager": "m", "time": time}]}});
+            take(&mut survey, metadata(value).unwrap());
+        }
+        assert_eq!(survey.deleted.len(), 1);
+        assert_eq!(survey.writers["m"].to_string(), "2026-11-28T09:10:00Z");
+    }
+}

@@ -1,0 +1,126 @@
+//! One request and its response.
+
+use std::{fmt::Write, time::Duration};
+
+use http::{Request, header};
+use jiff::{Timestamp, fmt::rfc2822};
+use kube::{Client, client::Body};
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::Value;
+
+/// What the API server sent.
+pub(super) struct Response {
+    pub(super) status: u16,
+    /// Its time.
+    pub(super) date: Option<Timestamp>,
+    /// How long it wants to be left alone.
+    pub(super) retry_after: Option<Duration>,
+    body: Vec<u8>,
+}
+
+/// A part of a list.
+#[derive(Deserialize)]
+pub(super) struct Page {
+    #[serde(default)]
+    pub(super) metadata: ListMeta,
+    /// `null` where there is none.
+    #[serde(default, deserialize_with = "or_empty")]
+    pub(super) items: Vec<Value>,
+}
+
+#[derive(Default, Deserialize)]
+pub(super) struct ListMeta {
+    #[serde(rename = "continue")]
+    pub(super) next: Option<String>,
+}
+
+fn or_empty<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<Value>, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or_default())
+}
+
+impl Response {
+    pub(super) fn json(&self) -> serde_json::Result<Value> {
+        self.parse()
+    }
+
+    pub(super) fn parse<T: DeserializeOwned>(&self) -> serde_json::Result<T> {
+        serde_json::from_slice(&self.body)
+    }
+
+    /// The token by which a list goes on that has expired.
+    pub(super) fn next(&self) -> Option<String> {
+        let status: Page = self.parse().ok()?;
+        status.metadata.next.filter(|next| !next.is_empty())
+    }
+
+    /// What it says about an error.
+    pub(super) fn message(&self) -> String {
+        let said = self.json().ok().and_then(|it| Some(it.get("message")?.as_str()?.to_owned()));
+        said.unwrap_or_else(|| format!("HTTP status {}", self.status))
+    }
+}
+
+/// Sends one; what failed, where there is no response.
+pub(super) async fn send(client: &Client, path: &str, accept: &str) -> Result<Response, String> {
+    let request = Request::get(path).header(header::ACCEPT, accept).body(Body::empty());
+    let request = request.map_err(|error| error.to_string())?;
+    let response = client.send(request).await.map_err(|error| whole(&error))?;
+    let (head, body) = response.into_parts();
+    let text = |name| head.headers.get(name).and_then(|it| it.to_str().ok());
+    let date = text(header::DATE).and_then(|it| rfc2822::parse(it).ok());
+    let seconds = text(header::RETRY_AFTER).and_then(|it| it.parse().ok());
+    let (status, date) = (head.status.as_u16(), date.map(|it| it.timestamp()));
+    let retry_after = seconds.map(Duration::from_secs);
+    let body = body.collect_bytes().await.map_err(|error| whole(&error))?;
+    Ok(Response { status, date, retry_after, body: body.to_vec() })
+}
+
+/// An error with what is behind it.
+pub(super) fn whole(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            // Writing to a string cannot fail.
+            let _ = write!(text, ": {cause_text}");
+        }
+        next = cause.source();
+    }
+    text
+}
+
+/// For a query.
+pub(super) fn encoded(text: &str) -> String {
+    let mut out = String::new();
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            // Writing to a string cannot fail.
+            let _ = write!(out, "%{byte:02X}");
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_may_be_empty_and_may_go_on() {
+        let of = |text: &str| serde_json::from_str::<Page>(text).unwrap();
+        assert!(of(r#"{"metadata":{},"items":null}"#).items.is_empty());
+        let page = of(
+            r#"{"metadata":{"continue":"x","resourceVersion":"1"},"items":[{"metadata":{"name":"a"}}]}"#,
+        );
+        assert_eq!((page.items.len(), page.metadata.next.as_deref()), (1, Some("x")));
+    }
+
+    #[test]
+    fn a_date_is_the_servers() {
+        let date = rfc2822::parse("Sat, 28 Nov 2026 10:00:00 GMT").unwrap();
+        assert_eq!(date.timestamp().to_string(), "2026-11-28T10:00:00Z");
+    }
+}

@@ -1,0 +1,263 @@
+//! From what was typed to what is printed.
+
+use std::{collections::BTreeSet, io::IsTerminal};
+
+use anyhow::{Context, anyhow};
+use jiff::Timestamp;
+use podstuck_engine::cluster::{Answer, PATIENCE, State, answer};
+use podstuck_model::cluster::{Facts, Key, Kind, Known, Meta};
+
+use crate::{
+    cli::{Cli, Output},
+    present::{self, Report, Scope},
+    read::{Connection, Reader, Server, connect},
+    target::{self, Target},
+};
+
+/// How many objects are judged together: those that are stuck for longest come first where requests run out.
+const TOGETHER: usize = 25;
+/// The longest way from a question to the next that it leads to.
+const ROUNDS: usize = 24;
+
+/// How a run ends; each has an exit status of its own.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// Nothing is stuck.
+    Clean,
+    /// At least one cause.
+    Found,
+    /// Something is stuck, and the API server does not show why.
+    Unexplained,
+}
+
+impl From<Exit> for u8 {
+    fn from(exit: Exit) -> Self {
+        match exit {
+            Exit::Clean => 0,
+            Exit::Found => 1,
+            Exit::Unexplained => 5,
+        }
+    }
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// What was asked for makes no sense, or does not exist.
+    #[error("{0:#}")]
+    Usage(anyhow::Error),
+    /// The API server does not answer, or refuses to.
+    #[error("{0:#}")]
+    CannotRun(anyhow::Error),
+}
+
+impl Failure {
+    /// What the caller sees.
+    pub fn exit_status(&self) -> u8 {
+        match self {
+            Self::Usage(_) => 2,
+            Self::CannotRun(_) => 3,
+        }
+    }
+}
+
+/// What is printed, and how the run ends.
+pub struct Outcome {
+    /// The text.
+    pub text: String,
+    /// The exit status.
+    pub exit: Exit,
+    /// The pod whose node has to be asked then: the API server does not decide, and it was wanted.
+    pub examine: Option<Key>,
+}
+
+/// Answers.
+///
+/// # Errors
+///
+/// Where the object is not named properly, or the API server does not answer.
+pub async fn run(cli: &Cli) -> Result<Outcome, Failure> {
+    let connected = connect(
+        cli.kubeconfig.as_deref(),
+        cli.context.as_deref(),
+        cli.as_user.as_deref(),
+        &cli.as_groups,
+    );
+    let Connection { client, namespace } = connected.await.map_err(Failure::CannotRun)?;
+    let asked =
+        cli.target.as_deref().map(|text| target::parse(text, cli.namespace.as_deref(), &namespace));
+    let asked = asked.transpose().map_err(Failure::Usage)?;
+    let namespace = cli.namespace.clone().unwrap_or(namespace);
+    let reader = Reader::new(client, cli.max_requests);
+    let server = reader.server().await;
+    let server = server
+        .map_err(|why| Failure::CannotRun(anyhow!("the API server does not answer: {why}")))?;
+    let mut facts = Facts::new(server.now);
+    let report = match asked {
+        Some(target) => one(target, &namespace, &reader, &mut facts).await?,
+        None => {
+            let scope = (!cli.all_namespaces).then_some(namespace);
+            all(scope, cli.selector.as_deref(), &reader, &mut facts).await?
+        }
+    };
+    Ok(finish(cli, report, &reader, &server, &facts))
+}
+
+fn finish(
+    cli: &Cli,
+    mut report: Report,
+    reader: &Reader,
+    server: &Server,
+    facts: &Facts,
+) -> Outcome {
+    report.server = server.version.clone();
+    report.now = server.now;
+    report.requests = (reader.made(), cli.max_requests);
+    report.unread = facts.unread().collect();
+    let exit = exit(&report);
+    let color = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let kubectl = present::kubectl(cli);
+    let text = match cli.output {
+        Output::Text => present::text(&report, &kubectl, color, false),
+        Output::Wide => present::text(&report, &kubectl, color, true),
+        Output::Json => present::json(&report, &kubectl),
+        Output::Yaml => present::yaml(&report, &kubectl),
+        Output::Name => present::names(&report),
+    };
+    let undecided = report.answers.iter().map(Answer::leaf).find(|case| case.examine.is_some());
+    let examine = undecided.map(|case| case.key.clone()).filter(|_| cli.examine);
+    Outcome { text, exit, examine }
+}
+
+fn exit(report: &Report) -> Exit {
+    let has_cause = |answer: &&Answer| {
+        answer.cases().flat_map(|case| &case.findings).any(|found| !found.cause.is_admission())
+    };
+    // That an object is not being deleted is no fault; that a node is not heard is one.
+    let is_stuck = |answer: &&Answer| match answer.case.state {
+        State::NotDeleted => answer.case.key.kind == Kind::NODE && has_cause(answer),
+        _ => true,
+    };
+    let mut stuck = report.answers.iter().filter(is_stuck).peekable();
+    if stuck.peek().is_none() && !report.is_partial() {
+        Exit::Clean
+    } else if stuck.any(|answer| has_cause(&answer)) {
+        Exit::Found
+    } else {
+        Exit::Unexplained
+    }
+}
+
+/// Judges these until nothing more is wanted, and reads what is.
+async fn settle(keys: &[Key], reader: &Reader, facts: &mut Facts) -> Vec<Answer> {
+    for _ in 0..ROUNDS {
+        let answers = keys.iter().map(|key| answer(key, facts)).collect();
+        let wanted = facts.wanted();
+        if wanted.is_empty() {
+            return answers;
+        }
+        reader.answer_all(facts, wanted).await;
+    }
+    keys.iter().map(|key| answer(key, facts)).collect()
+}
+
+async fn one(
+    target: Target,
+    namespace: &str,
+    reader: &Reader,
+    facts: &mut Facts,
+) -> Result<Report, Failure> {
+    let key = match target {
+        Target::Object(key) => key,
+        Target::Custom { plural, group, name } => {
+            let _ = facts.types(&group);
+            reader.answer_all(facts, facts.wanted()).await;
+            let types = facts.types(&group).is();
+            let kind = types.and_then(|types| types.iter().find(|it| it.plural == plural).cloned());
+            let kind = kind.with_context(|| {
+                format!("the API server has no type {plural} in the group {group}")
+            });
+            Key::of(kind.map_err(Failure::Usage)?, namespace, &name)
+        }
+    };
+    let answers = settle(std::slice::from_ref(&key), reader, facts).await;
+    if let Some(Answer { case, .. }) = answers.first() {
+        if case.state == State::Gone {
+            return Err(Failure::Usage(anyhow!(
+                "the API server has no {key}: it is gone, or has another name"
+            )));
+        }
+        if case.state == State::Unread {
+            let why =
+                facts.unread().next().map(|unread| present::not_read(&unread)).unwrap_or_default();
+            return Err(Failure::CannotRun(anyhow!("cannot read {key}: {why}")));
+        }
+    }
+    Ok(Report { answers, scope: Scope::One, ..Report::default() })
+}
+
+async fn all(
+    namespace: Option<String>,
+    labels: Option<&str>,
+    reader: &Reader,
+    facts: &mut Facts,
+) -> Result<Report, Failure> {
+    let of_namespace = [Kind::POD, Kind::CLAIM];
+    let global = [Kind::VOLUME, Kind::ATTACHMENT, Kind::NODE, Kind::NAMESPACE];
+    let of = namespace.as_deref();
+    let kinds: Vec<&Kind> = match of {
+        Some(_) => of_namespace.iter().collect(),
+        None => of_namespace.iter().chain(&global).collect(),
+    };
+    let own =
+        of.map(|namespace| Key::global(Kind::NAMESPACE, namespace)).filter(|_| labels.is_none());
+    for kind in &kinds {
+        let _ = facts.deleted(kind, of, labels);
+    }
+    if let Some(key) = &own {
+        let _ = facts.object(key);
+    }
+    reader.answer_all(facts, facts.wanted()).await;
+    let mut report =
+        Report { scope: Scope::All { namespace: namespace.clone() }, ..Report::default() };
+    let mut found: Vec<(Timestamp, Key)> = Vec::new();
+    let mut is_overdue = |key: Key, meta: &Meta| {
+        let Some(end) = meta.deletion_timestamp else { return };
+        let is_late = facts.now.duration_since(end).as_secs()
+            >= i64::try_from(PATIENCE.as_secs()).unwrap_or(i64::MAX);
+        if is_late {
+            found.push((meta.requested().unwrap_or(end), key));
+        } else {
+            report.in_time += 1;
+        }
+    };
+    let mut was_read = false;
+    for kind in kinds {
+        let Known::Is(survey) = facts.deleted(kind, of, labels) else { continue };
+        was_read = true;
+        for meta in &survey.deleted {
+            let namespace = meta.namespace.as_deref().unwrap_or_default();
+            is_overdue(Key::of(kind.clone(), namespace, &meta.name), meta);
+        }
+    }
+    if let Some(key) = own
+        && let Known::Is(object) = facts.object(&key)
+    {
+        is_overdue(key, &object.metadata);
+    }
+    if !was_read {
+        let all: BTreeSet<String> =
+            facts.unread().map(|unread| present::not_read(&unread)).collect();
+        let all: Vec<String> = all.into_iter().collect();
+        return Err(Failure::CannotRun(anyhow!("nothing could be listed: {}", all.join("; "))));
+    }
+    // What is stuck for longest comes first.
+    found.sort();
+    let keys: Vec<Key> = found.into_iter().map(|(_, key)| key).collect();
+    for some in keys.chunks(TOGETHER) {
+        report.answers.extend(settle(some, reader, facts).await);
+    }
+    // What is gone since the list was read is not stuck.
+    report.answers.retain(|answer| answer.case.state != State::Gone);
+    Ok(report)
+}

@@ -1,0 +1,431 @@
+//! `kubectl podstuck` on a real API server with real controllers: objects made stuck by the mechanisms of the field, asked
+//! about as a user types it, and released by the command as it is printed. No node is needed: what a kubelet would do is
+//! not in question here.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
+
+use std::{
+    env, fs,
+    path::Path,
+    process::{Command, Output},
+    thread,
+    time::Duration,
+};
+
+use podstuck_test_node::ControlPlane;
+use podstuck_testing::skip;
+use serde_json::{Value, json};
+
+/// A deletion counts as stuck from then on.
+const PATIENCE: Duration = Duration::from_secs(32);
+
+/// What is asked, as typed behind `kubectl podstuck`; the cause that must come first, which must be firm; and what is
+/// gone once the command was run.
+struct Case {
+    ask: &'static [&'static str],
+    cause: &'static str,
+    gone: &'static [&'static str],
+}
+
+const CASES: [Case; 8] = [
+    Case {
+        ask: &["shop/kept"],
+        cause: "pod-finalizer",
+        gone: &["pod", "kept", "--namespace=shop"],
+    },
+    Case {
+        ask: &["pvc/data", "-n", "shop"],
+        cause: "claim-in-use",
+        gone: &["pvc", "data", "--namespace=shop"],
+    },
+    Case { ask: &["ns/full"], cause: "namespace-content-remains", gone: &["namespace", "full"] },
+    Case {
+        ask: &["pod/silent", "--namespace", "shop"],
+        cause: "node-not-heard",
+        gone: &["pod", "silent", "--namespace=shop"],
+    },
+    Case {
+        ask: &["configmaps.core/dead", "-n", "shop"],
+        cause: "finalizer-controller-gone",
+        gone: &["configmap", "dead", "--namespace=shop"],
+    },
+    Case {
+        ask: &["rs/owner", "-n", "shop"],
+        cause: "foreground-dependents",
+        gone: &["replicaset", "owner", "--namespace=shop"],
+    },
+    Case {
+        ask: &["volumeattachment/refused"],
+        cause: "volume-detach-fails",
+        gone: &["volumeattachment", "refused"],
+    },
+    Case {
+        ask: &["volumeattachment/lost"],
+        cause: "attached-volume-gone",
+        gone: &["volumeattachment", "lost"],
+    },
+];
+
+/// A user's machine: kubectl with the plugin on its path.
+struct Workstation {
+    plane: ControlPlane,
+}
+
+impl Workstation {
+    fn command(&self, program: &str) -> Command {
+        let plugin = Path::new(env!("CARGO_BIN_EXE_kubectl-podstuck"));
+        let path = env::var_os("PATH").unwrap_or_default();
+        let all = env::split_paths(&path);
+        let path = env::join_paths([plugin.parent().unwrap().to_owned()].into_iter().chain(all));
+        let mut command = Command::new(program);
+        command.env("PATH", path.unwrap()).env("KUBECONFIG", self.plane.kubeconfig());
+        command
+    }
+
+    fn podstuck(&self, args: &[&str]) -> (String, i32) {
+        let Output { status, stdout, stderr } =
+            self.command("kubectl").arg("podstuck").args(args).output().unwrap();
+        let text =
+            String::from_utf8_lossy(&stdout).into_owned() + &String::from_utf8_lossy(&stderr);
+        (text, status.code().unwrap())
+    }
+
+    /// What is said about one object, as JSON, and about all.
+    fn json(&self, args: &[&str]) -> Value {
+        let (text, _) = self.podstuck(&[args, &["-o", "json"]].concat());
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{args:?}: {error}: {text}"))
+    }
+
+    /// Runs a command as it is printed.
+    fn run(&self, command: &str) -> Result<String, String> {
+        let Output { status, stdout, stderr } =
+            self.command("sh").args(["-c", command]).output().unwrap();
+        let text =
+            String::from_utf8_lossy(&stdout).into_owned() + &String::from_utf8_lossy(&stderr);
+        if status.success() { Ok(text) } else { Err(text) }
+    }
+
+    fn kubectl(&self, args: &[&str]) -> String {
+        self.plane.kubectl(args).unwrap()
+    }
+
+    fn delete(&self, args: &[&str]) {
+        self.kubectl(&[&["delete", "--wait=false"], args].concat());
+    }
+
+    fn exists(&self, what: &[&str]) -> bool {
+        !self.kubectl(&[&["get", "--ignore-not-found", "--output=name"], what].concat()).is_empty()
+    }
+
+    fn wait_until_gone(&self, what: &[&str]) {
+        self.plane.wait_for(&format!("{what:?} to be gone"), || !self.exists(what)).unwrap();
+    }
+
+    fn apply(&self, objects: Vec<Value>) {
+        self.plane.apply(&json!({"apiVersion": "v1", "kind": "List", "items": objects})).unwrap();
+    }
+}
+
+fn object(version: &str, kind: &str, namespace: &str, name: &str, more: &Value) -> Value {
+    let mut object = json!({"apiVersion": version, "kind": kind, "metadata": {"name": name}});
+    if !namespace.is_empty() {
+        object["metadata"]["namespace"] = json!(namespace);
+    }
+    for (key, value) in more.as_object().unwrap() {
+        match key.as_str() {
+            "metadata" => {
+                object["metadata"]
+                    .as_object_mut()
+                    .unwrap()
+                    .extend(value.as_object().unwrap().clone());
+            }
+            _ => object[key] = value.clone(),
+        }
+    }
+    object
+}
+
+fn finalizer(name: &str) -> Value {
+    json!({"metadata": {"finalizers": [name]}})
+}
+
+fn pod(name: &str, node: &str, claim: Option<&str>, metadata: &Value) -> Value {
+    let volumes: Vec<Value> = claim
+        .iter()
+        .map(|claim| json!({"name": "v", "persistentVolumeClaim": {"claimName": claim}}))
+        .collect();
+    let spec = json!({"nodeName": node, "terminationGracePeriodSeconds": 0, "volumes": volumes,
+        "containers": [{"name": "a", "image": "example.com/none"}]});
+    object("v1", "Pod", "shop", name, &json!({"metadata": metadata, "spec": spec}))
+}
+
+fn claim(namespace: &str, name: &str, more: &Value) -> Value {
+    let spec = json!({"accessModes": ["ReadWriteOnce"], "storageClassName": "none", "resources": {"requests": {"storage": "1Gi"}}});
+    let mut claim = object("v1", "PersistentVolumeClaim", namespace, name, more);
+    claim["spec"] = spec;
+    claim
+}
+
+fn attachment(name: &str, volume: &str) -> Value {
+    let spec = json!({"attacher": "disk.example.com", "nodeName": "n9", "source": {"persistentVolumeName": volume}});
+    let more =
+        json!({"metadata": {"finalizers": ["external-attacher/disk-example-com"]}, "spec": spec});
+    object("storage.k8s.io/v1", "VolumeAttachment", "", name, &more)
+}
+
+fn lease(namespace: &str, name: &str, holder: &str) -> Value {
+    let spec = json!({"holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": "2026-01-01T00:00:00.000000Z"});
+    object("coordination.k8s.io/v1", "Lease", namespace, name, &json!({"spec": spec}))
+}
+
+fn namespaces() -> Vec<Value> {
+    let of = |name: &str| {
+        object("v1", "Namespace", "", name, &json!({"metadata": {"labels": {"guarded": name}}}))
+    };
+    ["shop", "full", "locked", "operators", "guard"].map(of).to_vec()
+}
+
+/// What is stuck, each by its own mechanism.
+fn make(at: &Workstation) {
+    let mut silent = pod("silent", "n1", None, &json!({}));
+    silent["spec"]["terminationGracePeriodSeconds"] = json!(1);
+    let replicas = json!({"replicas": 0, "selector": {"matchLabels": {"a": "b"}},
+        "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "a", "image": "example.com/none"}]}}});
+    let volume = json!({"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"],
+        "csi": {"driver": "disk.example.com", "volumeHandle": "v"}});
+    at.apply(vec![
+        object("v1", "Node", "", "n1", &json!({})),
+        lease("kube-node-lease", "n1", "n1"),
+        pod("kept", "n1", None, &json!({"finalizers": ["example.com/kept"]})),
+        claim("shop", "data", &json!({})),
+        pod("user", "n1", Some("data"), &json!({})),
+        object("v1", "ConfigMap", "full", "left", &finalizer("example.com/left")),
+        silent,
+        object("v1", "ConfigMap", "shop", "dead", &finalizer("widgets.example.com/dead")),
+        lease("operators", "0123abcd.widgets.example.com", "widget-manager-6d9f8b7c5-x2x7z_5b1e"),
+        object("apps/v1", "ReplicaSet", "shop", "owner", &json!({"spec": replicas})),
+        object("v1", "PersistentVolume", "", "pv-1", &json!({"spec": volume})),
+        attachment("refused", "pv-1"),
+        attachment("lost", "pv-2"),
+        claim("locked", "data", &finalizer("example.com/locked")),
+    ]);
+    let uid = at.kubectl(&[
+        "get",
+        "rs",
+        "owner",
+        "--namespace=shop",
+        "--output=jsonpath={.metadata.uid}",
+    ]);
+    let owner = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "owner", "uid": uid, "controller": true,
+        "blockOwnerDeletion": true});
+    at.apply(vec![pod(
+        "owned",
+        "n1",
+        None,
+        &json!({"finalizers": ["example.com/owned"], "ownerReferences": [owner]}),
+    )]);
+    let path = "/apis/storage.k8s.io/v1/volumeattachments/refused";
+    let mut refused: Value = serde_json::from_str(&at.kubectl(&["get", "--raw", path])).unwrap();
+    refused["status"] = json!({"attached": true, "detachError": {"time": "2026-01-01T00:00:00Z", "message": "disk is busy"}});
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), refused.to_string()).unwrap();
+    at.kubectl(&[
+        "replace",
+        "--raw",
+        &format!("{path}/status"),
+        "--filename",
+        file.path().to_str().unwrap(),
+    ]);
+}
+
+fn delete(at: &Workstation) {
+    at.delete(&["pod", "kept", "silent", "--namespace=shop"]);
+    at.delete(&["pvc", "data", "--namespace=shop"]);
+    at.delete(&["pvc", "data", "--namespace=locked"]);
+    at.delete(&["configmap", "dead", "--namespace=shop"]);
+    at.delete(&["rs", "owner", "--namespace=shop", "--cascade=foreground"]);
+    at.delete(&["volumeattachment", "refused", "lost"]);
+    at.delete(&["namespace", "full"]);
+}
+
+/// Deletions that nothing holds up: while they last and afterwards, nothing is said.
+fn healthy_deletions_are_silent(at: &Workstation) {
+    at.apply(vec![object("v1", "Namespace", "", "healthy", &json!({}))]);
+    let mut objects = Vec::new();
+    for number in 0..20 {
+        let mut pod = pod(&format!("p{number}"), "", None, &json!({}));
+        pod["metadata"]["namespace"] = json!("healthy");
+        pod["spec"].as_object_mut().unwrap().remove("nodeName");
+        objects.push(pod);
+        objects.push(claim("healthy", &format!("c{number}"), &json!({})));
+    }
+    at.apply(objects);
+    at.delete(&["pod", "--all", "--namespace=healthy"]);
+    at.delete(&["namespace", "healthy"]);
+    let mut asked = 0;
+    while at.exists(&["namespace", "healthy"]) {
+        let (text, status) = at.podstuck(&["-A"]);
+        assert_eq!(status, 0, "{text}");
+        asked += 1;
+    }
+    println!("healthy deletions were asked about {asked} times");
+}
+
+fn acts(remedy: &Value) -> Option<&str> {
+    let changes = !remedy["risk"].as_str().unwrap().starts_with("none");
+    remedy["command"].as_str().filter(|_| changes)
+}
+
+/// The object that has to be released first.
+fn leaf(document: &Value) -> &Value {
+    let item = &document["items"][0];
+    if item["leaf"].is_null() { item } else { &item["leaf"] }
+}
+
+fn released_by_what_is_printed(at: &Workstation, case: &Case) {
+    let document = at.json(case.ask);
+    let first = &document["items"][0]["causes"][0];
+    assert_eq!(
+        (&first["id"], &first["certainty"]),
+        (&json!(case.cause), &json!("firm")),
+        "{document:#}"
+    );
+    let (text, status) = at.podstuck(case.ask);
+    assert_eq!(status, 1, "{text}");
+    let remedies = leaf(&document)["causes"][0]["remedies"].as_array().unwrap();
+    let command =
+        remedies.iter().find_map(acts).unwrap_or_else(|| panic!("no command: {document:#}"));
+    assert!(text.contains(command), "{command} is not in: {text}");
+    println!("$ kubectl podstuck {}\n{text}\n$ {command}", case.ask.join(" "));
+    at.run(command).unwrap_or_else(|error| panic!("{command}: {error}"));
+    at.wait_until_gone(case.gone);
+}
+
+/// What would be refused is said before; and so is what lets it pass.
+fn a_dead_webhook_is_released_before_the_finalizer(at: &Workstation) {
+    let ask = ["pvc/data", "-n", "locked"];
+    let causes = |document: &Value| {
+        let all = document["items"][0]["causes"].as_array().unwrap().clone();
+        all.iter().map(|it| it["id"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let last = |document: &Value, nth: usize| {
+        let remedies = document["items"][0]["causes"][nth]["remedies"].as_array().unwrap().clone();
+        remedies.iter().rev().find_map(acts).unwrap().to_owned()
+    };
+    let document = at.json(&ask);
+    assert_eq!(causes(&document), ["webhook-unavailable", "object-finalizer"], "{document:#}");
+    assert_eq!(document["items"][0]["causes"][0]["certainty"], "firm", "{document:#}");
+    let refused = at.run(&last(&document, 1)).unwrap_err();
+    assert!(refused.contains("failed calling webhook"), "{refused}");
+    at.run(&last(&document, 0)).unwrap();
+    // The API server takes a moment to see it.
+    at.plane.wait_for("the webhook to be passed", || at.run(&last(&document, 1)).is_ok()).unwrap();
+    at.wait_until_gone(&["pvc", "data", "--namespace=locked"]);
+}
+
+fn dead_webhook() -> Value {
+    let hook = json!({"name": "guard.example.com", "failurePolicy": "Fail", "sideEffects": "None",
+        "admissionReviewVersions": ["v1"], "timeoutSeconds": 2,
+        "clientConfig": {"service": {"namespace": "guard", "name": "webhook", "path": "/"}},
+        "namespaceSelector": {"matchLabels": {"guarded": "locked"}},
+        "rules": [{"operations": ["UPDATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["persistentvolumeclaims"]}]});
+    object(
+        "admissionregistration.k8s.io/v1",
+        "ValidatingWebhookConfiguration",
+        "",
+        "guard",
+        &json!({"webhooks": [hook]}),
+    )
+}
+
+/// The lists of all: as often as requests allow, and with a Role alone.
+fn all_are_listed(at: &Workstation) {
+    let (text, status) = at.podstuck(&["-A"]);
+    println!("$ kubectl podstuck -A\n{text}");
+    assert_eq!(status, 1, "{text}");
+    for case in &CASES {
+        // Of other types, those are listed to which something leads.
+        if ["configmap", "replicaset"].contains(&case.gone[0]) {
+            continue;
+        }
+        let name = case.gone[1];
+        assert!(
+            text.lines().any(|line| line.split_whitespace().any(|word| word == name)),
+            "{name}: {text}"
+        );
+    }
+    let (names, _) = at.podstuck(&["-n", "shop", "-o", "name"]);
+    let mut names: Vec<&str> = names.lines().collect();
+    names.sort_unstable();
+    assert_eq!(names, ["persistentvolumeclaim/data", "pod/kept", "pod/owned", "pod/silent"]);
+    let (text, status) = at.podstuck(&["-n", "shop", "--max-requests", "4"]);
+    assert!(text.contains("no request is left of --max-requests"), "{text}");
+    assert_eq!(status, 5, "{text}");
+}
+
+/// The manifests of docs/cluster.md, as a user applies them.
+fn the_documented_rights_suffice(at: &Workstation) {
+    let page =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/cluster.md"))
+            .unwrap();
+    let manifests: Vec<&str> =
+        page.split("```yaml\n").skip(1).map(|rest| rest.split_once("```").unwrap().0).collect();
+    let [of_cluster, of_namespace] = manifests[..] else { panic!("{} manifests", manifests.len()) };
+    let apply = |manifest: &str| {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), manifest).unwrap();
+        at.kubectl(&["apply", "--filename", file.path().to_str().unwrap()]);
+    };
+    // Nothing at all: there is no answer.
+    let (text, status) = at.podstuck(&["-n", "shop", "--as", "jane"]);
+    assert!(text.contains("list pods in shop: not permitted"), "{text}");
+    assert_eq!(status, 3, "{text}");
+    // A Role: what needs more is named, with the command that checks it.
+    apply(of_namespace);
+    let (text, status) = at.podstuck(&["-n", "shop", "--as", "jane"]);
+    println!("$ kubectl podstuck -n shop --as jane\n{text}");
+    assert_eq!(status, 1, "{text}");
+    assert!(text.contains("pod-finalizer") && text.contains("claim-in-use"), "{text}");
+    assert!(text.contains("check: kubectl --as=jane auth can-i get nodes"), "{text}");
+    // A node that may not be read is not said to be gone or not to be heard.
+    let silent = at.json(&["shop/silent", "--as", "jane"]);
+    assert_eq!(silent["items"][0]["causes"], json!([]), "{silent:#}");
+    assert_eq!(silent["items"][0]["examine"], "n1");
+    // That node is examined by a pod of podstuck's own, whose manifest can be read before.
+    let (manifest, status) =
+        at.podstuck(&["shop/silent", "--as", "jane", "--examine", "--print", "--", "--brief"]);
+    let manifest: Value = serde_json::from_str(&manifest).unwrap();
+    assert_eq!((&manifest["spec"]["nodeName"], status), (&json!("n1"), 0));
+    assert!(manifest["spec"]["containers"][0]["args"].to_string().contains("--brief"));
+    apply(of_cluster);
+    at.plane
+        .wait_for("the rights", || at.json(&["-A", "--as", "jane"])["not_read"] == json!([]))
+        .unwrap();
+    let (mine, all) =
+        (at.podstuck(&["-A", "--as", "jane", "-o", "name"]), at.podstuck(&["-A", "-o", "name"]));
+    assert_eq!(mine, all);
+}
+
+#[test]
+fn what_keeps_objects_is_found_and_released_on_a_real_api_server() {
+    if let Err(missing) = ControlPlane::is_possible() {
+        return skip(format!("{missing:#}"));
+    }
+    let top = tempfile::tempdir().unwrap();
+    let at = Workstation { plane: ControlPlane::up(top.path()).unwrap() };
+    at.apply(namespaces());
+    make(&at);
+    // The webhook comes later: it would keep the controllers from writing to the claim, too.
+    delete(&at);
+    at.apply(vec![dead_webhook()]);
+    let deleted = std::time::Instant::now();
+    healthy_deletions_are_silent(&at);
+    thread::sleep(PATIENCE.saturating_sub(deleted.elapsed()));
+    all_are_listed(&at);
+    the_documented_rights_suffice(&at);
+    for case in &CASES {
+        released_by_what_is_printed(&at, case);
+    }
+    a_dead_webhook_is_released_before_the_finalizer(&at);
+    let (text, status) = at.podstuck(&["-A"]);
+    assert_eq!(status, 0, "{text}");
+}
