@@ -1,6 +1,7 @@
 //! Each cause by what proves it, and what looks like it.
 
 mod finalizers;
+mod generated;
 mod namespaces;
 mod pods;
 mod volumes;
