@@ -88,3 +88,37 @@ pub enum Output {
     /// Types and names alone
     Name,
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_help_speaks_the_fields_language() {
+        let mut command = Cli::command();
+        command.clone().debug_assert();
+        let help = command.render_long_help().to_string();
+        assert_eq!(podstuck_testing::own_words(&help), [""; 0]);
+    }
+
+    #[test]
+    fn what_makes_no_sense_together_is_refused() {
+        for typed in [
+            "-A -n shop",
+            "-A shop/cart-0",
+            "-l a=b shop/cart-0",
+            "--examine",
+            "shop/a --image x",
+            "--max-requests 0",
+        ] {
+            let words = ["podstuck"].into_iter().chain(typed.split_whitespace());
+            assert!(Cli::try_parse_from(words).is_err(), "{typed}");
+        }
+        assert!(
+            Cli::try_parse_from(["podstuck", "-n", "shop", "-l", "app in (a,b)", "-o", "wide"])
+                .is_ok()
+        );
+    }
+}
