@@ -44,8 +44,10 @@ pub enum Complaint {
     MapBusy,
     /// The runtime cannot take the pod's network down, because its CNI plugin fails.
     NetworkTeardown,
-    /// A signal to a container is refused.
+    /// A signal to a container is refused, with EACCES.
     SignalDenied,
+    /// The same with EPERM.
+    SignalRefused,
     /// The runtime does not find the container, or the shim, that it believes in.
     StateLost,
     /// The runtime does not answer in time.

@@ -13,6 +13,8 @@ use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 use crate::identity::{
+    cgroup::container_id,
+    cgroup_walk::pod_cgroups,
     on_host,
     traces::{Trace, of_container, of_etc_hosts, of_token, pod_of_container},
     uid::is_pod_uid,
@@ -45,6 +47,7 @@ const CRI_O: [&str; 2] = [
 /// Sees the node's mounts.
 const INIT: u32 = 1;
 const DOCKER: &str = "/var/lib/docker/containers";
+const GROUPS: &str = "/sys/fs/cgroup";
 
 /// Who the pods below kubelet's roots are. Takes two seconds where a file does not answer; what was found
 /// before is returned, and why it is not all.
@@ -68,7 +71,8 @@ pub fn read(host_root: &Path, kubelet_roots: &[PathBuf]) -> (Vec<Trace>, Option<
     (found, Some(failed.join("; ")).filter(|failed| !failed.is_empty()))
 }
 
-/// UIDs of the pods of these containers and sandboxes, by the runtimes' files: the helper's side.
+/// UIDs of the pods of these containers and sandboxes, by the runtimes' files and their control groups: the helper's
+/// side.
 pub(super) fn pods_of(
     host_root: &Path,
     runtime: u32,
@@ -79,7 +83,31 @@ pub(super) fn pods_of(
         let id = names.find(|name| ids.contains(*name))?.to_owned();
         Some((id, pod_of_container(&contents(&file)?)?))
     });
-    found.collect()
+    let mut found: HashMap<String, String> = found.collect();
+    let others: HashSet<&str> =
+        ids.iter().map(String::as_str).filter(|id| !found.contains_key(*id)).collect();
+    if !others.is_empty() {
+        found.extend(pods_by_group(&on_host(host_root, Path::new(GROUPS)), &others));
+    }
+    found
+}
+
+/// By the groups right below a pod's own, which the runtime makes: a container that makes some makes them deeper. One that
+/// two pods have is nobody's.
+fn pods_by_group(groups: &Path, ids: &HashSet<&str>) -> HashMap<String, String> {
+    let mut found: HashMap<String, BTreeSet<String>> = HashMap::new();
+    for (uid, groups) in pod_cgroups(groups) {
+        for name in groups.iter().flat_map(|group| names(group)) {
+            if let Some(id) = name.to_str().and_then(container_id).filter(|id| ids.contains(*id)) {
+                found.entry(id.to_owned()).or_default().insert(uid.clone());
+            }
+        }
+    }
+    let one = |(id, mut uids): (String, BTreeSet<String>)| {
+        let uid = uids.pop_first()?;
+        uids.is_empty().then_some((id, uid))
+    };
+    found.into_iter().filter_map(one).collect()
 }
 
 /// The question to the helper.
@@ -197,6 +225,31 @@ mod tests {
         assert_eq!(sources, [NameSource::Token, NameSource::EtcHosts]);
         assert!(found.iter().all(|trace| trace.uid == UID && trace.name == "cart"), "{found:?}");
         assert!(of_pod(&dir.path().join(OTHER), OTHER).is_empty());
+    }
+
+    /// A sandbox whose logs and files are gone.
+    #[test]
+    fn a_control_group_says_whose_a_sandbox_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let id = |digit: char| digit.to_string().repeat(64);
+        let slice = format!("kubepods.slice/kubepods-pod{}.slice", OTHER.replace('-', "_"));
+        for group in [
+            format!("memory/kubepods/burstable/pod{UID}/{}", id('a')),
+            format!("memory/kubepods/burstable/pod{UID}/{}/{}", id('a'), id('b')),
+            format!("{slice}/crio-{}.scope", id('c')),
+            format!("memory/kubepods/burstable/pod{UID}/{}", id('d')),
+            format!("{slice}/{}", id('d')),
+        ] {
+            fs::create_dir_all(dir.path().join(group)).unwrap();
+        }
+        let ids = ['a', 'b', 'c', 'd'].map(id);
+        let ids = ids.iter().map(String::as_str).collect();
+        let expected = HashMap::from([(id('a'), UID.to_owned()), (id('c'), OTHER.to_owned())]);
+        assert_eq!(pods_by_group(dir.path(), &ids), expected);
+        let host = dir.path().join("host");
+        fs::create_dir_all(host.join(format!("sys/fs/cgroup/kubepods/pod{UID}/{}", id('a'))))
+            .unwrap();
+        assert_eq!(pods_of(&host, INIT, &[id('a')].into()), [(id('a'), UID.to_owned())].into());
     }
 
     #[test]

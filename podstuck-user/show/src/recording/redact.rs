@@ -70,7 +70,9 @@ const WORDS: &str = "pod pods volume volumes volume-subpaths plugins plugins_reg
     memory pids freezer cpu cpuacct cgroup.procs freezer.state empty no such was found its has not responded \
     Persistent Ephemeral Missing Unknown netns nsfs sandboxes userdata or resource busy \
     dial connect connection orphaned but failed to path not Failed delete update get for calling webhook admission \
-    denied refused Unauthorized forbidden certificate expired unmount command plugin matched";
+    denied refused Unauthorized forbidden certificate expired unmount command plugin matched \
+    Unmounting arguments Output mounted exit Invalid argument tcp lookup deadline exceeded context stop kill \
+    container signal init operation permitted does exist";
 
 /// Beginnings that tell what something is, whatever its name: what follows them is replaced.
 const BEGINNINGS: [&str; 6] =

@@ -13,15 +13,16 @@ pub(super) fn of_runtime(error: &str) -> Option<Complaint> {
     if has(&["unable to signal init: permission denied"]) {
         return Some(Complaint::SignalDenied);
     }
+    // The same by another errno: a security module of the kernel's BPF, or an agent's own.
+    if has(&["unable to signal init: operation not permitted"]) {
+        return Some(Complaint::SignalRefused);
+    }
     // CRI-O (server/container_stop.go) and runc (runtime-spec's hooks; libcontainer/configs, `Hooks.Run`).
     if has(&["failed to run post-stop hook for container", "error running poststop hook #"]) {
         return Some(Complaint::HookFailed);
     }
-    let networks = [
-        "failed to destroy network for sandbox",
-        "failed to destroy network for pod sandbox",
-        "cni failed to teardown pod",
-    ];
+    // By CRI-O before 1.14: `for container NAME in sandbox`.
+    let networks = ["failed to destroy network for ", "cni failed to teardown pod"];
     if has(&networks) {
         return Some(Complaint::NetworkTeardown);
     }
@@ -44,6 +45,8 @@ pub(super) fn of_runtime(error: &str) -> Option<Complaint> {
     let lost = [
         "ttrpc: closed",
         "container does not exist",
+        // runc's, of the one that it is asked for.
+        "\" does not exist",
         "process already finished: not found",
         "no running task found",
         "failed to connect to shim",
@@ -184,6 +187,20 @@ mod tests {
                 "failed to destroy network for sandbox \"a\": plugin type=\"x\" failed (delete): unlinkat \
                  /var/run/netns/cni-a: device or resource busy",
                 Some(Complaint::NetworkTeardown),
+            ),
+            (
+                "failed to destroy network for container web-1-infra in sandbox 921d: cni config uninitialized",
+                Some(Complaint::NetworkTeardown),
+            ),
+            (
+                "failed to kill container \"921d\": unknown error after kill: runc did not terminate successfully: exit \
+                 status 1: unable to signal init: operation not permitted",
+                Some(Complaint::SignalRefused),
+            ),
+            (
+                "failed to stop container \"921d\": failed to kill container \"921d\": unknown error after kill: runc did \
+                 not terminate sucessfully: container \"921d\" does not exist",
+                Some(Complaint::StateLost),
             ),
             ("failed to get sandbox runtime", None),
             ("", None),

@@ -43,7 +43,7 @@ pub(super) enum Whose {
 /// counts.
 static UID: LazyLock<Regex> = LazyLock::new(|| {
     fixed(concat!(
-        r#"(?:\bpod \\?"?|\(UID: \\?"|\bpodName:|/pods/|\b[a-z0-9.-]+_[a-z0-9-]+\()"#,
+        r#"(?:\bpod \\?"?|\(UID: \\?"|\bpodName:|/pods/|\b[a-z0-9.-]+_[a-z0-9-]+\(|KillPodSandbox\\?" for \\?")"#,
         r"([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})\b"
     ))
 });
@@ -263,6 +263,14 @@ impl OfPods {
             kinds.remove(0);
         }
         kinds.push(Kind { template, at, times, level, text, is_proven });
+    }
+
+    /// Containers and sandboxes that are complained of.
+    pub(super) fn containers(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().filter_map(|(whose, _)| match whose {
+            Known::Container(id) => Some(id.as_str()),
+            _ => None,
+        })
     }
 
     /// All whose pod is known.

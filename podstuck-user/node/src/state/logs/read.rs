@@ -27,7 +27,7 @@ use super::{
     place,
     pod_ids::PodIds,
 };
-use crate::identity::on_host;
+use crate::{identity::on_host, state::traces};
 use podstuck_confine::helper::{Budget, Question, Teller};
 use podstuck_model::{
     degraded::Feed,
@@ -117,7 +117,11 @@ impl Question for ReadLog {
         let own = within(&self.host_root, self.pid);
         let (found, next) = go_on(news, before, own, self.now, tell.going_on(name))?;
         tell.part(&Part::Pods(found.pods.into_iter().collect()))?;
-        let ids = found.ids;
+        let mut ids = found.ids;
+        let unknown = ids.unknown(found.of_pods.containers());
+        if !unknown.is_empty() {
+            ids.extend(traces::pods_of(&self.host_root, self.pid, &unknown));
+        }
         let since = found.since.max(found.attempts.forgotten());
         let attempts = told(found.attempts, found.of_runtime, found.of_pods, found.deletions, &ids);
         let attempts: Vec<(Told, bool)> = attempts.collect();

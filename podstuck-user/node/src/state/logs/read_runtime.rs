@@ -86,10 +86,7 @@ impl Question for ReadRuntimeLog {
         let before: HashSet<String> = self.known.iter().map(|(id, _)| id.clone()).collect();
         let text = tell.reading(OsString::from(&name), &*news.text);
         let (found, mut ids, lines) = search(text, self.component, PodIds::new(self.known))?;
-        let named = found.iter().filter_map(|complaint| match &complaint.named {
-            Named::Id(id) => Some(id.as_str()),
-            Named::Pod(_) => None,
-        });
+        let named = found.iter().flat_map(OfOne::ids);
         let unknown = ids.unknown(named);
         if !unknown.is_empty() {
             ids.extend(traces::pods_of(&self.host_root, self.pid, &unknown));
@@ -108,6 +105,8 @@ impl Question for ReadRuntimeLog {
 /// An entry that complains of a container, a sandbox or a pod, or reports something of it.
 struct OfOne {
     named: Named,
+    /// What its error names, where that is not the same.
+    beside: Option<String>,
     at: Timestamp,
     report: Option<Report>,
     text: String,
@@ -118,11 +117,20 @@ struct OfOne {
 }
 
 impl OfOne {
+    /// Containers and sandboxes that it names.
+    fn ids(&self) -> impl Iterator<Item = &str> {
+        let id = match &self.named {
+            Named::Id(id) => Some(id.as_str()),
+            Named::Pod(_) => None,
+        };
+        id.into_iter().chain(self.beside.as_deref())
+    }
+
     /// Nothing where it is no pod's, or not known whose.
     fn said(self, ids: &PodIds, component: Component, source: &str) -> Option<Said> {
-        let uid = match self.named {
-            Named::Pod(uid) => uid,
-            Named::Id(id) => ids.pod(&id)?.to_owned(),
+        let uid = match &self.named {
+            Named::Pod(uid) => uid.clone(),
+            Named::Id(_) => self.ids().find_map(|id| ids.pod(id))?.to_owned(),
         };
         let report = self.report;
         let complaint = complaints::of_itself(&self.text);
@@ -192,12 +200,13 @@ fn search(
             (Named::Id(id), Some(Report::TaskDeleted)) => format!("{}: {id}", entry.text()),
             _ => entry.text(),
         };
-        room.push_back(OfOne { named, at, report, text, times: 1, is_named: true });
+        let beside = if report.is_none() { runtime::named_beside(&entry) } else { None };
+        room.push_back(OfOne { named, beside, at, report, text, times: 1, is_named: true });
     }
     reports.append(&mut complaints);
     reports.extend(unknown.iter().map(|((named, _), (at, text, times))| {
         let (named, at, text, times) = (named.clone(), *at, text.clone(), *times);
-        OfOne { named, at, report: None, text, times, is_named: false }
+        OfOne { named, beside: None, at, report: None, text, times, is_named: false }
     }));
     Ok((reports, ids, lines))
 }
@@ -269,6 +278,25 @@ mod tests {
         assert!(said.iter().all(|said| said.uid == UID && said.volume.is_empty()), "{said:?}");
         assert_eq!(said[1].at.to_string(), "2026-01-01T00:00:04Z");
         assert!(said[1].text.ends_with(r"plugin \x1b[2J"), "{}", said[1].text);
+    }
+
+    /// As in containerd's issue 4016: the log has no word about the sandbox, which has ended.
+    #[test]
+    fn a_complaint_of_a_sandbox_that_is_not_known_is_the_pods_whose_container_it_names() {
+        let (sandbox, container) = ("a".repeat(64), "b".repeat(64));
+        let log = format!(
+            "time=\"2026-01-01T00:00:04Z\" level=error msg=\"StopPodSandbox for \\\"{sandbox}\\\" failed\" \
+             error=\"failed to stop container \\\"{container}\\\": failed to kill container \\\"{container}\\\": \
+             unknown error after kill: runc did not terminate sucessfully: container \\\"{container}\\\" does not \
+             exist: unknown\"\n"
+        );
+        let known = |id: &str| PodIds::new(vec![(id.to_owned(), UID.to_owned())]);
+        for id in [&sandbox, &container] {
+            let said = said_in(log.as_bytes(), known(id));
+            assert_eq!(said.len(), 1, "{said:?}");
+            assert_eq!((&*said[0].uid, said[0].complaint), (UID, Some(Complaint::StateLost)));
+        }
+        assert!(said_in(log.as_bytes(), known(&"c".repeat(64))).is_empty());
     }
 
     /// As in containerd's issue 13416, cri-o's 1883 and microk8s' 651; containerd's JSON as its documentation has it.

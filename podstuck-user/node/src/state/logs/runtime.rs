@@ -154,6 +154,12 @@ pub(super) fn named(entry: &Entry) -> Option<Named> {
     id.or_else(|| first(&ERROR, error)).or_else(|| first(&ERROR, message)).map(Named::Id)
 }
 
+/// The container or sandbox that an entry's error names beside it: what was asked of a sandbox fails at a container.
+pub(super) fn named_beside(entry: &Entry) -> Option<String> {
+    let found = ERROR.captures(entry.field("error"))?;
+    found.iter().skip(1).flatten().next().map(|id| id.as_str().to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
