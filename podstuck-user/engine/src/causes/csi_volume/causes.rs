@@ -3,7 +3,7 @@
 use crate::cause::Origin;
 use crate::model::degraded::Feed;
 use crate::{
-    cause::{Cause, Kind, TriedWith, absent, like, log, seen, way},
+    cause::{Cause, Kind, TriedWith, absent, like, log, or_seen, seen, way},
     causes::csi_volume::{left_mounted::UNMOUNT_RISK, verdict::UMOUNT_RISK},
     ids,
     model::diagnosis::Stage,
@@ -121,6 +121,10 @@ pub(crate) static DRIVER_HANGS: Cause = Cause {
             &[Origin::Proc, Origin::Log],
         ),
         seen("the volume is mounted", &[Origin::Mounts]),
+        or_seen(
+            "or nothing is mounted for it any more, and the driver says that it works on an earlier call",
+            &[Origin::Scans],
+        ),
         absent("no process unmounts it", Feed::Calls),
     ],
     log: log(

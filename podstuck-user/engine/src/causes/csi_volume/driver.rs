@@ -235,6 +235,13 @@ pub(crate) fn hangs(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<
          kubelet gives up after two minutes at most and asks again; a driver that locks the volume refuses then \
          (Aborted), as long as the first call hangs."
     );
+    let is_mounted = !suspect.volume.mounts.is_empty();
+    if !is_mounted {
+        draft.fact("nothing is mounted for the volume any more", Source::Samples);
+        draft.explanation += " The mount is out of the table already, as it is while the kernel still writes back what is \
+            left of it: a driver that is started again has nothing to unmount, and answers with success.";
+        draft.doubt("what the driver's earlier call waits for: only its answers say that it runs");
+    }
     find_driver(
         draft,
         "restart the driver's pod, which clears the driver's own lock, and no thread that waits in the \

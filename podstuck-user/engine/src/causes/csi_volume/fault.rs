@@ -11,6 +11,7 @@ use crate::{
     model::{
         csi::{DriverProcess, Registration, VolumeData},
         node::{NodeSample, PodState, VolumeState},
+        said::Complaint,
         time::Monotonic,
     },
     unmounts::Tried,
@@ -96,6 +97,13 @@ impl NotAttempted {
         let found = match found {
             Some(_) if is_forgotten && is_cut_off => Fault::CutOff,
             Some(_) if is_forgotten => Fault::Forgotten,
+            // The kernel takes a mount from the table before it writes back what is left.
+            None if volume.mounts.is_empty()
+                && says(Fault::DriverHangs)
+                && is_at_work(self.log.complaint(pod, volume, Fault::DriverHangs, at)) =>
+            {
+                Fault::DriverHangs
+            }
             None if volume.mounts.is_empty() && says(Fault::NotIdempotent) => {
                 // Otherwise many other things may have failed after the unmount.
                 let told = told(Fault::NotIdempotent);
@@ -130,6 +138,12 @@ impl NotAttempted {
         let is_due = pod.started || found == Fault::NoData || says(found);
         is_due.then_some(found)
     }
+}
+
+/// Whether a driver says, or shows by its silence, that it works on an earlier call.
+fn is_at_work(told: Option<&Told>) -> bool {
+    let words = [Some(Complaint::DriverHangs), Some(Complaint::DriverTimesOut)];
+    told.is_some_and(|told| words.contains(&told.said.complaint))
 }
 
 /// What is wrong with a driver that has registered, by its socket and its process.

@@ -27,8 +27,8 @@ use crate::{
         time::Monotonic,
     },
     query::Answer,
-    testing::{Alone, FILE, failed, pod_record},
-    tracker::TrackerId,
+    testing::{self, Alone, FILE, failed, pod_record},
+    tracker::{self, TrackerId},
     verdict::{Draft, Verdict},
 };
 
@@ -800,6 +800,55 @@ fn a_driver_that_tries_to_unmount_nothing_stays_the_cause() {
     assert!(over.is_empty(), "{over:?}");
     let found = played.sample(&gone, 12);
     assert!(matches!(&*found, [Verdict::Found(_)]), "{found:?}");
+}
+
+/// aws-fsx-csi-driver#495: its `umount` is in the kernel, which has taken the mount from the table.
+#[test]
+fn a_driver_that_works_on_an_earlier_call_hangs_also_where_nothing_is_mounted_any_more() {
+    let unmounted = |said: [Said; 2]| {
+        let mut late = Late::of(with_driver(as_it_is)).said(said);
+        late.pod.volumes[0].mounts.clear();
+        late.cause()
+    };
+    let hangs = |at| complains(Complaint::DriverHangs, at);
+    let its = Some(("csi-unpublish-hung-lock", Certainty::Likely));
+    assert_eq!(unmounted([hangs(3000), hangs(3122)]), its);
+    let times_out = complains(Complaint::DriverTimesOut, 3000);
+    assert_eq!(unmounted([times_out, hangs(3122)]), its);
+    let down = |at| complains(Complaint::DriverDown, at);
+    assert_ne!(unmounted([down(3000), down(3122)]), its, "it is not there");
+}
+
+/// The same while that `umount` is seen, whose own reason is not known yet.
+#[test]
+fn a_call_that_hangs_behind_a_mount_that_is_gone_does_not_hide_its_driver() {
+    struct Hangs;
+    impl tracker::Tracker for Hangs {
+        fn id(&self) -> TrackerId {
+            TrackerId::HungCall
+        }
+
+        fn take(&mut self, _: &Event, _: &tracker::Context<'_>, _: &mut tracker::Steps) {}
+
+        fn explains(&self, _: &tracker::Subject<'_>, _: tracker::Claim) -> bool {
+            true
+        }
+    }
+    let told = |is_mounted: bool| {
+        let mut played = Played::new();
+        played.0.others.push(Box::new(Hangs));
+        let mut pod = pod(vec![with_driver(as_it_is)]);
+        if !is_mounted {
+            pod.volumes[0].mounts.clear();
+        }
+        for said in [3000, 3122].map(|at| complains(Complaint::DriverHangs, at)) {
+            played.0.take(Monotonic(3_200_000_000_000), What::Said(Box::new(said)));
+        }
+        let verdicts = played.sample(&pod, 3200);
+        testing::found(verdicts).pop().map(|draft| draft.id())
+    };
+    assert_eq!(told(false), Some("csi-unpublish-hung-lock"));
+    assert_eq!(told(true), None, "the call says more");
 }
 
 #[test]

@@ -157,7 +157,8 @@ impl NotAttempted {
                     pod: &pod.uid,
                     at: sample.at,
                 };
-                if context.is_explained(self.id(), &subject) {
+                let is_explained = context.is_explained(self.id(), &subject);
+                if is_explained && !volume.mounts.is_empty() {
                     continue;
                 }
                 let points = volume.mounts.iter().map(|mount| mount.point.as_path());
@@ -170,6 +171,10 @@ impl NotAttempted {
                 let Some(fault) = self.fault(sample, pod, volume, &tried, &looked) else {
                     continue;
                 };
+                // A call that hangs behind a mount that is gone is the driver's own, and keeps it.
+                if is_explained && fault != Fault::DriverHangs {
+                    continue;
+                }
                 // One finding about a pod that nobody touches is enough.
                 if fault == Fault::NotAttempted && std::mem::replace(&mut untouched, true) {
                     continue;

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::drivers::Sight;
+use super::drivers::{Sight, Volume};
 use crate::state::{namespaces, thread::since_boot};
 use podstuck_confine::{proc, silent};
 use podstuck_model::{
@@ -23,13 +23,13 @@ const THREADS: usize = 256;
 const FUSE_WAIT: &str = "request_wait_answer";
 
 /// The process now; `None` when it has ended.
-pub(super) fn look(sight: Sight<'_>, pid: u32, mounted: &Mounted) -> Option<DriverProcess> {
+pub(super) fn look(sight: Sight<'_>, pid: u32, volume: Volume<'_>) -> Option<DriverProcess> {
     let (state, ticks) = proc::stat(pid, pid)?;
     let namespace = namespaces::of_process(pid)?;
     let table = |namespace| sight.node.tables.get(&namespace).map(|table| &**table);
-    let reach = match (table(mounted.namespace), table(namespace)) {
-        _ if namespace == mounted.namespace => Reach::Whole,
-        (Some(kubelets), Some(drivers)) => reach(kubelets, drivers, mounted),
+    let reach = match (table(volume.namespace), table(namespace), volume.mounted) {
+        _ if namespace == volume.namespace => Reach::Whole,
+        (Some(kubelets), Some(drivers), Some(mounted)) => reach(kubelets, drivers, mounted),
         _ => Reach::Unknown,
     };
     let waits = || proc::threads(pid).take(THREADS).find_map(|tid| waits(pid, tid));

@@ -40,6 +40,17 @@ pub(super) struct Sight<'a> {
     pub(super) freezers: &'a Freezers,
 }
 
+/// A volume that a driver is asked for.
+#[derive(Clone, Copy)]
+pub(super) struct Volume<'a> {
+    /// Where it is mounted, or would be.
+    pub(super) point: &'a Path,
+    /// For whom, by the inode number of the mount namespace.
+    pub(super) namespace: u32,
+    /// Nothing where it is not mounted any more.
+    pub(super) mounted: Option<&'a Mounted>,
+}
+
 impl Drivers {
     /// Who answers for the driver that has registered at a socket, and whether what it unmounts there
     /// reaches kubelet. `None` where that cannot be told.
@@ -48,13 +59,13 @@ impl Drivers {
         sight: Sight<'_>,
         registration: &Path,
         (driver, has_usual): (&str, bool),
-        mounted: &Mounted,
+        volume: Volume<'_>,
     ) -> Option<DriverState> {
         let registrar = sockets::listener_on(registration, sight.listening)?;
         let registrar = self.owner(registrar.inode, sight.listening)?;
         let command = self.command(registrar)?;
-        let view = sight.views.iter().find(|view| view.namespace == mounted.namespace)?;
-        let process = |pid| driver_process::look(sight, pid, mounted);
+        let view = sight.views.iter().find(|view| view.namespace == volume.namespace)?;
+        let process = |pid| driver_process::look(sight, pid, volume);
         let usual =
             registration.parent()?.with_file_name("plugins").join(driver).join(USUAL_SOCKET);
         let (socket, source) = match registration_path(&command) {
@@ -68,7 +79,7 @@ impl Drivers {
                 return Some(DriverState { socket, source, process, registrar: Some(registrar) });
             }
         };
-        let found = self.listeners(sight, view, &socket, &mounted.point)?;
+        let found = self.listeners(sight, view, &socket, volume.point)?;
         let process = match found.first() {
             Some(pid) => Some(process(*pid)?),
             None => None,
@@ -151,6 +162,8 @@ fn by_volume(socket: &Path, volume: &Path) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use std::{fs, os::unix::net::UnixListener, sync::Arc};
+
     use super::*;
 
     #[test]
@@ -171,5 +184,27 @@ mod tests {
         );
         assert_eq!(linked, Some("/data/kubelet/plugins/x/csi.sock".into()));
         assert_eq!(by_volume(Path::new("/run/csi.sock"), Path::new("/k/pods/u")), None);
+    }
+
+    /// The kernel takes a mount from the table before it has written back what is left, and the driver waits.
+    #[test]
+    fn a_driver_is_found_also_where_its_volume_is_not_mounted_any_more() {
+        let dir = tempfile::tempdir().unwrap();
+        let registration = dir.path().join("plugins_registry/x-reg.sock");
+        fs::create_dir_all(registration.parent().unwrap()).unwrap();
+        let _listens = UnixListener::bind(&registration).unwrap();
+        let own = std::process::id();
+        let namespace = namespaces::of_process(own).unwrap();
+        let mounts = Arc::new(proc::mounts(own).unwrap());
+        let node = NodeMounts { tables: [(namespace, mounts.clone())].into(), host: None };
+        let (views, listening) = (vec![View { pid: own, namespace, mounts }], sockets::listening());
+        let freezers = Freezers::among(&[]);
+        let sight =
+            Sight { node: &node, views: &views, listening: &listening, freezers: &freezers };
+        let volume = Volume { point: dir.path(), namespace, mounted: None };
+        let commands = [((own, proc::started(own).unwrap()), b"x\0".to_vec())].into();
+        let mut drivers = Drivers { commands, ..Drivers::default() };
+        let state = drivers.look(sight, &registration, ("x", false), volume).unwrap();
+        assert_eq!(state.process.map(|process| process.pid), Some(own));
     }
 }

@@ -11,7 +11,7 @@ use std::{
 use super::{
     Only, Places,
     block_volumes::{self, Sysfs},
-    drivers::{Drivers, Sight},
+    drivers::{Drivers, Sight, Volume},
     freezer::Freezers,
     hierarchies::Hierarchies,
     pod_mounts::{Elsewhere, PodMounts},
@@ -116,13 +116,19 @@ impl PodCollector {
                     if csi.registration == Registration::Listening
                         && populated == Some(false)
                         && let VolumeData::Known { driver, .. } = &csi.data
-                        && let Some(mount) = volume.mounts.last()
+                        && let Some(view) = own_view(pod, views)
                     {
                         let has_usual = on_disk.drivers.iter().any(|name| *name == **driver);
                         let listening = listening.all();
                         let sight = Sight { node, views, listening, freezers: &freezers };
+                        let mounted = volume.mounts.last();
+                        let (point, namespace) = match mounted {
+                            Some(mount) => (&*mount.point, mount.namespace),
+                            None => (&*volume.path, view.namespace),
+                        };
+                        let asked = Volume { point, namespace, mounted };
                         csi.driver =
-                            self.drivers.look(sight, &csi.socket, (driver, has_usual), mount);
+                            self.drivers.look(sight, &csi.socket, (driver, has_usual), asked);
                     }
                 }
                 let mapped = maps.get(pod.uid.as_bytes()).map_or(&[][..], Vec::as_slice);
@@ -188,6 +194,12 @@ impl PodCollector {
         reading.read(left, &mut self.shares);
         (self.roots, self.unread) = reading.after(std::mem::take(&mut self.roots));
     }
+}
+
+/// Where kubelet sees a pod's directory.
+fn own_view<'a>(pod: &PodOnDisk, views: &'a [View]) -> Option<&'a View> {
+    let own = |view: &&View| Some(view.pid) == pod.seen_by;
+    views.iter().find(own).or_else(|| views.first())
 }
 
 /// Directories of one UID that are not the same. The first one counts.
