@@ -19,6 +19,7 @@ use crate::{
         evidence::Source,
         holder::{About, Holder, How, Snapshot},
         identity::Component,
+        mounted::Mounted,
         node::{NodeSample, PodState},
         path::{JsonPath, safe, safe_path},
         said::{Complaint, Said},
@@ -194,6 +195,18 @@ pub(crate) fn draft(context: &Context<'_>, left: &Left) -> Option<Draft> {
         draft.fact(made_of(user), Source::proc(&user.source));
     }
     let is_held = !culprits.is_empty() || !volume.users.is_empty();
+    let refuses = refuses(left).filter(|_| !is_held);
+    if let Some(driver) = &refuses {
+        draft.held_by(format!("CSI driver {driver}"));
+        draft.explanation = format!(
+            "The pod's containers have ended, and its raw block volume is still mapped. kubelet asks the CSI driver {driver} \
+             to take its map of the device away, and the driver answers with an error each time. No process holds the \
+             device: it is the driver that does not go on."
+        );
+        draft.doubt("why the driver fails: only its own log says more than its answer");
+        by_hand(&mut draft, context, volume);
+        return Some(draft);
+    }
     draft.explanation = if is_held {
         "The pod's containers have ended, and its raw block volume is still mapped. While a process has the device \
          open, unmapping it may fail: kubelet tries again, two minutes apart in the end."
@@ -220,6 +233,36 @@ pub(crate) fn draft(context: &Context<'_>, left: &Left) -> Option<Draft> {
     }
     remedies(&mut draft, context, volume, &culprits);
     Some(draft)
+}
+
+/// The driver of a volume that answers kubelet's last attempt with an error, where it was looked who holds the map.
+fn refuses(left: &Left) -> Option<String> {
+    let said = left.said.as_ref()?;
+    let is_its = said.complaint == Some(Complaint::DriverError) && !is_busy(&said.text);
+    is_its.then(|| left.volume.driver())?.filter(|_| left.holders.is_some())
+}
+
+fn is_busy(text: &str) -> bool {
+    ["busy", "in use"].iter().any(|words| text.contains(words))
+}
+
+/// What the driver should do, and what keeps it from that.
+fn by_hand(draft: &mut Draft, context: &Context<'_>, volume: &BlockVolume) {
+    const PUBLISHED: &str = "/volumeDevices/publish/";
+    let is_published = |mount: &&Mounted| mount.point.to_string_lossy().contains(PUBLISHED);
+    if let Some(mount) = volume.mounts.iter().find(is_published) {
+        let view = View::in_namespace(context, mount.namespace, mount.pid);
+        let step = view.on_mount("umount", &mount.point, Some(mount.id));
+        draft.remedy(
+            step.so(", the driver's map of the device, as the driver is to do"),
+            "low: the pod's containers have ended, and no process was found that uses it. A driver that finds nothing mounted \
+             is to report success",
+        );
+    }
+    draft.advice(
+        "update or restart the driver on this node; its log has its answer to NodeUnpublishVolume for this volume",
+        "low: volumes stay mounted while a driver is started again",
+    );
 }
 
 fn what_is_left(draft: &mut Draft, volume: &BlockVolume) {

@@ -17,22 +17,27 @@ pub(crate) static BLOCK_VOLUME_IN_USE: Cause = Cause {
     meaning: "The pod has a raw block volume: no file system is mounted for it, but kubelet and the driver \
         bind the device over a file below `plugins`, and the pod has a link to it. kubelet detaches the loop \
         device that keeps it open, removes the link, unmounts its map, and asks the driver to unpublish. Who \
-        has the map open, or a device that is made of it, as by LUKS, LVM or multipath, makes that fail.",
+        has the map open, or a device that is made of it, as by LUKS, LVM or multipath, makes that fail. So does a driver \
+        that answers with an error of its own.",
     confirmed_by: &[
         seen(
             "the pod's containers have ended, and the link or a map of the device is left",
             &[Origin::Files, Origin::Mounts],
         ),
-        seen("kubelet's log: UnmapVolume failed, and the device is busy", &[Origin::Log]),
+        seen(
+            "kubelet's log: UnmapVolume failed, and the device is busy, or the driver answers with an error",
+            &[Origin::Log],
+        ),
         seen("a process, a loop device or a device of the device mapper holds it", &[Origin::Proc]),
     ],
     log: log("kubelet", "UnmapVolume.UnmapBlockVolume failed"),
     look_alikes: &[],
     ways_out: &[
         way("stop who holds the device, or close what is made of it", "the finding says who"),
+        way("unmount the driver's map by hand, where the driver fails and no process holds it", ""),
         way("look into kubelet's and the driver's log", ""),
     ],
-    field: &[],
+    field: &["vsphere-csi-driver#338"],
     tried: &[TriedWith::Recording],
     source: &[
         "kubernetes pkg/volume/util/util.go, UnmapBlockVolume",

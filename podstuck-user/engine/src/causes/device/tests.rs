@@ -88,6 +88,38 @@ fn what_kubelet_fails_to_unmap_is_told_with_who_holds_it() {
     assert!(facts.iter().any(|fact| fact.contains("has it open")), "{facts:?}");
 }
 
+/// vsphere-csi-driver#338: nobody holds it, and the driver fails by itself.
+#[test]
+fn a_driver_that_fails_is_named_where_no_process_holds_the_device() {
+    let error = "blockMapper.UnmapPodDevice failed: rpc error: code = Internal desc = error getting block device for \
+        volume: h-1, err: lstat devtmpfs: no such file or directory";
+    let published = |volume: &mut BlockVolume| {
+        let point = volume.leads_to.clone().unwrap();
+        volume.mounts.push(crate::testing::mounted(&point, 78));
+    };
+    let told = |error: &str, holders: Vec<_>| {
+        let mut all = Alone::<BlockVolumes>::new();
+        let What::Said(line) = said(1, error) else { panic!() };
+        let complaint = Some(Complaint::DriverError);
+        all.take(at(1), What::Said(Box::new(Said { complaint, ..*line })));
+        look(&mut all, 2, false, published);
+        let steps = look(&mut all, 4, false, published);
+        let [query] = &steps.queries[..] else { panic!("{:?}", steps.queries) };
+        let answer = Box::new(Answer::Holders(Ok(snapshot(holders))));
+        let query = Box::new(query.clone());
+        found(all.take(at(5), What::Answer { query, answer }).verdicts).pop().unwrap()
+    };
+    let draft = told(error, Vec::new());
+    draft.assert_is("raw-block-volume-in-use", Certainty::Likely);
+    assert_eq!(draft.held_by.as_deref(), Some("CSI driver block.example"));
+    let first = draft.remedies[0].words();
+    assert!(first.contains("umount ") && first.contains("/publish/pv/u"), "{first}");
+    let held = told(error, vec![holder(How::Fd, Through::Itself, Some(true))]);
+    assert_ne!(held.held_by.as_deref(), Some("CSI driver block.example"));
+    let busy = told("rpc error: code = Internal desc = umount: target is busy", Vec::new());
+    assert_eq!(busy.held_by, None);
+}
+
 #[test]
 fn a_device_that_is_made_of_it_is_likely_what_keeps_it() {
     let mut all = Alone::<BlockVolumes>::new();

@@ -4,6 +4,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    path::Path,
     sync::Arc,
     time::Duration,
 };
@@ -27,10 +28,10 @@ use crate::{
         finding::Severity,
         identity::{Component, Target, TargetKind},
         node::{NodeSample, PodState, VolumeState},
-        path::safe,
+        path::{safe, safe_path},
         pod_record::PodRecord,
         said::{Said, template},
-        shell::is_object_name,
+        shell::{is_object_name, word},
         time::Monotonic,
     },
     tracker::{Context, Steps, Tracker, TrackerId},
@@ -98,6 +99,7 @@ pub(crate) static STEP_FAILS: Cause = Cause {
     look_alikes: &[],
     ways_out: &[
         way("restart kubelet, where its memory is what is wrong", "low: containers go on"),
+        way("remove the empty directory that kubelet takes for a mount point", ""),
         way("start the driver of the pod's devices", ""),
         way(FORCE, FORCE_RISK),
     ],
@@ -108,12 +110,14 @@ pub(crate) static STEP_FAILS: Cause = Cause {
         "kubernetes#129402",
         "kubernetes#131957",
         "kubernetes#106711",
+        "kubernetes#114546",
     ],
     tried: &[TriedWith::Test],
     source: &[
         "kubernetes pkg/kubelet/kubelet.go, SyncTerminatingPod",
         "kubernetes pkg/kubelet/cm/dra/manager.go, UnprepareResources",
         "kubernetes pkg/volume/util/volumepathhandler",
+        "mount-utils mount_linux.go, Unmount; mount_helper_common.go, CleanupMountPoint",
     ],
 };
 
@@ -462,14 +466,16 @@ fn missed_deletion(
 }
 
 /// Why kubelet fails, and what helps.
-struct Refusal {
+struct Refusal<'a> {
     means: &'static str,
-    way: Way,
+    way: Way<'a>,
 }
 
-enum Way {
+enum Way<'a> {
     /// Its memory is wrong.
     Restart(&'static str),
+    /// It takes an empty directory for a mount point.
+    NotMounted(&'a VolumeState),
     /// The record is.
     Record,
     /// A driver of the pod's devices is not there.
@@ -479,8 +485,15 @@ enum Way {
 }
 
 /// The words of an error that is kubelet's own.
-fn refusal(text: &str, record: Option<&PodRecord>) -> Option<Refusal> {
-    let has = |words: &str| text.contains(words);
+fn refusal<'a>(text: &str, suspect: &Suspect<'a>) -> Option<Refusal<'a>> {
+    let (has, record) = (|words: &str| text.contains(words), suspect.record);
+    if let Some(volume) = not_mounted(text, suspect.pod) {
+        return Some(Refusal {
+            means: "kubelet takes the volume's directory for a mount point and unmounts it at each attempt, and nothing is \
+                mounted there, as after a reboot: `umount` fails, and kubelet comes no further.",
+            way: Way::NotMounted(volume),
+        });
+    }
     if has("mapPath is empty") || has("globalMapPath is empty") || has("volumeMapPath is empty") {
         return Some(Refusal {
             means: "kubelet has a raw block volume in its memory without the path of its map, as after a restart or a reboot, and \
@@ -523,6 +536,21 @@ fn refusal(text: &str, record: Option<&PodRecord>) -> Option<Refusal> {
     None
 }
 
+/// The volume that kubelet itself cannot unmount because nothing is mounted there, by what util-linux and busybox say.
+fn not_mounted<'a>(text: &str, pod: &'a PodState) -> Option<&'a VolumeState> {
+    let (_, rest) = text.split_once("Unmounting arguments: ")?;
+    let (arguments, output) = rest.split_once("Output: umount: ")?;
+    let says = ["not mounted", "no mount point specified", "Invalid argument", "not found"];
+    if !says.iter().any(|words| output.contains(words)) {
+        return None;
+    }
+    let is_its = |volume: &&VolumeState| {
+        arguments.split_whitespace().next_back().is_some_and(|it| volume.path == Path::new(it))
+    };
+    let its = pod.volumes.iter().find(is_its)?;
+    (its.mounts.is_empty() && its.csi.is_none()).then_some(its)
+}
+
 /// `driver NAME`, or `driver name NAME`.
 fn driver(text: &str) -> Option<String> {
     let words: Vec<&str> =
@@ -538,7 +566,7 @@ fn step_fails(suspect: &Suspect<'_>, complaints: &[Repeated]) -> Option<Draft> {
     }
     let is_fresh = |told: &&Repeated| told.lines >= 2 && suspect.now.since(told.last) <= FRESH;
     let fresh = complaints.iter().filter(is_fresh);
-    let known = fresh.filter_map(|told| Some((told, refusal(&told.said.text, suspect.record)?)));
+    let known = fresh.filter_map(|told| Some((told, refusal(&told.said.text, suspect)?)));
     let (told, refusal) = known.max_by_key(|(told, _)| told.last)?;
     let mut draft = suspect.draft(&STEP_FAILS);
     told.tell(&mut draft);
@@ -555,6 +583,20 @@ fn step_fails(suspect: &Suspect<'_>, complaints: &[Repeated]) -> Option<Draft> {
         Way::Restart(then) => {
             draft.held_by(suspect.kubelet());
             restart(&mut draft, then);
+        }
+        Way::NotMounted(volume) => {
+            draft.held_by(suspect.kubelet());
+            let path = safe_path(&volume.path);
+            draft.fact(format!("{path} is no mount point"), Source::proc("mountinfo"));
+            let at = word(&volume.path);
+            let does = format!("remove {path}, if it is empty: kubelet takes it for a mount point");
+            let step = Step::new(does, format!("rmdir {at}")).verified_by(format!("! [ -e {at} ]"));
+            draft.remedy(
+                step,
+                "none for data: rmdir fails on a directory that has anything in it, or on it. kubelet's next attempt finds no \
+                 directory, and goes on",
+            );
+            restart(&mut draft, "it looks again at what is mounted");
         }
         Way::Record => draft.held_by(suspect.kubelet()),
         Way::Driver(name) => {

@@ -111,6 +111,36 @@ fn kubelet() -> String {
     "kubelet (pid 7)".into()
 }
 
+/// As in kubernetes issue 114546, and as busybox's `umount` says the same.
+#[test]
+fn a_directory_that_kubelet_takes_for_a_mount_point_is_to_be_removed() {
+    let nfs = |mounts| VolumeState { mounts, ..volume("kubernetes.io~nfs") };
+    let path = nfs(Vec::new()).path;
+    let path = path.display();
+    let case = |mounts, output: &str| {
+        let text = format!(
+            "unmount failed: exit status 32\nUnmounting arguments: {path}\nOutput: umount: {output}"
+        );
+        let pod = PodState { volumes: vec![nfs(mounts)], ..Case::default().pod };
+        Case { record: None, pod, said: vec![says(&text, 890, 2)], heard: None }
+    };
+    for output in [
+        format!("{path}: not mounted."),
+        format!("can't unmount {path}: Invalid argument"),
+        format!("{path}: no mount point specified."),
+    ] {
+        let draft = case(Vec::new(), &output).draft().unwrap();
+        assert_eq!(draft.id(), "kubelet-step-fails");
+        let first = draft.remedies[0].words().to_owned();
+        assert_eq!(first, format!("rmdir '{path}'"));
+    }
+    let mounted =
+        case(nfs(volume("kubernetes.io~nfs").mounts).mounts, &format!("{path}: not mounted."));
+    assert!(mounted.draft().is_none(), "it is mounted");
+    assert!(case(Vec::new(), &format!("{path}: target is busy.")).draft().is_none());
+    assert!(case(Vec::new(), "/other: not mounted.").draft().is_some(), "by what is unmounted");
+}
+
 /// As in kubernetes issue 25759.
 #[test]
 fn a_kubelet_whose_watch_fails_has_not_heard_of_the_deletion() {
