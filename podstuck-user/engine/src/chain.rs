@@ -61,6 +61,15 @@ pub(crate) struct Facts<'a> {
 const OF_KUBELET: [CauseId; 3] =
     [ids::KUBELET_MISSED_DELETION, ids::KUBELET_STEP_FAILS, ids::POD_NEVER_STARTED];
 
+/// Causes that keep the runtime after a container's end.
+const OF_SANDBOX: [CauseId; 5] = [
+    ids::OCI_HOOK_FAILS,
+    ids::CNI_TEARDOWN_FAILED,
+    ids::NETNS_BUSY,
+    ids::SANDBOX_SHM_BUSY,
+    ids::IMAGE_VOLUME_BUSY,
+];
+
 /// The links of a pod's deletion, the API server's first.
 pub(crate) fn chain(pod: &PodStage, facts: &Facts<'_>) -> Vec<Link> {
     let mut links: Vec<Link> = of_record(pod, facts).into_iter().collect();
@@ -94,7 +103,7 @@ pub(crate) fn chain(pod: &PodStage, facts: &Facts<'_>) -> Vec<Link> {
         {
             match stage {
                 // The container has ended, and the sandbox's own process ends after it.
-                Stage::Containers if holding == Some(ids::OCI_HOOK_FAILS) => {
+                Stage::Containers if holding.is_some_and(|id| OF_SANDBOX.contains(&id)) => {
                     links.extend(of_runtime(&[], facts));
                 }
                 Stage::Containers if facts.not_asked.is_none() && facts.watch.is_none() => {
@@ -256,13 +265,21 @@ fn of_containers(state: &PodState, facts: &Facts<'_>) -> Vec<Link> {
     // The sandbox's own process ends after all others.
     tasks.sort_by_key(|task| (task.comm == PAUSE, task.started, task.pid));
     let shim = group.and_then(|group| shim_of(group));
+    // Where somebody complains, its sandbox's own process is not what they wait for: it ends when they go on.
+    let is_left =
+        !tasks.is_empty() && tasks.iter().all(|task| task.comm == PAUSE && task.is_alive());
+    let complains = last_of(facts, &RUNTIMES).or_else(|| last_of(facts, &[Component::Kubelet]));
+    if is_left && complains.is_some() && shim.is_none_or(|shim| !shim.is_halted()) {
+        tasks.clear();
+    }
     let mut links: Vec<Link> = of_runtime(&tasks, facts).into_iter().collect();
     let waits = facts.waits.shim(facts.clock).filter(|_| !shim.is_some_and(Shim::is_halted));
     if let Some(pid) = waits {
         links.extend(facts.waits.links(pid, SHIM_MUST, facts.clock));
         return links;
     }
-    if let Some(shim) = shim {
+    // Of what its runtime fails at, it has no part.
+    if let Some(shim) = shim.filter(|_| !tasks.is_empty() || !is_left) {
         tasks.retain(|task| task.pid != shim.pid);
         links.push(of_shim(shim, tasks.len()));
     }
@@ -348,15 +365,17 @@ fn runtime<'a>(facts: &Facts<'a>) -> Option<&'a Runtime> {
 
 fn of_runtime(tasks: &[&Task], facts: &Facts<'_>) -> Option<Link> {
     const MUST: &str = "end the pod's processes";
+    const SANDBOX: &str = "stop the pod's sandbox";
+    let must = if tasks.is_empty() { SANDBOX } else { MUST };
     let Some(runtime) = runtime(facts) else {
         let who = facts.sample.gone.first()?.component.name().to_owned();
         let (its_start, fact) =
             ("its start".to_owned(), "it does not run, and its shims do".into());
-        return Some(seen(who, MUST, Some(its_start), fact, "/proc"));
+        return Some(seen(who, must, Some(its_start), fact, "/proc"));
     };
     let who = format!("{} (pid {})", runtime.component.name(), runtime.pid);
     if let Some(why) = &runtime.halted {
-        return Some(seen(who, MUST, None, halted(why), "/proc"));
+        return Some(seen(who, must, None, halted(why), "/proc"));
     }
     let waits_for = match tasks.len() {
         0 => None,
@@ -364,7 +383,7 @@ fn of_runtime(tasks: &[&Task], facts: &Facts<'_>) -> Option<Link> {
         count => Some(format!("{count} processes of the pod to end")),
     };
     let fact = "it runs, and no complaint of it about the pod is known".to_owned();
-    Some(logged(seen(who, MUST, waits_for, fact, "/proc"), last_of(facts, &RUNTIMES)))
+    Some(logged(seen(who, must, waits_for, fact, "/proc"), last_of(facts, &RUNTIMES)))
 }
 
 /// The CSI driver of the volume that keeps kubelet.
@@ -414,7 +433,10 @@ fn of_cause(pod: &PodStage, causes: &[Finding]) -> Option<Link> {
     let cause = holding(pod, causes)?;
     let (who, must) = match &cause.held_by {
         Some(who) if cause.id == ids::MIRROR_POD_DELETED => (who.clone(), "be removed"),
-        Some(who) if cause.id == ids::OCI_HOOK_FAILS => (who.clone(), "succeed"),
+        Some(who) if matches!(cause.id, ids::OCI_HOOK_FAILS | ids::CNI_TEARDOWN_FAILED) => {
+            (who.clone(), "succeed")
+        }
+        Some(who) if cause.id == ids::SHIM_HUNG => (who.clone(), "answer the runtime"),
         Some(who) if cause.id == ids::RUNTIME_COMMAND_HUNG => (who.clone(), "return"),
         Some(who) if cause.id == ids::SLICE_REMOVAL_TIMES_OUT => (who.clone(), "reach kubelet"),
         Some(who) => (who.clone(), "let go"),
@@ -580,6 +602,24 @@ mod tests {
         let stop = Some("the runtime to stop the pod's sandbox".to_owned());
         assert_eq!(works[2], ("pause (pid 5)".into(), stop));
         assert_eq!(told(vec![child])[1], (who(), None));
+    }
+
+    /// cri-o#595 and containerd/cri#732.
+    #[test]
+    fn a_sandboxs_own_process_is_no_link_where_the_runtime_says_what_it_fails_at() {
+        let group = |tasks| vec![PodGroup { tasks, ..pod_group(UID) }];
+        let sample = |tasks| NodeSample {
+            cgroups: group(tasks),
+            runtimes: vec![runtime(Component::CriO)],
+            ..node()
+        };
+        let complains =
+            [said(Component::CriO, "failed to destroy network: cni config uninitialized")];
+        let last =
+            |tasks, said: &[Said]| told(Stage::Containers, &sample(tasks), said).pop().unwrap();
+        assert_eq!(last(vec![task(PAUSE, 5)], &complains), ("cri-o (pid 40)".into(), None));
+        assert_eq!(last(vec![task(PAUSE, 5)], &[]).0, "pause (pid 5)");
+        assert_eq!(last(vec![task(PAUSE, 5), task("web", 7)], &complains).0, "web (pid 7)");
     }
 
     #[test]

@@ -204,16 +204,18 @@ pub(crate) static SANDBOX_STAYS: Cause = Cause {
 /// It is there, and nothing ends it.
 pub(crate) static NOT_KILLED: Cause = Cause {
     id: ids::CONTAINER_NOT_KILLED,
-    title: "a container's process runs on: the runtime stopped waiting for it and did not kill it",
+    title: "a container's process runs on, and the runtime has not killed it",
     stage: Stage::Containers,
     kind: Kind::Cause,
     meaning: "The runtime sent the stop signal, mostly SIGTERM, and the process ignores it or does not end. SIGKILL \
         should have followed and did not: an earlier stop of the same container holds the runtime's lock or counts as \
-        the one that sends it, or the runtime was restarted in between. kubelet asks again and again, each time without \
-        an answer in time, and unmounts nothing before.",
+        the one that sends it, or the runtime was restarted in between. Or no signal can be sent: runc does not find \
+        the container any more, or the kernel refuses the signal with EPERM, as an agent that protects itself has it. \
+        kubelet asks again and again, and unmounts nothing before.",
     confirmed_by: &[
         seen(
-            "the runtime's log, or kubelet's, says that the wait for the container's end took too long",
+            "the runtime's log, or kubelet's, says that the wait for the container's end took too long, or that it could \
+             not be signalled",
             &[Origin::Log],
         ),
         seen(
@@ -238,12 +240,21 @@ pub(crate) static NOT_KILLED: Cause = Cause {
     ],
     ways_out: &[
         way("end the container's first process by `kill -9`", ""),
+        way("have the protection lifted that refuses the signal", ""),
         way(
             "restart the runtime, which forgets the stop that blocks later ones",
             "containers go on under their shims; with Docker only with live-restore",
         ),
     ],
-    field: &["containerd#6080", "containerd#10755", "cri-o#6699", "cri-o#8030", "cri-o#9754"],
+    field: &[
+        "containerd#6080",
+        "containerd#10755",
+        "containerd#4016",
+        "cri-o#6699",
+        "cri-o#8030",
+        "cri-o#9754",
+        "falcon-helm#406",
+    ],
     tried: &[TriedWith::Test],
     source: &[
         "containerd internal/cri/server/container_stop.go, stopContainer",

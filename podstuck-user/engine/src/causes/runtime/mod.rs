@@ -5,6 +5,7 @@ pub(crate) mod docker;
 pub(crate) mod hook;
 pub(crate) mod hung_command;
 pub(crate) mod log_driver;
+pub(crate) mod network;
 pub(crate) mod not_killed;
 pub(crate) mod own_kernel;
 pub(crate) mod sandbox;

@@ -13,6 +13,7 @@ use crate::{
         evidence::Source,
         path::{clip, safe},
         pod_group::Task,
+        said::Complaint,
         time::Monotonic,
     },
     verdict::Draft,
@@ -82,19 +83,40 @@ pub(super) fn words(
             "where that SIGKILL went: a runtime with a sandbox of its own (gVisor, Kata) sends it within that",
         );
     }
-    draft.explanation = format!(
-        "The runtime has waited for the container to end until its time was over, and no SIGKILL has reached {} \
-         (pid {}). As long as an earlier stop of the container is pending in the runtime, kubelet's next attempts \
-         end in the same way.",
-        name(first),
-        first.pid
-    );
+    let who = format!("{} (pid {})", name(first), first.pid);
+    draft.explanation = match suspect.complaint {
+        Complaint::SignalRefused => format!(
+            "The runtime is to end the container, and the kernel refuses its signal to {who} with EPERM. runc runs as \
+             root: it is a security module that refuses, or an agent that protects its own processes in the kernel. \
+             kubelet asks again and again, and each attempt ends in the same way."
+        ),
+        Complaint::StateLost => format!(
+            "Each time the runtime is to end the container, it fails before it sends a signal: it does not find the \
+             container any more, and {who} runs on. kubelet asks again and again, and each attempt ends in the same way."
+        ),
+        _ => format!(
+            "The runtime has waited for the container to end until its time was over, and no SIGKILL has reached {who}. \
+             As long as an earlier stop of the container is pending in the runtime, kubelet's next attempts end in the \
+             same way."
+        ),
+    };
+    let is_refused = suspect.complaint == Complaint::SignalRefused;
+    if suspect.complaint == Complaint::StateLost {
+        draft.doubt("whether the runtime goes on by itself once the process has ended: it does not find the container");
+    }
+    if is_refused {
+        draft.advice(
+            "have the protection lifted that refuses the signal, that of a security agent by its console or its \
+             maintenance mode: kubelet's next attempt then succeeds",
+            "the node is without that protection for as long as it is lifted",
+        );
+        draft.doubt("which security module or agent refuses: the kernel does not say");
+    }
     let process = Process::thread(first);
-    draft.remedy(
-        kill("kill -9", process),
-        "low for a pod that is to be deleted: the container ends at once, without its own clean-up. It is what \
-         kubelet wants after the grace period",
-    );
+    let risk = "low for a pod that is to be deleted: the container ends at once, without its own clean-up. It is what \
+        kubelet wants after the grace period";
+    let step = kill("kill -9", process);
+    draft.remedy(if is_refused { step.so(", which may be refused as well") } else { step }, risk);
     verdict::restart(draft, suspect);
     draft.rule_out(ids::SHIM_OR_CONTAINERD_STATE_LOST, "the container's process is there");
     draft.rule_out(ids::DSTATE_PROCESS, "no SIGKILL is pending: the process was not killed");

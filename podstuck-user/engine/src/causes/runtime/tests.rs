@@ -674,6 +674,85 @@ fn a_process_that_nobody_kills_is_named_once_it_lasts() {
     assert_eq!(last(alone, |_| ()), named(Certainty::Likely));
 }
 
+/// containerd#4016 and falcon-helm#406: the runtime tries, and no signal arrives.
+#[test]
+fn a_process_that_its_runtime_cannot_signal_is_named_and_so_is_why() {
+    let container = "dc2ca0615937ecc648dd5a6c64aff5c0993c3b0f31dbccd55fe2849371204bdc";
+    let kill = |why: &str| {
+        format!(
+            "StopPodSandbox for \"{}\" failed: failed to stop container \"{container}\": failed to kill container \
+             \"{container}\": unknown error after kill: runc did not terminate successfully: {why}",
+            "a".repeat(64)
+        )
+    };
+    let sample = |second, lives: bool| {
+        let mut sample = with_group(pod(Some(true)));
+        sample.at = at(second);
+        let pause = Task { pid: 5, tid: 5, ..task("/k/pod/the-sandboxs") };
+        let first = lives.then(|| task(&format!("/k/pod/{container}")));
+        sample.cgroups[0].tasks = [pause].into_iter().chain(first).collect();
+        sample
+    };
+    let last = |complaint, text: &str, lives| {
+        let mut alone = heard(complaint, text);
+        let second = Timestamp::from_second(560).unwrap();
+        let kill = Said::new(
+            Component::Containerd,
+            "log",
+            UID,
+            second,
+            &format!("Kill container \"{container}\""),
+        );
+        alone.take(at(600), What::Said(Box::new(Said { report: Some(Report::Killed), ..kill })));
+        draft(&mut alone, sample(602, lives));
+        draft(&mut alone, sample(608, lives))
+    };
+    let gone = kill(&format!("container \"{container}\" does not exist"));
+    let found = last(Complaint::StateLost, &gone, true).unwrap();
+    found.assert_is("container-not-killed", Certainty::Likely);
+    assert!(found.remedies[0].words().ends_with("kill -9 7"), "{:?}", found.remedies);
+    assert!(found.explanation.contains("before it sends a signal"), "{}", found.explanation);
+    let sent = found.evidence.iter().any(|it| it.fact.contains("it sent SIGKILL"));
+    assert!(!sent, "it says so before it tries: {:?}", found.evidence);
+    let ended = last(Complaint::StateLost, &gone, false).unwrap();
+    assert_eq!(ended.id(), "shim-or-containerd-state-lost");
+
+    let refused = kill("exit status 1: unable to signal init: operation not permitted");
+    let found = last(Complaint::SignalRefused, &refused, true).unwrap();
+    found.assert_is("container-not-killed", Certainty::Likely);
+    assert!(found.explanation.contains("with EPERM"), "{}", found.explanation);
+    assert!(found.remedies[0].words().starts_with("have the protection lifted"));
+    assert!(found.remedies[1].words().ends_with("kill -9 7"), "{:?}", found.remedies);
+    assert!(last(Complaint::SignalRefused, &refused, false).is_none(), "it has ended");
+}
+
+/// containerd#8847: only the sandbox's own process is left, and the shim lives.
+#[test]
+fn a_shim_that_does_not_answer_about_a_container_that_has_ended_is_named() {
+    let container = "dc2ca0615937ecc648dd5a6c64aff5c0993c3b0f31dbccd55fe2849371204bdc";
+    let text = |why: &str| {
+        format!(
+            "StopContainer for \"{container}\" failed: failed to stop container \"{container}\": {why}: unknown"
+        )
+    };
+    let with = |text: &str, shims: Vec<Shim>, group: &str| {
+        let mut sample = with_group(pod(Some(true)));
+        sample.cgroups[0].tasks = vec![task(group)];
+        sample.cgroups[0].shims = shims;
+        draft(&mut heard(Complaint::ContainerStays, text), sample)
+    };
+    let (silent, pause) = (text("context deadline exceeded"), "/k/pod/the-sandboxs");
+    let found = with(&silent, vec![shim_of_shim('S')], pause).unwrap();
+    found.assert_is("shim-hung", Certainty::Likely);
+    assert!(found.remedies[0].words().ends_with("kill -KILL 41"), "{:?}", found.remedies);
+    let lost = Some("shim-or-containerd-state-lost");
+    assert_eq!(with(&silent, Vec::new(), pause).map(|it| it.id()), lost, "no shim is left");
+    let answers = with(&text("ttrpc: closed"), vec![shim_of_shim('S')], pause);
+    assert_eq!(answers.map(|it| it.id()), lost, "it does answer");
+    let lives = with(&silent, vec![shim_of_shim('S')], &format!("/k/pod/{container}"));
+    assert_eq!(lives.map(|it| it.id()), None, "it waits for the container");
+}
+
 #[test]
 fn a_shim_that_cannot_run_is_there() {
     // As recorded with containerd 1.6.

@@ -47,9 +47,10 @@ const FRESH: Duration = backoff::CAP.saturating_mul(3);
 /// While it gets no answer, kubelet says so each five seconds (`Kubelet.syncLoop`).
 const REPEATED: Duration = Duration::from_secs(30);
 /// What tells why, before what tells only that.
-const ORDER: [Complaint; 10] = [
+const ORDER: [Complaint; 11] = [
     Complaint::SocketRefused,
     Complaint::SignalDenied,
+    Complaint::SignalRefused,
     Complaint::NetworkTeardown,
     Complaint::NetnsBusy,
     Complaint::ShmBusy,
@@ -220,6 +221,11 @@ fn says_only_that(complaint: Complaint) -> bool {
     matches!(complaint, Complaint::ContainerStays | Complaint::NoAnswer)
 }
 
+/// Whether it says that no signal reaches a container.
+fn cannot_signal(complaint: Complaint) -> bool {
+    matches!(complaint, Complaint::StateLost | Complaint::SignalRefused)
+}
+
 impl Default for RuntimeSays {
     fn default() -> Self {
         Self {
@@ -313,9 +319,14 @@ impl RuntimeSays {
                 continue;
             }
             let is_why = current.is_some_and(|(complaint, _)| !says_only_that(complaint));
-            if let Some(told) = self.stays(context, pod, sample).filter(|_| !is_why) {
+            // One that cannot signal a process does not end it either.
+            let cannot =
+                current.filter(|(complaint, told)| cannot_signal(*complaint) && told.lines > 1);
+            let stays = self.stays(context, pod, sample).filter(|_| !is_why);
+            let stays = stays.map(|told| (Complaint::ContainerStays, told)).or(cannot);
+            if let Some((complaint, told)) = stays {
                 let earlier = living.remove(&pod.uid);
-                let (now, draft) = self.not_killed(pod, told, earlier, sample);
+                let (now, draft) = self.not_killed(pod, (complaint, told), earlier, sample);
                 steps.found(draft);
                 let is_told = now.as_ref().is_some_and(|now| now.is_told);
                 alive.extend(now.map(|now| (pod.uid.clone(), now)));
@@ -396,11 +407,11 @@ impl RuntimeSays {
     fn not_killed(
         &self,
         pod: &PodState,
-        told: &Told,
+        (complaint, told): (Complaint, &Told),
         earlier: Option<Living>,
         sample: &NodeSample,
     ) -> (Option<Living>, Option<Draft>) {
-        let suspect = Suspect::of(pod, Complaint::ContainerStays, told, sample);
+        let suspect = Suspect::of(pod, complaint, told, sample);
         // Not each look has time for the groups of all pods.
         if suspect.group().is_none() {
             return (earlier, None);
@@ -410,11 +421,15 @@ impl RuntimeSays {
         let draft = now.is_told.then(|| {
             let target_id = name_hash(pod.uid.as_bytes());
             let mut draft = verdict::about(&NOT_KILLED, &suspect, target_id);
-            let killed = suspect.container().and_then(|id| self.killed.get(id));
+            // It says so before it tries.
+            let sends = !cannot_signal(complaint);
+            let killed = suspect.container().filter(|_| sends);
+            let killed = killed.and_then(|id| self.killed.get(id));
             let killed = killed.map(|(at, log)| (*at, log.as_str()));
             not_killed::words(&mut draft, &suspect, &tasks, killed);
             let is_over = self.grace_ends.get(&pod.uid).is_some();
-            if !is_over && !not_killed::has_waited(&told.said.text) {
+            let has_tried = cannot_signal(complaint) || not_killed::has_waited(&told.said.text);
+            if !is_over && !has_tried {
                 not_killed::doubt_grace(&mut draft);
             }
             draft
@@ -473,7 +488,7 @@ impl RuntimeSays {
             let told = self.complaints.get(&(pod.uid.clone(), complaint))?;
             let is_over = match complaint {
                 // Somebody else has killed them.
-                Complaint::SignalDenied => pod.populated == Some(false),
+                Complaint::SignalDenied | Complaint::SignalRefused => pod.populated == Some(false),
                 Complaint::ContainerStays => told.lines < 2 || is_explained(context, pod, sample),
                 // Who complains of a container does answer.
                 Complaint::NoAnswer => {

@@ -11,12 +11,12 @@ use crate::{
                 CNI_TEARDOWN_FAILED, IMAGE_VOLUME_BUSY, RUNTIME_HANGS, SHIM_HANGS, SIGNAL_DENIED,
                 SOCKET_GONE, STATE_LOST,
             },
-            hook, sandbox, shim, socket,
+            hook, network, sandbox, shim, socket,
             tracker::{Suspect, Told},
         },
         shared::unit,
     },
-    command::{NAME, Process, Step, has_ended, if_same, pods_of_node},
+    command::{NAME, Process, Step, has_ended, if_same, kill},
     ids,
     model::{
         container::ContainerName,
@@ -24,7 +24,7 @@ use crate::{
         finding::Severity,
         identity::{Component, Pod, Target, TargetKind},
         path::{clip, safe},
-        runtime::Daemon,
+        runtime::{Daemon, Shim},
         said::Complaint,
         shell::word,
     },
@@ -49,11 +49,14 @@ pub(crate) fn draft(suspect: &Suspect<'_>, target_id: u64) -> Option<Draft> {
         Complaint::StateLost | Complaint::ContainerStays | Complaint::NoAnswer if halted => {
             (&SHIM_HANGS, shim_hangs)
         }
+        Complaint::StateLost | Complaint::ContainerStays if silent_shim(suspect).is_some() => {
+            (&SHIM_HANGS, shim_is_silent)
+        }
         Complaint::SocketRefused => {
             socket::unreached(suspect)?;
             (&SOCKET_GONE, socket::words)
         }
-        Complaint::NetworkTeardown => (&CNI_TEARDOWN_FAILED, network),
+        Complaint::NetworkTeardown => (&CNI_TEARDOWN_FAILED, network::words),
         Complaint::SignalDenied => (&SIGNAL_DENIED, signal),
         Complaint::StateLost | Complaint::ContainerStays => (&STATE_LOST, lost),
         Complaint::NoAnswer => (&RUNTIME_HANGS, hangs),
@@ -122,56 +125,13 @@ fn says(draft: &mut Draft, told: &Told) {
 }
 
 /// What is left of the pod's processes, by its control groups.
-fn processes(draft: &mut Draft, suspect: &Suspect<'_>) {
+pub(super) fn processes(draft: &mut Draft, suspect: &Suspect<'_>) {
     let words = match suspect.pod.populated {
         Some(true) => "processes of the pod are left in its control groups",
         Some(false) => "no process of the pod is left in its control groups",
         None => return,
     };
     draft.fact(words, Source::proc("control groups"));
-}
-
-fn network(draft: &mut Draft, suspect: &Suspect<'_>) {
-    processes(draft, suspect);
-    draft.explanation = format!(
-        "The runtime cannot stop the pod's sandbox, because its CNI plugin fails to take the network down{}. \
-         kubelet asks again and again, and does not let the pod go before.",
-        why_network(&suspect.told.said.text)
-    );
-    draft.remedy(
-        pods_of_node("list the pods of this node, and the network's agent among them"),
-        "none; when the agent works again, kubelet's next attempt succeeds",
-    );
-    draft.remedy(
-        Step::new(
-            "show whether the plugin's configuration and program are there",
-            "ls -l /etc/cni/net.d /opt/cni/bin",
-        ),
-        "none",
-    );
-    draft.rule_out(ids::NETNS_BUSY, "the plugin itself fails, before any mount is removed");
-    draft.rule_out(ids::RUNTIME_COMMAND_HUNG, "the plugin has returned, with an error");
-    draft.rule_out(
-        ids::SHIM_OR_CONTAINERD_STATE_LOST,
-        "the runtime knows the sandbox, and comes as far as its network",
-    );
-    draft.doubt("whether the plugin fails still: it was not asked since");
-}
-
-/// What a plugin's error is about, where it says so.
-fn why_network(text: &str) -> &'static str {
-    let has = |words: &[&str]| words.iter().any(|words| text.contains(words));
-    if has(&["nauthorized", "forbidden", "x509"]) {
-        ": the API server does not accept its token or its certificate"
-    } else if has(&["failed to find plugin"]) {
-        ": its program is gone"
-    } else if has(&["no such file or directory", "connection refused", "agent running"]) {
-        ": its agent on this node is not there"
-    } else if has(&["i/o timeout", "no route to host", "deadline exceeded"]) {
-        ": whom it asks does not answer in time"
-    } else {
-        ""
-    }
 }
 
 fn signal(draft: &mut Draft, suspect: &Suspect<'_>) {
@@ -315,6 +275,48 @@ fn shim_hangs(draft: &mut Draft, suspect: &Suspect<'_>) {
          that waits in the kernel takes no signal before that is over",
     );
     shim::rule_out(draft);
+}
+
+/// The shim of a pod that is asked for a container that has ended, and gives the runtime no answer in time.
+fn silent_shim<'a>(suspect: &'a Suspect<'_>) -> Option<&'a Shim> {
+    // Who waits for a container's end was answered.
+    let is_its = |text: &str| {
+        let asks =
+            ["failed to stop container", "failed to kill container", "failed to delete task"];
+        text.contains("deadline exceeded") && asks.iter().any(|words| text.contains(words))
+    };
+    let own_kernel = suspect.has_own_kernel() != Some(false);
+    if own_kernel || suspect.has_ended() != Some(true) || !is_its(&suspect.told.said.text) {
+        return None;
+    }
+    suspect.group()?.shims.first()
+}
+
+fn shim_is_silent(draft: &mut Draft, suspect: &Suspect<'_>) {
+    let Some(shim) = silent_shim(suspect) else { return };
+    let Shim { pid, comm, state, .. } = shim;
+    let who = format!("{} (pid {pid})", clip(&safe(comm.as_bytes()), NAME));
+    draft.held_by(who.clone());
+    draft.fact(
+        format!("{who}, the pod's shim, lives: state {state}"),
+        Source::proc(format!("/proc/{pid}/stat")),
+    );
+    if let Some(id) = suspect.container() {
+        draft.fact(format!("no process of container {id} is left"), Source::proc("control groups"));
+    }
+    draft.explanation = format!(
+        "The runtime asks the pod's shim, {who}, to stop a container of which no process is left, and gets no answer \
+         in time. The shim runs and has not reported the container's end: it is blocked in itself. The runtime waits for \
+         the shim, and kubelet for the runtime."
+    );
+    let process = Process::new(*pid, Some(shim.started), Some(comm));
+    draft.remedy(
+        kill("kill -KILL", process).so(", which does not answer the runtime"),
+        "low for a pod that is to be deleted: the runtime ends all its containers and cleans up after the shim",
+    );
+    restart(draft, suspect);
+    shim::rule_out(draft);
+    draft.doubt("what the shim waits for: only the runtime's log says that it does not answer");
 }
 
 /// The service that the pod's shims were started by.

@@ -1,0 +1,217 @@
+//! A CNI plugin that fails to take a sandbox's network down, by what it says of it: whom it does not reach, or what it does
+//! not find.
+
+use crate::{
+    causes::runtime::{tracker::Suspect, verdict},
+    command::{Step, pods_of_node},
+    ids,
+    model::path::{clip, safe},
+    verdict::Draft,
+};
+
+/// Longest address that is named.
+const ADDRESS: usize = 80;
+/// The plugin, as the one that must act.
+const PLUGIN: &str = "the CNI plugin";
+
+/// What an error is about.
+#[derive(Debug, PartialEq, Eq)]
+enum Fault<'a> {
+    /// The API server does not accept who it is.
+    Login,
+    /// Its program is gone.
+    NoProgram,
+    /// The runtime has no configuration for it.
+    NoConfig,
+    /// Its agent on this node is not there.
+    Agent,
+    /// Whom it asks elsewhere refuses.
+    Refuses(&'a str),
+    /// Whom it asks does not answer in time; where that is, if it says so.
+    Silent(Option<&'a str>),
+    /// Its program ends without a word.
+    Crashes,
+    Unknown,
+}
+
+impl<'a> Fault<'a> {
+    fn of(text: &'a str) -> Self {
+        let has = |words: &[&str]| words.iter().any(|words| text.contains(words));
+        let address = address(text);
+        let is_far = address.is_some_and(|it| !is_local(it));
+        if has(&["nauthorized", "forbidden", "x509"]) {
+            Self::Login
+        } else if has(&["failed to find plugin"]) {
+            Self::NoProgram
+        } else if has(&NO_CONFIG) {
+            Self::NoConfig
+        } else if let Some(address) = address
+            && is_far
+            && has(&["connection refused", "no such host"])
+        {
+            Self::Refuses(address)
+        } else if has(&["no such file or directory", "connection refused", "agent running"]) {
+            Self::Agent
+        } else if has(&["i/o timeout", "no route to host", "deadline exceeded"]) {
+            Self::Silent(address.filter(|_| is_far))
+        } else if has(&["netplugin failed", "signal: killed", "panic: "]) {
+            Self::Crashes
+        } else {
+            Self::Unknown
+        }
+    }
+
+    fn words(&self) -> String {
+        let at = |address: &str| clip(&safe(address.as_bytes()), ADDRESS);
+        match self {
+            Self::Login => ": the API server does not accept its token or its certificate".into(),
+            Self::NoProgram => ": its program is gone".into(),
+            Self::NoConfig => ": the runtime has no configuration for it any more".into(),
+            Self::Agent => ": its agent on this node is not there".into(),
+            Self::Refuses(address) => format!(": it is refused at {}, which it asks", at(address)),
+            Self::Silent(Some(address)) => {
+                format!(": whom it asks at {} does not answer in time", at(address))
+            }
+            Self::Silent(None) => ": whom it asks does not answer in time".into(),
+            Self::Crashes => ": its program ends without an answer".into(),
+            Self::Unknown => String::new(),
+        }
+    }
+
+    /// What lets the plugin succeed; nothing where that is its agent's part.
+    fn way_out(&self) -> Option<String> {
+        match self {
+            Self::NoConfig => Some(
+                "put the network's configuration back where the runtime looks for it (/etc/cni/net.d, unless it is \
+                 configured otherwise): the network's DaemonSet writes it when it starts on this node"
+                    .into(),
+            ),
+            Self::Refuses(address) | Self::Silent(Some(address)) => Some(format!(
+                "have the server at {} answer again, or the way to it from this node work: the plugin asks there",
+                clip(&safe(address.as_bytes()), ADDRESS)
+            )),
+            Self::Crashes => Some(
+                "bring back a version of the plugin that works; its own log says what it fails at, and the kernel's \
+                 whether it was killed"
+                    .into(),
+            ),
+            _ => None,
+        }
+    }
+}
+
+/// What containerd (go-cni), CRI-O (ocicni) and dockershim say without a configuration.
+const NO_CONFIG: [&str; 5] = [
+    "cni config uninitialized",
+    "cni plugin not initialized",
+    "cni config load failed",
+    "no network config found",
+    "no networks found in",
+];
+
+/// Where a connection was to go, in Go's words (net.OpError, net.DNSError).
+fn address(text: &str) -> Option<&str> {
+    let rest = match text.split_once("dial tcp: lookup ") {
+        Some((_, rest)) => rest,
+        None => text.split_once("dial tcp ")?.1,
+    };
+    let word = rest.split_whitespace().next()?.trim_end_matches(':');
+    let word = word.rsplit_once("->").map_or(word, |(_, remote)| remote);
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "[]:.-_".contains(c);
+    (!word.is_empty() && word.chars().all(is_plain)).then_some(word)
+}
+
+/// Whether an address is one of this node's own.
+fn is_local(address: &str) -> bool {
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    matches!(host, "localhost" | "[::1]") || host.starts_with("127.")
+}
+
+/// What is said of it.
+pub(super) fn words(draft: &mut Draft, suspect: &Suspect<'_>) {
+    let fault = Fault::of(&suspect.told.said.text);
+    draft.held_by(PLUGIN);
+    verdict::processes(draft, suspect);
+    draft.explanation = format!(
+        "The runtime cannot stop the pod's sandbox, because its CNI plugin fails to take the network down{}. \
+         kubelet asks again and again, and does not let the pod go before.",
+        fault.words()
+    );
+    if let Some(way_out) = fault.way_out() {
+        draft.advice(way_out, "none; kubelet's next attempt succeeds then");
+    }
+    draft.remedy(
+        pods_of_node("list the pods of this node, and the network's agent among them"),
+        "none; when the agent works again, kubelet's next attempt succeeds",
+    );
+    draft.remedy(
+        Step::new(
+            "show whether the plugin's configuration and program are there",
+            "ls -l /etc/cni/net.d /opt/cni/bin",
+        ),
+        "none",
+    );
+    draft.rule_out(ids::NETNS_BUSY, "the plugin itself fails, before any mount is removed");
+    draft.rule_out(ids::RUNTIME_COMMAND_HUNG, "the plugin has returned, with an error");
+    draft.rule_out(
+        ids::SHIM_OR_CONTAINERD_STATE_LOST,
+        "the runtime knows the sandbox, and comes as far as its network",
+    );
+    draft.doubt("whether the plugin fails still: it was not asked since");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As in containerd/cri issue 732, cri-o 595, amazon-vpc-cni-k8s 2487, calico 7272 and 7647, cni-plugin 377.
+    #[test]
+    fn an_error_says_whom_the_plugin_does_not_reach_or_what_it_does_not_find() {
+        let table = [
+            (
+                "dial tcp 10.10.25.230:4001: getsockopt: connection refused",
+                Fault::Refuses("10.10.25.230:4001"),
+            ),
+            (
+                "dial tcp [fd00::7]:2379: connect: connection refused",
+                Fault::Refuses("[fd00::7]:2379"),
+            ),
+            (
+                "dial tcp: lookup etcd.corp on 10.96.0.10:53: no such host",
+                Fault::Refuses("etcd.corp"),
+            ),
+            (
+                "Error while dialing dial tcp 127.0.0.1:50051: connect: connection refused",
+                Fault::Agent,
+            ),
+            ("dial tcp [::1]:9099: connect: connection refused", Fault::Agent),
+            (
+                "dial unix /var/run/cilium/cilium.sock: connect: no such file or directory",
+                Fault::Agent,
+            ),
+            ("cni config uninitialized", Fault::NoConfig),
+            (
+                "cni config load failed: no network config found in /etc/cni/net.d: cni plugin not initialized",
+                Fault::NoConfig,
+            ),
+            ("dial tcp 10.96.0.1:443: i/o timeout", Fault::Silent(Some("10.96.0.1:443"))),
+            ("context deadline exceeded", Fault::Silent(None)),
+            (
+                "dial tcp 10.0.0.5:39102->10.96.0.1:443: i/o timeout",
+                Fault::Silent(Some("10.96.0.1:443")),
+            ),
+            (
+                "error getting ClusterInformation: connection is unauthorized: Unauthorized",
+                Fault::Login,
+            ),
+            ("failed to find plugin \"weave-net\" in path [/opt/cni/bin]", Fault::NoProgram),
+            ("netplugin failed with no error message: signal: killed", Fault::Crashes),
+            ("netplugin failed but error parsing its diagnostic message \"\"", Fault::Crashes),
+            ("x", Fault::Unknown),
+        ];
+        for (text, fault) in table {
+            assert_eq!(Fault::of(text), fault, "{text}");
+        }
+        assert_eq!(address("dial tcp \u{1b}[2J: x"), None);
+    }
+}
