@@ -445,7 +445,7 @@ impl RuntimeSays {
         sample: &NodeSample,
         target_id: u64,
     ) -> Option<Draft> {
-        if context.asked != Some(pod.uid.as_str()) {
+        if context.asked != Some(pod.uid.as_str()) || is_explained(context, pod, sample) {
             return None;
         }
         let hung = context.waits.hung_command(context.clock)?;
@@ -455,8 +455,7 @@ impl RuntimeSays {
         });
         let (complaint, told) = of_pod.max_by_key(|(_, told)| told.last)?;
         let suspect = Suspect::of(pod, complaint, told, sample);
-        let draft = hung_command::draft(&suspect, &hung, target_id, sample.at);
-        (!is_explained(context, pod, sample)).then_some(draft)
+        Some(hung_command::draft(&suspect, &hung, target_id, sample.at))
     }
 
     /// That the runtime gave up waiting for a container of a pod, once at least, and that a stop has failed since.
