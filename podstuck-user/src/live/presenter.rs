@@ -18,7 +18,11 @@ use crate::{
 };
 use podstuck_show::{
     export::{Page, Shot, intervals_log},
-    present::{json::Line, text, words},
+    present::{
+        json::Line,
+        text::{self, Found},
+        words,
+    },
     report::{self, Collector, Model},
 };
 
@@ -165,13 +169,17 @@ impl Presenter {
         }
         let (mut summary, found) = (self.engine.summary(), self.engine.found());
         summary.completeness.degraded.extend(self.reporter.degraded());
-        self.reporter.summary(time, &summary, found);
+        let is_left = self.engine.run().one_answer && self.engine.target_may_be_left();
+        let verdict = match found {
+            0 if is_left => Found::NoCause,
+            0 => Found::Nothing,
+            _ => Found::Findings(found),
+        };
+        self.reporter.summary(time, &summary, verdict);
         match found {
             _ if fail_on_loss && summary.completeness.lost_data() => Exit::Lost,
             0 if summary.completeness.is_open() => Exit::Unexplained,
-            0 if self.engine.run().one_answer && self.engine.target_may_be_left() => {
-                Exit::Unexplained
-            }
+            0 if is_left => Exit::Unexplained,
             _ if self.engine.run().one_answer && self.engine.pod_is_to_stay() => Exit::Clean,
             _ if self.engine.run().one_answer && self.engine.has_gone() => Exit::Clean,
             0 => Exit::Clean,

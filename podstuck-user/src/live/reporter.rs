@@ -26,7 +26,7 @@ use podstuck_show::{
     present::{
         json::{self, Line},
         style::Style,
-        text::{self, ListEnd},
+        text::{self, Found, ListEnd},
         words,
     },
 };
@@ -254,19 +254,19 @@ impl Reporter {
     }
 
     /// Tells the end, and waits until it was read, but not for ever.
-    pub(crate) fn summary(&self, time: Timestamp, summary: &Summary, findings: u64) {
+    pub(crate) fn summary(&self, time: Timestamp, summary: &Summary, found: Found) {
         self.printer.clear();
-        let found = self.screen.borrow().as_ref().map(|screen| {
+        let on_screen = self.screen.borrow().as_ref().map(|screen| {
             screen.end(summary);
             screen.findings()
         });
-        if let Some(found) = found.filter(|_| self.form == Form::Live) {
-            self.findings(&found);
+        if let Some(findings) = on_screen.filter(|_| self.form == Form::Live) {
+            self.findings(&findings);
         }
         if self.json {
             self.print(json::line(time, &Line::Summary(summary)));
         } else if self.form != Form::Brief {
-            self.print(text::summary(summary, findings, self.style));
+            self.print(text::summary(summary, found, self.style));
         } else if summary.completeness.lost_data() {
             self.print("not everything was seen: without --brief it is said what was not\n".into());
         }

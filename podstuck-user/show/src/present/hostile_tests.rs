@@ -87,7 +87,7 @@ fn people_and_programs_see_every_character_and_no_forged_line() {
             is_unforged(&text::start(&start, STYLE));
             is_one_line(&Line::Start(&start), None);
             let (summary, diagnosis) = (all.summary(), all.diagnosis());
-            is_unforged(&text::summary(&summary, 3, STYLE));
+            is_unforged(&text::summary(&summary, text::Found::Findings(3), STYLE));
             is_one_line(&Line::Summary(&summary), None);
             is_unforged(&text::diagnosis(&diagnosis, Timestamp::UNIX_EPOCH, STYLE));
             is_unforged(&text::answer(&diagnosis, Timestamp::UNIX_EPOCH, STYLE));

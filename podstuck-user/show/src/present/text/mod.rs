@@ -25,6 +25,6 @@ pub use list::{ListEnd, list_end, listed, name_width, so_far};
 pub(crate) use nouns::text;
 pub use progress::progress;
 pub use start::start;
+pub use summary::{Found, not_looked_at, summary};
 pub(crate) use summary::{cost, losses, not_looked_at_sentence, notes};
-pub use summary::{not_looked_at, summary};
 pub(crate) use way_out::{COMMAND, does};

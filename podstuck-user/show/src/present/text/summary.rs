@@ -9,12 +9,24 @@ use crate::present::{
 };
 use podstuck_model::summary::{ByOutcome, Completeness, NotLookedAt, SelfCost, Summary};
 
+/// What a run has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// This number of findings.
+    Findings(u64),
+    /// Nothing wrong.
+    Nothing,
+    /// No cause, though what was asked about is still there.
+    NoCause,
+}
+
 /// Says how many findings there were, or that nothing wrong was found, and how sure that is.
-pub fn summary(summary: &Summary, findings: u64, style: Style) -> String {
-    let verdict = match findings {
-        0 if summary.completeness.is_open() => "no finding".to_owned(),
-        0 => style.paint(Ink::Good, "nothing wrong was found"),
-        _ => words::plural(findings, "finding", "findings"),
+pub fn summary(summary: &Summary, found: Found, style: Style) -> String {
+    let verdict = match found {
+        Found::Findings(number) => words::plural(number, "finding", "findings"),
+        _ if summary.completeness.is_open() => "no finding".to_owned(),
+        Found::NoCause => "no cause was found".to_owned(),
+        Found::Nothing => style.paint(Ink::Good, "nothing wrong was found"),
     };
     let losses = losses(&summary.completeness);
     let mut out = format!(
@@ -204,7 +216,7 @@ mod tests {
     #[test]
     fn a_quiet_run_says_so_with_window_counts_and_completeness() {
         assert_eq!(
-            summary(&sample::summary(), 0, Style::PLAIN),
+            summary(&sample::summary(), Found::Nothing, Style::PLAIN),
             "\
 nothing wrong was found in 30 s: 800,015 calls, nothing was lost
                unlinkat  unlinkat+AT_REMOVEDIR
@@ -214,6 +226,12 @@ nothing wrong was found in 30 s: 800,015 calls, nothing was lost
   podstuck itself took 0.12 s of CPU time (0.4 % of one core) and 12.3 MiB
 "
         );
+    }
+
+    #[test]
+    fn what_is_still_there_is_not_declared_well() {
+        let told = summary(&sample::summary(), Found::NoCause, Style::PLAIN);
+        assert!(told.starts_with("no cause was found in 30 s: "), "{told}");
     }
 
     #[test]
@@ -239,15 +257,15 @@ nothing wrong was found in 30 s: 800,015 calls, nothing was lost
         assert!(told.contains("add --kubelet-root DIR, this directory, if"), "{told}");
         assert!(told.contains("(/tmp is not root's alone)"), "{told}");
         blind.completeness.not_looked_at = vec![it];
-        assert!(summary(&blind, 0, style).starts_with("no finding in 30 s:"));
-        assert!(summary(&blind, 1, style).starts_with("1 finding in 30 s:"));
+        assert!(summary(&blind, Found::Nothing, style).starts_with("no finding in 30 s:"));
+        assert!(summary(&blind, Found::Findings(1), style).starts_with("1 finding in 30 s:"));
     }
 
     #[test]
     fn a_call_that_has_not_returned_is_no_all_clear() {
         let mut open = sample::summary();
         open.completeness.not_returned = vec!["openat of /v has not returned for 12 s".into()];
-        let told = summary(&open, 0, Style::PLAIN);
+        let told = summary(&open, Found::Nothing, Style::PLAIN);
         let mut lines = told.lines();
         assert!(lines.next().is_some_and(|line| line.starts_with("no finding in 30 s:")), "{told}");
         assert_eq!(lines.next(), Some("  openat of /v has not returned for 12 s"));
@@ -277,7 +295,7 @@ nothing wrong was found in 30 s: 800,015 calls, nothing was lost
             probes_missing: vec![HOSTILE.into()],
             degraded: vec!["helper process 7 does not come back".into(), HOSTILE.into()],
         };
-        let shown = summary(&lossy, 2, Style { width: 200, ..Style::PLAIN });
+        let shown = summary(&lossy, Found::Findings(2), Style { width: 200, ..Style::PLAIN });
         assert_eq!(
             shown,
             "\
