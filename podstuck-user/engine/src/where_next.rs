@@ -14,6 +14,8 @@ use crate::model::{
 pub(crate) struct Known<'a> {
     /// The pod in question.
     pub(crate) pod: Option<&'a Pod>,
+    /// The CSI drivers of its volumes that are left; an empty name where vol_data.json does not give it.
+    pub(crate) drivers: &'a [String],
     /// Whether its record was read.
     pub(crate) is_record_read: bool,
     /// Who was asked of the API, or why nobody has answered; `None` where nobody was.
@@ -90,11 +92,14 @@ pub(crate) fn of_pods(stages: &[PodStage], known: Known<'_>) -> Vec<String> {
         );
     }
     if has(Stage::Volumes) && !known.is_kubelets {
-        next.push(
-            "kubelet's log, for the pod's UID: `UnmountVolume.TearDown failed` with its \
-             durationBeforeRetry, and the CSI driver's log for NodeUnpublishVolume"
-                .into(),
-        );
+        let logs = known.drivers.iter().map(|name| match name.as_str() {
+            "" => ", and the CSI driver's log for NodeUnpublishVolume".to_owned(),
+            name => format!(", and the log of the CSI driver {name} for NodeUnpublishVolume"),
+        });
+        next.push(format!(
+            "kubelet's log, for the pod's UID: `UnmountVolume.TearDown failed` with its durationBeforeRetry{}",
+            logs.collect::<String>()
+        ));
     }
     let is_ended = has(Stage::Directories) || has(Stage::Gone) || stages.is_empty();
     if is_ended && !known.is_kubelets {
@@ -165,6 +170,22 @@ mod tests {
         let next = of_container(&[at(ContainerStage::Layer)]);
         assert!(next.len() == 2 && next.iter().all(|it| !it.contains("kube")), "{next:?}");
         assert!(of_container(&[at(ContainerStage::Gone)]).is_empty());
+    }
+
+    /// kubernetes#114546: an NFS volume has no CSI driver.
+    #[test]
+    fn a_drivers_log_is_named_where_a_volume_has_a_driver() {
+        let pod = Pod { uid: "u".into(), namespace: None, name: None };
+        let (fact, chain) = (String::new(), Vec::new());
+        let stages = [PodStage { pod, stage: Stage::Volumes, fact, chain }];
+        let next = |drivers: &[String]| {
+            of_pods(&stages, Known { drivers, is_record_read: true, ..Known::default() }).remove(0)
+        };
+        assert!(next(&[]).ends_with("durationBeforeRetry"), "{}", next(&[]));
+        assert!(
+            next(&["ebs.csi.aws.com".into()]).contains("the log of the CSI driver ebs.csi.aws.com")
+        );
+        assert!(next(&[String::new()]).contains("the CSI driver's log"));
     }
 
     #[test]

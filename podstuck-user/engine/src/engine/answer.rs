@@ -1,6 +1,6 @@
 //! The answer of a run that was asked one question.
 
-use std::{ffi::OsStr, path::PathBuf, time::Duration};
+use std::{collections::BTreeSet, ffi::OsStr, path::PathBuf, time::Duration};
 
 use crate::{
     causes::{pod_record, shared::claim},
@@ -87,7 +87,10 @@ impl Engine {
         if !answer.firm {
             answer.next = match &self.run.container {
                 Some(it) if it.pod.is_none() => where_next::of_container(&containers),
-                _ => where_next::of_pods(&answer.stages, self.known(&answer)),
+                _ => {
+                    let drivers = self.drivers(&answer.stages);
+                    where_next::of_pods(&answer.stages, self.known(&answer, &drivers))
+                }
             };
         }
         let cause = answer.causes.first().and_then(|cause| cause.pod.as_ref());
@@ -126,13 +129,25 @@ impl Engine {
         chain(pod, &facts)
     }
 
+    /// The CSI drivers of what is left of these pods' volumes.
+    fn drivers(&self, stages: &[PodStage]) -> Vec<String> {
+        let pods = stages.iter().filter_map(|at| self.sample.as_ref()?.pod(&at.pod.uid));
+        let of_pod = pods.flat_map(|pod| {
+            let mounted = pod.volumes.iter().filter_map(|volume| Some(&volume.csi.as_ref()?.data));
+            mounted.chain(pod.devices.iter().filter_map(|device| device.data.as_ref()))
+        });
+        let names: BTreeSet<String> = of_pod.map(|it| it.driver().unwrap_or_default()).collect();
+        names.into_iter().collect()
+    }
+
     /// What need not be looked for.
-    fn known<'a>(&'a self, answer: &'a Diagnosis) -> Known<'a> {
+    fn known<'a>(&'a self, answer: &'a Diagnosis, drivers: &'a [String]) -> Known<'a> {
         let pod = self.run.pod.as_ref();
         let is_of_pod = |record: &&PodRecord| pod.is_some_and(|pod| pod.uid == record.pod.uid);
         let is_read = self.record.iter().any(|record| is_of_pod(&record));
         Known {
             pod,
+            drivers,
             // A server that knows this node's pods, and not this one, has no record to be read.
             is_record_read: is_read || pod.is_some() && self.api_answered(),
             api: self.run.start.api.as_deref(),

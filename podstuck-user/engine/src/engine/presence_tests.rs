@@ -6,7 +6,13 @@ use super::*;
 use crate::{
     engine::Output,
     event::{Event, What},
-    model::{call::Call, identity::Pod, node::PodState},
+    model::{
+        block_volume::BlockVolume,
+        call::Call,
+        csi::VolumeData,
+        identity::{Pod, Target},
+        node::PodState,
+    },
     testing::{failed, pod_state, run},
 };
 
@@ -53,6 +59,30 @@ fn a_watch_says_that_the_pod_has_gone_and_goes_on() {
     let told = look(&mut engine, 4, Vec::new());
     assert!(matches!(&told[..], [Output::Gone(gone)] if gone.after_s == 4.0), "{told:?}");
     assert!(look(&mut engine, 6, Vec::new()).is_empty(), "once");
+}
+
+#[test]
+fn where_to_look_next_names_the_driver_of_what_is_left() {
+    let mut engine = engine(true);
+    let (driver, handle, lifecycle) = ("block.example".into(), "h".into(), String::new());
+    let device = |data| BlockVolume {
+        target_id: 1,
+        target: Target::unknown().into(),
+        link: Some("/k/pods/u/volumeDevices/kubernetes.io~csi/pv".into()),
+        leads_to: None,
+        map: None,
+        mounts: Vec::new(),
+        data,
+        users: Vec::new(),
+    };
+    let mut next = |data| {
+        look(&mut engine, 2, vec![PodState { devices: vec![device(data)], ..pod_state("u") }]);
+        engine.diagnosis().next.concat()
+    };
+    let known = next(Some(VolumeData::Known { driver, handle, lifecycle }));
+    assert!(known.contains("the log of the CSI driver block.example"), "{known}");
+    let none = next(None);
+    assert!(none.contains("UnmountVolume.TearDown failed") && !none.contains("CSI"), "{none}");
 }
 
 #[test]
