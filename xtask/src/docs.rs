@@ -179,6 +179,9 @@ fn proof_table() -> String {
 }
 
 fn origins(from: &[Origin]) -> String {
+    if from.is_empty() {
+        return "not visible to podstuck".into();
+    }
     from.iter().map(|origin| origin.words()).collect::<Vec<_>>().join(" or ")
 }
 

@@ -145,10 +145,17 @@ pub struct Proof {
     pub by: By,
 }
 
+impl Proof {
+    /// Whether the tool reads it nowhere.
+    pub const fn is_hidden(&self) -> bool {
+        matches!(self.by, By::Seen([]))
+    }
+}
+
 /// What proves a fact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
-    /// It is seen: a firm finding has evidence from one of these.
+    /// It is seen: a firm finding has evidence from one of these. It is hidden from the tool where there is none.
     Seen(&'static [Origin]),
     /// It may be seen in place of the fact before it.
     OrSeen(&'static [Origin]),
@@ -158,7 +165,12 @@ pub enum By {
 
 impl Serialize for Proof {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.fact)
+        match self.is_hidden() {
+            true => {
+                serializer.collect_str(&format_args!("{} (not visible to podstuck)", self.fact))
+            }
+            false => serializer.serialize_str(self.fact),
+        }
     }
 }
 
@@ -170,6 +182,11 @@ pub const fn seen(fact: &'static str, from: &'static [Origin]) -> Proof {
 /// Shorter to write in a list of proofs.
 pub const fn or_seen(fact: &'static str, from: &'static [Origin]) -> Proof {
     Proof { fact, by: By::OrSeen(from) }
+}
+
+/// A fact that the tool reads nowhere: what takes it is never more than likely, and what takes two, possible.
+pub const fn hidden(fact: &'static str) -> Proof {
+    seen(fact, &[])
 }
 
 /// Shorter to write in a list of proofs.
@@ -254,6 +271,11 @@ impl Cause {
             }
         }
         required.into_iter().find(|(_, is_seen)| !is_seen).map(|(fact, _)| fact)
+    }
+
+    /// The facts that the tool reads nowhere.
+    pub fn hidden(&self) -> impl Iterator<Item = &'static str> {
+        self.confirmed_by.iter().filter(|proof| proof.is_hidden()).map(|proof| proof.fact)
     }
 
     /// What it concludes from what is not there, and the part of the tool that must see everything for that.

@@ -150,13 +150,13 @@ impl Certainty {
         }
     }
 
-    /// The most that a finding of this cause can be: an admission admits something, and nothing is proven by absences alone.
+    /// The most that a finding of this cause can be: an admission admits something, nothing is proven by absences alone,
+    /// and what is hidden is not known.
     pub fn at_most(cause: &Cause) -> Self {
-        let is_seen = |by: By| matches!(by, By::Seen(_));
+        let is_seen = cause.confirmed_by.iter().any(|it| matches!(it.by, By::Seen([_, ..])));
         match cause.is_admission() {
             true => Self::Possible,
-            false if cause.confirmed_by.iter().any(|proof| is_seen(proof.by)) => Self::Firm,
-            false => Self::Likely,
+            false => Self::by_unknown(0, cause.hidden().count() + usize::from(!is_seen)),
         }
     }
 

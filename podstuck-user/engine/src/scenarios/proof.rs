@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     catalogue,
-    cause::{CauseId, Origin},
+    cause::{CauseId, Origin, TriedWith},
     engine::{Engine, Output},
     event::{Event, What},
     ids,
@@ -190,6 +190,40 @@ fn ruled_out(told: &[Finding]) -> BTreeMap<CauseId, BTreeSet<CauseId>> {
 
 fn origins(finding: &Finding) -> Vec<Origin> {
     finding.evidence.iter().filter_map(|it| it.source.origin()).collect()
+}
+
+/// Causes that only labs and the unit tests of their families bring to what they can be at most.
+const ELSEWHERE: [CauseId; 5] = [
+    ids::APPARMOR_SIGNAL_DENIED,
+    ids::CEPHFS_EVICTED,
+    ids::CGROUP_POPULATED_LEFTOVER,
+    ids::MOUNT_OVER_VOLUME,
+    ids::UMOUNT_KERNEL_HANG,
+];
+
+/// The table of proofs is not more sure than what is found.
+#[test]
+fn what_the_catalogue_says_a_cause_can_be_at_most_is_reached() {
+    let mut most: BTreeMap<CauseId, Certainty> = BTreeMap::new();
+    for (_, play) in all() {
+        for finding in told(&play.steps, &NOTHING) {
+            let known = most.entry(finding.id).or_insert(finding.certainty);
+            *known = finding.certainty.max(*known);
+        }
+    }
+    let mut wrong = Vec::new();
+    for cause in catalogue::all().filter(|cause| !ELSEWHERE.contains(&cause.id)) {
+        // What the API server alone shows is played elsewhere.
+        let of_api = [TriedWith::ApiServer, TriedWith::Objects];
+        if !most.contains_key(&cause.id) && cause.tried.iter().any(|it| of_api.contains(it)) {
+            continue;
+        }
+        let (said, reached) = (Certainty::at_most(cause), most.get(&cause.id));
+        if reached != Some(&said) {
+            wrong.push(format!("{}: {said:?} at most, {reached:?} is reached", cause.id));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
 /// A first command without a risk only looks, or was tried where the cause is present.

@@ -3,7 +3,7 @@
 use crate::cause::Origin;
 use crate::model::degraded::Feed;
 use crate::{
-    cause::{Cause, Kind, TriedWith, absent, like, log, or_seen, seen, way},
+    cause::{Cause, Kind, TriedWith, absent, hidden, like, log, or_seen, seen, way},
     causes::csi_volume::{left_mounted::UNMOUNT_RISK, verdict::UMOUNT_RISK},
     ids,
     model::diagnosis::Stage,
@@ -398,6 +398,7 @@ pub(crate) static ROOT_SYMLINK: Cause = Cause {
             "a volume of the pod is mounted more often than once, or no process unmounts it, and its removal fails with EBUSY",
             &[Origin::Mounts, Origin::Calls, Origin::Log],
         ),
+        hidden("who was to unmount it looks for mounts by the path with the link"),
     ],
     log: log("kubelet", "UnmountVolume.TearDown failed ... device or resource busy"),
     look_alikes: &[
@@ -469,6 +470,8 @@ pub(crate) static NOT_ATTEMPTED: Cause = Cause {
         seen("its volumes are mounted", &[Origin::Mounts]),
         absent("no process called umount2 for longer than kubelet's pauses last", Feed::Calls),
         seen("the pod's record has a deletionTimestamp", &[Origin::Api, Origin::Log]),
+        hidden("kubelet knows that the pod is to be deleted"),
+        hidden("kubelet waits for nothing else of the pod"),
     ],
     log: log("kubelet", "nothing with the pod's UID"),
     look_alikes: &[

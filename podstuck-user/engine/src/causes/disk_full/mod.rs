@@ -7,7 +7,7 @@ use nix::errno::Errno;
 use podstuck_common::component::path_hash;
 
 use crate::{
-    cause::{Cause, Kind, TriedWith, like, log, seen, way},
+    cause::{Cause, Kind, TriedWith, hidden, like, log, seen, way},
     command::{Step, View},
     event::{Event, What},
     family::Family,
@@ -88,11 +88,14 @@ pub(crate) static DISK_FULL: Cause = Cause {
     meaning: "A full disk keeps nothing from being deleted by itself. But kubelet and the runtimes \
         cannot write their state and logs any more, and then they fail at tasks or stop answering, \
         which keeps every pod of the node.",
-    confirmed_by: &[seen(
-        "statfs of the root of kubelet or of a runtime has no blocks or no inodes left, in more than \
+    confirmed_by: &[
+        seen(
+            "statfs of the root of kubelet or of a runtime has no blocks or no inodes left, in more than \
          one look",
-        &[Origin::Look],
-    )],
+            &[Origin::Look],
+        ),
+        hidden("kubelet or the runtime fails because of it"),
+    ],
     log: log("containerd, dockerd or kubelet", "no space left on device"),
     look_alikes: &[
         like(ids::NODE_FS_READONLY, "the file system is mounted read-write"),

@@ -9,7 +9,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use podstuck_common::component::name_hash;
 
 use crate::{
-    cause::{Cause, Kind, Origin, TriedWith, absent, like, seen, way},
+    cause::{Cause, Kind, Origin, TriedWith, absent, hidden, like, seen, way},
     causes::shared::{
         halted,
         pending_deletion::{ToGo, Word},
@@ -209,6 +209,7 @@ pub(crate) static KUBELET_DOWN: Cause = Cause {
             "the pod's deletionTimestamp has passed, or kubelet's log says that it is to be deleted",
             &[Origin::Api, Origin::Log],
         ),
+        hidden("no program that podstuck does not take for a kubelet does its work on this node"),
     ],
     log: None,
     look_alikes: &[like(ids::KUBELET_STOPPED, "no process of it is there")],

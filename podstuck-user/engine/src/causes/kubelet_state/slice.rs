@@ -7,7 +7,7 @@ use podstuck_common::component::name_hash;
 
 use crate::{
     backoff,
-    cause::{Cause, Kind, Origin, TriedWith, absent, log, seen, way},
+    cause::{Cause, Kind, Origin, TriedWith, absent, hidden, log, seen, way},
     causes::shared::repeated::{OfPods, Repeated},
     command::Step,
     event::{Event, What},
@@ -47,6 +47,7 @@ pub(crate) static SLICE_TIMES_OUT: Cause = Cause {
             &[Origin::Log],
         ),
         absent("no process of the pod is left", Feed::Node),
+        hidden("kubelet's next attempt fails as well"),
     ],
     log: log("kubelet", "Timed out while waiting for systemd to remove kubepods-...slice"),
     look_alikes: &[],

@@ -15,7 +15,7 @@ use podstuck_common::component::name_hash;
 use crate::{
     backoff,
     bounded::Bounded,
-    cause::{Cause, Kind, Origin, TriedWith, absent, log, or_seen, seen, way},
+    cause::{Cause, Kind, Origin, TriedWith, absent, hidden, log, or_seen, seen, way},
     causes::shared::{holders::is_same_pod, repeated::Repeated},
     command::Step,
     event::{Event, What},
@@ -70,6 +70,7 @@ pub(crate) static MISSED_DELETION: Cause = Cause {
             "kubelet's log has neither `SyncLoop DELETE` of the pod nor `Killing container`",
             Feed::Logs,
         ),
+        hidden("kubelet's own list of its pods does not have the deletion"),
     ],
     log: log("kubelet", "Failed to watch *v1.Pod"),
     look_alikes: &[],
@@ -91,10 +92,10 @@ pub(crate) static STEP_FAILS: Cause = Cause {
     meaning: "kubelet says at each attempt why it does not go on, and the reason is in its own memory, in the pod's record or \
         in a driver of the pod's devices: no process, mount or file on the node is in its way. What is mounted beside that, \
         such as a token's tmpfs, waits for that step.",
-    confirmed_by: &[seen(
-        "kubelet's log says it again and again, with the same error",
-        &[Origin::Log],
-    )],
+    confirmed_by: &[
+        seen("kubelet's log says it again and again, with the same error", &[Origin::Log]),
+        hidden("kubelet's memory has nothing else of the pod that it waits for"),
+    ],
     log: log("kubelet", "Error syncing pod, skipping"),
     look_alikes: &[],
     ways_out: &[
@@ -139,6 +140,7 @@ pub(crate) static NEVER_STARTED: Cause = Cause {
             &[Origin::Api, Origin::Log],
         ),
         absent("no process of the pod is left on the node", Feed::Node),
+        hidden("kubelet's memory has no container of the pod that is to be ended"),
     ],
     log: log("kubelet", "Predicate failed on Pod"),
     look_alikes: &[],

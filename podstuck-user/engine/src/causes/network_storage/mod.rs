@@ -9,7 +9,7 @@ use std::{collections::BTreeSet, path::Path, sync::Arc};
 use nix::errno::Errno;
 
 use crate::{
-    cause::{Cause, Kind, absent, like, log, seen, way},
+    cause::{Cause, Kind, absent, hidden, like, log, seen, way},
     causes::shared::{sharers, stat_errors::ToldLooks},
     command::{Step, View},
     event::{Event, What},
@@ -61,6 +61,7 @@ pub(crate) static EFS_STUNNEL_DEAD: Cause = Cause {
             &[Origin::Mounts],
         ),
         absent("no process listens on that port in any network namespace of the node", Feed::Node),
+        hidden("the client's connection does not stand any more"),
     ],
     log: log("the kernel", "nfs: server 127.0.0.1 not responding"),
     look_alikes: &[
@@ -101,6 +102,7 @@ pub(crate) static SMB_HOST_DOWN: Cause = Cause {
             &[Origin::Calls, Origin::Log, Origin::Proc],
         ),
         seen("the object lies on a file system of type cifs or smb3", &[Origin::Mounts]),
+        hidden("the server is away for all its clients, and not only slow or closed to this one"),
     ],
     log: log("kubelet or the driver", "stat ...: host is down"),
     look_alikes: &[
@@ -140,6 +142,7 @@ pub(crate) static CEPHFS_EVICTED: Cause = Cause {
             "the kernel's log says that a metadata server has rejected the session",
             &[Origin::Log],
         ),
+        hidden("the kernel's log speaks of this mount's client"),
     ],
     log: log("the kernel", "ceph: mds0 reconnect denied"),
     look_alikes: &[

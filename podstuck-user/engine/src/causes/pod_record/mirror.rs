@@ -1,7 +1,7 @@
 //! The record of a static pod, whose deletion ends nothing on the node.
 
 use crate::{
-    cause::{Cause, Kind, Origin, TriedWith, log, seen, way},
+    cause::{Cause, Kind, Origin, TriedWith, hidden, log, seen, way},
     causes::pod_record::{Here, of},
     command::Step,
     ids,
@@ -34,6 +34,7 @@ pub(crate) static MIRROR: Cause = Cause {
             &[Origin::Api],
         ),
         seen("the pod's processes run on this node, and none was sent SIGKILL", &[Origin::Proc]),
+        hidden("kubelet has not begun to end the static pod: no manifest is read"),
     ],
     log: log("kubelet", "SyncLoop DELETE ... source=\"api\""),
     look_alikes: &[],

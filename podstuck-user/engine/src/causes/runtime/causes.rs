@@ -4,7 +4,7 @@
 use crate::cause::Origin;
 use crate::model::degraded::Feed;
 use crate::{
-    cause::{Cause, Kind, TriedWith, absent, like, log, or_seen, seen, way},
+    cause::{Cause, Kind, TriedWith, absent, hidden, like, log, or_seen, seen, way},
     ids,
     model::diagnosis::Stage,
 };
@@ -25,6 +25,7 @@ pub(crate) static CNI_TEARDOWN_FAILED: Cause = Cause {
             &[Origin::Log],
         ),
         absent("no volume of the pod was unmounted since", Feed::Calls),
+        hidden("the plugin fails still, which only its next call shows"),
     ],
     log: log("containerd", "StopPodSandbox ... failed to destroy network for sandbox"),
     look_alikes: &[
@@ -73,6 +74,7 @@ pub(crate) static SIGNAL_DENIED: Cause = Cause {
             "the kernel's log has apparmor=\"DENIED\" operation=\"signal\" comm=\"runc\"",
             &[Origin::Log],
         ),
+        hidden("it is this pod's container that the kernel's log speaks of"),
     ],
     log: log("the kernel", "apparmor=\"DENIED\" operation=\"signal\""),
     look_alikes: &[
@@ -109,6 +111,7 @@ pub(crate) static STATE_LOST: Cause = Cause {
             &[Origin::Log],
         ),
         absent("no process of the container is left", Feed::Node),
+        hidden("no shim is there, and not one that does not answer: it is not asked"),
     ],
     log: log("containerd", "StopContainer ... failed to kill container ... ttrpc: closed"),
     look_alikes: &[
@@ -170,6 +173,9 @@ pub(crate) static SANDBOX_STAYS: Cause = Cause {
         absent(
             "no process of the sandbox has SIGKILL pending, and its control group is not frozen",
             Feed::Node,
+        ),
+        hidden(
+            "the shim waits for its sandbox, and has not lost it: it cannot be asked from outside",
         ),
     ],
     log: log(
@@ -402,6 +408,7 @@ pub(crate) static SOCKET_GONE: Cause = Cause {
             "a runtime runs that has a socket bound to that path, by the kernel's list of sockets",
             &[Origin::Proc],
         ),
+        hidden("the socket's file is missing still: kubelet's log speaks of its own time"),
     ],
     log: log("kubelet", "dial unix ...: connect: no such file or directory"),
     look_alikes: &[
@@ -546,6 +553,7 @@ pub(crate) static LOG_DRIVER: Cause = Cause {
              or no process listens at the driver's loopback address",
             &[Origin::Log, Origin::Proc],
         ),
+        hidden("dockerd waits for the log driver, and for no other part of the container's end"),
     ],
     log: log("dockerd", "Logger didn't exit in time: logs may be truncated"),
     look_alikes: &[like(

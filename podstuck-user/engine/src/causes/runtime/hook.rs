@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::{
-    cause::{Cause, Kind, Origin, TriedWith, absent, like, log, seen, way},
+    cause::{Cause, Kind, Origin, TriedWith, absent, hidden, like, log, seen, way},
     causes::runtime::tracker::Suspect,
     command::Step,
     ids,
@@ -31,6 +31,7 @@ pub(crate) static HOOK_FAILS: Cause = Cause {
             &[Origin::Log],
         ),
         absent("no process of the container is left", Feed::Node),
+        hidden("the hook fails still, which only the next attempt shows"),
     ],
     log: log("kubelet", "KillContainerError: ... failed to run post-stop hook for container ..."),
     look_alikes: &[like(

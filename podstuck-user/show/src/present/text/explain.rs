@@ -22,7 +22,9 @@ pub fn explain(cause: &Cause, style: Style) -> String {
     };
     section("what happens", &mut [cause.meaning.to_owned()].into_iter());
     section("stage of the deletion", &mut [cause.stage.meaning().to_owned()].into_iter());
-    section("what confirms it", &mut cause.confirmed_by.iter().map(|proof| proof.fact.to_owned()));
+    let confirms = cause.confirmed_by.iter().filter(|proof| !proof.is_hidden());
+    section("what confirms it", &mut confirms.map(|proof| proof.fact.to_owned()));
+    section("what podstuck cannot see", &mut cause.hidden().map(|fact| format!("whether {fact}")));
     section("in a log", &mut cause.log.iter().map(|l| format!("{}: {}", l.component, l.text)));
     section(
         "what it is confused with, and what holds here and not there",
