@@ -23,7 +23,8 @@ use crate::{
         time::Clock,
         waiting::Part,
     },
-    waits::{COLLECTED, GO_ON, Waits, returns},
+    wait_channel,
+    waits::{COLLECTED, GO_ON, Waits},
 };
 
 /// Processes of a pod that are named beside the first.
@@ -77,7 +78,7 @@ pub(crate) fn chain(pod: &PodStage, facts: &Facts<'_>) -> Vec<Link> {
     let is_kubelets = holding.is_some_and(is_of_kubelet);
     if holding == Some(ids::MIRROR_POD_DELETED) {
         links.push(of_static_pod(facts));
-        links.extend(of_cause(pod, facts.causes));
+        end_with(&mut links, of_cause(pod, facts.causes));
         return links;
     }
     let has_finalizers = facts.record.is_some_and(|record| !record.finalizers.is_empty());
@@ -109,16 +110,61 @@ pub(crate) fn chain(pod: &PodStage, facts: &Facts<'_>) -> Vec<Link> {
                 Stage::Containers if facts.not_asked.is_none() && facts.watch.is_none() => {
                     links.extend(of_containers(state, facts));
                 }
-                Stage::Volumes => links.extend(of_driver(state, facts)),
+                Stage::Volumes => match kubelets_task(facts) {
+                    Some((waits_for, rest)) => {
+                        if let Some(kubelet) = links.last_mut() {
+                            kubelet.waits_for = waits_for;
+                        }
+                        links.extend(rest);
+                    }
+                    None => links.extend(of_driver(state, facts)),
+                },
                 _ => {}
             }
         }
     }
     // Of what is kubelet's own, its link says all.
     if !is_kubelets {
-        links.extend(of_cause(pod, facts.causes));
+        end_with(&mut links, of_cause(pod, facts.causes));
     }
     links
+}
+
+/// Puts what is found to be the reason at the link of whom it names, or else at the end. What is behind that link stays
+/// where it waits for that.
+fn end_with(links: &mut Vec<Link>, reason: Option<Link>) {
+    let Some(reason) = reason else { return };
+    let Some(at) = links.iter().position(|link| is_same(&link.who, &reason.who)) else {
+        links.push(reason);
+        return;
+    };
+    let next = links.get(at + 1).map(|next| next.who.clone());
+    let link = &mut links[at];
+    let waits_for_next = next
+        .is_some_and(|next| link.waits_for.as_ref().is_some_and(|what| what.starts_with(&next)));
+    link.fact = format!("{}; {}", link.fact, reason.fact);
+    link.source = format!("{}, {}", link.source, reason.source);
+    link.since = link.since.or(reason.since);
+    if !waits_for_next {
+        links.truncate(at + 1);
+    }
+}
+
+/// Whether a link is about whom a cause names: by the process, or by the name where it has none.
+fn is_same(link: &str, named: &str) -> bool {
+    let pid = |who: &str| {
+        let (_, rest) = who.split_once("pid ")?;
+        rest.split(|at: char| !at.is_ascii_digit()).next()?.parse::<u32>().ok()
+    };
+    // Whom that one waits for is said behind a comma.
+    let named = named.split(", which").next().unwrap_or(named);
+    let name = named.strip_prefix("the ").unwrap_or(named);
+    match pid(named) {
+        Some(named) => pid(link) == Some(named),
+        None => link
+            .strip_prefix(name)
+            .is_some_and(|rest| matches!(rest.chars().next(), None | Some(' '))),
+    }
 }
 
 /// Whether what holds a pod lies in kubelet itself.
@@ -216,6 +262,13 @@ fn of_kubelet(pod: &PodStage, facts: &Facts<'_>) -> (Link, bool) {
     (of_log, true)
 }
 
+/// What kubelet itself has started for the pod, such as an `umount`: what it waits for, and the links from there.
+fn kubelets_task(facts: &Facts<'_>) -> Option<(Option<String>, Vec<Link>)> {
+    let [kubelet] = facts.sample.kubelets[..] else { return None };
+    let mut links = facts.waits.task(kubelet, "", facts.clock).links.into_iter();
+    Some((links.next()?.waits_for, links.collect()))
+}
+
 /// kubelet, of a static pod whose mirror pod is deleted: it has nothing to do.
 fn of_static_pod(facts: &Facts<'_>) -> Link {
     let who = match facts.sample.kubelets[..] {
@@ -258,7 +311,7 @@ fn of_containers(state: &PodState, facts: &Facts<'_>) -> Vec<Link> {
     if let Some(hung) = facts.waits.hung_command(facts.clock)
         && hung.by.part == Part::Daemon
     {
-        return facts.waits.links(hung.by.pid, "stop the pod's sandbox", facts.clock);
+        return facts.waits.follow(hung.by.pid, "stop the pod's sandbox", facts.clock).links;
     }
     let group = facts.sample.cgroups.iter().find(|group| group.uid == state.uid);
     let mut tasks: Vec<&Task> = group.iter().flat_map(|group| &group.tasks).collect();
@@ -275,7 +328,7 @@ fn of_containers(state: &PodState, facts: &Facts<'_>) -> Vec<Link> {
     let mut links: Vec<Link> = of_runtime(&tasks, facts).into_iter().collect();
     let waits = facts.waits.shim(facts.clock).filter(|_| !shim.is_some_and(Shim::is_halted));
     if let Some(pid) = waits {
-        links.extend(facts.waits.links(pid, SHIM_MUST, facts.clock));
+        links.extend(facts.waits.follow(pid, SHIM_MUST, facts.clock).links);
         return links;
     }
     // Of what its runtime fails at, it has no part.
@@ -320,7 +373,7 @@ fn of_shim(shim: &Shim, left: usize) -> Link {
     let who = format!("{} (pid {pid})", safe(comm.as_bytes()));
     let (waits_for, fact) = match (&shim.unreaped[..], &shim.wait_channel) {
         _ if shim.is_stopped() => (Some(GO_ON.to_owned()), "it is stopped".into()),
-        (_, Some(channel)) => (Some(returns(channel)), format!("state {state}")),
+        (_, Some(channel)) => (Some(wait_channel::words(&[], channel)), format!("state {state}")),
         ([child, ..], _) => {
             let name = clip(&safe(child.comm.as_bytes()), COMM);
             let fact =
@@ -344,7 +397,7 @@ fn of_task(task: &Task) -> (Option<String>, String) {
     let waits_for = match task.state {
         'D' => Some(channel.map_or_else(
             || "something in the kernel: its wait channel is not visible".to_owned(),
-            returns,
+            |channel| wait_channel::words(&[], channel),
         )),
         'T' | 't' => Some(GO_ON.to_owned()),
         'Z' | 'X' => Some(COLLECTED.to_owned()),
@@ -406,7 +459,7 @@ fn of_driver(state: &PodState, facts: &Facts<'_>) -> Vec<Link> {
     if let Some(why) = &process.halted {
         return vec![seen(who, &must, None, halted(why), "/proc")];
     }
-    let mut waits = facts.waits.links(process.pid, &must, facts.clock);
+    let mut waits = facts.waits.follow(process.pid, &must, facts.clock).links;
     if let Some(first) = waits.first_mut() {
         first.who = who;
         return waits;
@@ -624,10 +677,6 @@ mod tests {
 
     #[test]
     fn a_shim_that_waits_comes_before_volumes_and_leads_to_the_last() {
-        let waiting = |pid, command: &str, part, on| {
-            let (command, channel) = (command.to_owned(), None);
-            Waiting { pid, started: 100, command, state: 'S', channel, part, on }
-        };
         let answer = On::Socket {
             number: 5,
             path: Some("/run/dbus/system_bus_socket".into()),
@@ -660,6 +709,56 @@ mod tests {
         assert_eq!(links[0].must, "stop the pod's containers");
         let answer = "dbus-daemon (pid 4) to answer at /run/dbus/system_bus_socket";
         assert_eq!(links[3].waits_for.as_deref(), Some(answer));
+    }
+
+    fn waiting(pid: u32, command: &str, part: Part, on: Vec<On>) -> Waiting {
+        let (command, channel) = (command.to_owned(), None);
+        Waiting { pid, started: 100, command, state: 'S', channel, part, on }
+    }
+
+    /// rook#6327: kubelet unmounts NFS by itself.
+    #[test]
+    fn what_kubelet_has_started_stands_behind_it() {
+        let child = On::Child { pid: 8, is_waited_for: true };
+        let found = vec![
+            waiting(1, "kubelet", Part::Daemon, vec![child]),
+            Waiting { state: 'D', ..waiting(8, "umount", Part::Task, vec![]) },
+        ];
+        let mut waits = Waits::default();
+        for second in [10, 14] {
+            waits.answered(&Ok(found.clone()), Monotonic(second * 1_000_000_000));
+        }
+        let sample = node();
+        let links = chain(&at(Stage::Volumes), &Facts { waits: &waits, ..facts(&sample) });
+        let who: Vec<&str> = links.iter().map(|link| link.who.as_str()).collect();
+        assert_eq!(who, ["kubelet (pid 1)", "umount (pid 8)"]);
+        assert_eq!(links[0].waits_for.as_deref(), Some("umount (pid 8) to end"));
+        assert_eq!(links[0].must, "unmount the pod's volumes and remove their directories");
+    }
+
+    #[test]
+    fn a_cause_is_said_at_the_link_of_whom_it_names() {
+        let link = |who: &str, waits_for: Option<&str>| {
+            seen(who.into(), "act", waits_for.map(str::to_owned), "as seen".into(), "/proc")
+        };
+        let ended = |links: &[Link], named: &str| {
+            let mut links = links.to_vec();
+            end_with(&mut links, Some(seen(named.into(), "let go", None, "why".into(), "cause x")));
+            links.iter().map(|link| format!("{}: {}", link.who, link.fact)).collect::<Vec<_>>()
+        };
+        let umount = link("umount (pid 9)", None);
+        let csi = link("CSI driver a.b (plugin, pid 7)", Some("umount (pid 9) to end"));
+        let all = [csi, umount];
+        let said = "CSI driver a.b (plugin, pid 7): as seen; why";
+        assert_eq!(ended(&all, "the CSI driver a.b"), [said, "umount (pid 9): as seen"]);
+        let waits = "the CSI driver a.b, which waits for umount (pid 9)";
+        assert_eq!(ended(&all, waits), ended(&all, "the CSI driver a.b"));
+        assert_eq!(ended(&all, "umount (pid 9)")[1], "umount (pid 9): as seen; why");
+        assert_eq!(ended(&all, "the CSI driver a").len(), 3, "it is another one");
+        assert_eq!(ended(&all, "backup (pid 77)")[2], "backup (pid 77): why");
+        // A shim that is stopped does not wait for the pod's processes.
+        let shim = [link("shim (pid 6)", Some("a SIGCONT")), link("pause (pid 5)", None)];
+        assert_eq!(ended(&shim, "shim (pid 6)"), ["shim (pid 6): as seen; why"]);
     }
 
     #[test]

@@ -176,7 +176,10 @@ impl Engine {
                     outputs.push(Output::Gone(Box::new(gone)));
                 }
             }
-            What::Stuck(seen) => outputs.push(Output::Hung(Box::new(hung_report::stuck(seen)))),
+            What::Stuck(seen) => {
+                self.waits.stuck(seen);
+                outputs.push(Output::Hung(Box::new(hung_report::stuck(seen))));
+            }
             What::Phase { span, target_id, component, took } => {
                 self.aggregate.add_phase(*span, *target_id, *component, *took);
             }
@@ -382,7 +385,9 @@ impl Engine {
         let known = self.unmounts.dropped() + self.kubelet_steps.dropped();
         let own = trackers + known + self.aggregate.dropped();
         let objects_dropped = self.completeness.objects_dropped + own;
-        let not_returned = self.trackers.iter().flat_map(|tracker| tracker.waits()).collect();
+        let (now, is_asked) = (self.ended.unwrap_or(self.now), self.run.one_answer);
+        let waits = self.trackers.iter().flat_map(|tracker| tracker.waits(now, is_asked));
+        let not_returned = waits.collect();
         let mut all = Completeness { objects_dropped, not_returned, ..self.completeness.clone() };
         all.degraded.extend(self.ledger.parts().iter().map(|part| part.sentence.clone()));
         all

@@ -24,6 +24,7 @@ mod kubelet_steps;
 pub mod tracker;
 mod unmounts;
 mod verdict;
+mod wait_channel;
 mod waits;
 
 mod family;

@@ -59,8 +59,8 @@ pub(crate) trait Tracker {
         0
     }
 
-    /// What it waits for before it says anything, each in a sentence.
-    fn waits(&self) -> Vec<String> {
+    /// What it waits for before it says anything, each in a sentence; `is_asked` where the run is about one pod.
+    fn waits(&self, _now: Monotonic, _is_asked: bool) -> Vec<String> {
         Vec::new()
     }
 

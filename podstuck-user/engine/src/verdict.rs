@@ -7,6 +7,7 @@ use crate::{
     command::Step,
     model::{
         call::{Call, Outcome},
+        chain::Link,
         evidence::{Certainty, Source},
         finding::Severity,
         identity::{Actor, Target},
@@ -17,6 +18,9 @@ use crate::{
     },
     tracker::TrackerId,
 };
+
+/// Processes of which it is said what they wait for.
+const LINKS: usize = 4;
 
 /// Something to tell about a finding.
 #[derive(Clone, Debug)]
@@ -207,6 +211,15 @@ impl Draft {
     /// Adds a fact that is known since a time.
     pub(crate) fn fact_since(&mut self, fact: impl Into<String>, source: Source, at: Monotonic) {
         self.take(Fact { fact: fact.into(), source, since: Some(at) });
+    }
+
+    /// Says of the processes behind the first one what they wait for.
+    pub(crate) fn links(&mut self, links: &[Link]) {
+        for link in links.iter().skip(1).take(LINKS) {
+            let waits = link.waits_for.as_ref().map(|what| format!(" waits for {what}:"));
+            let fact = format!("{}{} {}", link.who, waits.unwrap_or_default(), link.fact);
+            self.fact(fact, Source::proc(link.source.clone()));
+        }
     }
 
     fn take(&mut self, fact: Fact) {

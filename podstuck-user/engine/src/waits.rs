@@ -15,11 +15,13 @@ use crate::{
         node::NodeSample,
         path::{safe, safe_path},
         said::{Said, container_id},
+        stuck::StuckThread,
         time::{Clock, Monotonic},
         tracker_id::TrackerId,
         waiting::{Key, On, Part, Waiting},
     },
     query::{FollowWaits, NoAnswer, Query},
+    wait_channel,
 };
 
 /// How often they are looked at. Each look reads the descriptors of all processes.
@@ -42,11 +44,6 @@ pub(crate) const GO_ON: &str = "a SIGCONT or its debugger";
 /// What one waits for that has ended.
 pub(crate) const COLLECTED: &str = "its parent to collect its exit status";
 
-/// What a thread waits for, by its wait channel.
-pub(crate) fn returns(channel: &str) -> String {
-    format!("the kernel function {} to return", safe(channel.as_bytes()))
-}
-
 /// A command of a component that ends within a second when nothing keeps it.
 const COMMAND_LASTS: Duration = Duration::from_secs(30);
 /// What OCI runtimes and CNI plugins are to do in such a command.
@@ -54,6 +51,24 @@ const VERBS: [&str; 11] = [
     "create", "delete", "kill", "pause", "resume", "start", "state", "update", "ADD", "CHECK",
     "DEL",
 ];
+
+/// From a process that must do something to the last one that is known.
+#[derive(Debug, Default)]
+pub(crate) struct Followed<'a> {
+    /// Empty where it is not seen to wait.
+    pub(crate) links: Vec<Link>,
+    /// The process at the end, where it is not seen to wait for another one.
+    pub(crate) last: Option<&'a Waiting>,
+    /// The call in which that one is.
+    pub(crate) stuck: Option<&'a StuckThread>,
+}
+
+impl Followed<'_> {
+    /// The last process, if a signal has stopped it.
+    pub(crate) fn stopped(&self) -> Option<&Waiting> {
+        self.last.filter(|last| matches!(last.state, 'T' | 't'))
+    }
+}
 
 /// A command that a component has started for a pod and that does not return.
 pub(crate) struct HungCommand<'a> {
@@ -64,15 +79,7 @@ pub(crate) struct HungCommand<'a> {
     /// When it was started.
     pub(crate) since: Monotonic,
     /// From the component to the last process.
-    pub(crate) links: Vec<Link>,
-    last: Option<&'a Waiting>,
-}
-
-impl HungCommand<'_> {
-    /// The last process, if a signal has stopped it.
-    pub(crate) fn stopped(&self) -> Option<&Waiting> {
-        self.last.filter(|last| matches!(last.state, 'T' | 't'))
-    }
+    pub(crate) followed: Followed<'a>,
 }
 
 /// What was seen of them.
@@ -85,6 +92,8 @@ pub(crate) struct Waits {
     at: Monotonic,
     /// Since when a process, by its id and start, is seen to wait for something.
     since: BTreeMap<(u32, u64, Key), Monotonic>,
+    /// Calls that have not returned, by thread.
+    stuck: BTreeMap<u32, StuckThread>,
 }
 
 impl Waits {
@@ -96,6 +105,7 @@ impl Waits {
         found: Vec::new(),
         at: Monotonic(0),
         since: BTreeMap::new(),
+        stuck: BTreeMap::new(),
     };
 
     /// What is to be asked of a pod now.
@@ -137,6 +147,14 @@ impl Waits {
         self.since = since.collect();
     }
 
+    /// Takes note of a call that has not returned, or has by now.
+    pub(crate) fn stuck(&mut self, seen: &StuckThread) {
+        match seen.over {
+            true => drop(self.stuck.remove(&seen.thread.tid)),
+            false => drop(self.stuck.insert(seen.thread.tid, seen.clone())),
+        }
+    }
+
     /// The shim that waits for something.
     pub(crate) fn shim(&self, clock: &Clock) -> Option<u32> {
         let mut shims = self.found.iter().filter(|it| it.part == Part::Shim);
@@ -167,35 +185,40 @@ impl Waits {
             (is_command && lasts).then_some((by, command, since))
         });
         let (by, command, since) = hung.min_by_key(|(_, _, since)| *since)?;
-        let links = self.links(by.pid, "end its command", clock);
-        let last = self.last_of(command);
-        Some(HungCommand { by, command, since, links, last })
+        let followed = self.follow(by.pid, "end its command", clock);
+        Some(HungCommand { by, command, since, followed })
     }
 
-    /// The process at the end of what a process waits for.
-    fn last_of<'a>(&'a self, first: &'a Waiting) -> Option<&'a Waiting> {
-        let (mut last, mut seen) = (first, BTreeSet::from([first.pid]));
-        while let Some(next) = last.on.iter().filter_map(On::other).find(|pid| seen.insert(*pid)) {
-            last = self.of(next)?;
-        }
-        Some(last)
-    }
-
-    /// From a process that must do something to the last one; empty where it is not seen to wait.
-    pub(crate) fn links(&self, pid: u32, must: &str, clock: &Clock) -> Vec<Link> {
+    /// From a process that must do something to the last one.
+    pub(crate) fn follow(&self, pid: u32, must: &str, clock: &Clock) -> Followed<'_> {
         let (mut links, mut seen, mut must) = (Vec::new(), BTreeSet::new(), must.to_owned());
         let mut next = self.of(pid);
-        while let Some(waiting) = next {
-            let on = self.first(waiting, clock).filter(|_| seen.insert(waiting.pid));
-            let Some((on, since)) = on else {
-                links.extend((!links.is_empty()).then(|| self.last(waiting, must)));
-                break;
+        // Those that wait for each other end with the one that waits for the first.
+        while let Some(waiting) = next.filter(|it| seen.insert(it.pid)) {
+            let Some((on, since)) = self.first(waiting, clock) else {
+                if links.is_empty() {
+                    break;
+                }
+                let stuck = self.stuck.values().find(|it| {
+                    it.thread.pid == waiting.pid && it.actor.started == Some(waiting.started)
+                });
+                links.push(last(waiting, stuck, must, clock));
+                return Followed { links, last: Some(waiting), stuck };
             };
             links.push(self.link(waiting, on, since, must));
             must = task(waiting, on);
             next = on.other().and_then(|pid| self.of(pid));
         }
-        links
+        Followed { links, ..Followed::default() }
+    }
+
+    /// The same, where it waits for a command that it has started.
+    pub(crate) fn task(&self, pid: u32, must: &str, clock: &Clock) -> Followed<'_> {
+        let first = self.of(pid).and_then(|it| self.first(it, clock));
+        match first {
+            Some((On::Child { .. }, _)) => self.follow(pid, must, clock),
+            _ => Followed::default(),
+        }
     }
 
     fn of(&self, pid: u32) -> Option<&Waiting> {
@@ -222,10 +245,7 @@ impl Waits {
     }
 
     fn name(&self, pid: u32) -> String {
-        match self.of(pid) {
-            Some(it) => format!("{} (pid {pid})", it.command),
-            None => format!("pid {pid}"),
-        }
+        self.of(pid).map_or_else(|| format!("pid {pid}"), Waiting::name)
     }
 
     fn link(&self, waiting: &Waiting, on: &On, since: Timestamp, must: String) -> Link {
@@ -298,28 +318,38 @@ impl Waits {
         let (who, waits_for) = (self.name(pid), Some(waits_for));
         Link { who, must, waits_for, since: Some(since), fact, source }
     }
+}
 
-    /// The one at the end, by what the kernel shows of it.
-    fn last(&self, waiting: &Waiting, must: String) -> Link {
-        let Waiting { pid, state, channel, .. } = waiting;
-        let channel = channel.as_deref();
-        let within = channel.map(|name| format!(", in {}", safe(name.as_bytes())));
-        let within = within.unwrap_or_default();
-        let (waits_for, fact) = match state {
-            'T' | 't' => (Some(GO_ON.to_owned()), format!("state {state}: stopped")),
-            'Z' | 'X' => (Some(COLLECTED.to_owned()), format!("state {state}: it has ended")),
-            'D' => (channel.map(returns), format!("state {state}")),
-            _ => (
-                None,
-                format!(
-                    "state {state}{within}: what it waits for is inside the process, where its own log or a debugger \
-                     shows it"
-                ),
+/// The one at the end, by what the kernel shows of it and of the call that it is in.
+fn last(waiting: &Waiting, stuck: Option<&StuckThread>, must: String, clock: &Clock) -> Link {
+    let Waiting { pid, state, channel, .. } = waiting;
+    let (who, channel) = (waiting.name(), channel.as_deref());
+    let within = channel.map(|name| format!(", in {}", safe(name.as_bytes())));
+    let within = within.unwrap_or_default();
+    let (waits_for, fact) = match (state, stuck) {
+        ('T' | 't', _) => (Some(GO_ON.to_owned()), format!("state {state}: stopped")),
+        ('Z' | 'X', _) => (Some(COLLECTED.to_owned()), format!("state {state}: it has ended")),
+        (_, Some(StuckThread { thread, stack, phase, syscall, path, began, .. })) => {
+            let channel = stuck.and_then(|it| it.wait_channel.as_deref()).or(channel);
+            let path = path.as_ref().map(|path| format!(" of {}", safe_path(path)));
+            let call = format!("{}{}", safe(syscall.as_bytes()), path.unwrap_or_default());
+            let fact = format!("{call} has not returned ({}): state {state}", phase.meaning());
+            let waits_for = channel.map(|channel| wait_channel::words(stack, channel));
+            let source = format!("/proc/{pid}/task/{}/stack", thread.tid);
+            return Link { who, must, waits_for, since: Some(clock.at(*began)), fact, source };
+        }
+        ('D', _) => {
+            (channel.map(|channel| wait_channel::words(&[], channel)), format!("state {state}"))
+        }
+        _ => (
+            None,
+            format!(
+                "state {state}{within}: what it waits for is inside the process, where its own log or a debugger shows it"
             ),
-        };
-        let source = format!("/proc/{pid}/stat, /proc/{pid}/wchan");
-        Link { who: self.name(*pid), must, waits_for, since: None, fact, source }
-    }
+        ),
+    };
+    let source = format!("/proc/{pid}/stat, /proc/{pid}/wchan");
+    Link { who, must, waits_for, since: None, fact, source }
 }
 
 fn key(waiting: &Waiting, on: &On) -> (u32, u64, Key) {
@@ -376,7 +406,13 @@ fn of_file(file: Option<&std::path::Path>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::{
+        model::{identity::Actor, thread::Thread},
+        testing::stuck,
+    };
 
     const CLOCK: Clock = Clock::new(Timestamp::UNIX_EPOCH, Monotonic(0));
 
@@ -404,7 +440,7 @@ mod tests {
     }
 
     fn told(waits: &Waits, pid: u32) -> Vec<(String, String, Option<String>)> {
-        let links = waits.links(pid, "end the container", &CLOCK);
+        let links = waits.follow(pid, "end the container", &CLOCK).links;
         links.into_iter().map(|link| (link.who, link.must, link.waits_for)).collect()
     }
 
@@ -484,7 +520,7 @@ mod tests {
             retries: 6,
         };
         let waits = seen(&[10, 16], &[waiting(8, "umount.rbd", Part::Task, vec![connection])]);
-        let links = waits.links(8, "end", &CLOCK);
+        let links = waits.follow(8, "end", &CLOCK).links;
         let expected = "the other end, 10.0.0.9:24224, to acknowledge what it has sent";
         assert_eq!(links[0].waits_for.as_deref(), Some(expected));
         assert_eq!(links[0].fact, "74 bytes are not, and the kernel has sent again 6 times");
@@ -492,13 +528,42 @@ mod tests {
     }
 
     #[test]
-    fn those_that_wait_for_each_other_are_told_once() {
+    fn of_those_that_wait_for_each_other_each_is_one_link() {
         let found = [
             waiting(6, "a", Part::Shim, vec![socket(1, 7, Request::Unread, 9)]),
             waiting(7, "b", Part::Other, vec![socket(2, 6, Request::Unread, 9)]),
         ];
         let told = told(&seen(&[10, 16], &found), 6);
         let who: Vec<&str> = told.iter().map(|(who, ..)| who.as_str()).collect();
-        assert_eq!(who, ["a (pid 6)", "b (pid 7)", "a (pid 6)"]);
+        assert_eq!(who, ["a (pid 6)", "b (pid 7)"]);
+        assert!(told[1].2.as_deref().unwrap().starts_with("a (pid 6) to read"), "{told:?}");
+    }
+
+    /// aws-fsx-csi-driver#495.
+    #[test]
+    fn a_command_that_is_in_a_call_waits_for_what_its_stack_names() {
+        let umount = Waiting { state: 'D', ..waiting(8, "umount", Part::Task, vec![]) };
+        let found = [waiting(6, "aws-fsx-csi-dri", Part::Daemon, vec![child(8)]), umount];
+        let mut waits = seen(&[10, 14], &found);
+        let last = |waits: &Waits| {
+            let followed = waits.task(6, "unpublish the volume", &CLOCK);
+            (followed.links[1].clone(), followed.stuck.is_some())
+        };
+        let (link, is_stuck) = last(&waits);
+        assert_eq!(link.waits_for.as_deref(), Some("the kernel function futex_do_wait to return"));
+        assert_eq!((link.fact.as_str(), is_stuck), ("state D", false));
+        let mut call = stuck(&["folio_wait_bit", "nfs_wb_all [nfs]"]);
+        call.thread = Thread { pid: 8, tid: 8 };
+        call.actor = Arc::new(Actor { pid: 8, started: Some(100), ..Actor::clone(&call.actor) });
+        waits.stuck(&call);
+        let (link, is_stuck) = last(&waits);
+        assert_eq!(
+            link.waits_for.as_deref(),
+            Some("an NFS server, in the kernel function folio_wait_bit")
+        );
+        assert!(link.fact.contains("has not returned (inside the call): state D") && is_stuck);
+        waits.stuck(&StuckThread { over: true, ..call });
+        assert!(!last(&waits).1);
+        assert!(waits.task(8, "end", &CLOCK).links.is_empty());
     }
 }

@@ -28,6 +28,13 @@ pub struct Waiting {
     pub on: Vec<On>,
 }
 
+impl Waiting {
+    /// Its program and its process id.
+    pub fn name(&self) -> String {
+        format!("{} (pid {})", self.command, self.pid)
+    }
+}
+
 /// Why a process was looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -7,10 +7,7 @@ use crate::{
             causes::{DRIVER_DOWN, DRIVER_ERROR, DRIVER_HANGS, NOT_IDEMPOTENT, NOT_REGISTERED},
             verdict::{Fault, Suspect, UMOUNT_RISK, umount},
         },
-        shared::{
-            halted,
-            wait_channel::{WaitsFor, waits_for},
-        },
+        shared::halted,
     },
     command::{Process, Step, THIS_NODE, View, pods_of_node},
     ids,
@@ -20,12 +17,13 @@ use crate::{
         path::{safe, safe_path},
         said::Complaint,
         shell::word,
+        stuck::StuckThread,
     },
     tracker::Context,
     verdict::Draft,
+    wait_channel::waits_for,
 };
 
-/// What is lost by an unmount by hand.
 /// An unmount by hand alone releases nothing: kubelet goes on to ask the driver, which is not there.
 fn without_driver(draft: &mut Draft, suspect: &Suspect<'_>) {
     let directory = &suspect.volume.path;
@@ -195,12 +193,21 @@ pub(crate) fn down(draft: &mut Draft, suspect: &Suspect<'_>) {
 
 pub(crate) fn hangs(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<'_>) {
     let name = name(suspect);
-    draft.held_by(format!("the CSI driver {name}"));
     listens(draft, suspect);
     let process = suspect.volume.driver();
+    let task = process.map(|it| context.waits.task(it.pid, "unpublish the volume", context.clock));
+    let task = task.unwrap_or_default();
+    draft.held_by(match task.links.last() {
+        Some(last) => format!("the CSI driver {name}, which waits for {}", last.who),
+        None => format!("the CSI driver {name}"),
+    });
     let started = process.and_then(|process| process.ticks);
     let halted = process.and_then(|process| Some((process.pid, process.halted.as_ref()?)));
     let mut why = String::from("What it waits for is not known from here: its log may say so.");
+    if let Some(last) = task.links.last() {
+        draft.links(&task.links);
+        why = format!("It has started a command for that, which waits for {}.", last.who);
+    }
     if let Some((pid, halted)) = halted {
         let of = format!("/proc/{pid}");
         match halted {
@@ -213,18 +220,8 @@ pub(crate) fn hangs(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<
                 let source = Source::proc(format!("{of}/task/{tid}/wchan"));
                 let channel = safe(channel.as_bytes());
                 draft.fact(format!("its thread {tid} is in state {state} in {channel}"), source);
-                let server = match waits_for(std::iter::once(&*channel)) {
-                    WaitsFor::Fanotify => "a fanotify listener, which must permit the access",
-                    WaitsFor::Fuse => "the server of a FUSE file system",
-                    WaitsFor::Nfs => "an NFS server",
-                    WaitsFor::Smb => "an SMB server",
-                    WaitsFor::Thaw { .. } => "a file system to be thawed",
-                    WaitsFor::Ceph => "CephFS",
-                    WaitsFor::NetworkDisk => "a disk on the network",
-                    WaitsFor::DiskFileSystem | WaitsFor::BlockDevice => "a disk",
-                    WaitsFor::Page => "a page of a file to be read or written",
-                    WaitsFor::Nvidia | WaitsFor::Unknown => "something in the kernel",
-                };
+                let server = waits_for(std::iter::once(&*channel)).words();
+                let server = server.unwrap_or("something in the kernel");
                 why = format!("One of its threads waits for {server}.");
                 draft.doubt("whether that thread works on this volume");
             }
@@ -240,6 +237,12 @@ pub(crate) fn hangs(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<
         draft.fact("nothing is mounted for the volume any more", Source::Samples);
         draft.explanation += " The mount is out of the table already, as it is while the kernel still writes back what is \
             left of it: a driver that is started again has nothing to unmount, and answers with success.";
+    }
+    let is_here = |it: &StuckThread| {
+        it.path.as_ref().is_some_and(|path| path.starts_with(&suspect.volume.path))
+    };
+    let is_known = task.stuck.is_some_and(is_here);
+    if !is_mounted && !is_known {
         draft.doubt("what the driver's earlier call waits for: only its answers say that it runs");
     }
     find_driver(

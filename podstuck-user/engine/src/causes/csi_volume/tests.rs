@@ -15,7 +15,7 @@ use crate::{
         finding::FindingState,
         halted::Halted,
         hung::MountPoint,
-        identity::{Component, Pod, Target, TargetKind, Volume},
+        identity::{Actor, Component, Pod, Target, TargetKind, Volume},
         mounted::Mounted,
         mounts::Device,
         node::{NodeSample, PodState, VolumeState},
@@ -24,7 +24,9 @@ use crate::{
         path::JsonPath,
         pod_record::PodRecord,
         said::{Complaint, Heard, Report, Said},
+        thread::Thread,
         time::Monotonic,
+        waiting::{On, Part, Waiting},
     },
     query::Answer,
     testing::{self, Alone, FILE, failed, pod_record},
@@ -817,6 +819,55 @@ fn a_driver_that_works_on_an_earlier_call_hangs_also_where_nothing_is_mounted_an
     assert_eq!(unmounted([times_out, hangs(3122)]), its);
     let down = |at| complains(Complaint::DriverDown, at);
     assert_ne!(unmounted([down(3000), down(3122)]), its, "it is not there");
+}
+
+/// The same where what it waits for is seen: it is certain once that command is known to work on this volume.
+#[test]
+fn a_driver_is_named_with_the_command_that_it_waits_for() {
+    let found = |call: Option<&str>| {
+        let mut played = Played::new();
+        let now = |second: u64| Monotonic(second * 1_000_000_000);
+        for said in [3000, 3122].map(|at| complains(Complaint::DriverHangs, at)) {
+            played.0.take(now(3122), What::Said(Box::new(said)));
+        }
+        let waiting = |pid, command: &str, part, on| Waiting {
+            pid,
+            started: 100,
+            command: command.into(),
+            state: 'D',
+            channel: Some("folio_wait_bit".into()),
+            part,
+            on,
+        };
+        let child = On::Child { pid: 78, is_waited_for: true };
+        let all = vec![
+            waiting(77, "driver", Part::Daemon, vec![child]),
+            waiting(78, "umount", Part::Task, Vec::new()),
+        ];
+        for second in [3190, 3196] {
+            played.0.waits.answered(&Ok(all.clone()), now(second));
+        }
+        let mut pod = pod(vec![with_driver(as_it_is)]);
+        pod.volumes[0].mounts.clear();
+        if let Some(volume) = call {
+            let mut call = testing::stuck(&["folio_wait_bit", "generic_shutdown_super"]);
+            call.thread = Thread { pid: 78, tid: 78 };
+            call.actor = Arc::new(Actor { started: Some(100), ..Actor::clone(&call.actor) });
+            call.path = Some(format!("{ROOT}/volumes/kubernetes.io~csi/{volume}/mount").into());
+            played.0.waits.stuck(&call);
+        }
+        testing::found(played.sample(&pod, 3200)).pop().unwrap()
+    };
+    let (id, who) =
+        ("csi-unpublish-hung-lock", "the CSI driver d.example, which waits for umount (pid 78)");
+    let known = found(Some("pv"));
+    known.assert_is(id, Certainty::Firm);
+    assert_eq!(known.held_by.as_deref(), Some(who));
+    let fact = "umount (pid 78) waits for a page of a file to be read or written, in the kernel function folio_wait_bit:";
+    assert!(known.evidence.iter().any(|it| it.fact.starts_with(fact)), "{:?}", known.evidence);
+    found(Some("another")).assert_is(id, Certainty::Likely);
+    found(None).assert_is(id, Certainty::Likely);
+    assert_eq!(found(None).held_by.as_deref(), Some(who));
 }
 
 /// The same while that `umount` is seen, whose own reason is not known yet.

@@ -12,10 +12,7 @@ use crate::{
             FUSE_DAEMON_HUNG, KERNEL_HANG, NFS_UNREACHABLE,
         },
         network_storage::{self, Server},
-        shared::{
-            claim::UNKNOWN_DEVICE,
-            wait_channel::{self, WaitsFor, waits_for},
-        },
+        shared::claim::UNKNOWN_DEVICE,
     },
     model::{
         call::Call,
@@ -24,6 +21,7 @@ use crate::{
         stuck::StuckThread,
         time::Monotonic,
     },
+    wait_channel::{self, WaitsFor, waits_for},
 };
 
 /// What a thread waits for, as far as functions of the kernel tell it.

@@ -21,7 +21,7 @@ use crate::{
         evidence::Certainty,
         holder::{Holder, How, Through},
         hung::{DiskWork, MountPoint, NfsServer, Phase, WaitProgress},
-        identity::Component,
+        identity::{Component, Pod, Target},
         mounts::{Device, Mounts, NodeMounts},
         node::NodeSample,
         stuck::StuckThread,
@@ -274,19 +274,30 @@ fn the_thread_that_explains_most_is_told_until_all_are_back() {
 fn what_has_not_returned_is_named_until_its_cause_is() {
     let mut hung = Alone::<HungCalls>::new();
     let fuse = ["request_wait_answer", "fuse_do_getattr"];
-    let aged =
-        |second: u64| StuckThread { at: Monotonic(second * 1_000_000_000), ..seen(1, &fuse, 0) };
+    let pod = Some(Pod { uid: "u".into(), namespace: None, name: None });
+    let target = Arc::new(Target { pod, ..Target::clone(&seen(1, &fuse, 0).target) });
+    let aged = |second: u64| StuckThread {
+        at: Monotonic(second * 1_000_000_000),
+        target: target.clone(),
+        ..seen(1, &fuse, 0)
+    };
     assert!(see(&mut hung, aged(12)).is_empty());
-    let waits = hung.tracker.waits();
-    assert_eq!(waits.len(), 1, "{waits:?}");
-    assert!(waits[0].contains("has not returned for 12 s, too early to say why"), "{waits:?}");
+    let waits = |hung: &Alone<HungCalls>, second: u64, is_asked| {
+        hung.tracker.waits(Monotonic(second * 1_000_000_000), is_asked)
+    };
+    let all = waits(&hung, 20, false);
+    assert_eq!(all.len(), 1, "{all:?}");
+    let said = "has not returned for 20 s: it is inside the call, and waits for the server of a FUSE file system, in the \
+        kernel function request_wait_answer. A slow device takes up to";
+    assert!(all[0].contains(said) && all[0].contains("diagnose --pod-uid u"), "{all:?}");
+    assert!(waits(&hung, 20, true)[0].ends_with("watch on"), "it is what was asked");
     assert_eq!(id_of_tracker(&see(&mut hung, aged(30))), "fuse-daemon-hung");
-    assert!(hung.tracker.waits().is_empty());
+    assert!(waits(&hung, 30, false).is_empty());
     see(&mut hung, StuckThread { over: true, ..aged(31) });
     see(&mut hung, StuckThread { began: Monotonic(40_000_000_000), ..aged(42) });
-    assert_eq!(hung.tracker.waits().len(), 1);
+    assert_eq!(waits(&hung, 42, false).len(), 1);
     see(&mut hung, StuckThread { over: true, ..aged(43) });
-    assert!(hung.tracker.waits().is_empty());
+    assert!(waits(&hung, 43, false).is_empty());
 }
 
 /// An unmount of `VOLUME` that is shut down, as old as this, and what its device has done by then.

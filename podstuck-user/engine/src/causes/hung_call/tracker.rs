@@ -1,6 +1,6 @@
 //! Calls that do not return: which of them is told for a target, and when that is over.
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use podstuck_common::record::reason;
 
@@ -58,6 +58,8 @@ pub(crate) struct HungCalls {
     /// Who must permit accesses, by target; `None` while that is asked.
     fanotify: BTreeMap<u64, Option<Result<Fanotify, NoAnswer>>>,
     kernel: KernelSays,
+    /// The age at which a call is slow.
+    slow: Duration,
 }
 
 impl Default for HungCalls {
@@ -69,6 +71,7 @@ impl Default for HungCalls {
             listening: BTreeMap::new(),
             fanotify: BTreeMap::new(),
             kernel: KernelSays::default(),
+            slow: Duration::ZERO,
         }
     }
 }
@@ -84,6 +87,7 @@ impl HungCalls {
         if !owned || seen.actor.component == Component::Workload {
             return None;
         }
+        self.slow = context.thresholds.hung;
         let device = self.device_of(seen);
         let threads = self.stuck.entry(seen.target_id).or_default();
         // A thread of another process, which was given the same id, has nothing of the one before.
@@ -287,14 +291,15 @@ impl Tracker for HungCalls {
 
     /// Of each target the oldest one, where none has a cause: a watch that ends before it is late enough to name one
     /// has not found that nothing is wrong.
-    fn waits(&self) -> Vec<String> {
+    fn waits(&self, now: Monotonic, is_asked: bool) -> Vec<String> {
         let is_open = |threads: &&BTreeMap<u32, Waiting>| {
             threads.values().all(|waiting| waiting.judged.is_none())
         };
         let open = self.stuck.values().filter(is_open);
         let oldest = |threads: &'_ BTreeMap<u32, Waiting>| {
             let all = threads.values().map(|waiting| &waiting.seen);
-            all.min_by_key(|seen| seen.began).map(hung_call::verdict::waits)
+            let oldest = all.min_by_key(|seen| seen.began);
+            oldest.map(|seen| hung_call::verdict::waits(seen, self.slow, now, is_asked))
         };
         open.filter_map(oldest).take(OPEN).collect()
     }

@@ -1,6 +1,6 @@
 //! What is said about a call that does not return, once its cause is decided.
 
-use std::path::Path;
+use std::{path::Path, time::Duration};
 
 use crate::{
     causes::{
@@ -9,11 +9,7 @@ use crate::{
             judge::{Judged, Waits},
         },
         network_storage,
-        shared::{
-            fuse,
-            thaw::thaw,
-            wait_channel::{WaitsFor, functions, waits_for},
-        },
+        shared::{fuse, thaw::thaw},
     },
     command::{Step, View},
     ids,
@@ -22,14 +18,16 @@ use crate::{
         evidence::Source,
         file_system::is_fuse,
         finding::Severity,
-        hung::{Since, WaitProgress},
+        hung::{PATIENCE, Since, WaitProgress},
         path::{safe, safe_path},
         said::Said,
         stuck::StuckThread,
+        time::Monotonic,
     },
     query::{Fanotify, Listening, NoAnswer},
     tracker::Context,
     verdict::{Draft, times},
+    wait_channel::{self, WaitsFor, functions, waits_for},
 };
 
 /// A connection that stands needs nobody who listens.
@@ -93,19 +91,27 @@ pub(crate) fn fill(
 }
 
 /// One of which no cause is known yet.
-pub(crate) fn waits(seen: &StuckThread) -> String {
+pub(crate) fn waits(seen: &StuckThread, slow: Duration, now: Monotonic, is_asked: bool) -> String {
     let path = seen.path.as_deref().unwrap_or_else(|| Path::new("(unknown)"));
-    let look = seen.target.pod.as_ref().map(|pod| {
+    let of_pod = seen.target.pod.as_ref().filter(|_| !is_asked);
+    let look = of_pod.map(|pod| {
         let uid = safe(pod.uid.as_bytes());
         format!(", or run podstuck diagnose --pod-uid {uid}, which waits for it")
     });
+    let channel = seen.wait_channel.as_deref();
+    let waits = channel
+        .map(|channel| format!(", and waits for {}", wait_channel::words(&seen.stack, channel)));
     format!(
-        "{} of {} by {} (pid {}) has not returned for {:.0} s, too early to say why: watch on{}",
+        "{} of {} by {} (pid {}) has not returned for {:.0} s: it is {}{}. A slow device takes up to {} s, so that it is \
+         too early to say why: watch on{}",
         safe(seen.syscall.as_bytes()),
         safe_path(path),
         safe(seen.actor.comm.as_bytes()),
         seen.thread.pid,
-        seen.at.since(seen.began).as_secs_f64(),
+        now.max(seen.at).since(seen.began).as_secs_f64(),
+        seen.phase.meaning(),
+        waits.unwrap_or_default(),
+        (slow * PATIENCE[2]).as_secs(),
         look.unwrap_or_default()
     )
 }

@@ -15,8 +15,6 @@ use crate::{
 
 /// One that is this old does not end by itself soon: kubelet's own requests end after two minutes at most.
 const OLD: Duration = Duration::from_secs(60);
-/// Processes behind it of which it is said what they wait for.
-const NAMED: usize = 4;
 const RISK: &str = "low for a pod that is to be deleted: the component that started it gets an error, and kubelet's next \
     attempt runs the command again";
 
@@ -82,20 +80,17 @@ pub(super) fn draft(
     target_id: u64,
     now: Monotonic,
 ) -> Draft {
-    let HungCommand { by, command, since, links, .. } = hung;
+    let HungCommand { by, command, since, followed } = hung;
+    let links = &followed.links;
     let mut draft = verdict::about(&COMMAND_HANGS, suspect, target_id);
-    let (own, parent) = (name(&command.command, command.pid), name(&by.command, by.pid));
+    let (own, parent) = (command.name(), by.name());
     let age = now.since(*since);
     draft.fact_since(
         format!("{own}, a child of {parent}, has run for {} s", age.as_secs()),
         Source::proc(format!("/proc/{}/stat", command.pid)),
         *since,
     );
-    for link in links.iter().skip(1).take(NAMED) {
-        let waits = link.waits_for.as_ref().map(|what| format!(" waits for {what}:"));
-        let fact = format!("{}{} {}", link.who, waits.unwrap_or_default(), link.fact);
-        draft.fact(fact, Source::proc(link.source.clone()));
-    }
+    draft.links(links);
     let last = links.last().filter(|last| last.who != own && links.len() > 1);
     draft.held_by(match last {
         Some(last) => format!("{own}, which waits for {}", last.who),
@@ -105,7 +100,7 @@ pub(super) fn draft(
         "{parent} has started {own} for this pod and waits for its end, without a time limit. Each attempt of kubelet to \
          stop the pod waits behind it and fails."
     );
-    if let Some(stopped) = &hung.stopped() {
+    if let Some(stopped) = followed.stopped() {
         let process = Process::new(stopped.pid, Some(stopped.started), None);
         draft.remedy(
             kill("kill -CONT", process).so(", which is stopped and which the command waits for"),
@@ -136,8 +131,4 @@ pub(super) fn draft(
     );
     draft.rule_out(ids::CNI_TEARDOWN_FAILED, "the command has not returned, and so has not failed");
     draft
-}
-
-fn name(command: &str, pid: u32) -> String {
-    format!("{command} (pid {pid})")
 }

@@ -14,4 +14,3 @@ pub(crate) mod standing;
 pub(crate) mod stat_errors;
 pub(crate) mod thaw;
 pub(crate) mod unit;
-pub(crate) mod wait_channel;

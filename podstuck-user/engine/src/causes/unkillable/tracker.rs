@@ -10,13 +10,7 @@ use podstuck_common::record::reason;
 
 use crate::{
     bounded::Bounded,
-    causes::{
-        shared::{
-            clean_up::is_clean_up,
-            wait_channel::{WaitsFor, functions, waits_for},
-        },
-        unkillable,
-    },
+    causes::{shared::clean_up::is_clean_up, unkillable},
     command::View,
     event::{Event, What},
     model::{
@@ -30,6 +24,7 @@ use crate::{
     },
     tracker::{Claim, Context, Steps, Subject, Tracker, TrackerId},
     verdict::Verdict,
+    wait_channel::{WaitsFor, functions, waits_for},
 };
 
 /// How long it must last. A process of a healthy pod ends within milliseconds of SIGKILL, runc

@@ -2,10 +2,8 @@
 
 use crate::{
     cause::Cause,
-    causes::{
-        shared::wait_channel::{WaitsFor, functions, waits_for},
-        unkillable::causes::{DSTATE, GPU_DSTATE},
-    },
+    causes::unkillable::causes::{DSTATE, GPU_DSTATE},
+    wait_channel::{WaitsFor, functions, waits_for},
 };
 
 /// What it waits for, and what can be done.

@@ -139,6 +139,8 @@ struct Node {
     network: Option<PathBuf>,
     /// The TCP sockets of each network namespace.
     connections: RefCell<HashMap<PathBuf, Rc<[Connection]>>>,
+    /// What each process was started for, if it is a CNI plugin.
+    plugins: RefCell<HashMap<u32, Option<Rc<Plugin>>>>,
 }
 
 impl Node {
@@ -153,7 +155,13 @@ impl Node {
             owners: OnceCell::new(),
             network: proc::namespace(Path::new("/proc/self"), "net"),
             connections: RefCell::default(),
+            plugins: RefCell::default(),
         }
+    }
+
+    fn plugin(&self, pid: u32) -> Option<Rc<Plugin>> {
+        let look = || Plugin::look(&process(pid)).map(Rc::new);
+        self.plugins.borrow_mut().entry(pid).or_insert_with(look).clone()
     }
 
     fn follow(
@@ -176,7 +184,7 @@ impl Node {
             match part {
                 // Of one that works for all, only what is about this pod.
                 Part::Daemon => waiting.on.retain(|on| match on {
-                    On::Child { pid, .. } => names_one(*pid, names),
+                    On::Child { pid, .. } => self.names_one(*pid, names),
                     On::Socket { peer, .. } => {
                         peer.is_some_and(|peer| shims.contains(&peer) || daemons.contains(&peer))
                     }
@@ -207,6 +215,14 @@ impl Node {
         found
     }
 
+    fn names_one(&self, pid: u32, names: &HashSet<&[u8]>) -> bool {
+        if let Some(plugin) = self.plugin(pid) {
+            return plugin.names_one(names);
+        }
+        let line = proc::command_line(&process(pid), LINE).unwrap_or_default();
+        names.iter().any(|name| line.windows(name.len().max(1)).any(|part| part == *name))
+    }
+
     fn waiting(&self, pid: u32, part: Part) -> Option<Waiting> {
         let Stat { state, started, .. } = self.all.get(&pid)?;
         let place = process(pid);
@@ -216,7 +232,7 @@ impl Node {
         Some(Waiting {
             pid,
             started: *started,
-            command: match Plugin::look(&place) {
+            command: match self.plugin(pid) {
                 Some(plugin) => format!("{} {}", safe(&proc::comm(&place)), plugin.command),
                 None => command(&proc::comm(&place), &line),
             },
@@ -274,8 +290,7 @@ impl Node {
         let found = children.filter_map(|(child, _)| {
             let is_waited_for = waits(*child);
             let comm = proc::comm(&process(*child));
-            let is_task = TASKS.iter().any(|task| task.as_bytes() == comm)
-                || Plugin::look(&process(*child)).is_some();
+            let is_task = is_task(&comm) || self.plugin(*child).is_some();
             let counts = is_waited_for || is_task && part != Part::Other;
             counts.then_some(On::Child { pid: *child, is_waited_for })
         });
@@ -435,12 +450,10 @@ fn kind(pid: u32) -> Option<(PathBuf, String)> {
     Some((proc::namespace(&place, "pid")?, group_of(&place)?))
 }
 
-fn names_one(pid: u32, names: &HashSet<&[u8]>) -> bool {
-    if let Some(plugin) = Plugin::look(&process(pid)) {
-        return plugin.names_one(names);
-    }
-    let line = proc::command_line(&process(pid), LINE).unwrap_or_default();
-    names.iter().any(|name| line.windows(name.len().max(1)).any(|part| part == *name))
+/// A program that does one thing and ends, such as a helper of mount(8) or umount(8) for a type of file system.
+fn is_task(comm: &[u8]) -> bool {
+    let is_helper = comm.starts_with(b"mount.") || comm.starts_with(b"umount.");
+    is_helper || TASKS.iter().any(|task| task.as_bytes() == comm)
 }
 
 fn link(place: &Path, descriptor: u64) -> Option<PathBuf> {
@@ -590,6 +603,16 @@ mod tests {
         assert_eq!(others, [keeps.id()]);
         end(keeps);
         end(reader);
+    }
+
+    #[test]
+    fn a_helper_of_umount_is_a_task() {
+        assert!(
+            ["umount", "umount.nfs4", "mount.lustre", "runc"]
+                .iter()
+                .all(|it| is_task(it.as_bytes()))
+        );
+        assert!(["umountd", "nginx", "mountinfo"].iter().all(|it| !is_task(it.as_bytes())));
     }
 
     #[test]

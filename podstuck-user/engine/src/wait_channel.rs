@@ -1,8 +1,10 @@
-//! What a thread waits for, by the functions of the kernel that it is in: the table that both hung calls
-//! and processes that cannot be killed are judged by.
+//! What a thread waits for, by the functions of the kernel that it is in: the table that hung calls,
+//! processes that cannot be killed and the chain of who waits for whom are judged by.
 //!
 //! The names are those of Linux 5.10 to 6.18: fs/notify/fanotify/fanotify.c, fs/fuse/dev.c, fs/super.c and
 //! kernel/locking/percpu-rwsem.c (a frozen file system), net/sunrpc, fs/nfs, drivers/block.
+
+use crate::model::path::safe;
 
 /// What does not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +36,28 @@ pub(crate) enum WaitsFor {
     Page,
     /// The names do not tell.
     Unknown,
+}
+
+impl WaitsFor {
+    /// In a few words; `None` where the names do not tell.
+    pub(crate) fn words(self) -> Option<&'static str> {
+        Some(match self {
+            Self::Fanotify => "a fanotify listener, which must permit the access",
+            Self::Fuse => "the server of a FUSE file system",
+            Self::Thaw { named: true } => "a file system to be thawed",
+            Self::Thaw { named: false } => {
+                "a file system to be thawed, or another lock of that kind"
+            }
+            Self::Nfs => "an NFS server",
+            Self::Nvidia => "NVIDIA's driver",
+            Self::Ceph => "CephFS",
+            Self::NetworkDisk => "a disk on the network",
+            Self::Smb => "an SMB server",
+            Self::DiskFileSystem | Self::BlockDevice => "a disk",
+            Self::Page => "a page of a file to be read or written",
+            Self::Unknown => return None,
+        })
+    }
 }
 
 /// How a function shows it: by the beginning of its name, or by its module.
@@ -118,6 +142,15 @@ pub(crate) fn functions<'a>(
 pub(crate) fn waits_for<'a>(functions: impl Iterator<Item = &'a str> + Clone) -> WaitsFor {
     let shows = |signs: &&Signs| functions.clone().any(|function| signs.are_in(function));
     TABLE.iter().find(shows).map_or(WaitsFor::Unknown, |signs| signs.waits)
+}
+
+/// The same in words, where it waits in this function.
+pub(crate) fn words(stack: &[String], channel: &str) -> String {
+    let function = safe(channel.as_bytes());
+    match waits_for(functions(stack, Some(channel))).words() {
+        Some(what) => format!("{what}, in the kernel function {function}"),
+        None => format!("the kernel function {function} to return"),
+    }
 }
 
 #[cfg(test)]
