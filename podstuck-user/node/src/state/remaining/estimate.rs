@@ -57,6 +57,13 @@ pub(super) fn estimate<T: Tree>(tree: &mut T, top: T::Directory, rng: &mut Rng) 
     look.found
 }
 
+/// What was found in and below a directory that was drawn.
+enum Counted {
+    ToTheEnd(f64),
+    /// The budget ended before.
+    AtLeast(f64),
+}
+
 struct Look<'a, T> {
     tree: &'a mut T,
     rng: &'a mut Rng,
@@ -130,19 +137,21 @@ impl<T: Tree> Look<'_, T> {
             };
             let Some(stratum) = next else { break };
             let Some(((directory, level), scale)) = stratum.draw(self.rng) else { break };
-            let value = self.descend(directory, level);
-            stratum.note(scale * value);
+            match self.descend(directory, level) {
+                Counted::ToTheEnd(entries) => stratum.note(scale * entries),
+                Counted::AtLeast(entries) => stratum.note_part(scale * entries),
+            }
         }
     }
 
     /// Entries in and below a directory.
-    fn descend(&mut self, top: T::Directory, level: usize) -> f64 {
+    fn descend(&mut self, top: T::Directory, level: usize) -> Counted {
         let mut entries = 0.0;
         let mut todo = vec![(top, level, 1.0, ALLOWANCE)];
         while let Some((directory, level, scale, allowance)) = todo.pop() {
             if self.tree.is_over() {
                 self.found.complete = false;
-                break;
+                return Counted::AtLeast(entries);
             }
             let mut listing = self.read(&directory, level);
             entries += scale * listing.entries;
@@ -158,14 +167,13 @@ impl<T: Tree> Look<'_, T> {
             let below = listing.directories.into_iter();
             todo.extend(below.map(|directory| (directory, level + 1, scale, share)));
         }
-        entries
+        Counted::ToTheEnd(entries)
     }
 
     fn add_up(&mut self, strata: &Strata<T::Directory>) {
-        let mean = Stratum::mean_of_all(strata.values());
         let mut variance = self.found.error.powi(2);
         for stratum in strata.values() {
-            let (sum, of_sum) = stratum.total(mean);
+            let (sum, of_sum) = stratum.total();
             self.found.entries += sum;
             variance += of_sum;
             self.found.complete &= stratum.is_exhausted();

@@ -46,6 +46,12 @@ impl<D> Stratum<D> {
         self.largest = self.largest.max(value);
     }
 
+    /// Notes one that was drawn and not counted to its end: no draw, since draws that end early are those of large
+    /// directories, but what is known of the largest.
+    pub(super) fn note_part(&mut self, at_least: f64) {
+        self.largest = self.largest.max(at_least);
+    }
+
     pub(super) fn is_exhausted(&self) -> bool {
         self.left.is_empty()
     }
@@ -63,13 +69,14 @@ impl<D> Stratum<D> {
         self.all.powi(2) * self.variance() / (self.drawn * (self.drawn + 1.0))
     }
 
-    /// The sum over all directories and its variance. Without any draw, `mean` stands for it.
-    pub(super) fn total(&self, mean: f64) -> (f64, f64) {
+    /// The sum over all directories and its variance, which without any draw is infinite: directories of
+    /// another stratum look different and say nothing about it.
+    pub(super) fn total(&self) -> (f64, f64) {
         if self.all == 0.0 {
             return (0.0, 0.0);
         }
         if self.drawn == 0.0 {
-            return (self.all * mean, (self.all * mean).powi(2));
+            return (0.0, f64::INFINITY);
         }
         let rest = 1.0 - self.drawn / self.all;
         let of_sum = self.all.powi(2) * rest * self.variance() / self.drawn;
@@ -82,17 +89,6 @@ impl<D> Stratum<D> {
         let of_draws =
             if self.drawn < 2.0 { self.mean.powi(2) } else { self.squares / (self.drawn - 1.0) };
         of_draws.max((LEAST_DEVIATION * self.mean).powi(2))
-    }
-
-    /// The mean over the draws of several strata.
-    pub(super) fn mean_of_all<'a>(strata: impl Iterator<Item = &'a Self>) -> f64
-    where
-        D: 'a,
-    {
-        let (sum, drawn) = strata.fold((0.0, 0.0), |(sum, drawn), stratum| {
-            (sum + stratum.mean * stratum.drawn, drawn + stratum.drawn)
-        });
-        if drawn > 0.0 { sum / drawn } else { 0.0 }
     }
 }
 
@@ -107,7 +103,7 @@ mod tests {
             stratum.add((), 1.0);
             stratum.note(value);
         }
-        assert_eq!(stratum.total(100.0), (8.0, 0.0));
+        assert_eq!(stratum.total(), (8.0, 0.0));
     }
 
     #[test]
@@ -116,7 +112,7 @@ mod tests {
             let mut stratum = Stratum::default();
             (0..100).for_each(|_| stratum.add((), 1.0));
             values.into_iter().for_each(|value| stratum.note(value));
-            stratum.total(0.0)
+            stratum.total()
         };
         let (sum, alike) = of([10.0; 4]);
         let (same_sum, different) = of([0.0, 0.0, 0.0, 40.0]);
@@ -127,10 +123,20 @@ mod tests {
     }
 
     #[test]
-    fn one_that_was_never_drawn_from_is_as_uncertain_as_large() {
+    fn a_draw_that_was_not_counted_to_its_end_says_nothing_about_the_mean() {
         let mut stratum = Stratum::default();
         (0..10).for_each(|_| stratum.add((), 1.0));
-        assert_eq!(stratum.total(7.0), (70.0, 4900.0));
+        stratum.note_part(7.0);
+        assert_eq!(stratum.total(), (0.0, f64::INFINITY));
+        stratum.note(2.0);
+        let (sum, variance) = stratum.total();
+        assert!(sum == 20.0 && variance.sqrt() > 9.0 * (7.0 - 2.0), "{sum} {variance}");
+    }
+
+    #[test]
+    fn one_that_was_never_drawn_from_is_drawn_from_first() {
+        let mut stratum = Stratum::default();
+        (0..10).for_each(|_| stratum.add((), 1.0));
         assert!(stratum.gain() > 1e300 && stratum.undrawn() == 10.0);
     }
 }
