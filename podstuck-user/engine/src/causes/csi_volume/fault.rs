@@ -22,6 +22,8 @@ use crate::{
 const PART: u32 = 4;
 /// What shows by itself, and what kubelet meets again and again: five attempts, by its back-off of 0.5 s that doubles.
 const MET: Duration = Duration::from_secs(8);
+/// What kubelet waited two minutes for, and has met for as long as [`MET`] since, must be seen for as long: two looks.
+const SEEN: Duration = Duration::from_secs(1);
 /// A log begins at most so long after the start of whoever writes it.
 const AT_ITS_START: Duration = Duration::from_secs(10);
 
@@ -182,17 +184,21 @@ fn fault(pod: &PodState, volume: &VolumeState, tried: &Tried, seen: bool) -> Opt
     }
 }
 
-/// How long it must have been seen and said that kubelet meets it.
-pub(super) fn needed_where_met(
+/// Whether it has been seen and said for long enough that kubelet meets it.
+pub(super) fn is_met(
     fault: Fault,
     looked: &Looked<'_>,
+    (seen, said): (Duration, Duration),
     thresholds: Thresholds,
-) -> Duration {
+) -> bool {
     match fault {
         // That the driver only takes its time is known better by kubelet's wait than by more of ours.
-        Fault::DriverHangs if looked.timed_out || looked.halted => MET,
-        Fault::DriverAbsent | Fault::DriverDeaf | Fault::DriverDown | Fault::NoData => MET,
-        fault => needed(fault, thresholds),
+        Fault::DriverHangs if looked.timed_out => said >= MET && seen >= SEEN,
+        Fault::DriverHangs if looked.halted => said.min(seen) >= MET,
+        Fault::DriverAbsent | Fault::DriverDeaf | Fault::DriverDown | Fault::NoData => {
+            said.min(seen) >= MET
+        }
+        fault => said.min(seen) >= needed(fault, thresholds),
     }
 }
 

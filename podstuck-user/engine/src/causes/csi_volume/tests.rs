@@ -690,6 +690,10 @@ fn a_driver_that_is_halted_has_not_forgotten() {
     let waited = |seconds| aborted(seconds).said([timed_out.clone()]);
     assert_eq!(waited(0).cause(), None, "it may come back at the second attempt");
     assert_eq!(waited(10).cause(), Some((hangs, Certainty::Firm)));
+    // Who asks late need not wait for what kubelet has waited for.
+    let before = [complains(Complaint::DriverTimesOut, 3150), error(3151), error(3190)];
+    let late = Late { seconds: 2, ..registered().said(before) };
+    assert_eq!(late.cause(), Some((hangs, Certainty::Firm)));
     // As kubelet 1.36 says of a driver that is stopped: the connection is there, and nothing comes.
     let stopped = |seconds| {
         let volume = with_driver(|process| {

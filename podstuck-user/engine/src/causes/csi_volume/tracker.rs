@@ -15,7 +15,7 @@ use crate::{
     causes::{
         csi_volume::{
             self,
-            fault::{Looked, needed, needed_where_met},
+            fault::{Looked, is_met, needed},
             kubelets_log::KubeletsLog,
             verdict::{Fault, Suspect},
         },
@@ -252,14 +252,13 @@ impl NotAttempted {
             (fault, Some(standing)) if fault.is_silence() => Some(at.since(standing.since)),
             _ => None,
         };
-        let lasted =
-            window.max(super::kubelets_log::lasts(said, at)).max(stood.unwrap_or_default());
+        let said_for = super::kubelets_log::lasts(said, at);
+        let lasted = window.max(said_for).max(stood.unwrap_or_default());
         let asked = looked.torn_down.filter(|_| matches!(fault, Fault::Forgotten | Fault::CutOff));
         let mounts_again = said.filter(|_| fault == Fault::KubeletLost);
-        let met = window.min(super::kubelets_log::lasts(said, at));
         if asked.or(mounts_again).is_none()
             && lasted < needed(fault, context.thresholds)
-            && met < needed_where_met(fault, looked, context.thresholds)
+            && !is_met(fault, looked, (window, said_for), context.thresholds)
         {
             return None;
         }
