@@ -2,6 +2,9 @@
 //! (`/sys/fs/fuse/connections`), what block devices have begun and not completed, whether they are suspended
 //! (`/sys/dev/block`), and which calls are known to hang there. An overlay is followed to what it lies on, btrfs to its
 //! devices (`lies_on`). Who enters one that does not live does not come back, and keeps it busy.
+//!
+//! A FUSE server that is stopped shows nothing of a request that was taken back, as one is whose helper was killed. So
+//! a file system that did not answer a helper is remembered, and entered again less and less often.
 
 use std::{
     cell::{OnceCell, RefCell},
@@ -15,6 +18,7 @@ use std::{
 
 use crate::proc;
 use crate::{
+    back_off::BackOff,
     lies_on,
     mount_point::{unanswered, waiting},
 };
@@ -33,6 +37,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// Threads in calls that hang, and the file system that each is on, by its type and minor number.
 static HANGING: Mutex<BTreeMap<u32, (String, u32)>> = Mutex::new(BTreeMap::new());
+/// File systems whose servers did not answer a helper the last time, by type and minor number.
+static SILENT: Mutex<BTreeMap<(String, u32), BackOff>> = Mutex::new(BTreeMap::new());
 /// What the looks at the node leave out, each with the reason.
 static LEFT_OUT: Mutex<BTreeMap<(PathBuf, String), BTreeSet<Feed>>> = Mutex::new(BTreeMap::new());
 
@@ -58,6 +64,36 @@ pub fn hangs(tid: u32, on: &MountPoint) {
 /// It does no more, or is not followed any more.
 pub fn hangs_no_more(tid: u32) {
     of(&HANGING).remove(&tid);
+}
+
+/// Takes whether a path, as a process sees it, answered a helper. One silence counts for all that the same server
+/// serves, in all mount namespaces.
+pub fn came_to(pid: u32, path: &Path, answer: bool) {
+    if answer && of(&SILENT).is_empty() {
+        return;
+    }
+    if let Some(table) = proc::mounts(pid) {
+        came_to_on(&table, path, answer);
+    }
+}
+
+fn came_to_on(table: &Mounts, path: &Path, answer: bool) {
+    let served = |mount: &&Mount| has_server(&mount.fs_type);
+    let Some(mount) = table.covering(path).filter(served) else { return };
+    let key = (mount.fs_type.clone(), mount.device.minor);
+    if answer {
+        of(&SILENT).remove(&key);
+    } else {
+        // The next time is after the first pause.
+        of(&SILENT).entry(key).or_default().is_due(Instant::now());
+    }
+}
+
+/// Why what a server has just not answered is not asked for again, of a path as a process sees it.
+pub(crate) fn why_silent(pid: u32, path: &Path) -> Option<String> {
+    let table = (!of(&SILENT).is_empty()).then(|| proc::mounts(pid)).flatten()?;
+    let mount = table.covering(path)?;
+    silent(mount).map(|why| does_not_answer(mount, &why))
 }
 
 /// Why a path is not to be entered as a process sees it.
@@ -109,12 +145,13 @@ impl<'a> Looking<'a> {
     }
 
     fn why(&self, through: &Mount) -> Option<String> {
-        let why = fuse(through, self.occasion)
+        let was_silent = || silent(through).filter(|_| self.occasion == Occasion::Unknown);
+        let why = was_silent()
+            .or_else(|| fuse(through, self.occasion))
             .or_else(|| server(through))
             .or_else(|| lies_on::devices(through).into_iter().find_map(disk));
         if let Some(why) = why {
-            let (at, fs_type) = (safe_path(&through.point), safe(through.fs_type.as_bytes()));
-            return Some(format!("the file system at {at} ({fs_type}) does not answer: {why}"));
+            return Some(does_not_answer(through, &why));
         }
         if through.fs_type != "overlay" {
             return None;
@@ -201,6 +238,18 @@ fn fuse(mount: &Mount, occasion: Occasion) -> Option<String> {
     }
     // Not how many: what is told is news only while it is another thing.
     Some(format!("its server leaves requests unanswered ({})", waiting(minor)))
+}
+
+fn does_not_answer(mount: &Mount, why: &str) -> String {
+    let (at, fs_type) = (safe_path(&mount.point), safe(mount.fs_type.as_bytes()));
+    format!("the file system at {at} ({fs_type}) does not answer: {why}")
+}
+
+fn silent(mount: &Mount) -> Option<String> {
+    let mut all = of(&SILENT);
+    let back_off = all.get_mut(&(mount.fs_type.clone(), mount.device.minor))?;
+    let is_due = back_off.is_due(Instant::now());
+    (!is_due).then(|| "its server did not answer a helper of podstuck in time".into())
 }
 
 fn server(mount: &Mount) -> Option<String> {

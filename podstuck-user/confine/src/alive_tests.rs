@@ -31,6 +31,25 @@ fn a_server_on_which_a_call_hangs_is_left_alone_with_what_is_below_it() {
 }
 
 #[test]
+fn what_did_not_answer_a_helper_is_entered_again_after_a_pause_only() {
+    let text = b"1 0 8:1 / / rw - ext4 a rw\n2 1 0:4194280 / /k rw - fuse.s s rw\n\
+        3 1 0:4194280 /pods /proc/7/root/k rw - fuse.s s rw\n";
+    let table = parse_mounts(7, text);
+    let why = |path: &str| why_not_in(&table, Path::new(path), Occasion::Unknown);
+    let came_to = |path: &str, answer| came_to_on(&table, Path::new(path), answer);
+    came_to("/other", false);
+    assert_eq!((why("/other"), why("/k/pods")), (None, None), "a disk serves other places");
+    came_to("/k/pods/a", false);
+    let told = why("/k/pods/b").unwrap();
+    assert!(told.contains("/k (fuse.s)") && told.contains("a helper of podstuck"), "{told}");
+    assert!(why("/proc/7/root/k").is_some(), "by whichever mount it is reached");
+    let answered = why_not_in(&table, Path::new("/k"), Occasion::Answered);
+    assert_eq!(answered, None, "a call has returned since");
+    came_to("/k", true);
+    assert_eq!(why("/k/pods/b"), None);
+}
+
+#[test]
 fn what_is_open_on_a_server_that_hangs_is_left_alone() {
     let process = tempfile::tempdir().unwrap();
     fs::create_dir(process.path().join("fdinfo")).unwrap();

@@ -60,10 +60,12 @@ impl Missing {
         assert!(rest.is_some_and(|rest| rest.contains(at)), "{}", self.since);
     }
 
-    /// The helper that cannot be killed, by its id and the place that it keeps busy.
+    /// The helper that cannot be killed, by its id and the place that it keeps busy: of the watch that came first to
+    /// the disk. The other one sees that the disk does not answer, and keeps away.
     fn helper_is_named(&self) {
-        println!("{}", self.since);
-        let (_, rest) = self.since.split_once("helper process ").unwrap();
+        let both = format!("{}\n{}", self.before, self.since);
+        println!("{both}");
+        let (_, rest) = both.split_once("helper process ").unwrap();
         let (pid, rest) = rest.split_once(" of podstuck does not come back from ").unwrap();
         let place = rest.split(',').next().unwrap();
         assert!(place.contains(self.at.to_str().unwrap()), "{place}");

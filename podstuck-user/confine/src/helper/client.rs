@@ -78,7 +78,8 @@ pub fn ask_in_parts<Q: Question>(
     question: Q,
     take: impl FnMut(Q::Part),
 ) -> Result<Q::Answer, Failure<Q::Step>> {
-    let entered = question.enters();
+    let entered = question.enters().map(|(pid, path)| (pid, path.to_owned()));
+    let entered = entered.as_ref().map(|(pid, path)| (*pid, path.as_path()));
     if let Some(why) = entered.and_then(|(pid, path)| alive::why_not(pid, path, Q::OCCASION)) {
         return Err(Failure::Other(NoAnswer::NotEntered(why)));
     }
@@ -89,6 +90,9 @@ pub fn ask_in_parts<Q: Question>(
     }
     let (process, channel) = spawn(Work::Look).map_err(|why| failed(&why))?;
     let answer = exchange(&process, channel, &question, take);
+    if let (Some((pid, path)), Ok(_) | Err(Failure::Hung { .. })) = (entered, &answer) {
+        alive::came_to(pid, path, answer.is_ok());
+    }
     // One that has answered ends at once, unless what it had open is slow to close.
     if let Err(Failure::Hung { at, .. }) = &answer {
         LEFT_BEHIND.leave(Left::new::<Q>(process, at.as_ref(), place));

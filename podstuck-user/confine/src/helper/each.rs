@@ -16,7 +16,7 @@ use super::{
     Question,
     client::{Failure, LIMIT, WHOLE, ask_in_parts, why_not_again},
 };
-use crate::back_off::BackOff;
+use crate::{alive, back_off::BackOff};
 
 /// Places that did not answer the last time, by the question and what it tells of them.
 static SILENT: Mutex<BTreeMap<(&'static str, OsString), BackOff>> = Mutex::new(BTreeMap::new());
@@ -24,13 +24,15 @@ static SILENT: Mutex<BTreeMap<(&'static str, OsString), BackOff>> = Mutex::new(B
 const REMEMBERED: usize = 1024;
 
 /// Asks about each of these places. The question tells each place, by what `name` makes of it, before it looks
-/// there, and one part for each, in their order.
+/// there, and one part for each, in their order. `seen` is a place as a process sees it.
 ///
 /// Places that answered before are asked first. One where a helper still hangs is not entered again, one that did not
-/// answer is asked less and less often, and what lies below either is not entered before it answers.
+/// answer is asked less and less often, and what lies below either is not entered before it answers, nor what else its
+/// server serves.
 pub fn ask_each<P, Q: Question<Step = OsString>>(
     places: Vec<P>,
     name: impl Fn(&P) -> OsString,
+    seen: impl Fn(&P) -> (u32, PathBuf),
     question: impl Fn(&[P]) -> Q,
     mut take: impl FnMut(P, Result<Q::Part, NoAnswer>),
 ) {
@@ -53,7 +55,12 @@ pub fn ask_each<P, Q: Question<Step = OsString>>(
     while !left.is_empty() {
         let mut ahead = Vec::new();
         for place in left {
-            match above(&silent, Path::new(&name(&place))) {
+            let by_its_server = || {
+                let (pid, path) = seen(&place);
+                alive::why_silent(pid, &path).map(NoAnswer::NotEntered)
+            };
+            let hung = || (!silent.is_empty()).then(by_its_server).flatten();
+            match above(&silent, Path::new(&name(&place))).or_else(hung) {
                 Some(why) => take(place, Err(why)),
                 None => ahead.push(place),
             }
@@ -67,6 +74,8 @@ pub fn ask_each<P, Q: Question<Step = OsString>>(
         let answered = parts.len().min(left.len());
         for (place, part) in left.drain(..answered).zip(parts) {
             of_silent().remove(&key(&place));
+            let (pid, path) = seen(&place);
+            alive::came_to(pid, &path, true);
             take(place, Ok(part));
         }
         match asked {
@@ -75,6 +84,8 @@ pub fn ask_each<P, Q: Question<Step = OsString>>(
                 let place = left.remove(0);
                 silent.push(name(&place).into());
                 remember(key(&place));
+                let (pid, path) = seen(&place);
+                alive::came_to(pid, &path, false);
                 take(place, Err(why.into()));
             }
             Err(why) => {

@@ -62,6 +62,7 @@ pub fn list(directories: &[PathBuf], feed: Feed) -> Listed {
     ask_each(
         alive,
         |(_, directory)| directory.clone(),
+        |(_, directory)| (std::process::id(), directory.into()),
         |left| ListDirectories { directories: left.iter().map(|(_, path)| path.clone()).collect() },
         |(at, directory), names: Result<Vec<String>, _>| {
             let failed = names.as_ref().err().map(ToString::to_string);

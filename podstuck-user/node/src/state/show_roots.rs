@@ -40,6 +40,14 @@ impl Sought {
         shown(&(self.pid, self.path.clone()))
     }
 
+    /// The same as a process sees it.
+    fn seen(&self, host_root: &Path) -> (u32, PathBuf) {
+        match self.pid {
+            Some(pid) => (pid, PathBuf::from(&self.path)),
+            None => (std::process::id(), on_host(host_root, Path::new(&self.path))),
+        }
+    }
+
     /// One that the probes need not know.
     pub fn unshown(pid: Option<u32>, path: &Path) -> Self {
         Self { pid, path: path.into(), index: None }
@@ -135,6 +143,7 @@ impl Found {
         ask_each(
             open,
             |(_, sought)| sought.shown(),
+            |(_, sought)| sought.seen(host_root),
             question,
             |(_, sought), found: Result<(usize, Option<OsString>), _>| match found {
                 Ok((at, path)) => self.take(at, path),
@@ -168,11 +177,8 @@ impl Found {
 }
 
 fn left_out(host_root: &Path, sought: &[(usize, Sought)]) -> Vec<bool> {
-    let place = |sought: &Sought| match sought.pid {
-        Some(pid) => (pid, PathBuf::from(&sought.path)),
-        None => (std::process::id(), on_host(host_root, Path::new(&sought.path))),
-    };
-    let places: Vec<(u32, PathBuf)> = sought.iter().map(|(_, sought)| place(sought)).collect();
+    let places: Vec<(u32, PathBuf)> =
+        sought.iter().map(|(_, sought)| sought.seen(host_root)).collect();
     let pids: BTreeSet<u32> = places.iter().map(|(pid, _)| *pid).collect();
     let tables: BTreeMap<u32, Mounts> =
         pids.into_iter().filter_map(|pid| Some((pid, proc::mounts(pid)?))).collect();

@@ -169,6 +169,7 @@ impl ContainerCollector {
         ask_each(
             wanted,
             |(place, ..)| shown(&named(place)),
+            |((pid, path), ..)| (pid.unwrap_or_else(std::process::id), path.clone()),
             question,
             |(place, ..), answer| {
                 let answer = answer.map_err(|why| why.to_string()).flatten();

@@ -305,6 +305,11 @@ impl Shares {
 /// A root, the process as which it is read, and where it is for that.
 type Place = (PathBuf, Option<u32>, OsString);
 
+/// Whether its file system answered.
+fn came_to((_, pid, path): &Place, answer: bool) {
+    alive::came_to(pid.unwrap_or_else(std::process::id), Path::new(path), answer);
+}
+
 /// What is read of roots in one look.
 #[derive(Debug, Default)]
 struct Reading {
@@ -375,11 +380,15 @@ impl Reading {
         let answered = answers.len().min(left.len());
         for (place, answer) in left.drain(..answered).zip(answers) {
             shares.took(disk, None, answer.is_err());
+            came_to(&place, true);
             self.take(place, answer);
         }
         let (Err(why), Some(place)) = (asked, left.first().cloned()) else { return true };
         let helper = if let Failure::Hung { helper, .. } = &why { Some(*helper) } else { None };
         shares.took(disk, helper, true);
+        if helper.is_some() {
+            came_to(&place, false);
+        }
         self.take(place, Err(NoAnswer::from(why).to_string()));
         helper.is_none()
     }

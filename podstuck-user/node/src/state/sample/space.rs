@@ -89,6 +89,7 @@ impl SpaceCollector {
         helper::ask_each(
             alive,
             |(_, (_, place))| shown(place),
+            |(_, (_, (pid, path)))| (pid.unwrap_or_else(std::process::id), path.into()),
             |left| MeasureSpace {
                 places: left.iter().map(|(_, (_, place))| place.clone()).collect(),
             },
