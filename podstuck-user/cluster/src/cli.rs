@@ -51,6 +51,10 @@ pub struct Cli {
     /// Make no more requests than this; what is not read for it is named
     #[arg(long, value_name = "NUMBER", default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..))]
     pub max_requests: u32,
+    /// Read kubelet's own list of its pods through the API server. It needs the right to get nodes/proxy, which permits
+    /// more than reading: it is used only with this option
+    #[arg(long)]
+    pub via_node_proxy: bool,
     /// Where the API server does not decide about a pod, examine its node by a pod of podstuck's own there
     #[arg(long, requires = "target")]
     pub examine: bool,

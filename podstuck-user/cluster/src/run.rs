@@ -93,6 +93,7 @@ pub async fn run(cli: &Cli) -> Result<Outcome, Failure> {
     let server = server
         .map_err(|why| Failure::CannotRun(anyhow!("the API server does not answer: {why}")))?;
     let mut facts = Facts::new(server.now);
+    facts.asks_kubelets = cli.via_node_proxy;
     let report = match asked {
         Some(target) => one(target, &namespace, &reader, &mut facts).await?,
         None => {
@@ -112,6 +113,7 @@ fn finish(
 ) -> Outcome {
     report.server = server.version.clone();
     report.now = server.now;
+    report.asks_kubelets = cli.via_node_proxy;
     report.requests = (reader.made(), cli.max_requests);
     report.unread = facts.unread().collect();
     let exit = exit(&report);

@@ -1,6 +1,6 @@
 //! `kubectl podstuck` on a real API server with real controllers: objects made stuck by the mechanisms of the field, asked
-//! about as a user types it, and released by the command as it is printed. No node is needed: what a kubelet would do is
-//! not in question here.
+//! about as a user types it, and released by the command as it is printed. There is no node: where a kubelet is asked, a
+//! stand-in of it answers, to which the real API server hands the request.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
 
 use std::{
@@ -11,9 +11,12 @@ use std::{
     time::Duration,
 };
 
+mod stand_in;
+
 use podstuck_test_node::ControlPlane;
 use podstuck_testing::skip;
 use serde_json::{Value, json};
+use stand_in::Kubelet;
 
 /// A deletion counts as stuck from then on.
 const PATIENCE: Duration = Duration::from_secs(32);
@@ -158,6 +161,14 @@ fn pod(name: &str, node: &str, claim: Option<&str>, metadata: &Value) -> Value {
     object("v1", "Pod", "shop", name, &json!({"metadata": metadata, "spec": spec}))
 }
 
+/// A pod of the node whose kubelet has a stand-in.
+fn at_edge(name: &str) -> Value {
+    let mut pod = pod(name, "n2", None, &json!({}));
+    pod["metadata"]["namespace"] = json!("edge");
+    pod["spec"]["terminationGracePeriodSeconds"] = json!(1);
+    pod
+}
+
 fn claim(namespace: &str, name: &str, more: &Value) -> Value {
     let spec = json!({"accessModes": ["ReadWriteOnce"], "storageClassName": "none", "resources": {"requests": {"storage": "1Gi"}}});
     let mut claim = object("v1", "PersistentVolumeClaim", namespace, name, more);
@@ -181,7 +192,7 @@ fn namespaces() -> Vec<Value> {
     let of = |name: &str| {
         object("v1", "Namespace", "", name, &json!({"metadata": {"labels": {"guarded": name}}}))
     };
-    ["shop", "full", "locked", "operators", "guard"].map(of).to_vec()
+    ["shop", "full", "locked", "operators", "guard", "edge"].map(of).to_vec()
 }
 
 /// What is stuck, each by its own mechanism.
@@ -194,7 +205,10 @@ fn make(at: &Workstation) {
         "csi": {"driver": "disk.example.com", "volumeHandle": "v"}});
     at.apply(vec![
         object("v1", "Node", "", "n1", &json!({})),
+        object("v1", "Node", "", "n2", &json!({})),
         lease("kube-node-lease", "n1", "n1"),
+        lease("kube-node-lease", "n2", "n2"),
+        at_edge("missed"),
         pod("kept", "n1", None, &json!({"finalizers": ["example.com/kept"]})),
         claim("shop", "data", &json!({})),
         pod("user", "n1", Some("data"), &json!({})),
@@ -239,6 +253,7 @@ fn make(at: &Workstation) {
 
 fn delete(at: &Workstation) {
     at.delete(&["pod", "kept", "silent", "--namespace=shop"]);
+    at.delete(&["pod", "missed", "--namespace=edge"]);
     at.delete(&["pvc", "data", "--namespace=shop"]);
     at.delete(&["pvc", "data", "--namespace=locked"]);
     at.delete(&["configmap", "dead", "--namespace=shop"]);
@@ -370,6 +385,8 @@ fn the_documented_rights_suffice(at: &Workstation) {
     let manifests: Vec<&str> =
         page.split("```yaml\n").skip(1).map(|rest| rest.split_once("```").unwrap().0).collect();
     let [of_cluster, of_namespace] = manifests[..] else { panic!("{} manifests", manifests.len()) };
+    // Who may get nodes/proxy may run commands in any container.
+    assert!(manifests.iter().all(|manifest| !manifest.contains("nodes/")), "{manifests:?}");
     let apply = |manifest: &str| {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), manifest).unwrap();
@@ -405,6 +422,80 @@ fn the_documented_rights_suffice(at: &Workstation) {
     assert_eq!(mine, all);
 }
 
+/// What kubelet of n2 does every few seconds: it renews its Lease, and reports that its node is Ready and where it listens.
+fn heartbeat(at: &Workstation, kubelet: &Kubelet) {
+    let now = format!("{:.0}", jiff::Timestamp::now());
+    let micro = now.replace('Z', ".000000Z");
+    let renewed = json!({"spec": {"renewTime": micro}}).to_string();
+    at.kubectl(&[
+        "patch",
+        "lease",
+        "n2",
+        "--namespace=kube-node-lease",
+        "--type=merge",
+        "--patch",
+        &renewed,
+    ]);
+    let path = "/api/v1/nodes/n2/status";
+    let status = json!({
+        "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": kubelet.port()}},
+        "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "", "lastHeartbeatTime": now,
+            "lastTransitionTime": now}]});
+    at.plane
+        .wait_for("the report of the stand-in", || {
+            let mut node: Value =
+                serde_json::from_str(&at.kubectl(&["get", "--raw", "/api/v1/nodes/n2"])).unwrap();
+            node["status"] = status.clone();
+            let file = tempfile::NamedTempFile::new().unwrap();
+            fs::write(file.path(), node.to_string()).unwrap();
+            let args = ["replace", "--raw", path, "--filename", file.path().to_str().unwrap()];
+            // The node controller writes there, too.
+            at.plane.kubectl(&args).is_ok()
+        })
+        .unwrap();
+}
+
+/// A pod as the API server has it.
+fn record(at: &Workstation, name: &str) -> Value {
+    let text = at.kubectl(&["get", "pod", name, "--namespace=edge", "--output=json"]);
+    serde_json::from_str(&text).unwrap()
+}
+
+/// kubelet's own list decides whether it has missed a deletion, and is read only by a caller who wants that and may.
+fn a_missed_deletion_is_proven_by_two_reads(at: &Workstation, kubelet: &Kubelet, before: &Value) {
+    at.apply(vec![at_edge("later")]);
+    kubelet.has(&[before.clone(), record(at, "later")]);
+    let ask = ["missed", "-n", "edge"];
+    let with_proxy = [&ask[..], &["--via-node-proxy"]].concat();
+    heartbeat(at, kubelet);
+    let (text, status) = at.podstuck(&ask);
+    assert_eq!((status, kubelet.reads()), (5, 0), "{text}");
+    assert!(text.contains("kubectl podstuck edge/missed --via-node-proxy"), "{text}");
+    // The rights of docs/cluster.md are not enough.
+    heartbeat(at, kubelet);
+    let (text, status) = at.podstuck(&[&with_proxy[..], &["--as", "jane"]].concat());
+    assert_eq!((status, kubelet.reads()), (5, 0), "{text}");
+    assert!(text.contains("get nodes/proxy: not permitted"), "{text}");
+    assert!(
+        text.contains("check: kubectl --as=jane auth can-i get nodes --subresource=proxy"),
+        "{text}"
+    );
+    heartbeat(at, kubelet);
+    let (text, status) = at.podstuck(&with_proxy);
+    println!("$ kubectl podstuck {}\n{text}", with_proxy.join(" "));
+    let cause = "kubelet-missed-deletion";
+    assert!(status == 1 && text.contains(&format!("{cause} (certain)")), "{text}");
+    assert_eq!(kubelet.reads(), 2);
+    // What a kubelet does that lists its pods again.
+    kubelet.has(&[record(at, "missed"), record(at, "later")]);
+    heartbeat(at, kubelet);
+    let (text, status) = at.podstuck(&with_proxy);
+    assert!(status == 5 && text.contains("has heard of the deletion"), "{text}");
+    at.kubectl(&["delete", "pod", "missed", "--namespace=edge", "--force", "--grace-period=0"]);
+    at.wait_until_gone(&["pod", "missed", "--namespace=edge"]);
+}
+
 #[test]
 fn what_keeps_objects_is_found_and_released_on_a_real_api_server() {
     if let Err(missing) = ControlPlane::is_possible() {
@@ -414,6 +505,8 @@ fn what_keeps_objects_is_found_and_released_on_a_real_api_server() {
     let at = Workstation { plane: ControlPlane::up(top.path()).unwrap() };
     at.apply(namespaces());
     make(&at);
+    let kubelet = Kubelet::start();
+    let before = record(&at, "missed");
     // The webhook comes later: it would keep the controllers from writing to the claim, too.
     delete(&at);
     at.apply(vec![dead_webhook()]);
@@ -422,6 +515,7 @@ fn what_keeps_objects_is_found_and_released_on_a_real_api_server() {
     thread::sleep(PATIENCE.saturating_sub(deleted.elapsed()));
     all_are_listed(&at);
     the_documented_rights_suffice(&at);
+    a_missed_deletion_is_proven_by_two_reads(&at, &kubelet, &before);
     for case in &CASES {
         released_by_what_is_printed(&at, case);
     }

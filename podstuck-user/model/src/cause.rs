@@ -116,6 +116,8 @@ pub enum Origin {
     Log,
     /// The pod's record, and what else the API server has.
     Api,
+    /// kubelet's own list of its pods, by its `/pods`.
+    Kubelet,
     /// Several scans of the node.
     Scans,
 }
@@ -131,6 +133,7 @@ impl Origin {
             Self::Look => "a look at the object",
             Self::Log => "a log",
             Self::Api => "the API server",
+            Self::Kubelet => "kubelet's `/pods`",
             Self::Scans => "several scans",
         }
     }

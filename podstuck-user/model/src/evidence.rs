@@ -28,6 +28,8 @@ pub enum Source {
     Record,
     /// The API server, asked at that time.
     Api(Timestamp),
+    /// kubelet's own list of its pods.
+    Kubelet,
     /// What several looks at the node have in common.
     Samples,
     /// Nobody has read it: it follows from other facts.
@@ -60,6 +62,7 @@ impl Source {
             Self::Look(_) => Origin::Look,
             Self::Log(_) => Origin::Log,
             Self::Record | Self::Api(_) => Origin::Api,
+            Self::Kubelet => Origin::Kubelet,
             Self::Samples => Origin::Scans,
             Self::Inference => return None,
         })
@@ -74,6 +77,7 @@ impl fmt::Display for Source {
             Self::Look(call) => call,
             Self::Record => "the pod's record",
             Self::Api(time) => return write!(f, "the API server, at {time:.0}"),
+            Self::Kubelet => "kubelet /pods",
             Self::Samples => "samples of the node",
             Self::Inference => "inference",
         })

@@ -59,6 +59,8 @@ struct Object {
     node: Option<String>,
     /// The node that has to be examined, because the API server does not decide.
     examine: Option<String>,
+    /// What kubelet's own list says of it.
+    kubelet: Option<String>,
     causes: Vec<Found>,
 }
 
@@ -112,6 +114,7 @@ fn object(case: &Case, now: Timestamp, kubectl: &Kubectl) -> Object {
         age_s: case.requested.map(|since| now.duration_since(since).as_secs().max(0)),
         node: case.node.clone(),
         examine: case.examine.clone(),
+        kubelet: case.kubelet.clone(),
         causes,
     }
 }

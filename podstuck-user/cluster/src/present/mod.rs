@@ -45,6 +45,8 @@ pub struct Report {
     pub answers: Vec<Answer>,
     /// How many objects are being deleted and are within their grace.
     pub in_time: u64,
+    /// Whether kubelets were asked.
+    pub asks_kubelets: bool,
     /// Requests that were made, and that were allowed.
     pub requests: (u32, u32),
     /// Questions without an answer.
@@ -138,12 +140,7 @@ pub fn not_read(unread: &Unread) -> String {
         Some((verb, of, None)) => format!("{verb} {of}"),
         None => "the types of an API group".into(),
     };
-    let why = match &unread.why {
-        Why::Forbidden => "not permitted".to_owned(),
-        Why::Budget => "no request is left of --max-requests".to_owned(),
-        Why::Failed(why) => why.clone(),
-    };
-    let text = format!("{what}: {why}");
+    let text = format!("{what}: {}", unread.why);
     safe(text.as_bytes()).into_owned()
 }
 
@@ -152,6 +149,7 @@ fn can_i(unread: &Unread, kubectl: &Kubectl) -> Option<String> {
     let (verb, of, namespace) = unread.question.right().filter(|_| unread.why == Why::Forbidden)?;
     let place = namespace.map(|it| format!(" --namespace {it}")).unwrap_or_default();
     // Of custom types and namespaces these names are what the API server says they are.
+    let of = of.replacen('/', " --subresource=", 1);
     let line = shell::line(&format!("kubectl auth can-i {verb} {of}{place}"), false).ok()?;
     Some(kubectl.command(&line.text))
 }

@@ -23,7 +23,7 @@ pub(super) fn one(report: &Report, kubectl: &Kubectl, color: bool) -> String {
     }
     let leaf = answer.leaf();
     findings(&mut out, leaf, kubectl, paint);
-    examine(&mut out, leaf, kubectl);
+    examine(&mut out, leaf, report, kubectl);
     for case in answer.cases().filter(|case| case.key != leaf.key) {
         // What is above is said in the chain; that it has another cause of its own is not.
         for found in case.findings.iter().skip(1) {
@@ -114,7 +114,7 @@ fn way(number: usize, remedy: &Remedy, kubectl: &Kubectl) -> String {
     out
 }
 
-fn examine(out: &mut String, case: &Case, kubectl: &Kubectl) {
+fn examine(out: &mut String, case: &Case, report: &Report, kubectl: &Kubectl) {
     let Some(node) = &case.examine else { return };
     let node = safe(node.as_bytes()).into_owned();
     let namespace = case.key.namespace.as_deref().unwrap_or_default();
@@ -125,6 +125,17 @@ fn examine(out: &mut String, case: &Case, kubectl: &Kubectl) {
         "\nThe API server does not show why kubelet on {node} has not ended the pod. Examine that node, by a pod of podstuck's \
          own there:\n    {by_pod}\nor on the node itself, as root:\n    podstuck diagnose --pod {name}\n"
     ));
+    match &case.kubelet {
+        Some(said) => out.push_str(&format!("\n{said} [kubelet /pods]\n")),
+        None if !report.asks_kubelets => {
+            let by_proxy = kubectl.command(&format!("kubectl podstuck {name} --via-node-proxy"));
+            out.push_str(&format!(
+                "Whether kubelet has heard of the deletion is in its own list of its pods, which the API server hands over with \
+                 the right to get nodes/proxy:\n    {by_proxy}\n"
+            ));
+        }
+        None => {}
+    }
 }
 
 /// Bold on a terminal.

@@ -14,7 +14,9 @@ use std::{
 
 use jiff::Timestamp;
 use kube::Client;
-use podstuck_model::cluster::{Answer, Facts, Kind, Object, Question, Survey, Why};
+use podstuck_model::cluster::{
+    AGAIN, Answer, Facts, Key, Kind, Kubelet, Object, Question, Survey, Why,
+};
 use serde_json::Value;
 use tokio::{sync::Semaphore, task::JoinSet};
 
@@ -74,7 +76,7 @@ impl Reader {
     ///
     /// Where it does not answer; what was said.
     pub async fn server(&self) -> Result<Server, String> {
-        let response = self.request("/version", WHOLE).await.map_err(|why| words(&why))?;
+        let response = self.request("/version", WHOLE).await.map_err(|why| why.to_string())?;
         if response.status >= 400 {
             return Err(response.message());
         }
@@ -117,6 +119,7 @@ impl Reader {
                 self.all(kind, namespace.as_deref(), labels.as_deref()).await
             }
             Question::Types(group) => self.types(group).await,
+            Question::Kubelet { node, about } => self.kubelet(node, *about).await,
         };
         answer.unwrap_or_else(|failure| match failure {
             Failure::Missing => Answer::Missing,
@@ -200,6 +203,30 @@ impl Reader {
         Ok(Answer::Types(each.filter_map(of).collect()))
     }
 
+    /// Asks a kubelet through the API server, which asks it as itself.
+    async fn kubelet(&self, node: &str, about: Kubelet) -> Result<Answer, Failure> {
+        let path = format!("{}/proxy", Key::global(Kind::NODE, node).path());
+        if about == Kubelet::Health {
+            let response =
+                self.request(&format!("{path}/healthz"), WHOLE).await.map_err(Failure::Unread)?;
+            response.check().map_err(of_kubelet)?;
+            return if response.is_ok() {
+                Ok(Answer::Well)
+            } else {
+                Err(failed("kubelet is not well"))
+            };
+        }
+        if about == Kubelet::PodsAgain {
+            tokio::time::sleep(AGAIN).await;
+        }
+        let list = self.get(&format!("{path}/pods"), WHOLE).await.map_err(of_kubelet)?;
+        let page: Page =
+            serde_json::from_value(list).map_err(|error| failed(&error.to_string()))?;
+        let pods: Option<Vec<Object>> = page.items.into_iter().map(metadata).collect();
+        pods.map(|pods| Answer::Objects(pods.into()))
+            .ok_or_else(|| failed("kubelet's list has a pod without readable metadata"))
+    }
+
     async fn get(&self, path: &str, accept: &str) -> Result<Value, Failure> {
         let response = self.request(path, accept).await.map_err(Failure::Unread)?;
         response.check()?;
@@ -279,6 +306,14 @@ fn failed(why: &str) -> Failure {
     Failure::Unread(Why::Failed(why.to_owned()))
 }
 
+/// That something is not there says nothing about any object: another server answered.
+fn of_kubelet(failure: Failure) -> Failure {
+    match failure {
+        Failure::Missing => failed("kubelet does not have it"),
+        unread => unread,
+    }
+}
+
 impl Response {
     fn check(&self) -> Result<(), Failure> {
         match self.status {
@@ -287,14 +322,6 @@ impl Response {
             200..300 => Ok(()),
             _ => Err(failed(&self.message())),
         }
-    }
-}
-
-fn words(why: &Why) -> String {
-    match why {
-        Why::Forbidden => "not permitted".into(),
-        Why::Budget => "no request is left of --max-requests".into(),
-        Why::Failed(why) => why.clone(),
     }
 }
 

@@ -43,6 +43,11 @@ impl Response {
         self.parse()
     }
 
+    /// As a component says that it is well.
+    pub(super) fn is_ok(&self) -> bool {
+        self.body.trim_ascii() == b"ok"
+    }
+
     pub(super) fn parse<T: DeserializeOwned>(&self) -> serde_json::Result<T> {
         serde_json::from_slice(&self.body)
     }

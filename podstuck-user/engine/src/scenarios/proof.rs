@@ -193,10 +193,11 @@ fn origins(finding: &Finding) -> Vec<Origin> {
 }
 
 /// Causes that only labs and the unit tests of their families bring to what they can be at most.
-const ELSEWHERE: [CauseId; 5] = [
+const ELSEWHERE: [CauseId; 6] = [
     ids::APPARMOR_SIGNAL_DENIED,
     ids::CEPHFS_EVICTED,
     ids::CGROUP_POPULATED_LEFTOVER,
+    ids::KUBELET_MISSED_DELETION,
     ids::MOUNT_OVER_VOLUME,
     ids::UMOUNT_KERNEL_HANG,
 ];

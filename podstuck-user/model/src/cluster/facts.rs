@@ -3,7 +3,9 @@
 use std::{
     cell::RefCell,
     collections::{BTreeMap, BTreeSet},
+    fmt,
     sync::Arc,
+    time::Duration,
 };
 
 use jiff::Timestamp;
@@ -43,7 +45,28 @@ pub enum Question {
     },
     /// The types of an API group in the version that the API server prefers.
     Types(String),
+    /// What kubelet on a node says of itself, through the API server.
+    Kubelet {
+        /// The node.
+        node: String,
+        /// What is asked.
+        about: Kubelet,
+    },
 }
+
+/// A question to a kubelet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kubelet {
+    /// Its own list of its pods, by their metadata alone.
+    Pods,
+    /// The same, [`AGAIN`] later at least.
+    PodsAgain,
+    /// Whether it is well: that its loop went round within the last five minutes is a part of that.
+    Health,
+}
+
+/// How long after the first read of kubelet's list the second one begins.
+pub const AGAIN: Duration = Duration::from_secs(2);
 
 impl Question {
     /// What it takes, as `kubectl auth can-i` has it: verb, type, namespace.
@@ -56,6 +79,7 @@ impl Question {
                 Some(("list", kind.for_rights(), namespace.as_deref()))
             }
             Self::Types(_) => None,
+            Self::Kubelet { .. } => Some(("get", "nodes/proxy".into(), None)),
         }
     }
 }
@@ -70,6 +94,16 @@ pub enum Why {
     Budget,
     /// It failed otherwise; what the API server or the connection said.
     Failed(String),
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Forbidden => "not permitted",
+            Self::Budget => "no request is left of --max-requests",
+            Self::Failed(why) => why,
+        })
+    }
 }
 
 /// A question without an answer.
@@ -103,6 +137,8 @@ pub enum Answer {
     Survey(Arc<Survey>),
     /// The types.
     Types(Arc<[Kind]>),
+    /// A kubelet says that it is well.
+    Well,
     /// Nothing.
     Unread(Why),
 }
@@ -138,6 +174,8 @@ impl<T> Known<T> {
 pub struct Facts {
     /// The API server's time.
     pub now: Timestamp,
+    /// Whether kubelets may be asked through the API server: with a right that permits more than reading.
+    pub asks_kubelets: bool,
     answers: BTreeMap<Question, Answer>,
     wanted: RefCell<BTreeSet<Question>>,
 }
@@ -145,7 +183,7 @@ pub struct Facts {
 impl Facts {
     /// Nothing yet.
     pub fn new(now: Timestamp) -> Self {
-        Self { now, answers: BTreeMap::new(), wanted: RefCell::default() }
+        Self { now, asks_kubelets: false, answers: BTreeMap::new(), wanted: RefCell::default() }
     }
 
     /// Adds an answer.
@@ -221,6 +259,17 @@ impl Facts {
             Some(Answer::Missing) => Known::Missing,
             _ => Known::Unread,
         }
+    }
+
+    /// The metadata of the pods in a kubelet's own list.
+    pub fn kubelets_pods(&self, node: &str, about: Kubelet) -> Known<Arc<[Object]>> {
+        self.objects(Question::Kubelet { node: node.to_owned(), about })
+    }
+
+    /// Whether a kubelet says that it is well.
+    pub fn kubelet_is_well(&self, node: &str) -> bool {
+        let question = Question::Kubelet { node: node.to_owned(), about: Kubelet::Health };
+        matches!(self.ask(question), Some(Answer::Well))
     }
 
     /// When a client last wrote to any object that was listed.

@@ -8,7 +8,7 @@ mod kind;
 mod object;
 mod selector;
 
-pub use facts::{Answer, Facts, Known, Question, Survey, Unread, Why};
+pub use facts::{AGAIN, Answer, Facts, Known, Kubelet, Question, Survey, Unread, Why};
 pub use kind::{CORE, Key, Kind};
 pub use object::{
     ClaimRef, Condition, ContainerStatus, Endpoint, ManagedFields, Meta, Object, Owner, Rule,

@@ -33,6 +33,8 @@ pub struct Meta {
     pub name: String,
     /// Its namespace.
     pub namespace: Option<String>,
+    /// When it was made.
+    pub creation_timestamp: Option<Timestamp>,
     /// Names it for ever.
     pub uid: String,
     /// Changes with each write.
@@ -237,6 +239,8 @@ pub struct Condition {
     pub message: String,
     /// When the status changed.
     pub last_transition_time: Option<Timestamp>,
+    /// Node: when kubelet last reported it.
+    pub last_heartbeat_time: Option<Timestamp>,
 }
 
 /// A container as kubelet reports it.

@@ -89,6 +89,8 @@ pub struct Case {
     pub findings: Vec<Found>,
     /// The node whose state decides, where the API server's does not.
     pub examine: Option<String>,
+    /// What kubelet's own list says of the pod, where that is read and is not what keeps it.
+    pub kubelet: Option<String>,
     /// Other objects that it waits for.
     pub waits_for: Vec<Key>,
 }
@@ -132,6 +134,7 @@ impl Case {
             node: None,
             findings: Vec::new(),
             examine: None,
+            kubelet: None,
             waits_for: Vec::new(),
         }
     }

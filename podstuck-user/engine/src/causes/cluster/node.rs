@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::{
     case::{Case, api, draft},
-    control_plane, remedy,
+    control_plane, kubelet, remedy,
 };
 use crate::{
     cause::{Cause, Kind, Origin, TriedWith, like, seen, way},
@@ -21,7 +21,7 @@ use crate::{
 
 /// kubelet renews its Lease every ten seconds, and the node controller waits for four times that
 /// (`--node-monitor-grace-period`).
-const SILENT: Duration = Duration::from_secs(40);
+pub(super) const SILENT: Duration = Duration::from_secs(40);
 /// The pod garbage collector looks every 20 s, and deletes the pods of a node that it has missed for 40 s.
 const COLLECTED: Duration = Duration::from_secs(120);
 /// Set by a cloud provider's controller, which has seen that the machine is off.
@@ -204,7 +204,7 @@ pub(super) fn judge(case: &mut Case, pod: &Object, facts: &Facts) {
         let mut draft = draft;
         by_force(&mut draft, case, pod);
         case.found(draft, facts.now);
-    } else {
+    } else if !kubelet::judge(case, pod, &node, facts) {
         case.examine = Some(name.to_owned());
     }
 }

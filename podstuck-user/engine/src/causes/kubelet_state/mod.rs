@@ -4,6 +4,8 @@
 mod slice;
 mod steps;
 
+pub(crate) use steps::{MISSED_DELETION, RESTART_RISK};
+
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use podstuck_common::component::name_hash;

@@ -66,11 +66,15 @@ pub(crate) static MISSED_DELETION: Cause = Cause {
         seen("the pod's deletionTimestamp has passed", &[Origin::Api]),
         seen("kubelet's log says again and again that its watch of pods fails", &[Origin::Log]),
         or_seen("or its log is read from before the deletion on, at --v=2 or more", &[Origin::Log]),
+        or_seen("or kubelet takes other changes, by its list or its health", &[Origin::Kubelet]),
         absent(
             "kubelet's log has neither `SyncLoop DELETE` of the pod nor `Killing container`",
             Feed::Logs,
         ),
-        hidden("kubelet's own list of its pods does not have the deletion"),
+        seen(
+            "kubelet's own list of its pods has the pod without the deletion, in two reads",
+            &[Origin::Kubelet],
+        ),
     ],
     log: log("kubelet", "Failed to watch *v1.Pod"),
     look_alikes: &[],
@@ -79,7 +83,7 @@ pub(crate) static MISSED_DELETION: Cause = Cause {
         way("restore the connection to the API server, or renew kubelet's credentials", ""),
     ],
     field: &["kubernetes#25759"],
-    tried: &[TriedWith::Test],
+    tried: &[TriedWith::Test, TriedWith::ApiServer, TriedWith::Objects],
     source: &["kubernetes pkg/kubelet/config/apiserver.go", "client-go tools/cache/reflector.go"],
 };
 
@@ -405,7 +409,7 @@ impl Suspect<'_> {
     }
 }
 
-const RESTART_RISK: &str =
+pub(crate) const RESTART_RISK: &str =
     "low: containers go on, and kubelet finds the node's pods and volumes again";
 
 fn restart(draft: &mut Draft, and_then: &str) {

@@ -2,6 +2,7 @@
 
 mod finalizers;
 mod generated;
+mod kubelets;
 mod namespaces;
 mod pods;
 mod volumes;

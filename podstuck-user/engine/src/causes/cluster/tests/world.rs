@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::super::{Answer as Told, Case, Found, answer};
 use crate::model::{
-    cluster::{Answer, Facts, Key, Kind, Object, Question, Survey, Why},
+    cluster::{Answer, Facts, Key, Kind, Kubelet, Object, Question, Survey, Why},
     evidence::Certainty,
 };
 
@@ -21,6 +21,10 @@ pub(super) struct World {
     objects: Vec<(Kind, Object)>,
     /// Types that the caller may not read.
     forbidden: Vec<Kind>,
+    /// What a kubelet has in its own list, in the first read and in the second, where it may be asked.
+    kubelet: Option<[Vec<Object>; 2]>,
+    /// Whether it says that it is well.
+    is_well: bool,
 }
 
 impl World {
@@ -31,6 +35,13 @@ impl World {
 
     pub(super) fn without_right(mut self, kind: Kind) -> Self {
         self.forbidden.push(kind);
+        self
+    }
+
+    /// One whose kubelet may be asked.
+    pub(super) fn with_kubelet(mut self, lists: [Value; 2], is_well: bool) -> Self {
+        self.kubelet = Some(lists.map(|list| serde_json::from_value(list).unwrap()));
+        self.is_well = is_well;
         self
     }
 
@@ -49,6 +60,7 @@ impl World {
             | Question::Owned { kind, .. }
             | Question::All { kind, .. } => kind,
             Question::Types(_) => return Answer::Missing,
+            Question::Kubelet { about, .. } => return self.kubelet(*about),
         };
         if self.forbidden.contains(kind) {
             return Answer::Unread(Why::Forbidden);
@@ -78,13 +90,28 @@ impl World {
                 };
                 Answer::Objects(self.all(kind, namespace.as_deref()).filter(has).cloned().collect())
             }
-            Question::Types(_) => Answer::Missing,
+            Question::Types(_) | Question::Kubelet { .. } => Answer::Missing,
+        }
+    }
+
+    fn kubelet(&self, about: Kubelet) -> Answer {
+        let unread = || Answer::Unread(Why::Forbidden);
+        let list = |nth: usize| {
+            let lists = self.kubelet.as_ref();
+            lists.map_or_else(unread, |lists| Answer::Objects(lists[nth].clone().into()))
+        };
+        match about {
+            Kubelet::Pods => list(0),
+            Kubelet::PodsAgain => list(1),
+            Kubelet::Health if self.is_well => Answer::Well,
+            Kubelet::Health => unread(),
         }
     }
 
     /// What is said about an object, once nothing more is wanted.
     pub(super) fn told(&self, key: &Key) -> Told {
         let mut facts = Facts::new(NOW.parse().unwrap());
+        facts.asks_kubelets = self.kubelet.is_some();
         for _ in 0..20 {
             let told = answer(key, &facts);
             let wanted = facts.wanted();
