@@ -164,12 +164,13 @@ pub const UNLINK: &str = if ON_ARM64 { "unlinkat" } else { "unlink" };
 pub const RMDIR: &str = if ON_ARM64 { "unlinkat+AT_REMOVEDIR" } else { "rmdir" };
 
 /// The files of an export directory, by name.
-pub const EXPORTED: [&str; 6] = [
+pub const EXPORTED: [&str; 7] = [
     "findings.jsonl",
     "histograms.csv",
     "histograms.hlog",
     "intervals.hlog",
     "metrics.prom",
+    "node-metrics.txt",
     "report.html",
 ];
 

@@ -16,7 +16,13 @@ use rustix::{
 };
 use tempfile::NamedTempFile;
 
-use super::{csv, error::ExportError, findings_file::FindingsFile, hlog, prometheus};
+use super::{
+    csv,
+    error::ExportError,
+    findings_file::FindingsFile,
+    hlog,
+    prometheus::{self, By},
+};
 use podstuck_confine::way::{Base, Way};
 use podstuck_model::{
     finding::Finding,
@@ -52,12 +58,16 @@ impl Snapshot<'_> {
     /// The files that say it, each with its name.
     pub fn files(&self) -> impl Iterator<Item = Result<(&'static str, Vec<u8>), ExportError>> {
         let Snapshot { series, names, findings, completeness, window, start } = *self;
-        let metrics =
-            move || prometheus::prometheus(start, window, (series, names), findings, completeness);
-        let files: [(_, Box<dyn Fn() -> _>); 3] = [
+        let metrics = move |by| {
+            let tables = (series, names, by);
+            let text = prometheus::prometheus(start, window, tables, findings, completeness);
+            text.map(String::into_bytes)
+        };
+        let files: [(_, Box<dyn Fn() -> _>); 4] = [
             (hlog::FILE, Box::new(move || hlog::hlog(start, window, (series, names)))),
             (csv::FILE, Box::new(move || csv::csv(series, names))),
-            (prometheus::FILE, Box::new(move || metrics().map(String::into_bytes))),
+            (prometheus::FILE, Box::new(move || metrics(By::Target))),
+            (prometheus::FILE_OF_NODE, Box::new(move || metrics(By::Plugin))),
         ];
         files.into_iter().map(|(name, render)| Ok((name, render()?)))
     }
@@ -203,8 +213,14 @@ mod tests {
             exporter.replace(name, &bytes).unwrap();
         }
         exporter.replace("report.html", b"<!doctype html>").unwrap();
-        let all =
-            ["findings.jsonl", "histograms.csv", "histograms.hlog", "metrics.prom", "report.html"];
+        let all = [
+            "findings.jsonl",
+            "histograms.csv",
+            "histograms.hlog",
+            "metrics.prom",
+            "node-metrics.txt",
+            "report.html",
+        ];
         assert_eq!(names(&dir), all);
         for name in all {
             let mode = fs::metadata(dir.join(name)).unwrap().permissions().mode();

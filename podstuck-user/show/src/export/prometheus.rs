@@ -17,23 +17,34 @@ use super::{
 use crate::present::words;
 use podstuck_model::{
     finding::Finding,
-    series::{NamesTable, SeriesTable},
+    series::{NamesTable, Series, SeriesTable, TargetNames},
     summary::Completeness,
 };
 
 /// Name of the file.
 pub const FILE: &str = "metrics.prom";
+/// Name of the file that does not grow with pods. No `.prom`: node_exporter would read both.
+pub const FILE_OF_NODE: &str = "node-metrics.txt";
+
+/// How far series are kept apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// By all labels.
+    Target,
+    /// Added up over pods, volumes and containers.
+    Plugin,
+}
 
 /// Renders one window.
 pub fn prometheus(
     start: Timestamp,
     window: Duration,
-    (series, names): (&SeriesTable, &NamesTable),
+    (series, names, by): (&SeriesTable, &NamesTable, By),
     findings: &[Finding],
     completeness: &Completeness,
 ) -> Result<String, ExportError> {
     let mut families = Families::default();
-    families.series(series, names);
+    families.series(rows(series, names), by);
     families.findings(findings);
     families.completeness(completeness);
     let start_s = start.as_nanosecond() as f64 / 1e9;
@@ -50,14 +61,16 @@ pub fn prometheus(
 struct Families(Vec<MetricFamily>);
 
 impl Families {
-    fn series(&mut self, series: &SeriesTable, names: &NamesTable) {
+    fn series(&mut self, rows: BTreeMap<Labels, Series>, by: By) {
         let mut calls = Vec::new();
         let mut durations = Vec::new();
-        for (labels, series) in rows(series, names) {
+        let rows = if by == By::Plugin { by_plugin(rows) } else { rows };
+        for (labels, series) in rows {
+            let pairs = pairs_of(&labels, by);
             if labels.is_call {
-                calls.push(counter(series.calls, pairs_of(&labels)));
+                calls.push(counter(series.calls, pairs.clone()));
             }
-            durations.push(histogram(latency(&series), pairs_of(&labels)));
+            durations.push(histogram(latency(&series), pairs));
         }
         self.add("podstuck_calls_total", "Calls that returned.", MetricType::COUNTER, calls);
         self.add(
@@ -184,7 +197,18 @@ fn histogram(inner: Histogram, labels: Vec<LabelPair>) -> Metric {
     metric
 }
 
-fn pairs_of(labels: &Labels) -> Vec<LabelPair> {
+fn by_plugin(rows: BTreeMap<Labels, Series>) -> BTreeMap<Labels, Series> {
+    let mut sums: BTreeMap<Labels, Series> = BTreeMap::new();
+    for (labels, series) in rows {
+        let plugin = labels.names.plugin;
+        let names = TargetNames { plugin, ..TargetNames::default() };
+        let (pod, volume, container) = Default::default();
+        sums.entry(Labels { pod, volume, container, names, ..labels }).or_default().merge(&series);
+    }
+    sums
+}
+
+fn pairs_of(labels: &Labels, by: By) -> Vec<LabelPair> {
     // One that is empty is none.
     let mut pairs = pairs([
         ("syscall", labels.syscall),
@@ -198,7 +222,10 @@ fn pairs_of(labels: &Labels) -> Vec<LabelPair> {
         ("plugin", &labels.names.plugin),
     ]);
     let of_target = ["namespace", "pod_name", "container", "plugin"];
-    pairs.retain(|pair| !pair.value().is_empty() || !of_target.contains(&pair.name()));
+    pairs.retain(|pair| {
+        let may_be_missing = by == By::Plugin || of_target.contains(&pair.name());
+        !pair.value().is_empty() || !may_be_missing
+    });
     pairs
 }
 
@@ -218,7 +245,6 @@ fn pairs<const N: usize>(labels: [(&str, &str); N]) -> Vec<LabelPair> {
 mod tests {
     use super::*;
     use crate::{export::sample, present::sample as findings};
-    use podstuck_model::series::TargetNames;
 
     fn names() -> NamesTable {
         let names = TargetNames {
@@ -231,9 +257,13 @@ mod tests {
     }
 
     fn render(series: &SeriesTable, found: &[Finding]) -> String {
+        render_by(series, found, By::Target)
+    }
+
+    fn render_by(series: &SeriesTable, found: &[Finding], by: By) -> String {
         let lost = Completeness { events_lost: 3, ..Default::default() };
-        prometheus(sample::start(), Duration::from_millis(30_500), (series, &names()), found, &lost)
-            .unwrap()
+        let window = Duration::from_millis(30_500);
+        prometheus(sample::start(), window, (series, &names(), by), found, &lost).unwrap()
     }
 
     #[test]
@@ -256,6 +286,20 @@ mod tests {
             assert!(text.lines().any(|l| l == line), "no line {line} in\n{text}");
         }
         assert!(!text.contains("# EOF"));
+    }
+
+    #[test]
+    fn a_nodes_series_are_sums_and_name_no_pod() {
+        let sums = render_by(&sample::table(), &[], By::Plugin);
+        let label = |line: &str| {
+            ["pod", "volume", "container"].iter().any(|it| line.contains(&format!("{it}=")))
+        };
+        assert!(!sums.lines().any(label), "{sums}");
+        let calls = |text: &str| -> f64 {
+            let lines = text.lines().filter(|line| line.starts_with("podstuck_calls_total{"));
+            lines.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()).sum()
+        };
+        assert_eq!(calls(&sums), calls(&render(&sample::table(), &[])));
     }
 
     #[test]

@@ -14,7 +14,11 @@ use super::{
     style::Style,
     text,
 };
-use crate::export::{csv::csv, hlog::hlog, prometheus::prometheus};
+use crate::export::{
+    csv::csv,
+    hlog::hlog,
+    prometheus::{By, prometheus},
+};
 use podstuck_model::{deleted::Deleted, diagnosis::Gone, finding::FindingState, path::JsonPath};
 
 /// What begins a line that somebody wants to forge.
@@ -135,7 +139,8 @@ fn exported_files_hold_every_name_in_its_place() {
             let log = String::from_utf8(hlog(start, window, (&table, &names)).unwrap()).unwrap();
             is_unforged(&log);
             assert_eq!(log.matches("Tag=").count(), table.len(), "{log}");
-            let metrics = prometheus(start, window, (&table, &names), &found, &lost).unwrap();
+            let metrics =
+                prometheus(start, window, (&table, &names, By::Target), &found, &lost).unwrap();
             is_unforged(&metrics);
             assert_eq!(metrics.matches("podstuck_calls_total{").count(), table.len(), "{metrics}");
             Ok(())

@@ -1,0 +1,16 @@
+//! The agent of one node. It runs a watch (`watch`), keeps what is stuck (`board`), writes Events (`events`) and serves
+//! metrics and health (`serve`). Data flows from the watch to the API server and to who scrapes; nothing flows back.
+
+mod board;
+pub mod cli;
+mod events;
+mod health;
+mod line;
+mod log;
+mod memory;
+mod metrics;
+mod privilege;
+pub mod run;
+mod serve;
+mod stuck;
+mod watch;

@@ -1,0 +1,187 @@
+//! `/metrics`: those of the watch, as it has written them, and the agent's own.
+
+use prometheus::{
+    TextEncoder,
+    proto::{Counter, Gauge, LabelPair, Metric, MetricFamily, MetricType},
+};
+
+use crate::{board::Board, stuck::word};
+
+/// Stuck pods that have a series each; the rest is counted.
+const PODS: usize = 200;
+
+/// What the agent knows when it is asked.
+pub(crate) struct State<'a> {
+    /// What is stuck.
+    pub(crate) board: &'a Board,
+    /// Whether the watch is well.
+    pub(crate) is_well: bool,
+    /// Lines that standard output did not take.
+    pub(crate) lines_lost: u64,
+    /// Writes that failed.
+    pub(crate) api_errors: u64,
+    /// The process of the watch.
+    pub(crate) watch: Option<u32>,
+}
+
+/// The agent's own.
+pub(crate) fn own(state: &State<'_>) -> String {
+    let mut families = Vec::new();
+    let stuck: Vec<_> = state.board.stuck().collect();
+    let info = stuck.iter().take(PODS).map(|it| {
+        let labels = [
+            ("cause", it.cause.as_str()),
+            ("certainty", word(it.certainty)),
+            ("namespace", &it.pod.namespace),
+            ("pod", &it.pod.name),
+            ("stage", &it.stage),
+        ];
+        gauge(1.0, &labels)
+    });
+    let help = "Pods whose deletion is stuck, by cause: 1 while it lasts.";
+    add(&mut families, "podstuck_finding_info", help, MetricType::GAUGE, info.collect());
+    let mut one = |name: &str, help: &str, value: f64| {
+        add(&mut families, name, help, MetricType::GAUGE, vec![gauge(value, &[])]);
+    };
+    one(
+        "podstuck_findings_left_out",
+        "Findings that have no series of their own in podstuck_finding_info.",
+        stuck.len().saturating_sub(PODS) as f64,
+    );
+    one(
+        "podstuck_watch_healthy",
+        "Whether the probes count the agent's own deletions.",
+        f64::from(u8::from(state.is_well)),
+    );
+    one(
+        "podstuck_events_pending",
+        "Findings that wait for their Event.",
+        state.board.pending() as f64,
+    );
+    let counts = state.board.counts();
+    let suppressed =
+        [("outrun", counts.outrun), ("refused", counts.refused), ("no-room", counts.dropped)];
+    let suppressed = suppressed.map(|(why, value)| counter(value as f64, &[("why", why)]));
+    let help = "Findings without an Event: over before it was their turn, refused by the API server, or too many.";
+    let name = "podstuck_events_suppressed_total";
+    add(&mut families, name, help, MetricType::COUNTER, suppressed.into());
+    let mut count = |name: &str, help: &str, value: f64| {
+        add(&mut families, name, help, MetricType::COUNTER, vec![counter(value, &[])]);
+    };
+    count("podstuck_events_written_total", "Writes to the API server.", counts.written as f64);
+    count(
+        "podstuck_api_errors_total",
+        "Writes that the API server refused or did not answer.",
+        state.api_errors as f64,
+    );
+    count(
+        "podstuck_log_lines_lost_total",
+        "Lines that standard output did not take.",
+        state.lines_lost as f64,
+    );
+    processes(&mut families, state.watch);
+    let version = [("version", env!("CARGO_PKG_VERSION"))];
+    add(
+        &mut families,
+        "podstuck_build_info",
+        "The version that runs.",
+        MetricType::GAUGE,
+        vec![gauge(1.0, &version)],
+    );
+    TextEncoder::new().encode_to_string(&families).unwrap_or_default()
+}
+
+/// CPU time and memory of the watch and of the agent.
+fn processes(families: &mut Vec<MetricFamily>, watch: Option<u32>) {
+    let all = [("agent", Some(std::process::id())), ("watch", watch)];
+    let (mut cpu, mut memory) = (Vec::new(), Vec::new());
+    for (name, pid) in all {
+        let process = pid.and_then(|pid| procfs::process::Process::new(pid as i32).ok());
+        let Some(stat) = process.and_then(|process| process.stat().ok()) else { continue };
+        let labels = [("process", name)];
+        let seconds = (stat.utime + stat.stime) as f64 / procfs::ticks_per_second() as f64;
+        cpu.push(counter(seconds, &labels));
+        memory.push(gauge((stat.rss * procfs::page_size()) as f64, &labels));
+    }
+    let help = "CPU time of podstuck's own processes.";
+    add(families, "podstuck_process_cpu_seconds_total", help, MetricType::COUNTER, cpu);
+    let help = "Resident memory of podstuck's own processes.";
+    add(families, "podstuck_process_resident_memory_bytes", help, MetricType::GAUGE, memory);
+}
+
+fn add(
+    families: &mut Vec<MetricFamily>,
+    name: &str,
+    help: &str,
+    kind: MetricType,
+    metrics: Vec<Metric>,
+) {
+    // The encoder takes a family without metrics for a mistake.
+    if metrics.is_empty() {
+        return;
+    }
+    let mut family = MetricFamily::default();
+    family.set_name(name.into());
+    family.set_help(help.into());
+    family.set_field_type(kind);
+    family.set_metric(metrics);
+    families.push(family);
+}
+
+fn gauge(value: f64, labels: &[(&str, &str)]) -> Metric {
+    let mut inner = Gauge::default();
+    inner.set_value(value);
+    let mut metric = labelled(labels);
+    metric.set_gauge(inner);
+    metric
+}
+
+fn counter(value: f64, labels: &[(&str, &str)]) -> Metric {
+    let mut inner = Counter::default();
+    inner.set_value(value);
+    let mut metric = labelled(labels);
+    metric.set_counter(inner);
+    metric
+}
+
+fn labelled(labels: &[(&str, &str)]) -> Metric {
+    let pair = |(name, value): &(&str, &str)| {
+        let mut pair = LabelPair::default();
+        pair.set_name((*name).into());
+        pair.set_value((*value).into());
+        pair
+    };
+    Metric::from_label(labels.iter().map(pair).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{board::Memory, stuck::tests::finding};
+
+    #[test]
+    fn stuck_pods_have_a_series_each_up_to_a_limit() {
+        let mut board = Board::new("n1", Memory::default());
+        for pod in 0..PODS + 7 {
+            let finding = finding(&format!("u{pod}"), "down", "new", "firm");
+            board.take(&finding, Duration::ZERO, 0.0);
+        }
+        let (is_well, watch) = (true, None);
+        let text = own(&State { board: &board, is_well, lines_lost: 1, api_errors: 2, watch });
+        let lines = |start: &str| text.lines().filter(|line| line.starts_with(start)).count();
+        assert_eq!(lines("podstuck_finding_info{"), PODS);
+        for line in [
+            "podstuck_finding_info{cause=\"down\",certainty=\"certain\",namespace=\"shop\",pod=\"cart-u0\",stage=\"volumes\"} 1",
+            "podstuck_findings_left_out 7",
+            "podstuck_watch_healthy 1",
+            "podstuck_events_pending 207",
+            "podstuck_api_errors_total 2",
+            "podstuck_log_lines_lost_total 1",
+        ] {
+            assert!(text.lines().any(|it| it == line), "no {line} in {text}");
+        }
+        assert!(lines("podstuck_process_resident_memory_bytes{process=\"agent\"}") == 1, "{text}");
+    }
+}

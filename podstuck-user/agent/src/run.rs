@@ -1,0 +1,230 @@
+//! The agent's loop.
+
+use std::{
+    fs,
+    os::unix::fs::DirBuilderExt,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail};
+use tokio::{
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+    sync::{mpsc, watch as pages},
+    task::JoinHandle,
+    time::interval,
+};
+
+use crate::{
+    board::{Board, Memory, Outcome, Write},
+    cli::Cli,
+    events::Events,
+    health::Health,
+    line::Line,
+    log::Log,
+    memory, metrics, privilege,
+    serve::{Pages, serve},
+    watch::Watch,
+};
+
+/// How often the agent removes its file, and looks what is to be written.
+const TICK: Duration = Duration::from_secs(1);
+/// How often it does without Events, and how often it renews its pages.
+const PAGES: u32 = 5;
+/// The watch's metrics, below the agent's directory.
+const METRICS: &str = "node-metrics.txt";
+/// No metrics of a watch are larger.
+const LARGEST: u64 = 4 << 20;
+
+type Writing = JoinHandle<(Write, Outcome, Option<String>)>;
+
+/// Runs until it is asked to end.
+///
+/// # Errors
+/// Fails where it cannot begin, and when the watch ends.
+pub async fn run(cli: Cli) -> Result<()> {
+    let named = cli.node.clone().or_else(|| std::env::var("NODE_NAME").ok());
+    let Some(node) = named.or_else(|| cli.no_events.then(String::new)) else {
+        bail!(
+            "--node NAME is missing (or NODE_NAME): Events name the node. --no-events does without"
+        )
+    };
+    let listener = TcpListener::bind(cli.listen)
+        .await
+        .with_context(|| format!("cannot listen on {}", cli.listen))?;
+    let export = cli.directory.join("export");
+    directory(&cli.directory)?;
+    // That of the watch before says nothing of this one.
+    let _ = fs::remove_file(export.join(METRICS));
+    let log = Log::start().context("cannot start a thread")?;
+    let mut watch = Watch::start(&program(&cli)?, &export, &cli.watch)?;
+    let watch_id = watch.id();
+    // What reads its lines has no right that the watch needs.
+    privilege::drop_all()?;
+    let events = match cli.no_events {
+        true => None,
+        false => Some(Events::of(&node, cli.kubeconfig.as_deref()).await?),
+    };
+    let (sender, mut lines) = mpsc::channel(64);
+    let (stop, mut stopped) = tokio::sync::oneshot::channel::<()>();
+    let reader = tokio::spawn(async move {
+        let mut line = Vec::new();
+        loop {
+            tokio::select! {
+                read = watch.line(&mut line) => match read {
+                    Ok(true) => if sender.send(std::mem::take(&mut line)).await.is_err() { break },
+                    _ => break,
+                },
+                _ = &mut stopped => {
+                    watch.stop();
+                    break;
+                }
+            }
+        }
+        watch
+    });
+    let (publish, published) = pages::channel(Pages::default());
+    tokio::spawn(serve(listener, published));
+    let mut agent = Agent {
+        board: Board::new(&node, memory::read(&cli.directory)),
+        health: Health::new(cli.directory.join("self-test")),
+        log,
+        began: Instant::now(),
+        directory: cli.directory.clone(),
+        metrics: export.join(METRICS),
+        saved: Memory::default(),
+        api_errors: 0,
+        last_error: None,
+        watch: watch_id,
+    };
+    let (mut terminated, mut interrupted) =
+        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let (mut ticks, mut turn, mut writing) = (interval(TICK), 0_u32, None::<Writing>);
+    let is_asked_to_end = loop {
+        tokio::select! {
+            line = lines.recv() => match line {
+                Some(line) => agent.take(line),
+                None => break false,
+            },
+            _ = ticks.tick() => {
+                if writing.is_none() && let Some(events) = &events {
+                    let write = agent.board.due(agent.now());
+                    writing = write.map(|write| tokio::spawn(events.clone().write(write)));
+                }
+                if turn.is_multiple_of(PAGES) {
+                    publish.send_replace(agent.pages());
+                }
+                turn = turn.wrapping_add(1);
+            },
+            done = async { writing.as_mut()?.await.ok() }, if writing.is_some() => {
+                writing = None;
+                if let Some((write, outcome, why)) = done {
+                    agent.wrote(write, outcome, why);
+                }
+            },
+            _ = terminated.recv() => break true,
+            _ = interrupted.recv() => break true,
+        }
+    };
+    agent.save();
+    let _ = stop.send(());
+    let status = match reader.await {
+        Ok(watch) => watch.end().await,
+        Err(error) => error.to_string(),
+    };
+    if is_asked_to_end { Ok(()) } else { bail!("the watch has ended: {status}") }
+}
+
+struct Agent {
+    board: Board,
+    health: Health,
+    log: Log,
+    began: Instant,
+    directory: PathBuf,
+    metrics: PathBuf,
+    saved: Memory,
+    api_errors: u64,
+    last_error: Option<String>,
+    watch: Option<u32>,
+}
+
+impl Agent {
+    fn now(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    fn take(&mut self, line: Vec<u8>) {
+        match serde_json::from_slice(&line) {
+            Ok(Line::Start {}) => self.health.is_counting = true,
+            Ok(Line::Finding(finding)) => {
+                self.board.take(&finding, self.began.elapsed(), fastrand::f64());
+            }
+            Ok(Line::Other) => {}
+            Err(error) => eprintln!("podstuck-agent: a line of the watch cannot be read: {error}"),
+        }
+        self.log.line(line);
+    }
+
+    fn pages(&mut self) -> Pages {
+        let now = self.now();
+        self.health.test(now);
+        let of_watch = read(&self.metrics);
+        self.health.read(&of_watch, now);
+        let unhealthy = self.health.check(now).err();
+        let own = metrics::own(&metrics::State {
+            board: &self.board,
+            is_well: unhealthy.is_none(),
+            lines_lost: self.log.lost(),
+            api_errors: self.api_errors,
+            watch: self.watch,
+        });
+        Pages { metrics: (of_watch + &own).into(), unhealthy, is_ready: self.health.is_ready() }
+    }
+
+    fn wrote(&mut self, write: Write, outcome: Outcome, why: Option<String>) {
+        self.api_errors += u64::from(why.is_some());
+        // Once, not every minute.
+        if let Some(why) = why.filter(|why| self.last_error.as_ref() != Some(why)) {
+            eprintln!("podstuck-agent: no Event was written: {why}");
+            self.last_error = Some(why);
+        }
+        self.board.done(write, outcome, self.began.elapsed());
+        self.save();
+    }
+
+    fn save(&mut self) {
+        let memory = self.board.memory();
+        if memory == self.saved {
+            return;
+        }
+        match memory::write(&self.directory, &memory) {
+            Ok(()) => self.saved = memory,
+            Err(error) => eprintln!("podstuck-agent: {error:#}"),
+        }
+    }
+}
+
+/// The metrics of the watch; none where there are none yet.
+fn read(path: &Path) -> String {
+    let is_small = fs::metadata(path).is_ok_and(|metadata| metadata.len() <= LARGEST);
+    is_small.then(|| fs::read_to_string(path).ok()).flatten().unwrap_or_default()
+}
+
+/// Nobody else may put anything there.
+fn directory(path: &Path) -> Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true).mode(0o755);
+    builder.create(path).with_context(|| format!("cannot make {}", path.display()))
+}
+
+/// Beside the agent, where it is not named.
+fn program(cli: &Cli) -> Result<PathBuf> {
+    if let Some(named) = &cli.podstuck {
+        return Ok(named.clone());
+    }
+    let own = std::env::current_exe().context("cannot find the agent's own file")?;
+    let beside = own.with_file_name("podstuck");
+    let is_there = beside.is_file();
+    if is_there { Ok(beside) } else { Ok("podstuck".into()) }
+}

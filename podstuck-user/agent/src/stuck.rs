@@ -1,0 +1,175 @@
+//! A pod that is stuck, as an Event says it.
+
+use podstuck_model::{
+    evidence::Certainty,
+    finding::{FindingState, Severity},
+};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::line::Finding;
+
+/// The API server takes no longer note (`NoteLengthLimit`).
+const NOTE: usize = 1024;
+/// Of an Event's name, what comes from the pod's: the API server takes 253 characters in all.
+const NAME: usize = 200;
+
+/// A pod with the names that the API server has of it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) struct Pod {
+    /// Its UID.
+    pub(crate) uid: String,
+    /// Its namespace.
+    pub(crate) namespace: String,
+    /// Its name.
+    pub(crate) name: String,
+}
+
+/// One pod and one cause of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Stuck {
+    /// The pod.
+    pub(crate) pod: Pod,
+    /// The id of the cause.
+    pub(crate) cause: String,
+    /// How sure it is: firm or likely.
+    pub(crate) certainty: Certainty,
+    /// How far the deletion has come.
+    pub(crate) stage: String,
+    /// What the Event says.
+    pub(crate) note: String,
+}
+
+impl Stuck {
+    /// What a finding says of its pod; `None` where that is over, not sure enough, or holds no pod up.
+    pub(crate) fn of(finding: &Finding) -> Option<Self> {
+        let is_cause = finding.state != FindingState::Cleared
+            && finding.severity != Severity::Info
+            && finding.certainty != Certainty::Possible
+            && finding.blocks_deletion != Some(false);
+        let pod = finding.pod.as_ref().filter(|_| is_cause)?;
+        let (namespace, name) = pod.namespace.clone().zip(pod.name.clone())?;
+        Some(Self {
+            pod: Pod { uid: pod.uid.clone(), namespace, name },
+            cause: finding.id.clone(),
+            certainty: finding.certainty,
+            stage: finding.stage.clone(),
+            note: note(finding),
+        })
+    }
+
+    /// The name of its Event: the same after a restart, and another one when the verdict is.
+    pub(crate) fn event_name(&self) -> String {
+        event_name(&self.pod.name, &[&self.pod.uid, &self.cause, word(self.certainty)])
+    }
+}
+
+/// A name that follows from what an Event is about.
+pub(crate) fn event_name(of: &str, about: &[&str]) -> String {
+    let digest = Sha256::digest(about.join("\n"));
+    let hex: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    format!("{}.{hex}", cut(of, NAME).trim_end_matches(['.', '-']))
+}
+
+/// As the answers of podstuck say it.
+pub(crate) fn word(certainty: Certainty) -> &'static str {
+    if certainty == Certainty::Firm { "certain" } else { "likely" }
+}
+
+/// `immutable-attribute` as `ImmutableAttribute`, the form of a reason.
+pub(crate) fn reason(cause: &str) -> String {
+    let word = |word: &str| {
+        let mut letters = word.chars();
+        letters.next().map(|first| first.to_ascii_uppercase().to_string() + letters.as_str())
+    };
+    cause.split('-').filter_map(word).collect()
+}
+
+/// The first command, or advice, comes before what the cause means: a note is short.
+fn note(finding: &Finding) -> String {
+    let mut note = format!("{} ({})", finding.id, word(finding.certainty));
+    let mut add = |label: &str, text: &str| {
+        note.push_str("; ");
+        note.push_str(label);
+        note.push_str(text);
+    };
+    if let Some(held_by) = &finding.held_by {
+        add("held by ", held_by);
+    }
+    if let Some(remedy) = finding.remedies.first() {
+        match (&remedy.does, &remedy.command, &remedy.advice) {
+            (Some(does), Some(command), _) => add("on the node: ", &format!("{does}: {command}")),
+            (_, _, Some(advice)) => add("", advice),
+            _ => {}
+        }
+    }
+    if let Some(evidence) = finding.evidence.first() {
+        add("seen: ", &evidence.fact);
+    }
+    add("", &finding.explanation);
+    cut(&note, NOTE).to_owned()
+}
+
+/// At most so many bytes of a text.
+fn cut(text: &str, bytes: usize) -> &str {
+    text.get(..text.floor_char_boundary(bytes)).unwrap_or(text)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::line::Line;
+
+    pub(crate) fn finding(uid: &str, cause: &str, state: &str, certainty: &str) -> Finding {
+        let line = serde_json::json!({
+            "schema": "podstuck/v1", "type": "finding", "time": "2026-11-28T13:13:05Z", "id": cause,
+            "instance": format!("{cause}-1"), "state": state, "severity": "warning",
+            "certainty": certainty, "stage": "volumes", "blocks_deletion": true,
+            "pod": {"uid": uid, "namespace": "shop", "name": format!("cart-{uid}")},
+            "explanation": "The file system refuses. ".repeat(80),
+            "evidence": [{"fact": "unlinkat failed with EPERM", "source": "probe"}],
+            "remedies": [{"does": "remove the attribute", "command": "chattr -i f", "advice": null}],
+        });
+        match serde_json::from_value(line).unwrap() {
+            Line::Finding(finding) => *finding,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn an_event_says_who_holds_and_what_to_do_within_the_api_servers_limits() {
+        let stuck = Stuck::of(&finding("u", "immutable-attribute", "new", "firm")).unwrap();
+        assert!(stuck.note.len() <= NOTE, "{}", stuck.note.len());
+        assert!(stuck.note.starts_with(
+            "immutable-attribute (certain); on the node: remove the attribute: chattr -i f; seen: "
+        ));
+        assert_eq!(reason(&stuck.cause), "ImmutableAttribute");
+        let long = event_name(&"n".repeat(253), &["u"]);
+        assert!(long.len() <= 253, "{long}");
+    }
+
+    #[test]
+    fn a_name_follows_from_the_verdict_alone() {
+        let name = |uid, cause, certainty| {
+            Stuck::of(&finding(uid, cause, "update", certainty)).unwrap().event_name()
+        };
+        assert_eq!(name("u", "a", "firm"), name("u", "a", "firm"));
+        let all = [
+            name("u", "a", "firm"),
+            name("u", "a", "likely"),
+            name("u", "b", "firm"),
+            name("v", "a", "firm"),
+        ];
+        assert!(all.iter().enumerate().all(|(at, one)| !all[..at].contains(one)), "{all:?}");
+    }
+
+    #[test]
+    fn what_is_possible_or_harmless_or_over_is_no_event() {
+        assert!(Stuck::of(&finding("u", "a", "new", "possible")).is_none());
+        assert!(Stuck::of(&finding("u", "a", "cleared", "firm")).is_none());
+        let harmless = Finding { blocks_deletion: Some(false), ..finding("u", "a", "new", "firm") };
+        assert!(Stuck::of(&harmless).is_none());
+        let unnamed = Finding { pod: None, ..finding("u", "a", "new", "firm") };
+        assert!(Stuck::of(&unnamed).is_none());
+    }
+}

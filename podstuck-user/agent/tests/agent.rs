@@ -1,0 +1,194 @@
+//! The agent beside a real watch, a real API server and a pod that is stuck by a real attribute: what it says appears,
+//! outlives the agent, is not said twice, and is taken back.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
+
+use std::{
+    fs::{self, File},
+    io::{Read, Write},
+    net::{TcpListener, TcpStream},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use podstuck_test_node::ControlPlane;
+use podstuck_testing::skip;
+use podstuck_tests::{lab, podstuck, requires, root_and_btf, slowdown};
+use serde_json::{Value, json};
+
+/// The first Event comes within a minute; the lab tries again every two minutes in the end.
+const LIMIT: Duration = Duration::from_secs(150);
+/// Where the lab's pod is.
+const NAMESPACE: &str = "podstuck-lab";
+
+fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            println!("measured: {what} after {:.1?}", begun.elapsed());
+            return found;
+        }
+        assert!(begun.elapsed() < LIMIT * slowdown(), "no {what}");
+        thread::sleep(Duration::from_millis(200));
+    }
+}
+
+/// An agent that runs.
+struct Agent {
+    child: Child,
+    port: u16,
+    out: PathBuf,
+}
+
+impl Agent {
+    fn start(top: &Path, plane: &ControlPlane, root: &str) -> Self {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let out = top.join("agent.jsonl");
+        let child = Command::new(env!("CARGO_BIN_EXE_podstuck-agent"))
+            .args(["--node", "n1", "--listen", &format!("127.0.0.1:{port}"), "--podstuck"])
+            .arg(podstuck())
+            .arg("--kubeconfig")
+            .arg(plane.kubeconfig())
+            .arg("--directory")
+            .arg(top.join("run"))
+            .args(["--", "--kubelet-root", root, "--api", "never"])
+            .stdin(Stdio::null())
+            .stdout(File::create(&out).unwrap())
+            .spawn()
+            .unwrap();
+        let agent = Self { child, port, out };
+        wait_for("ready agent", || (agent.get("/readyz").0 == 200).then_some(()));
+        agent
+    }
+
+    /// Status and body.
+    fn get(&self, path: &str) -> (u16, String) {
+        let Ok(mut stream) = TcpStream::connect(("127.0.0.1", self.port)) else {
+            return (0, String::new());
+        };
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: agent\r\nConnection: close\r\n\r\n").unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        let status = text.split(' ').nth(1).unwrap().parse().unwrap();
+        (status, text.split_once("\r\n\r\n").unwrap().1.to_owned())
+    }
+
+    fn pid(&self) -> i32 {
+        self.child.id().cast_signed()
+    }
+
+    fn watch(&self) -> i32 {
+        let children = format!("/proc/{0}/task/{0}/children", self.pid());
+        fs::read_to_string(children).unwrap().trim().parse().unwrap()
+    }
+
+    fn end(mut self, signal: Signal) -> Option<i32> {
+        let watch = self.watch();
+        kill(Pid::from_raw(self.pid()), signal).unwrap();
+        let status = self.child.wait().unwrap();
+        wait_for("end of the watch", || {
+            (!Path::new(&format!("/proc/{watch}")).exists()).then_some(())
+        });
+        status.code()
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn capabilities(pid: i32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let held = status.lines().find_map(|line| line.strip_prefix("CapPrm:")).unwrap();
+    u64::from_str_radix(held.trim(), 16).unwrap()
+}
+
+/// Events about a pod, by reason.
+fn events(plane: &ControlPlane, uid: &str) -> Vec<(String, Value)> {
+    let asked = ["get", "events.v1.events.k8s.io", "--namespace", NAMESPACE, "--output=json"];
+    let all: Value = serde_json::from_str(&plane.kubectl(&asked).unwrap()).unwrap();
+    let items = all["items"].as_array().unwrap().clone();
+    let of_pod = items.into_iter().filter(|event| event["regarding"]["uid"] == uid);
+    of_pod.map(|event| (event["reason"].as_str().unwrap().to_owned(), event)).collect()
+}
+
+fn reasons(plane: &ControlPlane, uid: &str) -> Vec<String> {
+    events(plane, uid).into_iter().map(|(reason, _)| reason).collect()
+}
+
+/// The first command of the finding that the agent has printed.
+fn command(agent: &Agent, uid: &str) -> String {
+    let lines = fs::read_to_string(&agent.out).unwrap();
+    let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let mut of_pod = lines.filter(|line| line["type"] == "finding" && line["pod"]["uid"] == uid);
+    of_pod.next().unwrap()["remedies"][0]["command"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn what_is_stuck_is_an_event_and_a_metric_until_it_is_released() {
+    requires!(root_and_btf());
+    if let Err(missing) = ControlPlane::is_possible() {
+        return skip(format!("{missing:#}"));
+    }
+    let top = tempfile::tempdir().unwrap();
+    let plane = ControlPlane::up(top.path()).unwrap();
+    let namespace =
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
+    plane.apply(&namespace).unwrap();
+    let (pod, ready) = lab("immutable-attribute", &[]);
+    let [uid, root] = ["pod_uid", "kubelet_root"].map(|key| ready[key].as_str().unwrap());
+    let agent = Agent::start(top.path(), &plane, root);
+    assert_eq!(capabilities(agent.pid()), 0, "the agent has dropped its own");
+    assert_ne!(capabilities(agent.watch()), 0, "the watch has kept them");
+    pod.resume();
+
+    let (reason, event) = wait_for("Event", || events(&plane, uid).pop());
+    assert_eq!((reason.as_str(), &event["type"]), ("ImmutableAttribute", &json!("Warning")));
+    let note = event["note"].as_str().unwrap();
+    assert!(note.contains("immutable-attribute (certain)") && note.contains("chattr -i"), "{note}");
+    assert_eq!(event["related"]["name"], "n1");
+    let (status, metrics) = agent.get("/metrics");
+    println!("measured: {} bytes, {} lines of metrics", metrics.len(), metrics.lines().count());
+    assert!(status == 200 && metrics.len() < 60_000);
+    let info = metrics.lines().find(|line| line.starts_with("podstuck_finding_info{")).unwrap();
+    assert!(info.contains("cause=\"immutable-attribute\",certainty=\"certain\""), "{info}");
+    let of_calls = |line: &&str| line.starts_with("podstuck_calls_total{");
+    assert!(metrics.lines().filter(of_calls).all(|line| !line.contains("pod=")), "{metrics}");
+
+    // Killed, and started again: it takes over what was said.
+    agent.end(Signal::SIGKILL);
+    let agent = Agent::start(top.path(), &plane, root);
+    wait_for("finding again", || {
+        agent.get("/metrics").1.contains("podstuck_finding_info{").then_some(())
+    });
+    thread::sleep(Duration::from_secs(3));
+    assert_eq!(reasons(&plane, uid), ["ImmutableAttribute"]);
+
+    let released = Command::new("sh").args(["-c", &command(&agent, uid)]).status().unwrap();
+    assert!(released.success());
+    wait_for("release", || (reasons(&plane, uid) == ["Released"]).then_some(()));
+    wait_for("end of the metric", || {
+        (!agent.get("/metrics").1.contains("podstuck_finding_info{")).then_some(())
+    });
+
+    // A watch that hears nothing is known, and is well when it hears again.
+    let watch = Pid::from_raw(agent.watch());
+    assert_eq!(agent.get("/healthz").0, 200);
+    kill(watch, Signal::SIGSTOP).unwrap();
+    let why = wait_for("deafness", || Some(agent.get("/healthz")).filter(|it| it.0 == 503)).1;
+    assert!(why.contains("have counted none of the agent's own deletions"), "{why}");
+    kill(watch, Signal::SIGCONT).unwrap();
+    wait_for("health", || (agent.get("/healthz").0 == 200).then_some(()));
+
+    assert_eq!(agent.end(Signal::SIGTERM), Some(0));
+    let (lines, status) = pod.stop();
+    assert!(status.success(), "{lines:#?}");
+}
