@@ -5,7 +5,7 @@ mod reports;
 mod tracing;
 mod values;
 
-use std::{path::PathBuf, time::Duration};
+use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum, error::ErrorKind};
 use clap_complete::engine::ArgValueCandidates;
@@ -131,6 +131,11 @@ pub enum Command {
         podstuck diagnose --pod-uid UID --host-root /host   in a debug pod\n  \
         podstuck diagnose --container 3f2a                  what a runtime keeps")]
     Diagnose(Diagnose),
+    /// Show the whole cluster's stuck deletions, by `kubectl-podstuck`
+    ///
+    /// It executes that program with these options. The program needs no node and no root, and is a file of its own.
+    #[command(after_help = "Example:\n  podstuck cluster -A")]
+    Cluster(Cluster),
     /// Replay a recording: the same output and exit status
     ///
     /// `--record FILE` makes a recording. Exit status: that of the run; 2 if the file is not a recording, or one of a
@@ -239,6 +244,14 @@ pub struct Diagnose {
     /// As `kubectl get pod NAME -o json` prints it. For nodes where podstuck cannot ask the API server.
     #[arg(long, value_name = "FILE")]
     pub pod_json: Option<PathBuf>,
+}
+
+/// Options of `cluster`.
+#[derive(Debug, Args)]
+pub struct Cluster {
+    /// What `kubectl podstuck` is asked
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "OPTIONS")]
+    pub arguments: Vec<OsString>,
 }
 
 /// Options of `replay`.

@@ -11,7 +11,7 @@ use clap_complete::CompleteEnv;
 use podstuck::{
     cli::{Cli, Command},
     commands::{
-        compare, diagnose, doctor, explain, holders, lab, list, man, replay, report, watch,
+        cluster, compare, diagnose, doctor, explain, holders, lab, list, man, replay, report, watch,
     },
     interrupt,
     logging::{self, Unwaiting},
@@ -42,6 +42,10 @@ fn main() -> ExitCode {
         }
     };
     logging::start(cli.verbose);
+    // It has its own privileges, credentials and processes.
+    if let Some(Command::Cluster(options)) = &cli.command {
+        return told(&cluster::run(options));
+    }
     // Labs mount, and run programs that do.
     let is_lab = matches!(
         &cli.command,
@@ -69,6 +73,7 @@ fn main() -> ExitCode {
         Command::LabRemoval(options) => lab::removal(&options),
         Command::LabHelper(options) => lab::helper(&options),
         Command::Man(options) => man::run(&options),
+        Command::Cluster(options) => Err(cluster::run(&options)),
         Command::Look => questions::serve().map(|()| Exit::Clean).map_err(Failure::CannotRun),
     };
     ended(result)

@@ -158,25 +158,26 @@ fn kubectl_podstuck_says_what_holds_a_pod_and_removes_its_own() {
     thread::sleep(SOON);
     for stuck in &mut all {
         let case = stuck.case;
-        let answer = prepared.ask(&[&format!("default/{}", case.name)]);
+        let answer = prepared.ask(&[&format!("default/{}", case.name), "--examine"]);
         println!("{} after {:?}:\n{}{}", case.name, answer.took, answer.out, answer.error);
         assert_eq!(answer.status, Some(1), "{}", case.name);
-        let first =
-            answer.out.lines().find(|line| line.contains(&format!("default/{}", case.name)));
-        assert!(first.is_some_and(|line| line.contains(case.cause)), "{first:?}");
+        let pod = format!("default/{}", case.name);
+        let is_named = |line: &str| line.contains(&pod) && line.contains(case.cause);
+        assert!(answer.out.lines().any(is_named), "{}", answer.out);
         assert!(answer.took < plugin::PATIENCE, "{:?}", answer.took);
         assert!(!answer.out.contains(" with 0 probes "), "the least privilege is enough for them");
         assert!(prepared.is_clean());
         // For the command that releases it.
         stuck.asked = Some(From::Node.ask(node, case.name, &[]));
     }
-    let missing = prepared.ask(&["default/no-such-pod"]);
+    let missing = prepared.ask(&["default/no-such-pod", "--examine"]);
     assert!(
-        missing.status == Some(2) && missing.error.contains("there is no pod"),
+        missing.status == Some(2) && missing.error.contains("has no Pod default/no-such-pod"),
         "{}",
         missing.error
     );
-    let nowhere = prepared.ask(&["default/immutable", "--image", "docker.io/library/none:1"]);
+    let nowhere =
+        prepared.ask(&["default/immutable", "--examine", "--image", "docker.io/library/none:1"]);
     assert_eq!(nowhere.status, Some(3), "{}{}", nowhere.out, nowhere.error);
     assert!(prepared.is_clean());
     release(node, &mut all);

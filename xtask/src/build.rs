@@ -8,12 +8,16 @@ use anyhow::{Context, Result, bail};
 
 use crate::architecture::Architecture;
 use crate::cargo_tool::cargo_home;
+use crate::musl;
 use crate::sbom;
 use crate::setup::{self, Rustc};
 use crate::workspace::Workspace;
 use podstuck_process as process;
 
 const STATIC: [&str; 2] = ["-C", "target-feature=+crt-static"];
+
+/// What the image of a release is called where no name is given.
+pub(crate) const IMAGE: &str = "docker.io/library/podstuck";
 
 /// How to build.
 #[derive(clap::Args, Default)]
@@ -27,6 +31,9 @@ pub(crate) struct Options {
     /// For nodes with these processors, statically; else with this machine's
     #[arg(long, value_name = "ARCHITECTURE")]
     pub(crate) arch: Option<Architecture>,
+    /// The plugin for kubectl in its place, optimized and static
+    #[arg(long, conflicts_with_all = ["sbom", "link_statically", "release"])]
+    pub(crate) plugin: bool,
     /// Write beside it what it is made of (CycloneDX)
     #[arg(long)]
     pub(crate) sbom: bool,
@@ -34,6 +41,11 @@ pub(crate) struct Options {
 
 /// Builds, and prints where the program is.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+    if options.plugin {
+        let architecture = options.arch.unwrap_or(Architecture::own());
+        println!("{}", plugin(workspace, architecture, IMAGE)?.display());
+        return Ok(());
+    }
     setup::run(workspace)?;
     let program = program(workspace, options)?;
     if options.sbom {
@@ -62,10 +74,31 @@ pub(crate) fn program(workspace: &Workspace, options: &Options) -> Result<PathBu
     Ok(folder.join(profile).join("podstuck"))
 }
 
+/// Builds the plugin for kubectl, statically and with names resolved by the program itself; where it is. Of the image it
+/// knows the name.
+pub(crate) fn plugin(
+    workspace: &Workspace,
+    architecture: Architecture,
+    image: &str,
+) -> Result<PathBuf> {
+    let mut cargo = workspace.cargo(["build", "--release", "--package", "podstuck-cluster"]);
+    cargo.env("PODSTUCK_IMAGE_NAME", image);
+    let target = musl::link(workspace, &mut cargo, architecture)?;
+    process::run(&mut cargo)?;
+    Ok(workspace.target.join(target).join("release/kubectl-podstuck"))
+}
+
 /// Builds the program as the tests are built, from the whole workspace: cargo then compiles what they
 /// share once. Returns where it is.
 pub(crate) fn beside_tests(workspace: &Workspace) -> Result<PathBuf> {
-    process::run(&mut workspace.cargo(["build", "--workspace", "--bin", "podstuck"]))?;
+    process::run(&mut workspace.cargo([
+        "build",
+        "--workspace",
+        "--bin",
+        "podstuck",
+        "--bin",
+        "kubectl-podstuck",
+    ]))?;
     Ok(workspace.target.join("debug/podstuck"))
 }
 
@@ -89,9 +122,15 @@ pub(crate) fn link_statically(
     if architecture != Architecture::own() {
         cross(&rustc, cargo, architecture)?;
     }
+    set_flags(workspace, &rustc, cargo, &STATIC);
+    Ok(target)
+}
+
+/// Gives the compiler these flags beside those of the environment, and has it leave out where it was built.
+pub(crate) fn set_flags(workspace: &Workspace, rustc: &Rustc, cargo: &mut Command, more: &[&str]) {
     let given = env::var("RUSTFLAGS").unwrap_or_default();
     let mut flags: Vec<String> = given.split_whitespace().map(str::to_owned).collect();
-    flags.extend(STATIC.map(str::to_owned));
+    flags.extend(more.iter().map(|flag| (*flag).to_owned()));
     // The last one that fits counts.
     let crates = cargo_home().map(|home| (home, "/cargo"));
     let library = (rustc.sysroot.join("lib/rustlib/src/rust"), "/rust");
@@ -101,7 +140,6 @@ pub(crate) fn link_statically(
     }
     // A path may have blanks.
     cargo.env_remove("RUSTFLAGS").env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"));
-    Ok(target)
 }
 
 /// Has cargo link by the other processor's linker, and build the standard library where there is none for it.

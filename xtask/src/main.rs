@@ -16,6 +16,7 @@ mod docs;
 mod freeze;
 mod fuzz;
 mod lint;
+mod musl;
 mod node;
 mod pictures;
 mod reproduce;

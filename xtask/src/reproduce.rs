@@ -19,7 +19,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     if folder.exists() {
         fs::remove_dir_all(&folder).with_context(|| format!("removing {}", folder.display()))?;
     }
-    let options = Options { release: true, link_statically: true, arch: None, sbom: false };
+    let options = Options { release: true, link_statically: true, ..Options::default() };
     let mut built = Vec::new();
     for place in ["a", "another place/of a longer name"] {
         let root = folder.join(place);

@@ -2,13 +2,15 @@
 
 use std::path::PathBuf;
 
-use clap::{Parser, ValueEnum};
+use clap::{ArgGroup, Parser, ValueEnum};
+use podstuck_model::shell::is_object_name;
 
 /// Shows what is being deleted in the cluster and does not go, what keeps it, and which command releases it.
 ///
 /// It reads only. Where the API server does not decide, it names the node to examine.
 #[derive(Clone, Debug, Parser)]
 #[command(
+    group = ArgGroup::new("asked").args(["target", "pod_uid"]),
     name = "kubectl podstuck",
     bin_name = "kubectl podstuck",
     version,
@@ -56,13 +58,19 @@ pub struct Cli {
     #[arg(long)]
     pub via_node_proxy: bool,
     /// Where the API server does not decide about a pod, examine its node by a pod of podstuck's own there
-    #[arg(long, requires = "target")]
+    #[arg(long, requires = "asked")]
     pub examine: bool,
+    /// With --examine: this node, whatever the API server says
+    #[arg(long, value_name = "NODE", requires = "examine", value_parser = object_name)]
+    pub node: Option<String>,
+    /// With --node: a pod that the API server no longer has, by its UID
+    #[arg(long, value_name = "UID", requires = "node", value_parser = object_name)]
+    pub pod_uid: Option<String>,
     /// With --examine: the image of that pod [default: PODSTUCK_IMAGE, or that of this release]
     #[arg(long, value_name = "IMAGE", requires = "examine")]
     pub image: Option<String>,
     /// With --examine: the namespace of that pod [default: kube-system]
-    #[arg(long = "in", value_name = "NAMESPACE", requires = "examine")]
+    #[arg(long = "in", value_name = "NAMESPACE", requires = "examine", value_parser = object_name)]
     pub own_namespace: Option<String>,
     /// With --examine: wait this long for that pod to start [default: 60]
     #[arg(long, value_name = "SECONDS", requires = "examine")]
@@ -76,6 +84,12 @@ pub struct Cli {
     /// With --examine: options of `podstuck diagnose`
     #[arg(last = true, value_name = "OPTIONS", requires = "examine")]
     pub diagnose: Vec<String>,
+}
+
+/// What goes into the path of a request.
+fn object_name(text: &str) -> Result<String, String> {
+    let is_name = is_object_name(text);
+    is_name.then(|| text.to_owned()).ok_or_else(|| "no object can be called that".to_owned())
 }
 
 /// A form of the answer.
@@ -116,6 +130,13 @@ mod tests {
             "--examine",
             "shop/a --image x",
             "--max-requests 0",
+            "shop/a --node n1",
+            "--examine --pod-uid 1-2",
+            "shop/a --examine --node n1 --pod-uid 1-2",
+            "shop/a --examine --node $(reboot)",
+            "shop/a --examine --in ../x",
+            "shop/a --examine --wait soon",
+            "shop/a b",
         ] {
             let words = ["podstuck"].into_iter().chain(typed.split_whitespace());
             assert!(Cli::try_parse_from(words).is_err(), "{typed}");

@@ -2,46 +2,75 @@
 
 use std::{
     io::{self, ErrorKind, Write},
-    process::ExitCode,
+    process,
 };
 
 use clap::Parser;
-use podstuck_cluster::{cli::Cli, examine, run};
+use podstuck_cluster::{
+    cli::Cli,
+    examine::{self, End},
+    run::{self, Examination, Failure, Outcome},
+};
 use podstuck_model::path::safe;
 
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
-        Err(shown) => {
-            let _ = shown.print();
-            return if shown.use_stderr() { 2 } else { 0 }.into();
+/// What reads standard output takes no more.
+const UNWRITTEN: u8 = 6;
+
+fn main() {
+    let cli = Cli::try_parse().unwrap_or_else(|shown| shown.exit());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let status = match runtime {
+        Ok(runtime) => runtime.block_on(answer(&cli)),
+        Err(error) => {
+            eprintln!("kubectl podstuck: cannot start: {error}");
+            3
         }
     };
-    match run::run(&cli).await {
-        Ok(outcome) => {
-            let mut out = io::stdout().lock();
-            let text = if outcome.examine.is_some() && cli.print { "" } else { &outcome.text };
-            let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-            match written {
-                // What read the pipe has seen enough.
-                Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-                    eprintln!("kubectl podstuck: cannot write to standard output: {error}");
-                    6.into()
-                }
-                _ => match outcome.examine {
-                    Some(pod) => {
-                        let error = examine::become_script(&cli, &pod);
-                        eprintln!("kubectl podstuck: cannot start sh: {error}");
-                        3.into()
-                    }
-                    None => u8::from(outcome.exit).into(),
-                },
-            }
-        }
-        Err(failure) => {
-            eprintln!("kubectl podstuck: {}", safe(failure.to_string().as_bytes()));
-            failure.exit_status().into()
-        }
+    // At once: what still waits for standard output must not keep a program that was ended.
+    process::exit(status.into());
+}
+
+async fn answer(cli: &Cli) -> u8 {
+    match run::run(cli).await {
+        Ok(outcome) => shown(cli, outcome).await,
+        Err(failure) => failed(&failure),
     }
+}
+
+async fn shown(cli: &Cli, Outcome { text, exit, examine }: Outcome) -> u8 {
+    let print = examine.as_ref().filter(|_| cli.print);
+    let text = match print.map(|it| serde_json::to_string_pretty(&it.own.manifest())) {
+        Some(manifest) => manifest.unwrap_or_default() + "\n",
+        None => text,
+    };
+    let is_printed = print.is_some();
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        // What read the pipe has seen enough.
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            eprintln!("kubectl podstuck: cannot write to standard output: {error}");
+            return UNWRITTEN;
+        }
+        Err(_) => return exit.into(),
+        Ok(()) if is_printed => return 0,
+        Ok(()) => drop(out),
+    }
+    match examine {
+        Some(examination) => examined(cli, examination).await,
+        None => exit.into(),
+    }
+}
+
+async fn examined(cli: &Cli, Examination { client, own }: Examination) -> u8 {
+    let mut out = tokio::io::stdout();
+    match examine::examine(&client, &own, cli.wait.unwrap_or(60), &mut out).await {
+        Ok(End::Answered(status) | End::Interrupted(status)) => status,
+        Ok(End::Unread) => UNWRITTEN,
+        Err(failure) => failed(&failure),
+    }
+}
+
+fn failed(failure: &Failure) -> u8 {
+    eprintln!("kubectl podstuck: {}", safe(failure.to_string().as_bytes()));
+    failure.exit_status()
 }

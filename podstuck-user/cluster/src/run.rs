@@ -1,16 +1,21 @@
 //! From what was typed to what is printed.
 
-use std::{collections::BTreeSet, io::IsTerminal};
+use std::{collections::BTreeSet, env, io::IsTerminal, time::Duration};
 
 use anyhow::{Context, anyhow};
+use http::Method;
 use jiff::Timestamp;
+use kube::Client;
 use podstuck_engine::cluster::{Answer, PATIENCE, State, answer};
 use podstuck_model::cluster::{Facts, Key, Kind, Known, Meta};
+use serde_json::Value;
+use tokio::time::timeout;
 
 use crate::{
     cli::{Cli, Output},
+    examine::{self, About, OwnPod},
     present::{self, Report, Scope},
-    read::{Connection, Reader, Server, connect},
+    read::{Connection, Reader, Server, connect, page},
     target::{self, Target},
 };
 
@@ -18,6 +23,12 @@ use crate::{
 const TOGETHER: usize = 25;
 /// The longest way from a question to the next that it leads to.
 const ROUNDS: usize = 24;
+
+/// What the image of a release is called; `xtask/src/dist` may have another name for it.
+const IMAGE: &str = match option_env!("PODSTUCK_IMAGE_NAME") {
+    Some(name) => name,
+    None => "docker.io/library/podstuck",
+};
 
 /// How a run ends; each has an exit status of its own.
 #[derive(Debug, PartialEq, Eq)]
@@ -67,8 +78,16 @@ pub struct Outcome {
     pub text: String,
     /// The exit status.
     pub exit: Exit,
-    /// The pod whose node has to be asked then: the API server does not decide, and it was wanted.
-    pub examine: Option<Key>,
+    /// What has to be examined then: the API server does not decide, and it was wanted.
+    pub examine: Option<Examination>,
+}
+
+/// A node that is to be examined.
+pub struct Examination {
+    /// The way to the API server.
+    pub client: Client,
+    /// podstuck's own pod on the node.
+    pub own: OwnPod,
 }
 
 /// Answers.
@@ -84,51 +103,106 @@ pub async fn run(cli: &Cli) -> Result<Outcome, Failure> {
         &cli.as_groups,
     );
     let Connection { client, namespace } = connected.await.map_err(Failure::CannotRun)?;
+    if let (Some(node), Some(uid)) = (&cli.node, &cli.pod_uid) {
+        let own = own_pod(cli, node, About::Uid(uid.clone()));
+        let examine = Some(Examination { client, own });
+        return Ok(Outcome { text: String::new(), exit: Exit::Unexplained, examine });
+    }
     let asked =
         cli.target.as_deref().map(|text| target::parse(text, cli.namespace.as_deref(), &namespace));
     let asked = asked.transpose().map_err(Failure::Usage)?;
     let namespace = cli.namespace.clone().unwrap_or(namespace);
-    let reader = Reader::new(client, cli.max_requests);
+    let reader = Reader::new(client.clone(), cli.max_requests);
     let server = reader.server().await;
     let server = server
         .map_err(|why| Failure::CannotRun(anyhow!("the API server does not answer: {why}")))?;
     let mut facts = Facts::new(server.now);
     facts.asks_kubelets = cli.via_node_proxy;
+    let named = cli.node.clone().zip(asked.as_ref().and_then(Target::pod).cloned());
+    if cli.node.is_some() && named.is_none() {
+        return Err(Failure::Usage(anyhow!("--node goes with a pod")));
+    }
     let report = match asked {
-        Some(target) => one(target, &namespace, &reader, &mut facts).await?,
+        Some(target) => one(target, &namespace, &reader, &mut facts).await,
         None => {
             let scope = (!cli.all_namespaces).then_some(namespace);
-            all(scope, cli.selector.as_deref(), &reader, &mut facts).await?
+            all(scope, cli.selector.as_deref(), &reader, &mut facts).await
         }
     };
-    Ok(finish(cli, report, &reader, &server, &facts))
+    let mut report = match report {
+        Ok(report) => complete(cli, report, &reader, &server, &facts),
+        // What the API server has no more may be on the node that was named.
+        Err(Failure::Usage(_)) if named.is_some() => Report::default(),
+        Err(failure) => return Err(failure),
+    };
+    let undecided = || {
+        let mut leaves = report.answers.iter().map(Answer::leaf);
+        leaves.find_map(|case| Some((case.examine.clone()?, case.key.clone())))
+    };
+    let wanted = named.or_else(undecided).filter(|_| cli.examine);
+    report.examines = wanted.is_some();
+    let examine = match wanted {
+        Some((node, pod)) => {
+            let about = About::Name { name: named_as(&pod), record: record(&client, &pod).await };
+            Some(Examination { own: own_pod(cli, &node, about), client })
+        }
+        None => None,
+    };
+    Ok(Outcome { text: shown(cli, &report), exit: exit(&report), examine })
 }
 
-fn finish(
+/// podstuck's own pod, as it was asked for.
+fn own_pod(cli: &Cli, node: &str, about: About) -> OwnPod {
+    let image = cli.image.clone().or_else(|| env::var("PODSTUCK_IMAGE").ok());
+    OwnPod {
+        name: examine::own_name(),
+        namespace: cli.own_namespace.clone().unwrap_or_else(|| "kube-system".into()),
+        node: node.to_owned(),
+        image: image.unwrap_or_else(|| format!("{IMAGE}:{}", env!("CARGO_PKG_VERSION"))),
+        privileged: cli.privileged,
+        about,
+        options: cli.diagnose.clone(),
+    }
+}
+
+/// As `podstuck diagnose --pod` takes it.
+fn named_as(pod: &Key) -> String {
+    format!("{}/{}", pod.namespace.as_deref().unwrap_or_default(), pod.name)
+}
+
+/// The whole record of a pod, which the node is told a part of. Without it, podstuck there asks the API server itself.
+async fn record(client: &Client, pod: &Key) -> Option<Value> {
+    let path = pod.path();
+    let sent = page::send(client, Method::GET, &path, "application/json", None);
+    let response = timeout(Duration::from_secs(30), sent).await.ok()?.ok()?;
+    response.json().ok().filter(|_| response.status == 200)
+}
+
+fn complete(
     cli: &Cli,
     mut report: Report,
     reader: &Reader,
     server: &Server,
     facts: &Facts,
-) -> Outcome {
+) -> Report {
     report.server = server.version.clone();
     report.now = server.now;
     report.asks_kubelets = cli.via_node_proxy;
     report.requests = (reader.made(), cli.max_requests);
     report.unread = facts.unread().collect();
-    let exit = exit(&report);
-    let color = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    report
+}
+
+fn shown(cli: &Cli, report: &Report) -> String {
+    let color = std::io::stdout().is_terminal() && env::var_os("NO_COLOR").is_none();
     let kubectl = present::kubectl(cli);
-    let text = match cli.output {
-        Output::Text => present::text(&report, &kubectl, color, false),
-        Output::Wide => present::text(&report, &kubectl, color, true),
-        Output::Json => present::json(&report, &kubectl),
-        Output::Yaml => present::yaml(&report, &kubectl),
-        Output::Name => present::names(&report),
-    };
-    let undecided = report.answers.iter().map(Answer::leaf).find(|case| case.examine.is_some());
-    let examine = undecided.map(|case| case.key.clone()).filter(|_| cli.examine);
-    Outcome { text, exit, examine }
+    match cli.output {
+        Output::Text => present::text(report, &kubectl, color, false),
+        Output::Wide => present::text(report, &kubectl, color, true),
+        Output::Json => present::json(report, &kubectl),
+        Output::Yaml => present::yaml(report, &kubectl),
+        Output::Name => present::names(report),
+    }
 }
 
 fn exit(report: &Report) -> Exit {

@@ -22,6 +22,16 @@ pub enum Target {
     },
 }
 
+impl Target {
+    /// The pod that it is.
+    pub fn pod(&self) -> Option<&Key> {
+        match self {
+            Self::Object(key) if key.kind == Kind::POD => Some(key),
+            Self::Object(_) | Self::Custom { .. } => None,
+        }
+    }
+}
+
 /// The names of types that kubectl takes, short ones too.
 const NAMES: [(&[&str], Kind); 13] = [
     (&["pod", "pods", "po"], Kind::POD),

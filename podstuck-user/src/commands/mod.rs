@@ -3,6 +3,7 @@
 mod away;
 mod believed;
 mod check;
+pub mod cluster;
 pub mod compare;
 pub mod diagnose;
 pub mod doctor;

@@ -204,7 +204,7 @@ impl Drop for Container {
 fn the_images_program_traces_with_the_least_privilege() {
     requires!(made(), has("runc"), root_and_btf());
     let _tracing = Tracing::mounted();
-    let pod = printed_pod(&["shop/cart-0"]);
+    let pod = printed_pod();
     let version = Container::new(&["--version"], &pod).run();
     assert_eq!(version, (Some(0), format!("podstuck {VERSION}\n")));
     let (status, said) =

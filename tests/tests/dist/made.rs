@@ -25,6 +25,11 @@ pub fn made() -> Result<&'static Path, &'static str> {
     static MADE: OnceLock<Result<(), &'static str>> = OnceLock::new();
     let is_made = MADE.get_or_init(|| {
         has("dpkg-deb")?;
+        if !beside_the_tests("kubectl-podstuck").is_file() {
+            return Err(
+                "no kubectl-podstuck beside the tests: `cargo build --workspace` builds it",
+            );
+        }
         if !beside_the_tests("xtask").is_file() {
             return Err("no xtask beside the tests: `cargo build --package xtask` builds it");
         }
@@ -40,14 +45,19 @@ fn make() {
     fs::create_dir_all(PLACE).unwrap();
     // What a debugger needs is most of a development build, and would be packed four times.
     let program = Path::new(PLACE).join("podstuck");
-    fs::copy(podstuck(), &program).unwrap();
-    if has("strip").is_ok() {
-        done(tool("strip").arg(&program));
+    let plugin = Path::new(PLACE).join("kubectl-podstuck");
+    for (from, to) in [(podstuck(), &program), (beside_the_tests("kubectl-podstuck"), &plugin)] {
+        fs::copy(from, to).unwrap();
+        if has("strip").is_ok() {
+            done(tool("strip").arg(to));
+        }
     }
     let mut dist = Command::new(beside_the_tests("xtask"));
-    dist.args(["dist", "--quick"]).arg("--program").arg(&program).arg("--out").arg(PLACE);
-    done(&mut dist);
-    fs::remove_file(&program).unwrap();
+    dist.args(["dist", "--quick"]).arg("--program").arg(&program).arg("--plugin").arg(&plugin);
+    done(dist.arg("--out").arg(PLACE));
+    for file in [program, plugin] {
+        fs::remove_file(file).unwrap();
+    }
 }
 
 /// A file among them.

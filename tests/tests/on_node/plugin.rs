@@ -12,7 +12,7 @@ use podstuck_test_node::{NAME, Node};
 use procfs::process::Process;
 use serde_json::{Value, json};
 
-use super::made::{VERSION, artefact, unpacked};
+use super::made::{VERSION, architecture, artefact, unpacked};
 
 /// What a new user waits for.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -92,7 +92,10 @@ impl<'a> Prepared<'a> {
         Self {
             node,
             _machine: AsBySystemd::new(),
-            plugin: unpacked(&format!("kubectl-podstuck-{VERSION}.tar.gz")),
+            plugin: unpacked(&format!(
+                "kubectl-podstuck-{VERSION}-linux-{}.tar.gz",
+                architecture()
+            )),
         }
     }
 

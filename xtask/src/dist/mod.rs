@@ -31,6 +31,9 @@ pub(crate) struct Options {
     /// Pack this program for this machine's processors, and build none; what it is made of is then not listed
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
+    /// With --program: pack this plugin for kubectl
+    #[arg(long, value_name = "FILE", requires = "program")]
+    plugin: Option<PathBuf>,
     /// Compress little: for tests, which read all of it once
     #[arg(long)]
     quick: bool,
@@ -38,7 +41,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// What the image is called, up to the colon; the plugin for kubectl looks for it by this name
-    #[arg(long, value_name = "NAME", default_value = "docker.io/library/podstuck")]
+    #[arg(long, value_name = "NAME", default_value = build::IMAGE)]
     image: String,
     /// Where the files will be found, as the manifest for krew says it
     #[arg(long, value_name = "URL", default_value = "https://example.invalid/podstuck/releases")]
@@ -49,6 +52,8 @@ pub(crate) struct Options {
 struct Built {
     architecture: Architecture,
     program: PathBuf,
+    /// For a workstation.
+    plugin: PathBuf,
     /// What it is made of
     lists: Vec<PathBuf>,
 }
@@ -94,7 +99,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         made.extend(built.lists.iter().cloned());
     }
     made.push(image::make(&release, &built)?);
-    made.extend(plugin::make(&release)?);
+    made.extend(plugin::make(&release, &built)?);
     made.push(sums::make(&release, &made)?);
     for file in &made {
         println!("{}", file.display());
@@ -105,7 +110,9 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
 fn programs(release: &Release<'_>, options: &Options) -> Result<Vec<Built>> {
     let own = Architecture::own();
     if let Some(program) = &options.program {
-        return Ok(vec![Built { architecture: own, program: program.clone(), lists: Vec::new() }]);
+        let plugin = options.plugin.clone().context("--program goes with --plugin")?;
+        let (program, lists) = (program.clone(), Vec::new());
+        return Ok(vec![Built { architecture: own, program, plugin, lists }]);
     }
     setup::run(release.workspace)?;
     let others = [Architecture::Amd64, Architecture::Arm64].into_iter().filter(|one| *one != own);
@@ -118,9 +125,11 @@ fn build_for(release: &Release<'_>, architecture: Architecture) -> Result<Built>
         release: true,
         link_statically: true,
         arch: Some(architecture),
+        plugin: false,
         sbom: false,
     };
     let program = build::program(release.workspace, &how)?;
+    let plugin = build::plugin(release.workspace, architecture, release.image)?;
     let mut lists = Vec::new();
     for list in sbom::write(release.workspace, &release.out, architecture)? {
         let name = list.file_name().context("a list has a name")?.to_string_lossy();
@@ -129,7 +138,7 @@ fn build_for(release: &Release<'_>, architecture: Architecture) -> Result<Built>
         fs::rename(&list, &to).with_context(|| format!("naming {}", to.display()))?;
         lists.push(to);
     }
-    Ok(Built { architecture, program, lists })
+    Ok(Built { architecture, program, plugin, lists })
 }
 
 fn time_of_commit(workspace: &Workspace) -> Result<u64> {

@@ -45,6 +45,8 @@ pub struct Report {
     pub answers: Vec<Answer>,
     /// How many objects are being deleted and are within their grace.
     pub in_time: u64,
+    /// Whether the node that has to be examined is examined next.
+    pub examines: bool,
     /// Whether kubelets were asked.
     pub asks_kubelets: bool,
     /// Requests that were made, and that were allowed.

@@ -117,6 +117,12 @@ fn way(number: usize, remedy: &Remedy, kubectl: &Kubectl) -> String {
 fn examine(out: &mut String, case: &Case, report: &Report, kubectl: &Kubectl) {
     let Some(node) = &case.examine else { return };
     let node = safe(node.as_bytes()).into_owned();
+    let why =
+        format!("\nThe API server does not show why kubelet on {node} has not ended the pod.");
+    if report.examines {
+        out.push_str(&format!("{why} podstuck in a pod of its own there says:\n\n"));
+        return;
+    }
     let namespace = case.key.namespace.as_deref().unwrap_or_default();
     let name = format!("{namespace}/{}", case.key.name);
     let name = safe(name.as_bytes()).into_owned();

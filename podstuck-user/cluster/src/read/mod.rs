@@ -1,7 +1,7 @@
 //! Requests to the API server: reading alone, in pages, within a budget.
 
 mod connect;
-mod page;
+pub(crate) mod page;
 
 use std::{
     collections::BTreeMap,
@@ -12,6 +12,7 @@ use std::{
     time::Duration,
 };
 
+use http::Method;
 use jiff::Timestamp;
 use kube::Client;
 use podstuck_model::cluster::{
@@ -276,7 +277,7 @@ impl Reader {
             if self.made.fetch_add(1, Relaxed) >= self.max {
                 return Err(Why::Budget);
             }
-            let sent = page::send(&self.client, path, accept);
+            let sent = page::send(&self.client, Method::GET, path, accept, None);
             let response = match tokio::time::timeout(DEADLINE, sent).await {
                 Ok(response) => response.map_err(Why::Failed)?,
                 Err(_) => {

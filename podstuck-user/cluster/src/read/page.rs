@@ -2,15 +2,15 @@
 
 use std::{fmt::Write, time::Duration};
 
-use http::{Request, header};
+use http::{Method, Request, header};
 use jiff::{Timestamp, fmt::rfc2822};
 use kube::{Client, client::Body};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
 /// What the API server sent.
-pub(super) struct Response {
-    pub(super) status: u16,
+pub(crate) struct Response {
+    pub(crate) status: u16,
     /// Its time.
     pub(super) date: Option<Timestamp>,
     /// How long it wants to be left alone.
@@ -39,7 +39,7 @@ fn or_empty<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<Value>, D::
 }
 
 impl Response {
-    pub(super) fn json(&self) -> serde_json::Result<Value> {
+    pub(crate) fn json(&self) -> serde_json::Result<Value> {
         self.parse()
     }
 
@@ -48,7 +48,7 @@ impl Response {
         self.body.trim_ascii() == b"ok"
     }
 
-    pub(super) fn parse<T: DeserializeOwned>(&self) -> serde_json::Result<T> {
+    pub(crate) fn parse<T: DeserializeOwned>(&self) -> serde_json::Result<T> {
         serde_json::from_slice(&self.body)
     }
 
@@ -59,17 +59,45 @@ impl Response {
     }
 
     /// What it says about an error.
-    pub(super) fn message(&self) -> String {
+    pub(crate) fn message(&self) -> String {
         let said = self.json().ok().and_then(|it| Some(it.get("message")?.as_str()?.to_owned()));
         said.unwrap_or_else(|| format!("HTTP status {}", self.status))
     }
 }
 
-/// Sends one; what failed, where there is no response.
-pub(super) async fn send(client: &Client, path: &str, accept: &str) -> Result<Response, String> {
-    let request = Request::get(path).header(header::ACCEPT, accept).body(Body::empty());
+/// Sends one and reads the whole response; what failed, where there is none.
+pub(crate) async fn send(
+    client: &Client,
+    method: Method,
+    path: &str,
+    accept: &str,
+    body: Option<&Value>,
+) -> Result<Response, String> {
+    read(open(client, method, path, accept, body).await?).await
+}
+
+/// Sends one; the response, of which only the head was read.
+pub(crate) async fn open(
+    client: &Client,
+    method: Method,
+    path: &str,
+    accept: &str,
+    body: Option<&Value>,
+) -> Result<http::Response<Body>, String> {
+    let request = Request::builder().method(method).uri(path).header(header::ACCEPT, accept);
+    let request = match body {
+        Some(body) => {
+            let json = request.header(header::CONTENT_TYPE, "application/json");
+            json.body(Body::from(body.to_string().into_bytes()))
+        }
+        None => request.body(Body::empty()),
+    };
     let request = request.map_err(|error| error.to_string())?;
-    let response = client.send(request).await.map_err(|error| whole(&error))?;
+    client.send(request).await.map_err(|error| whole(&error))
+}
+
+/// The rest of a response.
+pub(crate) async fn read(response: http::Response<Body>) -> Result<Response, String> {
     let (head, body) = response.into_parts();
     let text = |name| head.headers.get(name).and_then(|it| it.to_str().ok());
     let date = text(header::DATE).and_then(|it| rfc2822::parse(it).ok());
@@ -81,7 +109,7 @@ pub(super) async fn send(client: &Client, path: &str, accept: &str) -> Result<Re
 }
 
 /// An error with what is behind it.
-pub(super) fn whole(error: &dyn std::error::Error) -> String {
+pub(crate) fn whole(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
     while let Some(cause) = next {

@@ -1,0 +1,215 @@
+//! podstuck's own pod on a node, with the least privilege (`docs/in-a-pod.md` says what each field is for).
+
+use serde_json::{Value, json};
+
+use super::record;
+
+/// What it is to examine, and how.
+#[derive(Clone, Debug, Default)]
+pub struct OwnPod {
+    /// Its own name.
+    pub name: String,
+    /// The namespace that it is made in.
+    pub namespace: String,
+    /// The node.
+    pub node: String,
+    /// Its image.
+    pub image: String,
+    /// Whether it is privileged: for kernel stacks, and for kernels before 5.11.
+    pub privileged: bool,
+    /// What is asked about.
+    pub about: About,
+    /// More options of `podstuck diagnose`.
+    pub options: Vec<String>,
+}
+
+/// The pod that is stuck.
+#[derive(Clone, Debug)]
+pub enum About {
+    /// By its name, with its record if the API server has it.
+    Name {
+        /// Its namespace and its name, with a slash between them.
+        name: String,
+        /// As the API server has it.
+        record: Option<Value>,
+    },
+    /// By its UID: the API server does not have it any more.
+    Uid(String),
+}
+
+impl Default for About {
+    fn default() -> Self {
+        Self::Uid(String::new())
+    }
+}
+
+/// Where the record is in its container, and the annotation that it comes from.
+const RECORD: &str = "/record/pod.json";
+const ANNOTATION: &str = "podstuck-record";
+/// All annotations of an object may have 256 KiB. Without a record, podstuck asks the API server itself.
+const LONGEST: usize = 128 << 10;
+
+impl OwnPod {
+    /// As the API server takes it.
+    pub fn manifest(&self) -> Value {
+        let record = match &self.about {
+            About::Name { record: Some(pod), .. } => Some(record::of(pod).to_string()),
+            About::Name { record: None, .. } | About::Uid(_) => None,
+        };
+        let record = record.filter(|text| text.len() <= LONGEST);
+        let mut pod = json!({
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": self.name,
+                "namespace": self.namespace,
+                "labels": {
+                    "app.kubernetes.io/name": "podstuck",
+                    "app.kubernetes.io/managed-by": "kubectl-podstuck",
+                },
+                "annotations": {"container.apparmor.security.beta.kubernetes.io/podstuck": "unconfined"},
+            },
+            "spec": {
+                "nodeName": self.node,
+                "hostPID": true,
+                "restartPolicy": "Never",
+                "activeDeadlineSeconds": 900,
+                "terminationGracePeriodSeconds": 5,
+                "automountServiceAccountToken": false,
+                "enableServiceLinks": false,
+                "tolerations": [{"operator": "Exists"}],
+                "containers": [{
+                    "name": "podstuck",
+                    "image": self.image,
+                    "imagePullPolicy": "IfNotPresent",
+                    "args": self.args(record.is_some()),
+                    "resources": {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "512Mi"}},
+                    "securityContext": self.may(),
+                    "volumeMounts": [
+                        {"name": "host", "mountPath": "/host", "readOnly": true, "mountPropagation": "HostToContainer"},
+                        {"name": "tracing", "mountPath": "/sys/kernel/tracing", "readOnly": true},
+                    ],
+                }],
+                "volumes": [
+                    {"name": "host", "hostPath": {"path": "/"}},
+                    {"name": "tracing", "hostPath": {"path": "/sys/kernel/tracing"}},
+                ],
+            },
+        });
+        if let Some(record) = record {
+            hand_over(&mut pod, record);
+        }
+        pod
+    }
+
+    /// The command line of the container. kubelet reads `$(NAME)` in it, and `$$` as a dollar sign.
+    fn args(&self, has_record: bool) -> Vec<String> {
+        let mut args: Vec<&str> = vec!["diagnose", "--host-root", "/host", "--output", "text"];
+        match &self.about {
+            About::Name { name, .. } => args.extend(["--pod", name]),
+            About::Uid(uid) => args.extend(["--pod-uid", uid]),
+        }
+        if has_record {
+            args.extend(["--pod-json", RECORD]);
+        }
+        args.extend(self.options.iter().map(String::as_str));
+        args.into_iter().map(|word| word.replace('$', "$$")).collect()
+    }
+
+    /// It reads all processes and files, loads programs into the kernel, and may do no more.
+    fn may(&self) -> Value {
+        let mut may = json!({"runAsUser": 0, "readOnlyRootFilesystem": true});
+        let more = if self.privileged {
+            json!({"privileged": true})
+        } else {
+            json!({
+                "capabilities": {"drop": ["ALL"], "add": ["BPF", "PERFMON", "SYS_PTRACE", "DAC_READ_SEARCH"]},
+                "allowPrivilegeEscalation": false,
+                "seLinuxOptions": {"type": "spc_t"},
+            })
+        };
+        for (name, value) in more.as_object().into_iter().flatten() {
+            may[name] = value.clone();
+        }
+        may
+    }
+}
+
+/// As a file that kubelet makes of an annotation: it takes no right to attach, and no word of it is read as anything else.
+fn hand_over(pod: &mut Value, record: String) {
+    pod["metadata"]["annotations"][ANNOTATION] = Value::String(record);
+    let path = format!("metadata.annotations['{ANNOTATION}']");
+    let volume = json!({"name": "record", "downwardAPI": {"items": [
+        {"path": "pod.json", "fieldRef": {"fieldPath": path}},
+    ]}});
+    let mount = json!({"name": "record", "mountPath": "/record", "readOnly": true});
+    for (place, value) in [("/spec/volumes", volume), ("/spec/containers/0/volumeMounts", mount)] {
+        if let Some(Value::Array(all)) = pod.pointer_mut(place) {
+            all.push(value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn own(about: About) -> OwnPod {
+        OwnPod {
+            name: "podstuck-0".into(),
+            namespace: "kube-system".into(),
+            node: "worker-3".into(),
+            image: "r.example/podstuck:1".into(),
+            about,
+            ..OwnPod::default()
+        }
+    }
+
+    #[test]
+    fn it_has_the_least_that_it_needs() {
+        let pod = own(About::Uid("1-2".into())).manifest();
+        assert_eq!(pod["spec"]["nodeName"], "worker-3");
+        let container = &pod["spec"]["containers"][0];
+        let words = ["diagnose", "--host-root", "/host", "--output", "text", "--pod-uid", "1-2"];
+        assert_eq!(container["args"], json!(words));
+        let security = &container["securityContext"];
+        assert!(security["privileged"].is_null() && security["allowPrivilegeEscalation"] == false);
+        assert_eq!(security["readOnlyRootFilesystem"], true);
+        assert_eq!(security["capabilities"]["drop"], json!(["ALL"]));
+        assert!(pod["spec"]["hostNetwork"].is_null());
+        for mount in container["volumeMounts"].as_array().unwrap() {
+            assert_eq!(mount["readOnly"], true, "{mount}");
+        }
+        let privileged = OwnPod { privileged: true, ..own(About::default()) }.manifest();
+        let security = &privileged["spec"]["containers"][0]["securityContext"];
+        assert!(security["privileged"] == true && security["capabilities"].is_null());
+    }
+
+    #[test]
+    fn options_reach_the_tool_word_for_word() {
+        let options = ["--path", "/a b/\"c\"\\d$(touch pwned)`'*$$", "--api=never", ""];
+        let own = OwnPod { options: options.map(str::to_owned).to_vec(), ..own(About::default()) };
+        let manifest = own.manifest();
+        let args = manifest["spec"]["containers"][0]["args"].as_array().unwrap();
+        // As kubelet reads them (`third_party/forked/golang/expansion`): none of these names is a variable.
+        let read: Vec<String> =
+            args.iter().map(|it| it.as_str().unwrap().replace("$$", "$")).collect();
+        assert_eq!(read[read.len() - 4..], options);
+    }
+
+    #[test]
+    fn a_record_is_a_file_of_the_pod_unless_it_is_too_long() {
+        let named = |record| own(About::Name { name: "shop/cart-0".into(), record: Some(record) });
+        let record = json!({"metadata": {"name": "cart-0", "finalizers": ["$(x) '\"` \\n"]}});
+        let pod = named(record).manifest();
+        let args = &pod["spec"]["containers"][0]["args"];
+        let words: Vec<&str> = args.as_array().unwrap().iter().filter_map(Value::as_str).collect();
+        assert_eq!(words[5..], ["--pod", "shop/cart-0", "--pod-json", RECORD]);
+        let text = pod["metadata"]["annotations"][ANNOTATION].as_str().unwrap();
+        let read: Value = serde_json::from_str(text).unwrap();
+        assert_eq!(read["metadata"]["finalizers"][0], "$(x) '\"` \\n");
+        let long = json!({"metadata": {"name": "cart-0", "finalizers": ["x".repeat(LONGEST)]}});
+        let pod = named(long).manifest();
+        assert!(!pod.to_string().contains("--pod-json") && pod.to_string().len() < LONGEST);
+    }
+}

@@ -1,0 +1,99 @@
+//! The requests about podstuck's own pod.
+
+use std::time::Duration;
+
+use http::Method;
+use http_body_util::BodyExt;
+use kube::{Client, client::Body};
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use super::OwnPod;
+use crate::read::page::{self, Response, whole};
+
+/// How long one may take.
+const DEADLINE: Duration = Duration::from_secs(30);
+/// How long the removal may: somebody may wait for it after Ctrl-C.
+const REMOVAL: Duration = Duration::from_secs(10);
+
+/// All of them.
+pub(super) struct Requests<'a> {
+    client: &'a Client,
+    /// Where pods of that namespace are.
+    all: String,
+    /// Where this one is.
+    own: String,
+}
+
+/// What podstuck writes, as it comes.
+pub(super) struct Log(Body);
+
+/// A text in a document; empty where there is none.
+pub(super) fn text<'a>(of: &'a Value, place: &str) -> &'a str {
+    of.pointer(place).and_then(Value::as_str).unwrap_or_default()
+}
+
+impl<'a> Requests<'a> {
+    pub(super) fn about(client: &'a Client, pod: &OwnPod) -> Self {
+        let all = format!("/api/v1/namespaces/{}/pods", pod.namespace);
+        let own = format!("{all}/{}", pod.name);
+        Self { client, all, own }
+    }
+
+    async fn json(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Response, String> {
+        let sent = page::send(self.client, method, path, "application/json", body);
+        let limit = format!("no answer within {} s", DEADLINE.as_secs());
+        timeout(DEADLINE, sent).await.map_err(|_| limit)?
+    }
+
+    pub(super) async fn create(&self, pod: &Value) -> Result<(), String> {
+        done(self.json(Method::POST, &self.all, Some(pod)).await?).map(drop)
+    }
+
+    pub(super) async fn state(&self) -> Result<Value, String> {
+        let response = done(self.json(Method::GET, &self.own, None).await?)?;
+        response.json().map_err(|error| error.to_string())
+    }
+
+    /// Its own pod, or none: a request to make it may have failed.
+    pub(super) async fn delete(&self) -> Result<(), String> {
+        let options = json!({"apiVersion": "v1", "kind": "DeleteOptions"});
+        let sent = self.json(Method::DELETE, &self.own, Some(&options));
+        let response = timeout(REMOVAL, sent).await.map_err(|_| "no answer".to_owned())??;
+        if response.status == 404 { Ok(()) } else { done(response).map(drop) }
+    }
+
+    pub(super) async fn log(&self) -> Result<Log, String> {
+        let path = format!("{}/log?container=podstuck&follow=true", self.own);
+        let response = page::open(self.client, Method::GET, &path, "*/*", None).await?;
+        if response.status().is_success() {
+            return Ok(Log(response.into_body()));
+        }
+        Err(done(page::read(response).await?).err().unwrap_or_default())
+    }
+}
+
+fn done(response: Response) -> Result<Response, String> {
+    if (200..300).contains(&response.status) { Ok(response) } else { Err(response.message()) }
+}
+
+impl Log {
+    /// What came last; `None` at its end.
+    pub(super) async fn next(&mut self) -> Option<Result<Vec<u8>, String>> {
+        loop {
+            match self.0.frame().await? {
+                // Trailers are none of it.
+                Ok(frame) => match frame.into_data() {
+                    Ok(data) => return Some(Ok(data.to_vec())),
+                    Err(_) => continue,
+                },
+                Err(error) => return Some(Err(whole(&error))),
+            }
+        }
+    }
+}

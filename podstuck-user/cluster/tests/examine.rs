@@ -1,0 +1,325 @@
+//! `kubectl podstuck --examine` before an API server that answers as told and notes what it was asked. The same before a
+//! real API server and a real kubelet is in `tests/tests/on_node/plugin.rs`.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    net::{TcpListener, TcpStream},
+    path::PathBuf,
+    process::{Command, Output, Stdio},
+    sync::{Arc, Mutex},
+    thread,
+    time::{Duration, Instant},
+};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use serde_json::{Value, json};
+
+/// A hostile name: in a pod's record it is data.
+const FINALIZER: &str = "x.example.com/$(touch pwned) '\"` \\n";
+const LOG: &str = "pod shop/cart-0: immutable-attribute\n";
+
+/// What there is, and what was asked.
+struct State {
+    /// The pod that is stuck.
+    stuck: Option<Value>,
+    /// The status of podstuck's own pod.
+    status: Value,
+    log: String,
+    /// Whether the log goes on for ever.
+    hangs: bool,
+    /// Why no pod may be made.
+    refused: Option<&'static str>,
+    created: Option<Value>,
+    requests: Vec<String>,
+}
+
+struct Cluster {
+    state: Arc<Mutex<State>>,
+    folder: tempfile::TempDir,
+}
+
+fn ended(code: u8) -> Value {
+    json!({"phase": "Succeeded", "containerStatuses": [{"state": {"terminated": {"exitCode": code}}}]})
+}
+
+fn pending(reason: &str, message: &str) -> Value {
+    json!({"phase": "Pending", "containerStatuses": [{"state": {"waiting": {"reason": reason, "message": message}}}]})
+}
+
+/// A pod whose grace has passed.
+fn overdue() -> Value {
+    json!({"kind": "Pod",
+        "metadata": {"name": "cart-0", "namespace": "shop", "uid": "1-2", "deletionTimestamp": "2026-01-01T00:00:00Z",
+            "deletionGracePeriodSeconds": 30, "finalizers": [FINALIZER], "annotations": {"secret": "word"}},
+        "spec": {"nodeName": "worker-3", "containers": [{"name": "a", "env": [{"name": "PASSWORD", "value": "word"}]}]}})
+}
+
+impl Cluster {
+    /// One in which all goes well, and podstuck finds a cause.
+    fn new() -> Self {
+        let state = State {
+            stuck: Some(overdue()),
+            status: ended(1),
+            log: LOG.into(),
+            hangs: false,
+            refused: None,
+            created: None,
+            requests: Vec::new(),
+        };
+        let state = Arc::new(Mutex::new(state));
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let shared = state.clone();
+        thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                let state = shared.clone();
+                // A client that goes away is none of the test's.
+                thread::spawn(move || serve(client, &state));
+            }
+        });
+        let folder = tempfile::tempdir().unwrap();
+        let config = json!({"apiVersion": "v1", "kind": "Config", "current-context": "c",
+            "clusters": [{"name": "c", "cluster": {"server": format!("http://{address}")}}],
+            "users": [{"name": "c", "user": {"token": "t"}}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "c", "namespace": "shop"}}]});
+        fs::write(folder.path().join("kubeconfig"), config.to_string()).unwrap();
+        Self { state, folder }
+    }
+
+    fn with(change: impl FnOnce(&mut State)) -> Self {
+        let cluster = Self::new();
+        change(&mut cluster.state.lock().unwrap());
+        cluster
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn podstuck(&self, args: &[&str]) -> Command {
+        let mut podstuck = Command::new(env!("CARGO_BIN_EXE_kubectl-podstuck"));
+        podstuck.args(args).env("KUBECONFIG", self.at("kubeconfig")).env_remove("PODSTUCK_IMAGE");
+        podstuck.current_dir(self.folder.path()).stdin(Stdio::null());
+        podstuck
+    }
+
+    fn run(&self, args: &[&str]) -> (Option<i32>, String, String) {
+        let Output { status, stdout, stderr } = self.podstuck(args).output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (status.code(), text(stdout), text(stderr))
+    }
+
+    fn requests(&self) -> Vec<String> {
+        self.state.lock().unwrap().requests.clone()
+    }
+
+    fn created(&self) -> Value {
+        self.state.lock().unwrap().created.clone().unwrap()
+    }
+
+    /// How often the one pod that was made was removed.
+    fn removed(&self) -> usize {
+        let own = format!("DELETE /api/v1/namespaces/kube-system/pods/{}", name(&self.created()));
+        self.requests().iter().filter(|request| **request == own).count()
+    }
+}
+
+fn name(pod: &Value) -> &str {
+    pod["metadata"]["name"].as_str().unwrap()
+}
+
+fn serve(client: TcpStream, state: &Mutex<State>) -> Option<()> {
+    let mut stream = BufReader::new(client);
+    let mut line = String::new();
+    stream.read_line(&mut line).ok()?;
+    let mut words = line.split_whitespace();
+    let (method, path) = (words.next()?.to_owned(), words.next()?.to_owned());
+    let mut length = 0;
+    loop {
+        let mut header = String::new();
+        stream.read_line(&mut header).ok()?;
+        if header.trim().is_empty() {
+            break;
+        }
+        if let Some(value) = header.to_ascii_lowercase().strip_prefix("content-length:") {
+            length = value.trim().parse().ok()?;
+        }
+    }
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).ok()?;
+    let mut stream = stream.into_inner();
+    let (status, text, hangs) = answer(&mut state.lock().unwrap(), &method, &path, &body);
+    let length = if hangs { String::new() } else { format!("Content-Length: {}\r\n", text.len()) };
+    write!(stream, "HTTP/1.1 {status} X\r\nContent-Type: application/json\r\n{length}Connection: close\r\n\r\n{text}").ok()?;
+    stream.flush().ok()?;
+    // Until the client goes.
+    if hangs { stream.read(&mut [0]).ok().map(drop) } else { Some(()) }
+}
+
+fn answer(state: &mut State, method: &str, path: &str, body: &[u8]) -> (u16, String, bool) {
+    state.requests.push(format!("{method} {path}"));
+    let now = jiff::Timestamp::now();
+    let of = |status: u16, value: Value| (status, value.to_string(), false);
+    match (method, path) {
+        ("GET", "/version") => of(200, json!({"gitVersion": "v1.33.0"})),
+        ("GET", "/api/v1/namespaces/shop/pods/cart-0") => match &state.stuck {
+            Some(pod) => of(200, pod.clone()),
+            None => of(404, json!({"message": "not found"})),
+        },
+        ("GET", "/api/v1/nodes/worker-3") => of(
+            200,
+            json!({"metadata": {"name": "worker-3"},
+            "status": {"conditions": [{"type": "Ready", "status": "True"}]}}),
+        ),
+        ("GET", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/worker-3") => of(
+            200,
+            json!({"metadata": {"name": "worker-3"}, "spec": {"renewTime": now.to_string()}}),
+        ),
+        ("POST", "/api/v1/namespaces/kube-system/pods") => {
+            if let Some(why) = state.refused {
+                return of(403, json!({"message": why}));
+            }
+            let pod: Value = serde_json::from_slice(body).unwrap();
+            state.created = Some(pod.clone());
+            of(201, pod)
+        }
+        ("GET", path) if path.ends_with("/log?container=podstuck&follow=true") => {
+            (200, state.log.clone(), state.hangs)
+        }
+        ("GET", path) if path.starts_with("/api/v1/namespaces/kube-system/pods/podstuck-") => {
+            of(200, json!({"status": state.status}))
+        }
+        ("DELETE", _) => of(200, json!({})),
+        _ => of(404, json!({"message": "not found"})),
+    }
+}
+
+#[test]
+fn the_answer_is_shown_and_the_pod_is_removed() {
+    let cluster = Cluster::new();
+    let (status, out, error) = cluster.run(&["shop/cart-0", "--examine", "--", "--brief"]);
+    assert_eq!((status, error.as_str()), (Some(1), ""), "{out}");
+    assert!(out.starts_with("Pod shop/cart-0 was deleted ") && out.ends_with(LOG), "{out}");
+    let pod = cluster.created();
+    assert_eq!(pod["spec"]["nodeName"], "worker-3");
+    let container = &pod["spec"]["containers"][0];
+    let words = ["diagnose", "--host-root", "/host", "--output", "text"];
+    let more = ["--pod", "shop/cart-0", "--pod-json", "/record/pod.json", "--brief"];
+    assert_eq!(container["args"], json!([&words[..], &more[..]].concat()));
+    assert_eq!(
+        container["image"],
+        format!("docker.io/library/podstuck:{}", env!("CARGO_PKG_VERSION"))
+    );
+    // What matters for the deletion goes along as it is, and nothing else.
+    let record = pod["metadata"]["annotations"]["podstuck-record"].as_str().unwrap();
+    let record: Value = serde_json::from_str(record).unwrap();
+    assert_eq!(record["metadata"]["finalizers"], json!([FINALIZER]));
+    assert!(!pod.to_string().contains("word"), "{pod}");
+    assert!(!cluster.at("pwned").exists());
+    assert_eq!(cluster.removed(), 1);
+}
+
+#[test]
+fn what_the_api_server_decides_needs_no_node() {
+    let cluster = Cluster::with(|state| {
+        state.stuck.as_mut().unwrap()["metadata"]["deletionGracePeriodSeconds"] = json!(0);
+    });
+    let (status, out, _) = cluster.run(&["shop/cart-0", "--examine"]);
+    assert!(status == Some(1) && out.contains("pod-finalizer (certain)"), "{out}");
+    assert!(
+        !cluster.requests().iter().any(|it| it.starts_with("POST")),
+        "{:?}",
+        cluster.requests()
+    );
+    // Unless its user names the node.
+    let (status, out, _) = cluster.run(&["shop/cart-0", "--examine", "--node", "worker-9"]);
+    assert!(status == Some(1) && out.ends_with(LOG), "{out}");
+    assert_eq!(cluster.created()["spec"]["nodeName"], "worker-9");
+}
+
+#[test]
+fn a_pod_that_the_api_server_has_no_more_is_examined_where_its_user_says() {
+    let cluster = Cluster::with(|state| state.stuck = None);
+    let (status, _, error) = cluster.run(&["shop/cart-0", "--examine"]);
+    assert!(status == Some(2) && error.contains("has no Pod shop/cart-0"), "{error}");
+    let (status, out, _) = cluster.run(&["shop/cart-0", "--examine", "--node=worker-3"]);
+    assert_eq!((status, out.as_str()), (Some(1), LOG));
+    let by_uid = ["--examine", "--node", "worker-3", "--pod-uid", "1-2"];
+    let (status, out, _) = cluster.run(&by_uid);
+    assert_eq!((status, out.as_str()), (Some(1), LOG));
+    let args = cluster.created()["spec"]["containers"][0]["args"].clone();
+    assert_eq!(
+        args,
+        json!(["diagnose", "--host-root", "/host", "--output", "text", "--pod-uid", "1-2"])
+    );
+    let before = cluster.requests().len();
+    let (status, out, _) =
+        cluster.run(&[&by_uid[..], &["--print", "--privileged", "--in", "tools"]].concat());
+    let pod: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((status, &pod["metadata"]["namespace"]), (Some(0), &json!("tools")));
+    assert_eq!(pod["spec"]["containers"][0]["securityContext"]["privileged"], true);
+    assert_eq!(cluster.requests().len(), before);
+}
+
+#[test]
+fn a_pod_that_does_not_start_is_explained_and_removed() {
+    let rejected = json!({"phase": "Failed", "reason": "OutOfpods", "message": "none left"});
+    for (state, told) in [
+        (
+            pending("ErrImagePull", "no such image"),
+            "worker-3 cannot start r.example/p:1: ErrImagePull: no such image",
+        ),
+        (rejected, "worker-3 does not run the pod of podstuck: OutOfpods none left"),
+        (pending("ContainerCreating", ""), "does not start on worker-3: ContainerCreating"),
+    ] {
+        let cluster = Cluster::with(|it| it.status = state);
+        let (status, out, error) =
+            cluster.run(&["shop/cart-0", "--examine", "--wait", "1", "--image", "r.example/p:1"]);
+        assert_eq!(status, Some(3), "{out}{error}");
+        assert!(error.contains(told), "{told}: {error}");
+        assert_eq!(cluster.removed(), 1, "{told}");
+    }
+    let cluster = Cluster::with(|it| it.refused = Some("no host paths here"));
+    let (status, _, error) = cluster.run(&["shop/cart-0", "--examine"]);
+    assert!(status == Some(3) && error.contains("no host paths here"), "{error}");
+    // The request may have been fulfilled all the same.
+    assert!(cluster.requests().last().unwrap().starts_with("DELETE"));
+}
+
+#[test]
+fn the_pod_is_removed_at_once_when_it_is_told_to_end() {
+    for (signal, code) in [(Signal::SIGTERM, 143), (Signal::SIGHUP, 129), (Signal::SIGINT, 130)] {
+        podstuck_testing::hear_terminal();
+        let cluster = Cluster::with(|state| state.hangs = true);
+        let mut podstuck = cluster.podstuck(&["shop/cart-0", "--examine"]);
+        let mut podstuck = podstuck.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let begun = Instant::now();
+        while !cluster.requests().iter().any(|it| it.contains("/log?")) {
+            assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", cluster.requests());
+            thread::sleep(Duration::from_millis(20));
+        }
+        kill(Pid::from_raw(podstuck.id().cast_signed()), signal).unwrap();
+        assert_eq!(
+            (podstuck.wait().unwrap().code(), cluster.removed()),
+            (Some(code), 1),
+            "{signal}"
+        );
+    }
+}
+
+#[test]
+fn the_pod_is_removed_when_no_one_reads_the_answer_any_more() {
+    let cluster = Cluster::with(|state| (state.hangs, state.log) = (true, LOG.repeat(9999)));
+    let mut podstuck =
+        cluster.podstuck(&["shop/cart-0", "--examine"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut first = String::new();
+    let mut out = BufReader::new(podstuck.stdout.take().unwrap());
+    out.read_line(&mut first).unwrap();
+    drop(out);
+    assert_eq!((podstuck.wait().unwrap().code(), cluster.removed()), (Some(6), 1), "{first}");
+}

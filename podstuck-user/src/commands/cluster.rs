@@ -1,0 +1,22 @@
+//! `podstuck cluster`: the program for the whole cluster, which is a file of its own.
+
+use std::{io::ErrorKind, os::unix::process::CommandExt, process::Command};
+
+use anyhow::anyhow;
+
+use crate::{cli::Cluster, outcome::Failure};
+
+const PROGRAM: &str = "kubectl-podstuck";
+
+/// Becomes that program; returns only where that fails.
+pub fn run(options: &Cluster) -> Failure {
+    let error = Command::new(PROGRAM).args(&options.arguments).exec();
+    Failure::CannotRun(match error.kind() {
+        ErrorKind::NotFound => anyhow!(
+            "{PROGRAM} is not in a folder of PATH; the archive {PROGRAM}-{}-linux-ARCH.tar.gz of this release has it (on a \
+             workstation it is enough: it needs neither a node nor root)",
+            env!("CARGO_PKG_VERSION")
+        ),
+        _ => anyhow!("cannot start {PROGRAM}: {error}"),
+    })
+}
