@@ -58,10 +58,16 @@ pub struct Cli {
     #[arg(long)]
     pub via_node_proxy: bool,
     /// Where the API server does not decide about a pod, examine its node by a pod of podstuck's own there
-    #[arg(long, requires = "asked")]
+    ///
+    /// Without an object, all nodes that have to say why a pod is stuck: one pod of podstuck's own on each at a time.
+    #[arg(long)]
     pub examine: bool,
+    /// With --examine and no object: examine no more nodes than this at a time
+    #[arg(long, value_name = "NUMBER", default_value_t = 4, requires = "examine", conflicts_with = "asked",
+          value_parser = clap::value_parser!(u8).range(1..=50))]
+    pub nodes_at_a_time: u8,
     /// With --examine: this node, whatever the API server says
-    #[arg(long, value_name = "NODE", requires = "examine", value_parser = object_name)]
+    #[arg(long, value_name = "NODE", requires_all = ["examine", "asked"], value_parser = object_name)]
     pub node: Option<String>,
     /// With --node: a pod that the API server no longer has, by its UID
     #[arg(long, value_name = "UID", requires = "node", value_parser = object_name)]
@@ -127,7 +133,10 @@ mod tests {
             "-A -n shop",
             "-A shop/cart-0",
             "-l a=b shop/cart-0",
-            "--examine",
+            "shop/a --examine --nodes-at-a-time 2",
+            "--nodes-at-a-time 2",
+            "--examine --nodes-at-a-time 0",
+            "--examine --node n1",
             "shop/a --image x",
             "--max-requests 0",
             "shop/a --node n1",

@@ -8,7 +8,7 @@ use std::{
 use clap::Parser;
 use podstuck_cluster::{
     cli::Cli,
-    examine::{self, End},
+    examine::{self, End, OwnPod},
     run::{self, Examination, Failure, Outcome},
 };
 use podstuck_model::path::safe;
@@ -39,10 +39,7 @@ async fn answer(cli: &Cli) -> u8 {
 
 async fn shown(cli: &Cli, Outcome { text, exit, examine }: Outcome) -> u8 {
     let print = examine.as_ref().filter(|_| cli.print);
-    let text = match print.map(|it| serde_json::to_string_pretty(&it.own.manifest())) {
-        Some(manifest) => manifest.unwrap_or_default() + "\n",
-        None => text,
-    };
+    let text = print.map_or(text, |it| it.own.iter().map(manifest).collect());
     let is_printed = print.is_some();
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -56,14 +53,29 @@ async fn shown(cli: &Cli, Outcome { text, exit, examine }: Outcome) -> u8 {
         Ok(()) => drop(out),
     }
     match examine {
-        Some(examination) => examined(cli, examination).await,
+        Some(examination) => examined(cli, exit.into(), examination).await,
         None => exit.into(),
     }
 }
 
-async fn examined(cli: &Cli, Examination { client, own }: Examination) -> u8 {
+/// One JSON document; several of them are what kubectl takes, too.
+fn manifest(own: &OwnPod) -> String {
+    serde_json::to_string_pretty(&own.manifest()).unwrap_or_default() + "\n"
+}
+
+async fn examined(cli: &Cli, exit: u8, Examination { client, own }: Examination) -> u8 {
     let mut out = tokio::io::stdout();
-    match examine::examine(&client, &own, cli.wait.unwrap_or(60), &mut out).await {
+    let seconds = cli.wait.unwrap_or(60);
+    let ended = match (&own[..], &cli.target) {
+        ([own], target) if target.is_some() || cli.pod_uid.is_some() => {
+            examine::examine(&client, own, seconds, &mut out, std::future::pending()).await
+        }
+        _ => {
+            let at_a_time = cli.nodes_at_a_time.into();
+            Ok(examine::all(&client, own, at_a_time, seconds, exit, &mut out).await)
+        }
+    };
+    match ended {
         Ok(End::Answered(status) | End::Interrupted(status)) => status,
         Ok(End::Unread) => UNWRITTEN,
         Err(failure) => failed(&failure),

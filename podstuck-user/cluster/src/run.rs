@@ -82,12 +82,12 @@ pub struct Outcome {
     pub examine: Option<Examination>,
 }
 
-/// A node that is to be examined.
+/// Nodes that are to be examined.
 pub struct Examination {
     /// The way to the API server.
     pub client: Client,
-    /// podstuck's own pod on the node.
-    pub own: OwnPod,
+    /// podstuck's own pods on them, one for each pod that is stuck.
+    pub own: Vec<OwnPod>,
 }
 
 /// Answers.
@@ -96,6 +96,11 @@ pub struct Examination {
 ///
 /// Where the object is not named properly, or the API server does not answer.
 pub async fn run(cli: &Cli) -> Result<Outcome, Failure> {
+    if cli.examine && !matches!(cli.output, Output::Text | Output::Wide) && !cli.print {
+        return Err(Failure::Usage(anyhow!(
+            "what a node says is text: --examine goes with -o wide, or without -o"
+        )));
+    }
     let connected = connect(
         cli.kubeconfig.as_deref(),
         cli.context.as_deref(),
@@ -104,7 +109,7 @@ pub async fn run(cli: &Cli) -> Result<Outcome, Failure> {
     );
     let Connection { client, namespace } = connected.await.map_err(Failure::CannotRun)?;
     if let (Some(node), Some(uid)) = (&cli.node, &cli.pod_uid) {
-        let own = own_pod(cli, node, About::Uid(uid.clone()));
+        let own = vec![own_pod(cli, node, About::Uid(uid.clone()))];
         let examine = Some(Examination { client, own });
         return Ok(Outcome { text: String::new(), exit: Exit::Unexplained, examine });
     }
@@ -136,18 +141,21 @@ pub async fn run(cli: &Cli) -> Result<Outcome, Failure> {
         Err(failure) => return Err(failure),
     };
     let undecided = || {
-        let mut leaves = report.answers.iter().map(Answer::leaf);
-        leaves.find_map(|case| Some((case.examine.clone()?, case.key.clone())))
+        let leaves = report.answers.iter().map(Answer::leaf);
+        let mut all: Vec<(String, Key)> =
+            leaves.filter_map(|case| Some((case.examine.clone()?, case.key.clone()))).collect();
+        all.sort();
+        all.dedup();
+        all
     };
-    let wanted = named.or_else(undecided).filter(|_| cli.examine);
-    report.examines = wanted.is_some();
-    let examine = match wanted {
-        Some((node, pod)) => {
-            let about = About::Name { name: named_as(&pod), record: record(&client, &pod).await };
-            Some(Examination { own: own_pod(cli, &node, about), client })
-        }
-        None => None,
-    };
+    let wanted = named.map_or_else(undecided, |one| vec![one]);
+    let mut own = Vec::new();
+    for (node, pod) in wanted.iter().filter(|_| cli.examine) {
+        let about = About::Name { name: named_as(pod), record: record(&client, pod).await };
+        own.push(own_pod(cli, node, about));
+    }
+    report.examines = !own.is_empty();
+    let examine = report.examines.then_some(Examination { client, own });
     Ok(Outcome { text: shown(cli, &report), exit: exit(&report), examine })
 }
 

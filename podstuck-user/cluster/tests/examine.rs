@@ -25,8 +25,8 @@ const LOG: &str = "pod shop/cart-0: immutable-attribute\n";
 
 /// What there is, and what was asked.
 struct State {
-    /// The pod that is stuck.
-    stuck: Option<Value>,
+    /// The pods that are stuck.
+    stuck: Vec<Value>,
     /// The status of podstuck's own pod.
     status: Value,
     log: String,
@@ -34,7 +34,7 @@ struct State {
     hangs: bool,
     /// Why no pod may be made.
     refused: Option<&'static str>,
-    created: Option<Value>,
+    created: Vec<Value>,
     requests: Vec<String>,
 }
 
@@ -52,23 +52,24 @@ fn pending(reason: &str, message: &str) -> Value {
 }
 
 /// A pod whose grace has passed.
-fn overdue() -> Value {
+fn overdue(name: &str, node: &str) -> Value {
     json!({"kind": "Pod",
-        "metadata": {"name": "cart-0", "namespace": "shop", "uid": "1-2", "deletionTimestamp": "2026-01-01T00:00:00Z",
-            "deletionGracePeriodSeconds": 30, "finalizers": [FINALIZER], "annotations": {"secret": "word"}},
-        "spec": {"nodeName": "worker-3", "containers": [{"name": "a", "env": [{"name": "PASSWORD", "value": "word"}]}]}})
+        "metadata": {"name": name, "namespace": "shop", "uid": format!("uid-{name}"),
+            "deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 30, "finalizers": [FINALIZER],
+            "annotations": {"secret": "word"}},
+        "spec": {"nodeName": node, "containers": [{"name": "a", "env": [{"name": "PASSWORD", "value": "word"}]}]}})
 }
 
 impl Cluster {
     /// One in which all goes well, and podstuck finds a cause.
     fn new() -> Self {
         let state = State {
-            stuck: Some(overdue()),
+            stuck: vec![overdue("cart-0", "worker-3")],
             status: ended(1),
             log: LOG.into(),
             hangs: false,
             refused: None,
-            created: None,
+            created: Vec::new(),
             requests: Vec::new(),
         };
         let state = Arc::new(Mutex::new(state));
@@ -119,7 +120,7 @@ impl Cluster {
     }
 
     fn created(&self) -> Value {
-        self.state.lock().unwrap().created.clone().unwrap()
+        self.state.lock().unwrap().created.last().cloned().unwrap()
     }
 
     /// How often the one pod that was made was removed.
@@ -167,25 +168,27 @@ fn answer(state: &mut State, method: &str, path: &str, body: &[u8]) -> (u16, Str
     let of = |status: u16, value: Value| (status, value.to_string(), false);
     match (method, path) {
         ("GET", "/version") => of(200, json!({"gitVersion": "v1.33.0"})),
-        ("GET", "/api/v1/namespaces/shop/pods/cart-0") => match &state.stuck {
-            Some(pod) => of(200, pod.clone()),
-            None => of(404, json!({"message": "not found"})),
-        },
-        ("GET", "/api/v1/nodes/worker-3") => of(
+        ("GET", "/api/v1/namespaces/shop/pods?limit=500") => of(200, json!({"items": state.stuck})),
+        ("GET", path) if path.starts_with("/api/v1/namespaces/shop/pods/") => {
+            match state.stuck.iter().find(|pod| path.ends_with(&format!("/{}", name(pod)))) {
+                Some(pod) => of(200, pod.clone()),
+                None => of(404, json!({"message": "not found"})),
+            }
+        }
+        ("GET", path) if path.starts_with("/api/v1/nodes/") => of(
             200,
-            json!({"metadata": {"name": "worker-3"},
-            "status": {"conditions": [{"type": "Ready", "status": "True"}]}}),
+            json!({"metadata": {"name": path.rsplit('/').next()},
+                "status": {"conditions": [{"type": "Ready", "status": "True"}]}}),
         ),
-        ("GET", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/worker-3") => of(
-            200,
-            json!({"metadata": {"name": "worker-3"}, "spec": {"renewTime": now.to_string()}}),
-        ),
+        ("GET", path) if path.contains("/kube-node-lease/leases/") => {
+            of(200, json!({"metadata": {}, "spec": {"renewTime": now.to_string()}}))
+        }
         ("POST", "/api/v1/namespaces/kube-system/pods") => {
             if let Some(why) = state.refused {
                 return of(403, json!({"message": why}));
             }
             let pod: Value = serde_json::from_slice(body).unwrap();
-            state.created = Some(pod.clone());
+            state.created.push(pod.clone());
             of(201, pod)
         }
         ("GET", path) if path.ends_with("/log?container=podstuck&follow=true") => {
@@ -227,7 +230,7 @@ fn the_answer_is_shown_and_the_pod_is_removed() {
 #[test]
 fn what_the_api_server_decides_needs_no_node() {
     let cluster = Cluster::with(|state| {
-        state.stuck.as_mut().unwrap()["metadata"]["deletionGracePeriodSeconds"] = json!(0);
+        state.stuck[0]["metadata"]["deletionGracePeriodSeconds"] = json!(0);
     });
     let (status, out, _) = cluster.run(&["shop/cart-0", "--examine"]);
     assert!(status == Some(1) && out.contains("pod-finalizer (certain)"), "{out}");
@@ -244,7 +247,7 @@ fn what_the_api_server_decides_needs_no_node() {
 
 #[test]
 fn a_pod_that_the_api_server_has_no_more_is_examined_where_its_user_says() {
-    let cluster = Cluster::with(|state| state.stuck = None);
+    let cluster = Cluster::with(|state| state.stuck.clear());
     let (status, _, error) = cluster.run(&["shop/cart-0", "--examine"]);
     assert!(status == Some(2) && error.contains("has no Pod shop/cart-0"), "{error}");
     let (status, out, _) = cluster.run(&["shop/cart-0", "--examine", "--node=worker-3"]);
@@ -322,4 +325,47 @@ fn the_pod_is_removed_when_no_one_reads_the_answer_any_more() {
     out.read_line(&mut first).unwrap();
     drop(out);
     assert_eq!((podstuck.wait().unwrap().code(), cluster.removed()), (Some(6), 1), "{first}");
+}
+
+/// Two pods on one node and one on another.
+fn three() -> Cluster {
+    Cluster::with(|state| {
+        state.stuck.push(overdue("cart-1", "worker-3"));
+        state.stuck.push(overdue("cart-2", "worker-4"));
+    })
+}
+
+#[test]
+fn all_nodes_that_have_to_say_something_are_examined() {
+    let cluster = three();
+    let (status, out, error) = cluster.run(&["--examine", "--nodes-at-a-time", "1"]);
+    assert_eq!((status, error.as_str()), (Some(1), ""), "{out}");
+    for (pod, node) in [("cart-0", "worker-3"), ("cart-1", "worker-3"), ("cart-2", "worker-4")] {
+        assert!(out.contains(&format!("\n== shop/{pod} on {node} ==\n{LOG}")), "{out}");
+    }
+    // One after the other: each is removed before the next is made.
+    let changes = cluster.requests().into_iter().filter(|it| !it.starts_with("GET"));
+    let verbs: Vec<String> = changes.map(|it| it.split(' ').next().unwrap().to_owned()).collect();
+    assert_eq!(verbs, ["POST", "DELETE", "POST", "DELETE", "POST", "DELETE"]);
+    let (status, _, error) = cluster.run(&["--examine", "-o", "json"]);
+    assert!(status == Some(2) && error.contains("what a node says is text"), "{error}");
+}
+
+#[test]
+fn all_pods_of_its_own_are_removed_when_it_is_told_to_end() {
+    let cluster = three();
+    cluster.state.lock().unwrap().hangs = true;
+    let mut podstuck = cluster.podstuck(&["--examine"]);
+    let mut podstuck = podstuck.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let begun = Instant::now();
+    let logs = || cluster.requests().iter().filter(|it| it.contains("/log?")).count();
+    while logs() < 2 {
+        assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", cluster.requests());
+        thread::sleep(Duration::from_millis(20));
+    }
+    kill(Pid::from_raw(podstuck.id().cast_signed()), Signal::SIGTERM).unwrap();
+    assert_eq!(podstuck.wait().unwrap().code(), Some(143));
+    // Neither is one left, nor was a third made.
+    let of = |verb: &str| cluster.requests().iter().filter(|it| it.starts_with(verb)).count();
+    assert_eq!((of("POST"), of("DELETE")), (2, 2), "{:?}", cluster.requests());
 }

@@ -1,6 +1,7 @@
 //! The node's part of an answer: podstuck in a pod of its own on that node, whose output is shown. That pod is removed
 //! whatever happens, also after Ctrl-C.
 
+mod all;
 mod manifest;
 mod record;
 mod requests;
@@ -17,11 +18,14 @@ use tokio::{
 };
 
 use crate::run::Failure;
+pub use all::all;
 pub use manifest::{About, OwnPod};
 pub use record::of as part_of_record;
 use requests::{Requests, text};
 use signals::Signals;
 
+/// A pod of podstuck's own is ended by kubelet then; its output is not waited for any longer.
+const ENDED_AFTER: Duration = Duration::from_secs(900);
 /// How often the state of the pod is read.
 const EACH: Duration = Duration::from_secs(1);
 /// How often it is, for the exit status after the end of its output.
@@ -46,7 +50,7 @@ pub enum End {
     Unread,
 }
 
-/// Has a node examined. What podstuck writes goes to `out` as it comes.
+/// Has a node examined, unless `stop` comes first. What podstuck writes goes to `out` as it comes.
 ///
 /// # Errors
 ///
@@ -56,6 +60,7 @@ pub async fn examine(
     own: &OwnPod,
     seconds_to_start: u32,
     out: &mut (impl AsyncWrite + Unpin),
+    stop: impl Future<Output = ()>,
 ) -> Result<End, Failure> {
     let mut signals = Signals::hear().map_err(|error| Failure::CannotRun(error.into()))?;
     let requests = Requests::about(client, own);
@@ -63,6 +68,10 @@ pub async fn examine(
     let ended = match requests.create(&own.manifest()).await {
         Ok(()) => tokio::select! {
             ended = answer(&requests, own, seconds_to_start, out) => ended,
+            () = stop => Ok(End::Unread),
+            () = sleep(ENDED_AFTER + Duration::from_secs(seconds_to_start.into())) => {
+                Err(anyhow!("podstuck on {} has not ended", own.node))
+            }
             status = signals.next() => Ok(End::Interrupted(status)),
         },
         Err(why) => Err(anyhow!("cannot make the pod of podstuck in {}: {why}", own.namespace)),
