@@ -21,11 +21,13 @@ pub(super) const ONE_AT_A_TIME: &str = "--test-threads=1";
 
 /// Test programs that load no probe, and make nothing on the machine that those with probes could see: they run beside
 /// them.
-const BESIDE: [&str; 10] = [
+const BESIDE: [&str; 12] = [
     "book",
     "catalogue",
     "cluster",
+    "examine",
     "given_files",
+    "handed_over",
     "purity",
     "readme",
     "replays",
