@@ -6,7 +6,7 @@
 //! `podstuck_engine`, which do not know each other; after them `podstuck_show`. Here `live` is a run, and `commands` are
 //! what a user starts, with the crate `podstuck_lab`, which builds real cases to try it on.
 
-pub use podstuck_engine::{engine, event, model, query};
+pub use podstuck_engine::{engine, event, model, model::exit as outcome, query};
 
 #[cfg(test)]
 mod captures_tests;
@@ -17,7 +17,6 @@ pub mod cli;
 pub mod logging;
 
 pub mod interrupt;
-pub mod outcome;
 pub mod standard_output;
 
 mod live;

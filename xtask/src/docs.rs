@@ -161,11 +161,7 @@ fn proof_table() -> String {
                 By::Absent(feed) => absent.push(format!("{}: {}", proof.fact, feed.completeness())),
             }
         }
-        let most = match Certainty::at_most(cause) {
-            Certainty::Firm => "certain",
-            Certainty::Likely => "likely",
-            Certainty::Possible => "possible",
-        };
+        let most = Certainty::at_most(cause).word();
         // Writing to a string cannot fail.
         let _ = writeln!(
             table,

@@ -9,12 +9,12 @@ use clap::Parser;
 use podstuck_cluster::{
     cli::Cli,
     examine::{self, End, OwnPod},
-    run::{self, Examination, Failure, Outcome},
+    run::{self, Examination, Outcome},
 };
-use podstuck_model::path::safe;
-
-/// What reads standard output takes no more.
-const UNWRITTEN: u8 = 6;
+use podstuck_model::{
+    exit::{Exit, Failure},
+    path::safe,
+};
 
 fn main() {
     let cli = Cli::try_parse().unwrap_or_else(|shown| shown.exit());
@@ -46,7 +46,7 @@ async fn shown(cli: &Cli, Outcome { text, exit, examine }: Outcome) -> u8 {
         // What read the pipe has seen enough.
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             eprintln!("kubectl podstuck: cannot write to standard output: {error}");
-            return UNWRITTEN;
+            return Exit::Unwritten.into();
         }
         Err(_) => return exit.into(),
         Ok(()) if is_printed => return 0,
@@ -77,7 +77,7 @@ async fn examined(cli: &Cli, exit: u8, Examination { client, own }: Examination)
     };
     match ended {
         Ok(End::Answered(status) | End::Interrupted(status)) => status,
-        Ok(End::Unread) => UNWRITTEN,
+        Ok(End::Unread) => Exit::Unwritten.into(),
         Err(failure) => failed(&failure),
     }
 }

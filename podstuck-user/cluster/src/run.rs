@@ -7,7 +7,10 @@ use http::Method;
 use jiff::Timestamp;
 use kube::Client;
 use podstuck_engine::cluster::{Answer, PATIENCE, State, answer};
-use podstuck_model::cluster::{Facts, Key, Kind, Known, Meta};
+use podstuck_model::{
+    cluster::{Facts, Key, Kind, Known, Meta},
+    exit::{Exit, Failure},
+};
 use serde_json::Value;
 use tokio::time::timeout;
 
@@ -29,48 +32,6 @@ const IMAGE: &str = match option_env!("PODSTUCK_IMAGE_NAME") {
     Some(name) => name,
     None => "docker.io/library/podstuck",
 };
-
-/// How a run ends; each has an exit status of its own.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Exit {
-    /// Nothing is stuck.
-    Clean,
-    /// At least one cause.
-    Found,
-    /// Something is stuck, and the API server does not show why.
-    Unexplained,
-}
-
-impl From<Exit> for u8 {
-    fn from(exit: Exit) -> Self {
-        match exit {
-            Exit::Clean => 0,
-            Exit::Found => 1,
-            Exit::Unexplained => 5,
-        }
-    }
-}
-
-/// Why there is no answer.
-#[derive(Debug, thiserror::Error)]
-pub enum Failure {
-    /// What was asked for makes no sense, or does not exist.
-    #[error("{0:#}")]
-    Usage(anyhow::Error),
-    /// The API server does not answer, or refuses to.
-    #[error("{0:#}")]
-    CannotRun(anyhow::Error),
-}
-
-impl Failure {
-    /// What the caller sees.
-    pub fn exit_status(&self) -> u8 {
-        match self {
-            Self::Usage(_) => 2,
-            Self::CannotRun(_) => 3,
-        }
-    }
-}
 
 /// What is printed, and how the run ends.
 pub struct Outcome {

@@ -10,7 +10,6 @@ use crate::{
         chain::Link,
         csi::{CsiState, DriverState},
         diagnosis::{PodStage, Stage, Terminating},
-        evidence::Certainty,
         finding::Finding,
         halted::Halted,
         identity::Component,
@@ -495,11 +494,7 @@ fn of_cause(pod: &PodStage, causes: &[Finding]) -> Option<Link> {
         Some(who) => (who.clone(), "let go"),
         None => (safe_path(&cause.call.path.0).into_owned(), "be cleared"),
     };
-    let sure = match cause.certainty {
-        Certainty::Firm => "certain",
-        Certainty::Likely => "likely",
-        Certainty::Possible => "possible",
-    };
+    let sure = cause.certainty.word();
     let fact = catalogue::title(cause.id).unwrap_or_default().to_owned();
     let link = seen(who, must, None, fact, &format!("cause {}, {sure}", cause.id));
     Some(Link { since: Some(cause.first), ..link })

@@ -164,6 +164,15 @@ impl Certainty {
         }
     }
 
+    /// In text and in tables.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Firm => "certain",
+            Self::Likely => "likely",
+            Self::Possible => "possible",
+        }
+    }
+
     /// As a number between 0 and 1, for programs that sort by one. It says nothing more.
     pub const fn confidence(self) -> f64 {
         match self {

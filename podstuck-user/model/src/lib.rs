@@ -17,6 +17,7 @@ pub mod deleted;
 pub mod diagnosis;
 pub mod event;
 pub mod evidence;
+pub mod exit;
 pub mod file_system;
 pub mod finding;
 pub mod halted;

@@ -11,7 +11,7 @@ use tokio::{
 };
 
 use super::{About, End, OwnPod, examine};
-use crate::run::Failure;
+use podstuck_model::exit::Failure;
 
 /// What came of one pod.
 struct Done {

@@ -17,9 +17,9 @@ use tokio::{
     time::sleep,
 };
 
-use crate::run::Failure;
 pub use all::all;
 pub use manifest::{About, OwnPod};
+use podstuck_model::exit::Failure;
 pub use record::of as part_of_record;
 use requests::{Requests, text};
 use signals::Signals;

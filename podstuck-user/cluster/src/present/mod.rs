@@ -10,7 +10,6 @@ use jiff::Timestamp;
 use podstuck_engine::cluster::{Answer, State};
 use podstuck_model::{
     cluster::{Unread, Why},
-    evidence::Certainty,
     path::safe,
     shell::{self, word},
 };
@@ -111,15 +110,6 @@ pub fn names(report: &Report) -> String {
         format!("{}/{}\n", key.kind.for_kubectl(), safe(key.name.as_bytes()))
     };
     report.answers.iter().filter(|it| it.case.state != State::NotDeleted).map(name).collect()
-}
-
-/// How sure something is.
-fn certainty(certainty: Certainty) -> &'static str {
-    match certainty {
-        Certainty::Firm => "certain",
-        Certainty::Likely => "likely",
-        Certainty::Possible => "possible",
-    }
 }
 
 /// By its two largest units, as kubectl writes ages.

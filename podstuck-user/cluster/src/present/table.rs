@@ -3,7 +3,7 @@
 use podstuck_engine::cluster::{Answer, Case};
 use podstuck_model::{path::safe, remedy::Remedy};
 
-use super::{Kubectl, Report, age, certainty, footer};
+use super::{Kubectl, Report, age, footer};
 
 /// A longer command is shown by the answer about that object.
 const COMMAND: usize = 100;
@@ -65,7 +65,7 @@ fn row(
     row.push(case.step.map_or_else(none, |step| step.word().to_owned()));
     let cause = first.map_or_else(none, |found| found.id.to_string());
     row.push(if answer.below.is_empty() { cause } else { format!("{cause} ({})", name(leaf)) });
-    row.push(first.map_or_else(none, |found| certainty(found.certainty).to_owned()));
+    row.push(first.map_or_else(none, |found| found.certainty.word().to_owned()));
     row.push(leaf.node.clone().or_else(|| case.node.clone()).unwrap_or_else(none));
     if wide {
         row.push(first.and_then(|found| found.held_by.clone()).unwrap_or_else(none));

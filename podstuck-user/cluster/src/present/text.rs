@@ -7,7 +7,7 @@ use podstuck_model::{
     remedy::{Remedy, RemedyKind},
 };
 
-use super::{Kubectl, Report, age, certainty, footer};
+use super::{Kubectl, Report, age, footer};
 
 pub(super) fn one(report: &Report, kubectl: &Kubectl, color: bool) -> String {
     let Some(answer) = report.answers.first() else { return String::new() };
@@ -70,8 +70,7 @@ fn finding(out: &mut String, case: &Case, found: &Found, kubectl: &Kubectl, pain
     let held =
         found.held_by.as_ref().map(|it| format!(": {}", safe(it.as_bytes()))).unwrap_or_default();
     let later = if found.later { ", later" } else { "" };
-    let head =
-        format!("{} ({}{later}) of {}{held}", found.id, certainty(found.certainty), show(case));
+    let head = format!("{} ({}{later}) of {}{held}", found.id, found.certainty.word(), show(case));
     out.push_str(&format!("\n{}\n  {}\n", paint.bold(&head), found.explanation));
     out.push_str("  Evidence\n");
     for evidence in &found.evidence {

@@ -36,12 +36,7 @@ pub const fn blocks(blocks_deletion: Option<bool>) -> &'static str {
 
 /// As in `likely (0.70)`.
 pub fn certainty(certainty: Certainty) -> String {
-    let word = match certainty {
-        Certainty::Firm => "certain",
-        Certainty::Likely => "likely",
-        Certainty::Possible => "possible",
-    };
-    format!("{word} ({:.2})", certainty.confidence())
+    format!("{} ({:.2})", certainty.word(), certainty.confidence())
 }
 
 /// As in `812,345`.

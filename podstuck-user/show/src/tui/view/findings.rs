@@ -10,7 +10,7 @@ use crate::{
     },
     tui::state::{State, is_over},
 };
-use podstuck_model::{evidence::Certainty, finding::Finding, path::safe};
+use podstuck_model::{finding::Finding, path::safe};
 
 pub(super) fn lines(
     state: &State,
@@ -50,11 +50,7 @@ fn row(finding: &Finding, is_chosen: bool, look: Look, width: usize) -> Line<'st
     } else {
         (words::severity(finding.severity).to_uppercase(), look.ink.severity(finding.severity))
     };
-    let sure = match finding.certainty {
-        Certainty::Firm => "certain",
-        Certainty::Likely => "likely",
-        Certainty::Possible => "possible",
-    };
+    let sure = finding.certainty.word();
     let blocks = match finding.blocks_deletion {
         Some(true) => "blocks",
         Some(false) => "harmless",

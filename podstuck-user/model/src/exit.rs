@@ -1,4 +1,4 @@
-//! How a command ends, and with which exit status.
+//! How a command of any of the programs ends, and with which exit status.
 
 use std::process::ExitCode;
 
@@ -11,13 +11,13 @@ pub enum Exit {
     Found,
     /// Ran, but lost data.
     Lost,
-    /// The pod that was asked about, or whose path was, is still there, or its record is; and no cause was found.
+    /// What was asked about is still there, or its record is; and no cause was found.
     Unexplained,
     /// What was to be said could not all be written to standard output.
     Unwritten,
 }
 
-impl From<Exit> for ExitCode {
+impl From<Exit> for u8 {
     fn from(exit: Exit) -> Self {
         match exit {
             Exit::Clean => 0,
@@ -26,7 +26,12 @@ impl From<Exit> for ExitCode {
             Exit::Unexplained => 5,
             Exit::Unwritten => 6,
         }
-        .into()
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        u8::from(exit).into()
     }
 }
 
@@ -43,10 +48,15 @@ pub enum Failure {
 
 impl Failure {
     /// What the caller sees.
-    pub fn exit_code(&self) -> ExitCode {
+    pub const fn exit_status(&self) -> u8 {
         match self {
-            Self::Usage(_) => 2.into(),
-            Self::CannotRun(_) => 3.into(),
+            Self::Usage(_) => 2,
+            Self::CannotRun(_) => 3,
         }
+    }
+
+    /// The same, as a program ends with it.
+    pub fn exit_code(&self) -> ExitCode {
+        self.exit_status().into()
     }
 }
