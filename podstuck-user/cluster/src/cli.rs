@@ -35,6 +35,9 @@ pub struct Cli {
     /// Only objects with these labels
     #[arg(short = 'l', long, value_name = "LABELS", conflicts_with = "target")]
     pub selector: Option<String>,
+    /// Follow: what becomes stuck, and what goes away, how long after which change
+    #[arg(short, long, conflicts_with_all = ["target", "examine", "output"])]
+    pub watch: bool,
     /// How it is shown
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = Output::Text)]
     pub output: Output,
@@ -146,6 +149,8 @@ mod tests {
             "shop/a --examine --in ../x",
             "shop/a --examine --wait soon",
             "shop/a b",
+            "shop/a --watch",
+            "-w -o json",
         ] {
             let words = ["podstuck"].into_iter().chain(typed.split_whitespace());
             assert!(Cli::try_parse_from(words).is_err(), "{typed}");

@@ -4,9 +4,11 @@
 //! decision is `podstuck_engine::cluster`, a pure function, which says what it lacks. [`present`] returns text. Nothing
 //! here changes anything in the cluster, but that [`examine`], where it is asked for, has a pod of podstuck's own examine a node.
 
+mod answers;
 pub mod cli;
 pub mod examine;
 pub mod present;
 pub mod read;
 pub mod run;
 pub mod target;
+pub mod watch;

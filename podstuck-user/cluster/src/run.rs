@@ -1,12 +1,17 @@
 //! From what was typed to what is printed.
 
-use std::{collections::BTreeSet, env, io::IsTerminal, time::Duration};
+use std::{
+    collections::BTreeSet,
+    env,
+    io::{self, IsTerminal, Write},
+    time::Duration,
+};
 
 use anyhow::{Context, anyhow};
 use http::Method;
 use jiff::Timestamp;
 use kube::Client;
-use podstuck_engine::cluster::{Answer, PATIENCE, State, answer};
+use podstuck_engine::cluster::{Answer, PATIENCE, State};
 use podstuck_model::{
     cluster::{Facts, Key, Kind, Known, Meta},
     exit::{Exit, Failure},
@@ -15,17 +20,17 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use crate::{
+    answers::{kinds, settle},
     cli::{Cli, Output},
     examine::{self, About, OwnPod},
     present::{self, Report, Scope},
     read::{Connection, Reader, Server, connect, page},
     target::{self, Target},
+    watch,
 };
 
 /// How many objects are judged together: those that are stuck for longest come first where requests run out.
 const TOGETHER: usize = 25;
-/// The longest way from a question to the next that it leads to.
-const ROUNDS: usize = 24;
 
 /// What the image of a release is called; `xtask/src/dist` may have another name for it.
 const IMAGE: &str = match option_env!("PODSTUCK_IMAGE_NAME") {
@@ -84,6 +89,14 @@ pub async fn run(cli: &Cli) -> Result<Outcome, Failure> {
         .map_err(|why| Failure::CannotRun(anyhow!("the API server does not answer: {why}")))?;
     let mut facts = Facts::new(server.now);
     facts.asks_kubelets = cli.via_node_proxy;
+    if cli.watch {
+        let scope = (!cli.all_namespaces).then_some(namespace.as_str());
+        let mut out = io::stdout();
+        // Until what reads it has seen enough.
+        let say = |line: &str| writeln!(out, "{line}").and_then(|()| out.flush()).is_ok();
+        watch::watch(cli, &client, scope, server.now, say).await?;
+        return Ok(Outcome { text: String::new(), exit: Exit::Clean, examine: None });
+    }
     let named = cli.node.clone().zip(asked.as_ref().and_then(Target::pod).cloned());
     if cli.node.is_some() && named.is_none() {
         return Err(Failure::Usage(anyhow!("--node goes with a pod")));
@@ -193,19 +206,6 @@ fn exit(report: &Report) -> Exit {
     }
 }
 
-/// Judges these until nothing more is wanted, and reads what is.
-async fn settle(keys: &[Key], reader: &Reader, facts: &mut Facts) -> Vec<Answer> {
-    for _ in 0..ROUNDS {
-        let answers = keys.iter().map(|key| answer(key, facts)).collect();
-        let wanted = facts.wanted();
-        if wanted.is_empty() {
-            return answers;
-        }
-        reader.answer_all(facts, wanted).await;
-    }
-    keys.iter().map(|key| answer(key, facts)).collect()
-}
-
 async fn one(
     target: Target,
     namespace: &str,
@@ -247,13 +247,8 @@ async fn all(
     reader: &Reader,
     facts: &mut Facts,
 ) -> Result<Report, Failure> {
-    let of_namespace = [Kind::POD, Kind::CLAIM];
-    let global = [Kind::VOLUME, Kind::ATTACHMENT, Kind::NODE, Kind::NAMESPACE];
     let of = namespace.as_deref();
-    let kinds: Vec<&Kind> = match of {
-        Some(_) => of_namespace.iter().collect(),
-        None => of_namespace.iter().chain(&global).collect(),
-    };
+    let kinds = kinds(of);
     let own =
         of.map(|namespace| Key::global(Kind::NAMESPACE, namespace)).filter(|_| labels.is_none());
     for kind in &kinds {
@@ -277,7 +272,7 @@ async fn all(
         }
     };
     let mut was_read = false;
-    for kind in kinds {
+    for kind in &kinds {
         let Known::Is(survey) = facts.deleted(kind, of, labels) else { continue };
         was_read = true;
         for meta in &survey.deleted {

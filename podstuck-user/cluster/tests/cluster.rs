@@ -6,7 +6,7 @@
 use std::{
     env, fs,
     path::Path,
-    process::{Command, Output},
+    process::{Child, Command, Output},
     thread,
     time::Duration,
 };
@@ -516,10 +516,55 @@ fn what_keeps_objects_is_found_and_released_on_a_real_api_server() {
     all_are_listed(&at);
     the_documented_rights_suffice(&at);
     a_missed_deletion_is_proven_by_two_reads(&at, &kubelet, &before);
+    let mut followed = Followed::begin(&at);
     for case in &CASES {
         released_by_what_is_printed(&at, case);
     }
+    followed.has("PersistentVolumeClaim locked/data: stuck: webhook-unavailable (certain)");
+    followed
+        .has("s after its deletion was requested, as the finalizer example.com/kept was removed");
     a_dead_webhook_is_released_before_the_finalizer(&at);
+    followed.has("PersistentVolumeClaim locked/data: gone ");
     let (text, status) = at.podstuck(&["-A"]);
     assert_eq!(status, 0, "{text}");
+}
+
+/// What `--watch` says meanwhile.
+struct Followed {
+    podstuck: Child,
+    file: tempfile::NamedTempFile,
+}
+
+impl Followed {
+    fn begin(at: &Workstation) -> Self {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let mut kubectl = at.command("kubectl");
+        let podstuck =
+            kubectl.args(["podstuck", "-A", "--watch"]).stdout(file.reopen().unwrap()).spawn();
+        let mut own = Self { podstuck: podstuck.unwrap(), file };
+        own.has("Pod shop/kept: stuck: pod-finalizer (certain): the finalizer example.com/kept");
+        own
+    }
+
+    fn has(&mut self, words: &str) {
+        let text = || fs::read_to_string(self.file.path()).unwrap();
+        for _ in 0..100 {
+            if text().contains(words) {
+                return;
+            }
+            thread::sleep(Duration::from_millis(200));
+        }
+        panic!("{words} is not in: {}", text());
+    }
+}
+
+impl Drop for Followed {
+    fn drop(&mut self) {
+        println!(
+            "$ kubectl podstuck -A --watch\n{}",
+            fs::read_to_string(self.file.path()).unwrap_or_default()
+        );
+        let _ = self.podstuck.kill();
+        let _ = self.podstuck.wait();
+    }
 }

@@ -113,7 +113,7 @@ pub fn names(report: &Report) -> String {
 }
 
 /// By its two largest units, as kubectl writes ages.
-fn age(since: Timestamp, now: Timestamp) -> String {
+pub(crate) fn age(since: Timestamp, now: Timestamp) -> String {
     let seconds = Duration::try_from(now.duration_since(since)).unwrap_or_default().as_secs();
     let (days, hours, minutes) = (seconds / 86400, seconds / 3600 % 24, seconds / 60 % 60);
     match (days, hours, minutes) {

@@ -124,7 +124,7 @@ pub(crate) fn whole(error: &dyn std::error::Error) -> String {
 }
 
 /// For a query.
-pub(super) fn encoded(text: &str) -> String {
+pub(crate) fn encoded(text: &str) -> String {
     let mut out = String::new();
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
