@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    os::unix::fs::DirBuilderExt,
+    os::unix::fs::{DirBuilderExt, MetadataExt},
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -211,11 +211,20 @@ fn read(path: &Path) -> String {
     is_small.then(|| fs::read_to_string(path).ok()).flatten().unwrap_or_default()
 }
 
-/// Nobody else may put anything there.
+/// Makes it. In a directory of another user, a file that the agent writes may be a link to somewhere else.
 fn directory(path: &Path) -> Result<()> {
+    let failed = || format!("cannot make {}", path.display());
     let mut builder = fs::DirBuilder::new();
-    builder.recursive(true).mode(0o755);
-    builder.create(path).with_context(|| format!("cannot make {}", path.display()))
+    builder.recursive(true).mode(0o755).create(path).with_context(failed)?;
+    let found = fs::symlink_metadata(path).with_context(failed)?;
+    let is_own = found.is_dir() && found.uid() == rustix::process::geteuid().as_raw();
+    if !is_own || found.mode() & 0o022 != 0 {
+        bail!(
+            "{} is not a directory that the agent's user alone may write to: name one with --directory",
+            path.display()
+        );
+    }
+    Ok(())
 }
 
 /// Beside the agent, where it is not named.
@@ -227,4 +236,23 @@ fn program(cli: &Cli) -> Result<PathBuf> {
     let beside = own.with_file_name("podstuck");
     let is_there = beside.is_file();
     if is_there { Ok(beside) } else { Ok("podstuck".into()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn a_directory_that_others_may_write_to_is_refused() {
+        let top = tempfile::tempdir().unwrap();
+        let own = top.path().join("a/b");
+        assert!(directory(&own).is_ok() && directory(&own).is_ok());
+        symlink(&own, top.path().join("link")).unwrap();
+        assert!(directory(&top.path().join("link")).is_err());
+        fs::set_permissions(&own, PermissionsExt::from_mode(0o777)).unwrap();
+        let why = directory(&own).unwrap_err().to_string();
+        assert!(why.contains("--directory"), "{why}");
+    }
 }
