@@ -484,14 +484,7 @@ fn holding<'a>(pod: &PodStage, causes: &'a [Finding]) -> Option<&'a Finding> {
 fn of_cause(pod: &PodStage, causes: &[Finding]) -> Option<Link> {
     let cause = holding(pod, causes)?;
     let (who, must) = match &cause.held_by {
-        Some(who) if cause.id == ids::MIRROR_POD_DELETED => (who.clone(), "be removed"),
-        Some(who) if matches!(cause.id, ids::OCI_HOOK_FAILS | ids::CNI_TEARDOWN_FAILED) => {
-            (who.clone(), "succeed")
-        }
-        Some(who) if cause.id == ids::SHIM_HUNG => (who.clone(), "answer the runtime"),
-        Some(who) if cause.id == ids::RUNTIME_COMMAND_HUNG => (who.clone(), "return"),
-        Some(who) if cause.id == ids::SLICE_REMOVAL_TIMES_OUT => (who.clone(), "reach kubelet"),
-        Some(who) => (who.clone(), "let go"),
+        Some(who) => (who.clone(), cause.must.unwrap_or("let go")),
         None => (safe_path(&cause.call.path.0).into_owned(), "be cleared"),
     };
     let sure = cause.certainty.word();

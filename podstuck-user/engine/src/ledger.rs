@@ -256,6 +256,7 @@ impl Ledger {
             first: self.clock.at(draft.first),
             last: self.clock.at(draft.last),
             held_by: draft.held_by,
+            must: draft.must,
             evidence: evidence.collect(),
             explanation: draft.explanation,
             remedies: remedies.collect(),

@@ -1,6 +1,11 @@
 //! What a tracker says: a finding before it has a history, or that one is over.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use podstuck_common::component::name_hash;
 
 use crate::{
     cause::{Cause, CauseId, LookAlike},
@@ -10,7 +15,7 @@ use crate::{
         chain::Link,
         evidence::{Certainty, Source},
         finding::Severity,
-        identity::{Actor, Target},
+        identity::{Actor, Pod, Target, TargetKind},
         operation::Operation,
         remedy::Remedy,
         said::{self, NOT_ROOTS},
@@ -117,6 +122,8 @@ pub(crate) struct Draft {
     pub(crate) last: Monotonic,
     /// Who or what holds it, in a few words, safe to be shown.
     pub(crate) held_by: Option<String>,
+    /// What that one must do where it is more than to let go.
+    pub(crate) must: Option<&'static str>,
     /// Facts.
     pub(crate) evidence: Vec<Fact>,
     /// Meaning.
@@ -184,6 +191,7 @@ impl Draft {
             first: at,
             last: at,
             held_by: None,
+            must: None,
             evidence: Vec::new(),
             explanation: String::new(),
             remedies: Vec::new(),
@@ -196,6 +204,21 @@ impl Draft {
             is_later: false,
             doubts: Vec::new(),
         }
+    }
+
+    /// A draft about a whole pod: by its directory, or by its record where no scan has one.
+    pub(crate) fn about_pod(
+        tracker: TrackerId,
+        cause: &'static Cause,
+        pod: Pod,
+        directory: Option<&Path>,
+        at: Monotonic,
+    ) -> Self {
+        let (id, kind) = (name_hash(pod.uid.as_bytes()), TargetKind::PodDirectory);
+        let path = directory.map_or_else(|| format!("pods/{}", pod.uid).into(), Path::to_owned);
+        let root = directory.map(Path::to_owned).unwrap_or_default();
+        let target = Target { kind, root, pod: Some(pod), ..Target::unknown() };
+        Self::about_state(tracker, cause, id, Arc::new(target), path, at)
     }
 
     /// Names who or what holds it; who is named first counts.

@@ -104,6 +104,9 @@ pub struct Finding {
     /// Who or what holds it, in a few words; left out of JSON where the object of the call says it all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held_by: Option<String>,
+    /// What that one must do where it is more than to let go; in JSON the chain has it.
+    #[serde(skip)]
+    pub must: Option<&'static str>,
     /// The facts.
     pub evidence: Vec<Evidence>,
     /// What it means, in a few sentences.

@@ -6,7 +6,7 @@ mod steps;
 
 pub(crate) use steps::{MISSED_DELETION, RESTART_RISK};
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, time::Duration};
 
 use podstuck_common::component::name_hash;
 
@@ -26,7 +26,6 @@ use crate::{
         evidence::Source,
         finding::Severity,
         halted::HaltedKubelet,
-        identity::{Target, TargetKind},
         node::{NodeSample, PodState},
         time::Monotonic,
     },
@@ -228,20 +227,8 @@ pub(crate) fn draft(suspect: &Suspect<'_>) -> Draft {
         State::Halted(_) => &KUBELET_STOPPED,
         State::Down => &KUBELET_DOWN,
     };
-    let target = Target {
-        kind: TargetKind::PodDirectory,
-        root: pod.directory.clone(),
-        pod: Some(pod.named()),
-        ..Target::unknown()
-    };
-    let mut draft = Draft::about_state(
-        TrackerId::KubeletState,
-        cause,
-        name_hash(pod.uid.as_bytes()),
-        Arc::new(target),
-        pod.directory.clone(),
-        *at,
-    );
+    let (named, directory) = (pod.named(), Some(pod.directory.as_path()));
+    let mut draft = Draft::about_pod(TrackerId::KubeletState, cause, named, directory, *at);
     draft.first = *since;
     draft.severity = Severity::Critical;
     draft.blocks_deletion = Some(true);

@@ -1,9 +1,7 @@
 //! A pod whose slice kubelet has had systemd stop, and of which it waits for a signal that does not come. kubelet says so
 //! after 30 s, at each attempt.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
-
-use podstuck_common::component::name_hash;
+use std::{collections::BTreeMap, time::Duration};
 
 use crate::{
     backoff,
@@ -17,7 +15,7 @@ use crate::{
         diagnosis::Stage,
         evidence::Source,
         finding::Severity,
-        identity::{Component, Pod, Target, TargetKind},
+        identity::{Component, Pod},
         node::{NodeSample, PodState},
         said::Said,
         shell::word,
@@ -151,12 +149,10 @@ fn draft(
 ) -> Draft {
     let unnamed = || Pod { uid: uid.to_owned(), namespace: None, name: None };
     let pod = state.map_or_else(unnamed, PodState::named);
-    let (id, path) = (name_hash(uid.as_bytes()), format!("pods/{uid}").into());
-    let target = Target { kind: TargetKind::PodDirectory, pod: Some(pod), ..Target::unknown() };
-    let tracker = TrackerId::SliceWait;
-    let mut draft = Draft::about_state(tracker, &SLICE_TIMES_OUT, id, Arc::new(target), path, at);
+    let mut draft = Draft::about_pod(TrackerId::SliceWait, &SLICE_TIMES_OUT, pod, None, at);
     (draft.severity, draft.blocks_deletion) = (Severity::Warning, Some(true));
     draft.held_by(format!("systemd's signal that {slice} is removed"));
+    draft.must = Some("reach kubelet");
     said.tell(&mut draft);
     if said.lines < 2 {
         draft.lacks("that it is said again: kubelet's next attempt may succeed");

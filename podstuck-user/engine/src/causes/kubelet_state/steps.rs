@@ -5,7 +5,6 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::Path,
-    sync::Arc,
     time::Duration,
 };
 
@@ -26,7 +25,7 @@ use crate::{
         diagnosis::Stage,
         evidence::Source,
         finding::Severity,
-        identity::{Component, Target, TargetKind},
+        identity::Component,
         node::{NodeSample, PodState, VolumeState},
         path::{safe, safe_path},
         pod_record::PodRecord,
@@ -346,11 +345,8 @@ struct Suspect<'a> {
 impl Suspect<'_> {
     fn draft(&self, cause: &'static Cause) -> Draft {
         let pod = self.record.map_or_else(|| self.pod.named(), |record| record.pod.clone());
-        let (id, directory) = (name_hash(pod.uid.as_bytes()), self.pod.directory.clone());
-        let (kind, root) = (TargetKind::PodDirectory, directory.clone());
-        let target = Arc::new(Target { kind, root, pod: Some(pod), ..Target::unknown() });
-        let mut draft =
-            Draft::about_state(TrackerId::KubeletsPart, cause, id, target, directory, self.at);
+        let directory = Some(self.pod.directory.as_path());
+        let mut draft = Draft::about_pod(TrackerId::KubeletsPart, cause, pod, directory, self.at);
         (draft.severity, draft.blocks_deletion) = (Severity::Warning, Some(true));
         draft.is_settled = true;
         if let Some(record) = self.record.filter(|record| record.deletion.is_some()) {

@@ -62,6 +62,7 @@ pub(super) fn draft(record: &PodRecord, here: Here<'_>) -> Draft {
     let mut draft = super::draft(&MIRROR, record, here);
     (draft.severity, draft.blocks_deletion) = (Severity::Warning, Some(true));
     draft.held_by("the static pod's manifest, in the directory of kubelet's staticPodPath");
+    draft.must = Some("be removed");
     draft.fact("it has the annotation kubernetes.io/config.mirror", of(record));
     draft.fact(
         "processes of the pod run, and none of them was sent SIGKILL",

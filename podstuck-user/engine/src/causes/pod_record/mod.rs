@@ -22,7 +22,6 @@ use crate::{
         diagnosis::Stage,
         evidence::Source,
         finding::{Finding, Severity},
-        identity::{Target, TargetKind},
         node::NodeSample,
         path::{clip, safe},
         pod_record::{ContainerRecord, ContainerState, PodRecord},
@@ -291,15 +290,8 @@ fn is_killed(uid: &str, sample: &NodeSample) -> Option<bool> {
 }
 
 fn draft(cause: &'static Cause, record: &PodRecord, here: Here<'_>) -> Draft {
-    let target = Target {
-        kind: TargetKind::PodDirectory,
-        pod: Some(record.pod.clone()),
-        ..Target::unknown()
-    };
-    let id_of_pod = podstuck_common::component::name_hash(record.pod.uid.as_bytes());
-    let path = format!("pods/{}", record.pod.uid).into();
-    let mut draft =
-        Draft::about_state(TrackerId::PodRecord, cause, id_of_pod, Arc::new(target), path, here.at);
+    let pod = record.pod.clone();
+    let mut draft = Draft::about_pod(TrackerId::PodRecord, cause, pod, None, here.at);
     draft.severity = Severity::Info;
     draft
 }

@@ -3,9 +3,7 @@
 
 use crate::cause::Origin;
 use crate::model::degraded::Feed;
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
-
-use podstuck_common::component::name_hash;
+use std::{collections::BTreeMap, time::Duration};
 
 use crate::{
     cause::{Cause, Kind, TriedWith, absent, log, seen, way},
@@ -17,7 +15,7 @@ use crate::{
         diagnosis::Stage,
         evidence::Source,
         finding::Severity,
-        identity::{Component, Pod, Target, TargetKind},
+        identity::{Component, Pod},
         node::{NodeSample, PodState},
         path::safe,
         said::Said,
@@ -163,11 +161,7 @@ fn who(error: &str) -> Option<Refuser<'_>> {
 
 fn draft(refusal: &Repeated, pod: Pod, left: &str, at: Monotonic) -> Option<Draft> {
     let refuser = who(&refusal.said.text)?;
-    let (id, path) = (name_hash(pod.uid.as_bytes()), format!("pods/{}", pod.uid).into());
-    let kind = TargetKind::PodDirectory;
-    let target = Arc::new(Target { kind, pod: Some(pod), ..Target::unknown() });
-    let mut draft =
-        Draft::about_state(TrackerId::StatusRefused, &STATUS_REFUSED, id, target, path, at);
+    let mut draft = Draft::about_pod(TrackerId::StatusRefused, &STATUS_REFUSED, pod, None, at);
     (draft.severity, draft.blocks_deletion) = (Severity::Warning, Some(true));
     refusal.tell(&mut draft);
     draft.fact(left, Source::Samples);

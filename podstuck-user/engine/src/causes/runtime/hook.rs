@@ -63,6 +63,7 @@ pub(super) fn words(draft: &mut Draft, suspect: &Suspect<'_>) {
         Some(program) => format!("the poststop hook {program}"),
         None => "a poststop hook of the OCI configuration".to_owned(),
     });
+    draft.must = Some("succeed");
     match (suspect.container(), suspect.has_ended()) {
         (Some(id), Some(true)) => {
             let fact = format!("no process of container {id} is left");

@@ -74,15 +74,10 @@ pub(crate) static COMMAND_HANGS: Cause = Cause {
 };
 
 /// The finding.
-pub(super) fn draft(
-    suspect: &Suspect<'_>,
-    hung: &HungCommand<'_>,
-    target_id: u64,
-    now: Monotonic,
-) -> Draft {
+pub(super) fn draft(suspect: &Suspect<'_>, hung: &HungCommand<'_>, now: Monotonic) -> Draft {
     let HungCommand { by, command, since, followed } = hung;
     let links = &followed.links;
-    let mut draft = verdict::about(&COMMAND_HANGS, suspect, target_id);
+    let mut draft = verdict::about(&COMMAND_HANGS, suspect);
     let (own, parent) = (command.name(), by.name());
     let age = now.since(*since);
     draft.fact_since(
@@ -96,6 +91,7 @@ pub(super) fn draft(
         Some(last) => format!("{own}, which waits for {}", last.who),
         None => own.clone(),
     });
+    draft.must = Some("return");
     draft.explanation = format!(
         "{parent} has started {own} for this pod and waits for its end, without a time limit. Each attempt of kubelet to \
          stop the pod waits behind it and fails."

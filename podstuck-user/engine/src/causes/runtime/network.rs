@@ -131,6 +131,7 @@ fn is_local(address: &str) -> bool {
 pub(super) fn words(draft: &mut Draft, suspect: &Suspect<'_>) {
     let fault = Fault::of(&suspect.told.said.text);
     draft.held_by(PLUGIN);
+    draft.must = Some("succeed");
     verdict::processes(draft, suspect);
     draft.explanation = format!(
         "The runtime cannot stop the pod's sandbox, because its CNI plugin fails to take the network down{}. \

@@ -56,6 +56,22 @@ pub(super) fn doubt_grace(draft: &mut Draft) {
     draft.doubt("whether the pod's grace period is over: the wait for the container was cancelled");
 }
 
+/// Says which of its processes live.
+pub(super) fn live(draft: &mut Draft, tasks: &[&Task], of: &str) {
+    for task in tasks.iter().take(NAMED) {
+        let Task { pid, state, .. } = task;
+        let term = task.term.map(|term| format!(", {}", term.words())).unwrap_or_default();
+        let text = format!(
+            "process {} (pid {pid}) of the {of} lives: state {state}{term}, no SIGKILL is pending",
+            name(task)
+        );
+        draft.fact(text, Source::proc(format!("/proc/{pid}/stat")));
+    }
+    if let Some(more) = tasks.len().checked_sub(NAMED).filter(|more| *more > 0) {
+        draft.fact(format!("{more} more processes of it live"), Source::proc("control groups"));
+    }
+}
+
 /// Tells which processes live, and ends them.
 pub(super) fn words(
     draft: &mut Draft,
@@ -64,18 +80,7 @@ pub(super) fn words(
     killed: Option<(Monotonic, &str)>,
 ) {
     let Some(first) = tasks.first() else { return };
-    for task in tasks.iter().take(NAMED) {
-        let Task { pid, state, .. } = task;
-        let term = task.term.map(|term| format!(", {}", term.words())).unwrap_or_default();
-        let text = format!(
-            "process {} (pid {pid}) of the container lives: state {state}{term}, no SIGKILL is pending",
-            name(task)
-        );
-        draft.fact(text, Source::proc(format!("/proc/{pid}/stat")));
-    }
-    if let Some(more) = tasks.len().checked_sub(NAMED).filter(|more| *more > 0) {
-        draft.fact(format!("{more} more processes of it live"), Source::proc("control groups"));
-    }
+    live(draft, tasks, "container");
     draft.held_by(format!("{} (pid {})", name(first), first.pid));
     if let Some((at, log)) = killed {
         draft.fact_since("the runtime says that it sent SIGKILL", Source::Log(log.into()), at);

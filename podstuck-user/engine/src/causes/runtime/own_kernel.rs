@@ -2,20 +2,23 @@
 //! reach what is in it.
 
 use crate::{
-    causes::runtime::{causes::SANDBOX_STAYS, not_killed::name, tracker::Suspect, verdict},
+    causes::runtime::{
+        causes::SANDBOX_STAYS,
+        not_killed::{self, name},
+        tracker::Suspect,
+        verdict,
+    },
     command::{Process, kill},
     ids,
     model::{evidence::Source, pod_group::Task, runtime::Shim},
     verdict::Draft,
 };
 
-/// Processes named.
-const NAMED: usize = 6;
 const RISK: &str = "low for a pod that is to be deleted: its containers end at once, without their own clean-up, and the \
     runtime cleans up after them";
 
 /// The finding, where the pod has such a sandbox, and its processes live.
-pub(super) fn draft(suspect: &Suspect<'_>, target_id: u64) -> Option<Draft> {
+pub(super) fn draft(suspect: &Suspect<'_>) -> Option<Draft> {
     let group = suspect.group()?;
     let shim = group.shims.iter().find(|shim| shim.has_own_kernel() && !shim.is_halted())?;
     if group.frozen.is_some() {
@@ -26,7 +29,7 @@ pub(super) fn draft(suspect: &Suspect<'_>, target_id: u64) -> Option<Draft> {
         return None;
     }
     tasks.sort_by_key(|task| (task.started, task.pid));
-    let mut draft = verdict::about(&SANDBOX_STAYS, suspect, target_id);
+    let mut draft = verdict::about(&SANDBOX_STAYS, suspect);
     verdict::lacks_again(&mut draft, suspect);
     words(&mut draft, shim, &tasks);
     verdict::restart(&mut draft, suspect);
@@ -34,14 +37,7 @@ pub(super) fn draft(suspect: &Suspect<'_>, target_id: u64) -> Option<Draft> {
 }
 
 fn words(draft: &mut Draft, shim: &Shim, tasks: &[&Task]) {
-    for task in tasks.iter().take(NAMED) {
-        let Task { pid, state, .. } = task;
-        let fact = format!(
-            "process {} (pid {pid}) of the sandbox lives: state {state}, no SIGKILL is pending",
-            name(task)
-        );
-        draft.fact(fact, Source::proc(format!("/proc/{pid}/stat")));
-    }
+    not_killed::live(draft, tasks, "sandbox");
     let Shim { pid, comm, state, .. } = shim;
     draft.fact(
         format!("{comm} (pid {pid}), the shim of the sandbox, lives: state {state}"),

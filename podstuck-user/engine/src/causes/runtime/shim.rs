@@ -28,6 +28,8 @@ use crate::{
 };
 
 /// How long one must be stopped: two looks. A debugger stops a process for a moment.
+/// What it does not.
+pub(super) const MUST: &str = "answer the runtime";
 const STOPPED: Duration = Duration::from_secs(5);
 /// How long one must wait in the kernel, at each look: one that writes to a slow disk is often seen to.
 const WAITS: Duration = Duration::from_secs(20);
@@ -132,7 +134,6 @@ pub(crate) fn draft(idle: &Idle<'_>, target_id: u64, now: Monotonic) -> Draft {
     let mut draft =
         Draft::about_state(TrackerId::ShimState, &SHIM_HANGS, target_id, target, path, now);
     draft.first = *since;
-    draft.held_by(format!("{} (pid {})", shim.comm, shim.pid));
     tell(&mut draft, shim, "which looks after the container");
     let seconds = now.since(*since).as_secs();
     draft.fact_since(format!("it has been so for at least {seconds} s"), Source::Samples, *since);
@@ -156,6 +157,8 @@ pub(crate) fn draft(idle: &Idle<'_>, target_id: u64, now: Monotonic) -> Draft {
 /// What it is.
 pub(crate) fn tell(draft: &mut Draft, shim: &Shim, whose: &str) {
     let Shim { pid, comm, state, .. } = shim;
+    draft.held_by(format!("{comm} (pid {pid})"));
+    draft.must = Some(MUST);
     let what = match (shim.is_stopped(), &shim.wait_channel) {
         (true, _) => format!("is stopped (state {state})"),
         (false, Some(channel)) => format!("waits in the kernel, in {channel} (state {state})"),
@@ -184,6 +187,7 @@ pub(crate) fn does_not_collect(draft: &mut Draft, collects: Collects<'_>) {
     let Collects { shim, child, since } = collects;
     let Shim { pid, comm, .. } = shim;
     draft.held_by(format!("{comm} (pid {pid})"));
+    draft.must = Some(MUST);
     let Unreaped { pid: ended, comm: name, .. } = child;
     draft.fact_since(
         format!(

@@ -312,7 +312,7 @@ impl RuntimeSays {
         for pod in &sample.pods {
             let current = self.current(context, pod, sample);
             let target_id = name_hash(pod.uid.as_bytes());
-            if let Some(draft) = self.hung_command(context, pod, sample, target_id) {
+            if let Some(draft) = self.hung_command(context, pod, sample) {
                 before.remove(&pod.uid);
                 found.insert(pod.uid.clone(), (target_id, true));
                 steps.found([draft]);
@@ -354,7 +354,7 @@ impl RuntimeSays {
                 says_only_that(complaint) && of_node.is_none() && !suspect.is_one_of_all();
             if is_of_one
                 && !cannot_run
-                && let Some(draft) = own_kernel::draft(&suspect, target_id)
+                && let Some(draft) = own_kernel::draft(&suspect)
             {
                 before.remove(&pod.uid);
                 found.insert(pod.uid.clone(), (target_id, true));
@@ -366,7 +366,7 @@ impl RuntimeSays {
             if complaint == Complaint::ContainerStays && waits {
                 continue;
             }
-            if let Some(draft) = verdict::draft(&suspect, target_id) {
+            if let Some(draft) = verdict::draft(&suspect) {
                 before.remove(&pod.uid);
                 let holds_it = draft.blocks_deletion == Some(true);
                 let is_likely = holds_it && draft.certainty() >= Certainty::Likely;
@@ -419,8 +419,7 @@ impl RuntimeSays {
         let Some(tasks) = not_killed::alive(&suspect) else { return (None, None) };
         let now = Living::go_on(earlier, &tasks, sample.at);
         let draft = now.is_told.then(|| {
-            let target_id = name_hash(pod.uid.as_bytes());
-            let mut draft = verdict::about(&NOT_KILLED, &suspect, target_id);
+            let mut draft = verdict::about(&NOT_KILLED, &suspect);
             // It says so before it tries.
             let sends = !cannot_signal(complaint);
             let killed = suspect.container().filter(|_| sends);
@@ -443,7 +442,6 @@ impl RuntimeSays {
         context: &Context<'_>,
         pod: &PodState,
         sample: &NodeSample,
-        target_id: u64,
     ) -> Option<Draft> {
         if context.asked != Some(pod.uid.as_str()) || is_explained(context, pod, sample) {
             return None;
@@ -455,7 +453,7 @@ impl RuntimeSays {
         });
         let (complaint, told) = of_pod.max_by_key(|(_, told)| told.last)?;
         let suspect = Suspect::of(pod, complaint, told, sample);
-        Some(hung_command::draft(&suspect, &hung, target_id, sample.at))
+        Some(hung_command::draft(&suspect, &hung, sample.at))
     }
 
     /// That the runtime gave up waiting for a container of a pod, once at least, and that a stop has failed since.

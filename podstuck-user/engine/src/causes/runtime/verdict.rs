@@ -1,7 +1,7 @@
 //! What a runtime says of a pod that it cannot end, in words. What a log says is never more than likely: it
 //! was so when it was written, and nobody has looked.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::collections::BTreeSet;
 
 use crate::{
     cause::Cause,
@@ -22,7 +22,7 @@ use crate::{
         container::ContainerName,
         evidence::Source,
         finding::Severity,
-        identity::{Component, Pod, Target, TargetKind},
+        identity::{Component, Pod},
         path::{clip, safe},
         runtime::{Daemon, Shim},
         said::Complaint,
@@ -43,7 +43,7 @@ const OTHERS: &str = "requests that are not about this pod are not answered eith
 pub(super) const NO_HALTED_SHIM: &str = "no shim of the pod is stopped or waits in the kernel";
 
 /// The finding; `None` for a complaint that is another rule's.
-pub(crate) fn draft(suspect: &Suspect<'_>, target_id: u64) -> Option<Draft> {
+pub(crate) fn draft(suspect: &Suspect<'_>) -> Option<Draft> {
     let halted = suspect.halted_shim().is_some() || suspect.unreaped.is_some();
     let (cause, words): (&'static Cause, fn(&mut Draft, &Suspect<'_>)) = match suspect.complaint {
         Complaint::StateLost | Complaint::ContainerStays | Complaint::NoAnswer if halted => {
@@ -67,7 +67,7 @@ pub(crate) fn draft(suspect: &Suspect<'_>, target_id: u64) -> Option<Draft> {
         Complaint::ImageVolumeBusy => (&IMAGE_VOLUME_BUSY, sandbox::image_volume),
         _ => return None,
     };
-    let mut draft = about(cause, suspect, target_id);
+    let mut draft = about(cause, suspect);
     lacks_again(&mut draft, suspect);
     words(&mut draft, suspect);
     Some(draft)
@@ -81,16 +81,10 @@ pub(super) fn lacks_again(draft: &mut Draft, suspect: &Suspect<'_>) {
 }
 
 /// The finding without its words.
-pub(super) fn about(cause: &'static Cause, suspect: &Suspect<'_>, target_id: u64) -> Draft {
+pub(super) fn about(cause: &'static Cause, suspect: &Suspect<'_>) -> Draft {
     let (pod, told) = (suspect.pod, suspect.told);
-    let mut draft = Draft::about_state(
-        TrackerId::RuntimeSays,
-        cause,
-        target_id,
-        target(suspect),
-        pod.directory.clone(),
-        suspect.sample.at,
-    );
+    let (directory, at) = (Some(pod.directory.as_path()), suspect.sample.at);
+    let mut draft = Draft::about_pod(TrackerId::RuntimeSays, cause, named(suspect), directory, at);
     (draft.first, draft.last, draft.count) = (told.first, told.last, told.lines);
     draft.blocks_deletion = Some(true);
     draft.severity = Severity::Critical;
@@ -99,19 +93,13 @@ pub(super) fn about(cause: &'static Cause, suspect: &Suspect<'_>, target_id: u64
 }
 
 /// The pod, as far as the look knows it.
-fn target(suspect: &Suspect<'_>) -> Arc<Target> {
+fn named(suspect: &Suspect<'_>) -> Pod {
     let pod = suspect.pod;
     let of_group = suspect.group().and_then(|group| group.target.pod.clone());
     let of_volume = || pod.volumes.iter().find_map(|volume| volume.target.pod.clone());
     let unnamed = || Pod { uid: pod.uid.clone(), namespace: None, name: None };
     let named = of_group.or_else(of_volume).filter(|known| known.uid == pod.uid);
-    let target = Target {
-        kind: TargetKind::PodDirectory,
-        root: pod.directory.clone(),
-        pod: Some(named.unwrap_or_else(unnamed)),
-        ..Target::unknown()
-    };
-    Arc::new(target)
+    named.unwrap_or_else(unnamed)
 }
 
 fn says(draft: &mut Draft, told: &Told) {
@@ -297,6 +285,7 @@ fn shim_is_silent(draft: &mut Draft, suspect: &Suspect<'_>) {
     let Shim { pid, comm, state, .. } = shim;
     let who = format!("{} (pid {pid})", clip(&safe(comm.as_bytes()), NAME));
     draft.held_by(who.clone());
+    draft.must = Some(shim::MUST);
     draft.fact(
         format!("{who}, the pod's shim, lives: state {state}"),
         Source::proc(format!("/proc/{pid}/stat")),
