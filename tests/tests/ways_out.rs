@@ -52,6 +52,11 @@ const NOT_RUN: &[(&str, &str)] = &[
         "image-volume-busy",
         "runtimes/image_volume.rs runs it as printed, where containerd 2.1 or later is installed",
     ),
+    (
+        "runtime-device-busy",
+        "late/sandbox.rs runs it as printed, on a real device of a runtime that has only a log",
+    ),
+    ("image-pull-pending", "restarts kubelet, which no test may; its first command only lists"),
     ("mirror-pod-deleted", "takes an API server with the mirror pod of a kubelet's static pod"),
     ("nfs-server-unreachable", "takes an NFS server that is gone"),
     (

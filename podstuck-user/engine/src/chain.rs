@@ -62,12 +62,13 @@ const OF_KUBELET: [CauseId; 3] =
     [ids::KUBELET_MISSED_DELETION, ids::KUBELET_STEP_FAILS, ids::POD_NEVER_STARTED];
 
 /// Causes that keep the runtime after a container's end.
-const OF_SANDBOX: [CauseId; 5] = [
+const OF_SANDBOX: [CauseId; 6] = [
     ids::OCI_HOOK_FAILS,
     ids::CNI_TEARDOWN_FAILED,
     ids::NETNS_BUSY,
     ids::SANDBOX_SHM_BUSY,
     ids::IMAGE_VOLUME_BUSY,
+    ids::RUNTIME_DEVICE_BUSY,
 ];
 
 /// The links of a pod's deletion, the API server's first.

@@ -70,6 +70,8 @@ pub enum Complaint {
     ShmBusy,
     /// An image that is a volume of the pod cannot be unmounted.
     ImageVolumeBusy,
+    /// The block device of a container cannot be taken away.
+    DeviceBusy,
     /// A hook that the runtime runs after a container's end fails.
     HookFailed,
 }

@@ -1,6 +1,6 @@
 //! What a runtime keeps for a pod's sandbox, as an error names it that says that it is busy.
 
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 
 /// Which of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,22 +11,44 @@ pub enum Kept {
     SharedMemory,
     /// An image that is mounted as a volume of its pod.
     ImageVolume,
+    /// The block device of a container's root file system, as a virtual machine has it.
+    Device,
 }
 
 /// As Go's `os` and `golang.org/x/sys/unix` have it behind a path.
 const BUSY: &str = ": device or resource busy";
 
 /// What an error says is busy: the last thing that it names, since errors name first what was asked for.
-pub fn busy(error: &str) -> Option<(Kept, &Path)> {
+pub fn busy(error: &str) -> Option<(Kept, PathBuf)> {
     let named = error.match_indices(BUSY).filter_map(|(at, _)| {
         // Behind quotes of quotes where kubelet repeats it.
         let before = error.get(..at)?.trim_end_matches(['"', '\\']);
         let is_between = |c: char| c.is_whitespace() || matches!(c, '"' | '\\');
         let begin = before.rfind(is_between).map_or(0, |at| at + 1);
         let path = Path::new(before.get(begin..)?);
-        Some((kept(path)?, path))
+        Some((kept(path)?, path.to_owned()))
     });
-    named.last()
+    named.last().or_else(|| Some((Kept::Device, mapped(error)?)))
+}
+
+/// A device of the device mapper, which containerd's snapshotter names by its own name
+/// (plugins/snapshots/devmapper/pool_device.go).
+fn mapped(error: &str) -> Option<PathBuf> {
+    let (_, named) = error.rsplit_once("failed to deactivate device \"")?;
+    let (name, why) = named.split_once('"')?;
+    let is_name = |c: char| c.is_ascii_alphanumeric() || "+-.:=@_".contains(c);
+    let is_plain = !name.is_empty() && !name.starts_with('.') && name.chars().all(is_name);
+    (is_plain && why.ends_with(BUSY)).then(|| format!("/dev/mapper/{name}").into())
+}
+
+/// By the names that the kernel and udev give to disks.
+fn is_block_device(path: &Path) -> bool {
+    let Some(name) = path.strip_prefix("/dev").ok().and_then(Path::to_str) else { return false };
+    const DISKS: [&str; 13] = [
+        "mapper/", "disk/", "dm-", "loop", "nbd", "rbd", "sd", "vd", "xvd", "nvme", "md", "zd",
+        "mmcblk",
+    ];
+    DISKS.iter().any(|kind| name.starts_with(kind))
 }
 
 /// containerd's and CRI-O's files of network namespaces, the shared memory of containerd (internal/cri/config),
@@ -40,6 +62,9 @@ fn kept(path: &Path) -> Option<Kept> {
     let named = |above: usize, name: &str| {
         path.ancestors().nth(above).and_then(Path::file_name).is_some_and(|own| own == name)
     };
+    if is_block_device(path) {
+        return Some(Kept::Device);
+    }
     if named(1, "netns") {
         return Some(Kept::NetworkNamespace);
     }
@@ -98,14 +123,27 @@ mod tests {
                 ),
                 Some((Kept::ImageVolume, image.as_str())),
             ),
+            (
+                // As in containerd issue 7712.
+                "failed to deactivate device \"pool-snap-1\": failed to deactivate device: device or resource busy"
+                    .into(),
+                Some((Kept::Device, "/dev/mapper/pool-snap-1")),
+            ),
+            (
+                "remove /dev/mapper/a-b: device or resource busy".into(),
+                Some((Kept::Device, "/dev/mapper/a-b")),
+            ),
+            ("failed to deactivate device \"../x\": device or resource busy".into(), None),
             (format!("failed to unmount target /run/x/{id}/rootfs: device or resource busy"), None),
+            ("mount mqueue:/dev/mqueue: device or resource busy".into(), None),
+            ("unlinkat /dev/termination-log: device or resource busy".into(), None),
             (format!("unlinkat {netns}: permission denied"), None),
             ("unlinkat netns/x: device or resource busy".into(), None),
             ("unlinkat /run/netns/../x/shm: device or resource busy".into(), None),
             (": device or resource busy".into(), None),
         ];
         for (error, expected) in table {
-            let expected = expected.map(|(kept, path)| (kept, Path::new(path)));
+            let expected = expected.map(|(kept, path)| (kept, PathBuf::from(path)));
             assert_eq!(busy(&error), expected, "{error}");
         }
     }

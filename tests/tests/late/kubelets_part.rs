@@ -74,13 +74,18 @@ struct Container {
 
 impl Container {
     fn new(uid: &str) -> Self {
+        Self::of(uid, Command::new("sleep"))
+    }
+
+    /// With this program, which takes the seconds that it runs.
+    fn of(uid: &str, mut program: Command) -> Self {
         let top = Path::new("/sys/fs/cgroup");
         let tree =
             if top.join("cgroup.procs").exists() { top.to_owned() } else { top.join("pids") };
         let pod = tree.join(format!("podstuck-late-kubelets/pod{uid}"));
         let group = pod.join("c0ffee00".repeat(8));
         fs::create_dir_all(&group).unwrap();
-        let process = Command::new("sleep").arg("600").spawn().unwrap();
+        let process = program.arg("600").spawn().unwrap();
         fs::write(group.join("cgroup.procs"), process.id().to_string()).unwrap();
         Self { groups: [group, pod], process }
     }
@@ -213,4 +218,29 @@ fn a_sidecar_that_waits_for_its_turn_is_named_with_what_it_waits_for() {
     );
     let chain = answer["stages"][0]["chain"].as_array().unwrap();
     assert!(chain.last().unwrap()["who"].as_str().unwrap().starts_with("kubelet"), "{chain:#?}");
+}
+
+/// kubernetes#123365
+#[test]
+fn a_container_that_is_still_made_is_what_kubelet_waits_for() {
+    requires!(root_and_btf());
+    let node = kubelet(75, |name, _| {
+        let add = format!("\"SyncLoop ADD\" source=\"api\" pods=[\"shop/{name}\"]");
+        let delete = format!("\"SyncLoop DELETE\" source=\"api\" pods=[\"shop/{name}\"]");
+        klog(400, 'I', &add) + &klog(328, 'I', &delete)
+    });
+    let pause = node.directory.path().join("pause");
+    symlink("/bin/sleep", &pause).unwrap();
+    let _sandbox = Container::of(&node.uid, Command::new(pause));
+    let waiting =
+        json!({ "name": "app", "state": { "waiting": { "reason": "ContainerCreating" } } });
+    let status = json!({ "phase": "Pending", "containerStatuses": [waiting] });
+    let answer = ask(&node, &record(&node, 300, status));
+    let cause = cause(&answer, "image-pull-pending");
+    let facts = cause["evidence"].to_string();
+    assert!(facts.contains("container app waits to be made (ContainerCreating)"), "{facts}");
+    let chain = answer["stages"][0]["chain"].as_array().unwrap();
+    let last = chain.last().unwrap();
+    assert!(last["who"].as_str().unwrap().ends_with("which makes container app"), "{chain:#?}");
+    assert_eq!(last["must"], "finish that");
 }

@@ -56,6 +56,11 @@ impl Sandbox {
     fn says(&self, request: &str, error: &str, busy: &Path) {
         let refused = if busy.is_dir() { fs::remove_dir(busy) } else { fs::remove_file(busy) };
         assert_eq!(refused.unwrap_err().raw_os_error(), Some(EBUSY), "{}", busy.display());
+        self.complains(request, &format!("{error}: unlinkat"), busy);
+    }
+
+    /// The runtime says that it cannot do this with it.
+    fn complains(&self, request: &str, error: &str, busy: &Path) {
         let made = format!(
             "msg=\"RunPodSandbox for &PodSandboxMetadata{{Name:{},Uid:{},Namespace:shop,Attempt:0,}} returns \
              sandbox id \\\"{ID}\\\"\"",
@@ -63,7 +68,7 @@ impl Sandbox {
             self.node.uid
         );
         let failed = format!(
-            "msg=\"{request} for \\\"{ID}\\\" failed\" error=\"{error}: unlinkat {}: device or resource busy\"",
+            "msg=\"{request} for \\\"{ID}\\\" failed\" error=\"{error} {}: device or resource busy\"",
             busy.display()
         );
         let log = logrus(3600, "info", &made)
@@ -186,4 +191,48 @@ fn shared_memory_that_is_mounted_still_is_found_and_let_go() {
         "{cause:#}"
     );
     fs::remove_dir(&shm).unwrap();
+}
+
+/// A device without a file system, and who has it open.
+struct OpenDevice {
+    path: PathBuf,
+    user: Child,
+}
+
+impl OpenDevice {
+    fn new(image: &Path) -> Self {
+        File::create(image).unwrap().set_len(1 << 20).unwrap();
+        let made = Command::new("losetup").args(["--find", "--show"]).arg(image).output().unwrap();
+        assert!(made.status.success(), "{made:?}");
+        let path = PathBuf::from(String::from_utf8(made.stdout).unwrap().trim());
+        let device = File::open(&path).unwrap();
+        let user = Command::new("sleep").arg("600").stdin(device).spawn().unwrap();
+        Self { path, user }
+    }
+}
+
+impl Drop for OpenDevice {
+    fn drop(&mut self) {
+        let _ = self.user.kill();
+        self.user.wait().unwrap();
+        let _ = Command::new("losetup").arg("--detach").arg(&self.path).status();
+    }
+}
+
+/// virtcontainers#435: the device of a container's root file system, which the sandbox's machine has open.
+#[test]
+fn a_device_that_a_process_has_open_is_found_and_let_go() {
+    requires!(root_and_btf());
+    let sandbox = Sandbox::new(34);
+    let device = OpenDevice::new(&sandbox.node.directory.path().join("disk"));
+    let error = format!("failed to stop container \\\"{ID}\\\": failed to remove device");
+    sandbox.complains("StopPodSandbox", &error, &device.path);
+    let cause = sandbox.cause();
+    assert_eq!(
+        (&cause["id"], &cause["certainty"], &cause["blocks_deletion"]),
+        (&"runtime-device-busy".into(), &"firm".into(), &true.into()),
+        "{cause:#}"
+    );
+    let who = format!("sleep (pid {})", device.user.id());
+    assert!(cause["held_by"].as_str().unwrap().starts_with(&who), "{cause:#}");
 }

@@ -57,6 +57,7 @@ fn what_is_told_of_each_incident_is_held() {
             logs::told_to_go,
             sandbox::sandbox_busy,
             sandbox::image_volume_busy,
+            sandbox::device_busy,
             mounts::linked_root,
             mounts::mount_storm,
             logs::devices,

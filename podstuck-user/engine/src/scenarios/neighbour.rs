@@ -89,6 +89,7 @@ pub(super) fn all() -> Vec<(&'static str, Play)> {
         logs::told_to_go(),
         sandbox::sandbox_busy(),
         sandbox::image_volume_busy(),
+        sandbox::device_busy(),
         mounts::linked_root(),
         mounts::mount_storm(),
         logs::devices(),

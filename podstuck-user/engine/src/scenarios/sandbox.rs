@@ -9,8 +9,8 @@ use super::{
 };
 use crate::{
     model::{
-        holder::{How, Through},
-        identity::Component,
+        holder::{Holder, How, Through},
+        identity::{Component, Pod},
         node::NodeSample,
         runtime::Runtime,
         said::{Complaint, Said},
@@ -52,6 +52,42 @@ pub(super) fn image_volume_busy() -> Plays {
         for second in [602.0, 604.0] {
             let pods = vec![of_pod(false, Vec::new())];
             let runtimes = vec![runtime(Component::Containerd)];
+            play.sample(NodeSample { pods, runtimes, ..sample(second) });
+        }
+        play.sample(sample(606.0));
+        plays.push((title, play));
+    }
+    plays
+}
+
+/// virtcontainers#435, in the words of containerd's snapshotter: who has the device open is seen, and nobody does.
+pub(super) fn device_busy() -> Plays {
+    let id = "7fa01d7920d2040816f34291396403ea06c52a4b9e22c74806212a5146758783";
+    let text = format!(
+        "StopPodSandbox \"{id}\" from runtime service failed: rpc error: code = Unknown desc = failed to stop container: \
+         failed to deactivate device \"pool-snap-12\": failed to deactivate device: device or resource busy"
+    );
+    let own = Holder {
+        pod: Some(Pod { uid: UID.into(), namespace: None, name: None }),
+        comm: Some("qemu-system-x86".into()),
+        ..holder(How::Fd, Through::Itself, None)
+    };
+    let other = holder(How::Fd, Through::Itself, None);
+    let mut plays = Vec::new();
+    for (title, holders) in [
+        ("a device that the sandbox's machine has open", vec![own]),
+        ("a device that a process of the node has open", vec![other]),
+        ("a device that no process has open any more", Vec::new()),
+    ] {
+        let mut play = Play::new(Node { holders, ..Node::default() });
+        for second in [450, 570] {
+            let at = Timestamp::from_second(second).unwrap_or_default();
+            let said = Said::new(Component::Kubelet, "log of kubelet (pid 9)", UID, at, &text);
+            play.said(600.0, Said { complaint: Some(Complaint::DeviceBusy), ..said });
+        }
+        for second in [602.0, 604.0] {
+            let pods = vec![of_pod(false, Vec::new())];
+            let runtimes = vec![runtime(Component::CriO)];
             play.sample(NodeSample { pods, runtimes, ..sample(second) });
         }
         play.sample(sample(606.0));

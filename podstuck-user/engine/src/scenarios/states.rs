@@ -19,13 +19,13 @@ use crate::{
         mountinfo,
         mounts::{Mounts, NodeMounts},
         node::{NodeSample, PodState, VolumeState},
-        pod_group::Task,
+        pod_group::{PodGroup, Task},
         pod_record::{ContainerRecord, ContainerState, PodRecord},
         said::{Complaint, Heard, Report, Said},
         space::{Capacity, Space},
     },
     query::{Fanotify, Listening},
-    testing::{self, holder, mounted},
+    testing::{self, holder, mounted, pod_group, runtime, task},
 };
 
 pub(super) fn of_pod(populated: bool, volumes: Vec<VolumeState>) -> PodState {
@@ -474,7 +474,14 @@ fn kubelets_part() -> Plays {
     };
     let named = Pod { namespace: Some("shop".into()), name: Some("cart".into()), ..pod() };
     let record = PodRecord { pod: named, all_terminated: false, ..testing::pod_record(UID) };
+    let creating = ContainerRecord { reason: Some("ContainerCreating".into()), ..waiting.clone() };
     let never = PodRecord { containers: Some(vec![waiting]), ..record.clone() };
+    let makes = PodRecord {
+        containers: Some(vec![creating]),
+        deletion: Some(second(560)),
+        grace_s: 30,
+        ..record.clone()
+    };
     let text = "too old resource version: 7611676 (7611861)";
     let watch = Said::new(Component::Kubelet, "log of kubelet (pid 1)", "", second(590), text);
     let watch = Said { complaint: Some(Complaint::WatchFails), times: 4, ..watch };
@@ -501,5 +508,20 @@ fn kubelets_part() -> Plays {
         play.sample(NodeSample { kubelets: vec![1], ..sample(606.0) });
         plays.push((title, play));
     }
+    let mut play = Play::new(Node::default());
+    play.record(1.0, makes);
+    let source = "log of kubelet (pid 1)".to_owned();
+    let heard = Heard { source, since: second(500), until: second(600), names_steps: true };
+    play.heard(600.0, heard);
+    let to_go = says("SyncLoop DELETE");
+    play.said(600.0, Said { report: Some(Report::ToGo), at: second(531), times: 1, ..to_go });
+    for at in [602.0, 604.0] {
+        let pods = vec![of_pod(true, Vec::new())];
+        let cgroups = vec![PodGroup { tasks: vec![task("pause", 5)], ..pod_group(UID) }];
+        let runtimes = vec![runtime(Component::Containerd)];
+        play.sample(NodeSample { pods, kubelets: vec![1], cgroups, runtimes, ..sample(at) });
+    }
+    play.sample(NodeSample { kubelets: vec![1], ..sample(606.0) });
+    plays.push(("an image that is still pulled", play));
     plays
 }

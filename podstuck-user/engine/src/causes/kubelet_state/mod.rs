@@ -1,6 +1,7 @@
 //! A kubelet that does not run, or is stopped. Nothing happens to any pod of the node before it runs, whatever else
 //! holds one: nothing else ends the pod, unmounts its volumes or lets its record go.
 
+mod pull;
 mod slice;
 mod steps;
 
@@ -42,6 +43,7 @@ pub(crate) static FAMILY: Family = Family {
         &steps::MISSED_DELETION,
         &steps::STEP_FAILS,
         &steps::NEVER_STARTED,
+        &pull::PULL_PENDING,
     ],
     trackers: &[
         TrackerSpec {

@@ -15,7 +15,10 @@ use crate::{
     backoff,
     bounded::Bounded,
     cause::{Cause, Kind, Origin, TriedWith, absent, hidden, log, or_seen, seen, way},
-    causes::shared::{holders::is_same_pod, repeated::Repeated},
+    causes::{
+        kubelet_state::pull,
+        shared::{holders::is_same_pod, repeated::Repeated},
+    },
     command::Step,
     event::{Event, What},
     ids,
@@ -29,7 +32,7 @@ use crate::{
         node::{NodeSample, PodState, VolumeState},
         path::{safe, safe_path},
         pod_record::PodRecord,
-        said::{Said, template},
+        said::{Level, Said, template},
         shell::{is_object_name, word},
         time::Monotonic,
     },
@@ -218,7 +221,7 @@ impl KubeletsPart {
             let groups = sample.cgroups.iter().filter(|group| group.uid == pod.uid);
             let is_killed =
                 groups.flat_map(|group| &group.tasks).any(|task| task.killed && task.is_alive());
-            let seen = Seen { pod, kubelet, runtime_answers, is_killed, at: sample.at };
+            let seen = Seen { pod, kubelet, runtime_answers, is_killed, sample };
             let Some(draft) = self.judge(context, &seen) else { continue };
             self.found.insert(pod.uid.clone());
             steps.found([draft]);
@@ -230,7 +233,8 @@ impl KubeletsPart {
     }
 
     fn judge(&self, context: &Context<'_>, seen: &Seen<'_>) -> Option<Draft> {
-        let &Seen { pod, kubelet, at, .. } = seen;
+        let &Seen { pod, kubelet, sample, .. } = seen;
+        let at = sample.at;
         let record = self.records.get(&pod.uid);
         let is_elsewhere = |(record, here): &&(PodRecord, String)| {
             record.is_mirror || record.node.as_ref().is_some_and(|node| node != here)
@@ -260,6 +264,19 @@ impl KubeletsPart {
         // What was sent SIGKILL, a runtime was asked to end.
         if late < LATE || seen.is_killed {
             return None;
+        }
+        let requested = kubelet_steps::requested(record);
+        let grace = Duration::from_secs(record.grace_s);
+        let steps = context.kubelet_steps;
+        let not_asked = steps.not_asked(&pod.uid, requested, grace, now);
+        let is_failing = |told: &Repeated| {
+            told.said.level == Level::Error && context.now.since(told.last) <= FRESH
+        };
+        if seen.runtime_answers
+            && !complaints.iter().any(is_failing)
+            && let Some(draft) = pull::draft(&suspect, record, not_asked.as_ref(), sample)
+        {
+            return Some(draft);
         }
         missed(context, &suspect, record, late)
     }
@@ -330,11 +347,11 @@ struct Seen<'a> {
     runtime_answers: bool,
     /// A SIGKILL is pending for a process of it.
     is_killed: bool,
-    at: Monotonic,
+    sample: &'a NodeSample,
 }
 
 /// A pod that kubelet does not let go.
-struct Suspect<'a> {
+pub(super) struct Suspect<'a> {
     pod: &'a PodState,
     record: Option<&'a PodRecord>,
     kubelet: u32,
@@ -343,7 +360,7 @@ struct Suspect<'a> {
 }
 
 impl Suspect<'_> {
-    fn draft(&self, cause: &'static Cause) -> Draft {
+    pub(super) fn draft(&self, cause: &'static Cause) -> Draft {
         let pod = self.record.map_or_else(|| self.pod.named(), |record| record.pod.clone());
         let directory = Some(self.pod.directory.as_path());
         let mut draft = Draft::about_pod(TrackerId::KubeletsPart, cause, pod, directory, self.at);
@@ -408,7 +425,7 @@ impl Suspect<'_> {
 pub(crate) const RESTART_RISK: &str =
     "low: containers go on, and kubelet finds the node's pods and volumes again";
 
-fn restart(draft: &mut Draft, and_then: &str) {
+pub(super) fn restart(draft: &mut Draft, and_then: &str) {
     draft.advice(
         format!("restart kubelet (`systemctl restart kubelet`, where it is a service of that name): {and_then}"),
         RESTART_RISK,

@@ -11,11 +11,12 @@ use crate::{
         evidence::Certainty,
         identity::{Component, Target},
         node::{NodeSample, PodState, VolumeState},
+        pod_group::{PodGroup, Task},
         pod_record::{ContainerRecord, ContainerState, PodRecord},
         said::{Complaint, Heard, Report, Said},
         time::Monotonic,
     },
-    testing::{Alone, found, mounted, pod_record, pod_state},
+    testing::{Alone, found, mounted, pod_group, pod_record, pod_state, runtime, task},
     verdict::Draft,
 };
 
@@ -57,12 +58,14 @@ struct Case {
     pod: PodState,
     said: Vec<Said>,
     heard: Option<i64>,
+    tasks: Vec<Task>,
 }
 
 impl Default for Case {
     fn default() -> Self {
         let pod = PodState { populated: Some(false), ..pod_state(UID) };
-        Self { record: Some(record()), pod, said: Vec::new(), heard: None }
+        let (said, tasks) = (Vec::new(), Vec::new());
+        Self { record: Some(record()), pod, said, heard: None, tasks }
     }
 }
 
@@ -83,7 +86,10 @@ impl Case {
             alone.take(now, What::Heard(Box::new(heard)));
         }
         let (pods, kubelets) = (vec![self.pod.clone()], vec![7]);
-        let sample = NodeSample { at: now, pods, kubelets, ..NodeSample::default() };
+        let cgroups = vec![PodGroup { tasks: self.tasks.clone(), ..pod_group(UID) }];
+        let runtimes = vec![runtime(Component::Containerd)];
+        let sample =
+            NodeSample { at: now, pods, kubelets, cgroups, runtimes, ..NodeSample::default() };
         found(alone.take(now, What::Sample(Arc::new(sample))).verdicts).pop()
     }
 
@@ -122,7 +128,7 @@ fn a_directory_that_kubelet_takes_for_a_mount_point_is_to_be_removed() {
             "unmount failed: exit status 32\nUnmounting arguments: {path}\nOutput: umount: {output}"
         );
         let pod = PodState { volumes: vec![nfs(mounts)], ..Case::default().pod };
-        Case { record: None, pod, said: vec![says(&text, 890, 2)], heard: None }
+        Case { record: None, pod, said: vec![says(&text, 890, 2)], ..Case::default() }
     };
     for output in [
         format!("{path}: not mounted."),
@@ -240,6 +246,38 @@ fn a_pod_that_kubelet_never_started_goes_without_it() {
     assert!(with("kubernetes.io~projected") && !with("kubernetes.io~nfs"));
     let known = Said { complaint: Some(Complaint::MountFails), ..says("MountVolume", 880, 3) };
     assert!(case([said(), vec![known]].concat()).told().is_none(), "that is another rule's");
+}
+
+/// As in kubernetes issue 123365.
+#[test]
+fn a_container_that_is_still_made_keeps_kubelet() {
+    let to_go = || Said { report: Some(Report::ToGo), ..says("x", 610, 1) };
+    let creating = |reason: &str| ContainerRecord { reason: Some(reason.into()), ..waiting() };
+    let with = |containers| PodRecord { containers: Some(containers), ..record() };
+    let case = |record, said: Vec<Said>| Case {
+        record: Some(record),
+        pod: runs(),
+        said,
+        heard: Some(500),
+        tasks: vec![task("pause", 5)],
+    };
+    let makes = || with(vec![creating("ContainerCreating")]);
+    let who = "containerd (pid 40), which makes container app".to_owned();
+    assert_eq!(case(makes(), vec![to_go()]).told(), Some(("image-pull-pending", who, false)));
+    let draft = case(makes(), vec![to_go()]).draft().unwrap();
+    assert!(draft.remedies[0].words().starts_with("ctr --namespace k8s.io content active"));
+    let none = |case: Case| case.draft().is_none();
+    assert!(none(case(with(vec![creating("ImagePullBackOff")]), vec![to_go()])), "it has returned");
+    let id = Some("containerd://0a".into());
+    let running = ContainerRecord { state: ContainerState::Running, id, ..waiting() };
+    assert!(none(case(with(vec![creating("PodInitializing"), running]), vec![to_go()])));
+    let killing = Said { report: Some(Report::Killing), ..says("x", 620, 1) };
+    assert!(none(case(makes(), vec![to_go(), killing])), "it has asked for its end");
+    assert!(none(case(makes(), vec![to_go(), says("failed to stop", 880, 2)])), "it fails");
+    let lives =
+        Case { tasks: vec![task("pause", 5), task("web", 7)], ..case(makes(), vec![to_go()]) };
+    assert!(none(lives), "a container of it runs");
+    assert!(none(Case { heard: None, ..case(makes(), vec![to_go()]) }), "its log is not whole");
 }
 
 #[test]

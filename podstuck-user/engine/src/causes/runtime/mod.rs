@@ -1,6 +1,7 @@
 //! A container runtime, or a shim, that does not do what it is asked for.
 
 pub(crate) mod causes;
+pub(crate) mod device;
 pub(crate) mod docker;
 pub(crate) mod hook;
 pub(crate) mod hung_command;
@@ -29,6 +30,7 @@ pub(crate) static FAMILY: Family = Family {
         &causes::NETNS_BUSY,
         &causes::SHM_BUSY,
         &causes::IMAGE_VOLUME_BUSY,
+        &device::DEVICE_BUSY,
         &causes::SIGNAL_DENIED,
         &causes::STATE_LOST,
         &causes::NOT_KILLED,

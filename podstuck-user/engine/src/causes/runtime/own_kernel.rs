@@ -14,7 +14,7 @@ use crate::{
     verdict::Draft,
 };
 
-const RISK: &str = "low for a pod that is to be deleted: its containers end at once, without their own clean-up, and the \
+pub(super) const RISK: &str = "low for a pod that is to be deleted: its containers end at once, without their own clean-up, and the \
     runtime cleans up after them";
 
 /// The finding, where the pod has such a sandbox, and its processes live.

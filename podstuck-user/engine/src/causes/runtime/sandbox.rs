@@ -90,12 +90,15 @@ impl SandboxMounts {
                 let (pid, namespace) = (runtime.pid, runtime.mnt_ns?);
                 let wants = match kept {
                     Kept::ImageVolume => {
-                        let path = JsonPath(path.into());
+                        let path = JsonPath(path.clone());
                         Wants::Holders(About::Mount { pid, namespace, path })
                     }
-                    _ => ReadMountsOn { pid, namespace, path: path.into() }.into(),
+                    Kept::Device => Wants::Holders(About::Path(JsonPath(path.clone()))),
+                    Kept::NetworkNamespace | Kept::SharedMemory => {
+                        ReadMountsOn { pid, namespace, path: path.clone() }.into()
+                    }
                 };
-                Some(Query { tracker, target_id, path: path.into(), wants })
+                Some(Query { tracker, target_id, path: path.clone(), wants })
             }));
         }
         queries
@@ -127,21 +130,22 @@ impl SandboxMounts {
         asked: &About,
         taken: &Snapshot,
     ) {
-        let About::Mount { pid, namespace, path } = asked else { return };
-        let held = Held {
-            path: path.0.clone(),
-            taken: taken.clone(),
-            view: View::in_namespace(context, *namespace, *pid),
-            at: context.now,
+        let (path, view, pid) = match asked {
+            About::Mount { pid, namespace, path } => {
+                (path, View::in_namespace(context, *namespace, *pid), *pid)
+            }
+            About::Path(path) => (path, View::OURS, 0),
+            About::Device(_) => return,
         };
-        self.held.insert((target_id, *pid), held);
+        let (path, taken) = (path.0.clone(), taken.clone());
+        self.held.insert((target_id, pid), Held { path, taken, view, at: context.now });
     }
 
     /// Who was seen last to hold what is complained of. Of several runtimes, the one that has it mounted.
     pub(crate) fn held(&self, target_id: u64, said: &Said) -> Option<&Held> {
         let (_, path) = sandbox::busy(&said.text)?;
         let of_pod = self.held.range((target_id, 0)..=(target_id, u32::MAX));
-        let of_file = of_pod.map(|(_, held)| held).filter(|held| held.path == *path);
+        let of_file = of_pod.map(|(_, held)| held).filter(|held| held.path == path);
         of_file.max_by_key(|held| (held.taken.subject.is_ok(), held.taken.holders.len()))
     }
 
@@ -149,7 +153,7 @@ impl SandboxMounts {
     pub(crate) fn on(&self, target_id: u64, said: &Said) -> Option<&Look> {
         let (_, path) = sandbox::busy(&said.text)?;
         let of_pod = self.looks.range((target_id, 0)..=(target_id, u32::MAX));
-        let of_file = of_pod.map(|(_, look)| look).filter(|look| look.path == *path);
+        let of_file = of_pod.map(|(_, look)| look).filter(|look| look.path == path);
         of_file.max_by_key(|look| look.mounts.all.len())
     }
 }
@@ -177,7 +181,7 @@ pub(super) fn cause(said: &Said) -> Option<&'static Cause> {
     match kept(said)? {
         Kept::NetworkNamespace => Some(&NETNS_BUSY),
         Kept::SharedMemory => Some(&SHM_BUSY),
-        Kept::ImageVolume => None,
+        Kept::ImageVolume | Kept::Device => None,
     }
 }
 

@@ -47,7 +47,7 @@ const FRESH: Duration = backoff::CAP.saturating_mul(3);
 /// While it gets no answer, kubelet says so each five seconds (`Kubelet.syncLoop`).
 const REPEATED: Duration = Duration::from_secs(30);
 /// What tells why, before what tells only that.
-const ORDER: [Complaint; 11] = [
+const ORDER: [Complaint; 12] = [
     Complaint::SocketRefused,
     Complaint::SignalDenied,
     Complaint::SignalRefused,
@@ -55,6 +55,7 @@ const ORDER: [Complaint; 11] = [
     Complaint::NetnsBusy,
     Complaint::ShmBusy,
     Complaint::ImageVolumeBusy,
+    Complaint::DeviceBusy,
     Complaint::HookFailed,
     Complaint::StateLost,
     Complaint::ContainerStays,
@@ -82,7 +83,7 @@ pub(crate) struct Suspect<'a> {
     pub(crate) to_go: Option<&'a Word>,
     /// What lies on the file of the sandbox that is said to be busy.
     pub(crate) lies_on: Option<&'a Look>,
-    /// Who holds the image volume that is said to be busy.
+    /// Who holds the image volume or the device that is said to be busy.
     pub(crate) held: Option<&'a Held>,
     /// A shim of the pod that has not collected the exit of a child for some time.
     pub(crate) unreaped: Option<Collects<'a>>,
@@ -500,6 +501,7 @@ impl RuntimeSays {
                     | Complaint::NetnsBusy
                     | Complaint::ShmBusy
                     | Complaint::ImageVolumeBusy
+                    | Complaint::DeviceBusy
             );
             let came_on = match is_sandbox {
                 true => self.last_stopped(context, pod),

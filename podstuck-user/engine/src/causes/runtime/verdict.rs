@@ -11,7 +11,7 @@ use crate::{
                 CNI_TEARDOWN_FAILED, IMAGE_VOLUME_BUSY, RUNTIME_HANGS, SHIM_HANGS, SIGNAL_DENIED,
                 SOCKET_GONE, STATE_LOST,
             },
-            hook, network, sandbox, shim, socket,
+            device, hook, network, sandbox, shim, socket,
             tracker::{Suspect, Told},
         },
         shared::unit,
@@ -65,6 +65,7 @@ pub(crate) fn draft(suspect: &Suspect<'_>) -> Option<Draft> {
         }
         Complaint::HookFailed => (&hook::HOOK_FAILS, hook::words),
         Complaint::ImageVolumeBusy => (&IMAGE_VOLUME_BUSY, sandbox::image_volume),
+        Complaint::DeviceBusy => (&device::DEVICE_BUSY, device::words),
         _ => return None,
     };
     let mut draft = about(cause, suspect);

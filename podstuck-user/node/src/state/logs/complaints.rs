@@ -31,6 +31,7 @@ pub(super) fn of_runtime(error: &str) -> Option<Complaint> {
             Kept::NetworkNamespace => Complaint::NetnsBusy,
             Kept::SharedMemory => Complaint::ShmBusy,
             Kept::ImageVolume => Complaint::ImageVolumeBusy,
+            Kept::Device => Complaint::DeviceBusy,
         });
     }
     let is_mount =

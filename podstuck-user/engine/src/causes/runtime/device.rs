@@ -1,0 +1,92 @@
+//! A block device of a container that the runtime cannot take away because a process has it open, as a virtual machine has
+//! the disks that it was given.
+
+use crate::{
+    cause::{Cause, Kind, Origin, TriedWith, log, seen, way},
+    causes::{
+        runtime::{own_kernel::RISK, tracker::Suspect},
+        shared::holders,
+    },
+    command::{Process, kill},
+    ids,
+    model::{
+        diagnosis::Stage,
+        evidence::Source,
+        holder::{Holder, How},
+        identity::Component,
+        path::safe_path,
+    },
+    verdict::Draft,
+};
+
+/// Processes that are to be ended.
+const NAMED: usize = 4;
+
+/// The kernel removes no device that is open.
+pub(crate) static DEVICE_BUSY: Cause = Cause {
+    id: ids::RUNTIME_DEVICE_BUSY,
+    title: "the runtime cannot take away a container's block device: a process has it open",
+    stage: Stage::Containers,
+    kind: Kind::Cause,
+    meaning: "A snapshotter of the device mapper gives each container a block device, which a virtual machine (Kata \
+        Containers, Firecracker) has as a disk. To stop the sandbox the runtime takes that device away, and the machine \
+        still has it open: that fails with EBUSY, and kubelet asks again and again. No file system of it is mounted on \
+        the node, so that neither its mounts nor lsof of a mount point show who has it.",
+    confirmed_by: &[
+        seen(
+            "the runtime's log, or kubelet's, says at each attempt that the device is busy, and names it",
+            &[Origin::Log],
+        ),
+        seen("a process has that device open", &[Origin::Proc]),
+    ],
+    log: log("containerd", "failed to deactivate device ...: device or resource busy"),
+    look_alikes: &[],
+    ways_out: &[way(
+        "end the process that has it open; the runtime's next attempt takes the device away",
+        "where it is the pod's own virtual machine, its containers end without their clean-up",
+    )],
+    field: &["virtcontainers#435", "containerd#7712"],
+    tried: &[TriedWith::Test],
+    source: &[
+        "containerd plugins/snapshots/devmapper/pool_device.go, DeactivateDevice",
+        "Linux drivers/md/dm.c, dm_lock_for_deletion",
+    ],
+};
+
+/// What is said of it.
+pub(super) fn words(draft: &mut Draft, suspect: &Suspect<'_>) {
+    // Since Kubernetes 1.27 a pod goes when its sandbox has been stopped, whether or not its containers are removed.
+    let is_stop = ["StopPodSandbox", "KillPodSandbox", "StopContainer", "KillContainer"];
+    if !is_stop.iter().any(|word| suspect.told.said.text.contains(word)) {
+        draft.blocks_deletion = None;
+    }
+    draft.explanation = "The runtime cannot take away a container's block device, because a process has it open: the kernel \
+        removes no device that is in use."
+        .into();
+    let Some(held) = suspect.held else {
+        draft.lacks("who has the device open");
+        return;
+    };
+    let path = safe_path(&held.path).into_owned();
+    draft.path.clone_from(&held.path);
+    let has_open =
+        |holder: &&Holder| holder.how == How::Fd && holder.component != Some(Component::Kubelet);
+    let found: Vec<&Holder> = held.taken.holders.iter().filter(has_open).collect();
+    holders::tell_unseen(draft, &held.taken);
+    if found.is_empty() {
+        let why = held.taken.subject.as_ref().err().map(|why| format!(": {why}"));
+        let fact = format!("no process has {path} open now{}", why.unwrap_or_default());
+        draft.fact_since(fact, Source::proc("/proc"), held.at);
+        draft.lacks("who has the device open: no process had it at the last look");
+        return;
+    }
+    holders::tell(draft, &found);
+    let is_own =
+        |holder: &&&Holder| holder.pod.as_ref().is_some_and(|pod| pod.uid == suspect.pod.uid);
+    let (own, others): (Vec<&Holder>, Vec<&Holder>) = found.iter().partition(is_own);
+    for (holder, pid) in own.iter().filter_map(|it| Some((it, it.pid?))).take(NAMED) {
+        let process = Process::new(pid, holder.started, holder.comm.as_deref());
+        draft.remedy(kill("kill -9", process).so(&format!(", which has {path} open")), RISK);
+    }
+    draft.remedies.extend(holders::release(held.view, &others, "the device"));
+}
