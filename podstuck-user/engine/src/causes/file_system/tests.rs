@@ -59,6 +59,19 @@ fn a_read_only_node_is_told_from_a_read_only_mount_in_the_pod() {
 }
 
 #[test]
+fn a_read_only_subvolume_is_looked_for_where_there_can_be_one() {
+    let words = |fs_type: &str| {
+        let found = FileSystem { fs_type: fs_type.into(), ..file_system("/var/lib/kubelet") };
+        let draft = verdict(Errno::EROFS, Some(&found)).unwrap();
+        assert_eq!(draft.id(), "removal-failed-unexplained");
+        draft.remedies.iter().map(|it| it.words().to_owned()).collect::<Vec<_>>().join("\n")
+    };
+    let btrfs = words("btrfs");
+    assert!(btrfs.contains("btrfs property get -ts ") && btrfs.contains(" ro false"), "{btrfs}");
+    assert!(!words("ext4").contains("btrfs"));
+}
+
+#[test]
 fn a_volume_without_room_is_not_the_nodes_disk() {
     let inside = file_system(&format!("/var/lib/kubelet/pods/{UID}/volumes/p/data"));
     for errno in [Errno::ENOSPC, Errno::EDQUOT] {

@@ -222,7 +222,8 @@ pub(super) fn explanation(cause: &Cause, errno: Errno, point: &str) -> String {
             answer in time. Its own log, and the kernel's, say why."
             .into(),
         (_, Errno::EROFS) => "The call failed because something is read-only, and the mount table does not show \
-            what: it was mounted again meanwhile, or an overlay has a read-only layer below."
+            what: it was mounted again meanwhile, an overlay has a read-only layer below, or it is a subvolume of btrfs \
+            with the property `ro`, as a snapshot is."
             .into(),
         _ => "The file system refuses, and the reason is not known.".into(),
     }
@@ -274,6 +275,18 @@ fn remedies(
         .zip(
             Some("none, but reads much; free room outside the runtime's own directories first"),
         ),
+        _ if errno == Errno::EROFS && found.is_some_and(|fs| fs.fs_type == "btrfs") => {
+            draft.advice(
+                "where it is a read-only subvolume, make it writable (`btrfs property set -ts SUBVOLUME ro false`): \
+                 kubelet's next attempt then succeeds",
+                "a snapshot that an incremental `btrfs send` starts from is of no use for that any more",
+            );
+            let directory = op.path.parent().unwrap_or(&op.path);
+            let step = View::of(context, op).look("show the property of the subvolume at", directory, |it| {
+                format!("btrfs property get -ts {it} ro")
+            });
+            Some(step).zip(Some("none"))
+        }
         _ if errno == Errno::EACCES => {
             let denied = "ausearch -m avc,apparmor_denied -ts recent";
             Some(Step::new("show what SELinux or AppArmor has refused", denied)).zip(Some("none"))
