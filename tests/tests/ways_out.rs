@@ -56,7 +56,6 @@ const NOT_RUN: &[(&str, &str)] = &[
         "runtime-device-busy",
         "late/sandbox.rs runs it as printed, on a real device of a runtime that has only a log",
     ),
-    ("image-pull-pending", "restarts kubelet, which no test may; its first command only lists"),
     ("mirror-pod-deleted", "takes an API server with the mirror pod of a kubelet's static pod"),
     ("nfs-server-unreachable", "takes an NFS server that is gone"),
     (
@@ -100,6 +99,7 @@ const NOT_FOLLOWED: &[&str] = &[
     "efs-stunnel-dead",
     "flexvolume-driver-error",
     "gpu-driver-dstate",
+    "image-pull-pending",
     "kubelet-down",
     "kubelet-missed-deletion",
     "kubelet-root-symlink",

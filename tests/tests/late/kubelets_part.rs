@@ -224,10 +224,13 @@ fn a_sidecar_that_waits_for_its_turn_is_named_with_what_it_waits_for() {
 #[test]
 fn a_container_that_is_still_made_is_what_kubelet_waits_for() {
     requires!(root_and_btf());
-    let node = kubelet(75, |name, _| {
+    let node = kubelet(75, |name, uid| {
         let add = format!("\"SyncLoop ADD\" source=\"api\" pods=[\"shop/{name}\"]");
+        let sandbox = format!(
+            "\"SyncLoop (PLEG): event for pod\" pod=\"shop/{name}\" event={{\"ID\":\"{uid}\",\"Type\":\"ContainerStarted\"}}"
+        );
         let delete = format!("\"SyncLoop DELETE\" source=\"api\" pods=[\"shop/{name}\"]");
-        klog(400, 'I', &add) + &klog(328, 'I', &delete)
+        klog(400, 'I', &add) + &klog(399, 'I', &sandbox) + &klog(328, 'I', &delete)
     });
     let pause = node.directory.path().join("pause");
     symlink("/bin/sleep", &pause).unwrap();
