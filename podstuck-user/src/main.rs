@@ -38,7 +38,7 @@ fn main() -> ExitCode {
         }
         Err(help) => {
             standard_output::written(help.print().and_then(|()| io::stdout().flush()));
-            return standard_output::exit(Exit::Clean).into();
+            return u8::from(standard_output::exit(Exit::Clean)).into();
         }
     };
     logging::start(cli.verbose);
@@ -82,7 +82,7 @@ fn main() -> ExitCode {
 fn ended(result: Result<Exit, Failure>) -> ExitCode {
     fork_server::end();
     match result {
-        Ok(exit) => standard_output::exit(exit).into(),
+        Ok(exit) => u8::from(standard_output::exit(exit)).into(),
         Err(failure) => told(&failure),
     }
 }
@@ -117,5 +117,5 @@ fn told(failure: &Failure) -> ExitCode {
     // It may quote a file, a log or a name. A terminal that is gone is no reason for another status.
     let error = failure.to_string();
     let _ = writeln!(Unwaiting, "podstuck: {}", safe(error.as_bytes()));
-    failure.exit_code()
+    failure.exit_status().into()
 }

@@ -33,7 +33,9 @@ const CALLS: [&str; 13] = [
 ];
 /// Crates that decide nothing by themselves and reach nothing outside. `nix` is here for its errnos,
 /// see [`of_nix`].
-const PURE: [&str; 10] = [
+const PURE: [&str; 11] = [
+    // Why a command failed, which the programs share (`exit.rs`).
+    "anyhow",
     "base64",
     "jiff",
     "lru",

@@ -1,7 +1,5 @@
 //! How a command of any of the programs ends, and with which exit status.
 
-use std::process::ExitCode;
-
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
@@ -29,12 +27,6 @@ impl From<Exit> for u8 {
     }
 }
 
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> Self {
-        u8::from(exit).into()
-    }
-}
-
 /// Why a command could not do its work; each has an exit status of its own.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
@@ -53,10 +45,5 @@ impl Failure {
             Self::Usage(_) => 2,
             Self::CannotRun(_) => 3,
         }
-    }
-
-    /// The same, as a program ends with it.
-    pub fn exit_code(&self) -> ExitCode {
-        self.exit_status().into()
     }
 }
