@@ -62,16 +62,20 @@ struct Families(Vec<MetricFamily>);
 
 impl Families {
     fn series(&mut self, rows: BTreeMap<Labels, Series>, by: By) {
-        let mut calls = Vec::new();
-        let mut durations = Vec::new();
-        let rows = if by == By::Plugin { by_plugin(rows) } else { rows };
-        for (labels, series) in rows {
-            let pairs = pairs_of(&labels, by);
-            if labels.is_call {
-                calls.push(counter(series.calls, pairs.clone()));
+        let (counted, timed) = match by {
+            By::Target => (rows.clone(), rows),
+            // Of calls outside of all targets, which a busy node makes in every form, the count is enough.
+            By::Plugin => {
+                let mut timed = rows.clone();
+                timed.retain(|labels, _| labels.has_target());
+                (by_plugin(rows), by_plugin(timed))
             }
-            durations.push(histogram(latency(&series), pairs));
-        }
+        };
+        let calls = counted.iter().filter(|(labels, _)| labels.is_call);
+        let calls = calls.map(|(labels, series)| counter(series.calls, pairs_of(labels, by)));
+        let durations =
+            timed.iter().map(|(labels, series)| histogram(latency(series), pairs_of(labels, by)));
+        let (calls, durations) = (calls.collect(), durations.collect());
         self.add("podstuck_calls_total", "Calls that returned.", MetricType::COUNTER, calls);
         self.add(
             "podstuck_call_duration_seconds",
@@ -245,6 +249,7 @@ fn pairs<const N: usize>(labels: [(&str, &str); N]) -> Vec<LabelPair> {
 mod tests {
     use super::*;
     use crate::{export::sample, present::sample as findings};
+    use podstuck_model::call::{Call, Outcome};
 
     fn names() -> NamesTable {
         let names = TargetNames {
@@ -300,6 +305,19 @@ mod tests {
             lines.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()).sum()
         };
         assert_eq!(calls(&sums), calls(&render(&sample::table(), &[])));
+    }
+
+    #[test]
+    fn of_calls_outside_of_all_targets_a_nodes_metrics_have_the_count_alone() {
+        let mut series = SeriesTable::new();
+        let key = |uid: &str, volume: &str| sample::key(Call::Unlink, Outcome::OK, uid, volume);
+        series.insert(key("", ""), sample::series(&[(5_000, 2)]));
+        let of_nobody = render_by(&series, &[], By::Plugin);
+        assert!(of_nobody.contains("podstuck_calls_total{syscall=\"unlink\",outcome=\"ok\""));
+        assert!(!of_nobody.contains("podstuck_call_duration_seconds_bucket"), "{of_nobody}");
+        series.insert(key("u", "data"), sample::series(&[(5_000, 2)]));
+        let of_pod = render_by(&series, &[], By::Plugin);
+        assert!(of_pod.contains("podstuck_call_duration_seconds_bucket"), "{of_pod}");
     }
 
     #[test]

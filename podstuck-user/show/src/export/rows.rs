@@ -41,6 +41,11 @@ impl Labels {
             is_call: matches!(key.span, Span::Call(_)),
         }
     }
+
+    /// Whether it is of a pod, a container or a volume.
+    pub(super) fn has_target(&self) -> bool {
+        ![&self.pod, &self.volume, &self.container].into_iter().all(String::is_empty)
+    }
 }
 
 /// Series by name, sorted. Two whose names become the same by escaping are added up, because
