@@ -29,7 +29,7 @@ use crate::{
     event::{Event, What},
     live::attribute::{Attributor, Named},
     model::{
-        call::Call,
+        call::{Call, Outcome},
         degraded::Degraded,
         identity::Component,
         operation::Operation,
@@ -41,7 +41,7 @@ use crate::{
     },
     query::{Answer, Query},
 };
-use podstuck_confine::{clock, helper::Share};
+use podstuck_confine::{alive, clock, helper::Share};
 use podstuck_node::{
     ask::{Asker, Node},
     state::{
@@ -207,6 +207,10 @@ impl Session {
                     continue;
                 }
             };
+            if op.outcome == Outcome::OK && op.call != Call::Umount2 {
+                // Who has removed something there was answered.
+                alive::came_to(op.actor.pid, &op.path, true);
+            }
             self.notify_of(&op, &record.head);
             tracing::debug!(
                 "{} {} {} by {} ({}), reasons {:#x}",
