@@ -124,6 +124,14 @@ fn reasons(plane: &ControlPlane, uid: &str) -> Vec<String> {
     events(plane, uid).into_iter().map(|(reason, _)| reason).collect()
 }
 
+/// The series of the lab's pod: the watch is of the whole node.
+fn info(metrics: &str) -> Option<String> {
+    let of_pod = |line: &&str| {
+        line.starts_with("podstuck_finding_info{") && line.contains("pod=\"immutable-attribute\"")
+    };
+    metrics.lines().find(of_pod).map(str::to_owned)
+}
+
 /// The first command of the finding that the agent has printed.
 fn command(agent: &Agent, uid: &str) -> String {
     let lines = fs::read_to_string(&agent.out).unwrap();
@@ -158,26 +166,22 @@ fn what_is_stuck_is_an_event_and_a_metric_until_it_is_released() {
     let (status, metrics) = agent.get("/metrics");
     println!("measured: {} bytes, {} lines of metrics", metrics.len(), metrics.lines().count());
     assert!(status == 200 && metrics.len() < 60_000);
-    let info = metrics.lines().find(|line| line.starts_with("podstuck_finding_info{")).unwrap();
-    assert!(info.contains("cause=\"immutable-attribute\",certainty=\"certain\""), "{info}");
+    let series = info(&metrics).unwrap();
+    assert!(series.contains("cause=\"immutable-attribute\",certainty=\"certain\""), "{series}");
     let of_calls = |line: &&str| line.starts_with("podstuck_calls_total{");
     assert!(metrics.lines().filter(of_calls).all(|line| !line.contains("pod=")), "{metrics}");
 
     // Killed, and started again: it takes over what was said.
     agent.end(Signal::SIGKILL);
     let agent = Agent::start(top.path(), &plane, root);
-    wait_for("finding again", || {
-        agent.get("/metrics").1.contains("podstuck_finding_info{").then_some(())
-    });
+    wait_for("finding again", || info(&agent.get("/metrics").1));
     thread::sleep(Duration::from_secs(3));
     assert_eq!(reasons(&plane, uid), ["ImmutableAttribute"]);
 
     let released = Command::new("sh").args(["-c", &command(&agent, uid)]).status().unwrap();
     assert!(released.success());
     wait_for("release", || (reasons(&plane, uid) == ["Released"]).then_some(()));
-    wait_for("end of the metric", || {
-        (!agent.get("/metrics").1.contains("podstuck_finding_info{")).then_some(())
-    });
+    wait_for("end of the metric", || info(&agent.get("/metrics").1).is_none().then_some(()));
 
     // A watch that hears nothing is known, and is well when it hears again.
     let watch = Pid::from_raw(agent.watch());
