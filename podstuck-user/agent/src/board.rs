@@ -246,6 +246,9 @@ impl Board {
     }
 
     fn drop_counts_of_node(&mut self, now: Duration) {
+        if self.of_node.is_empty() && self.before.node.is_empty() {
+            return;
+        }
         let several: BTreeSet<String> = {
             let causes = self.by_cause();
             causes

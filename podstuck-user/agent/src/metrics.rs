@@ -5,7 +5,7 @@ use prometheus::{
     proto::{Counter, Gauge, LabelPair, Metric, MetricFamily, MetricType},
 };
 
-use crate::{board::Board, stuck::word};
+use crate::board::Board;
 
 /// Stuck pods that have a series each; the rest is counted.
 const PODS: usize = 200;
@@ -31,7 +31,7 @@ pub(crate) fn own(state: &State<'_>) -> String {
     let info = stuck.iter().take(PODS).map(|it| {
         let labels = [
             ("cause", it.cause.as_str()),
-            ("certainty", word(it.certainty)),
+            ("certainty", it.certainty.word()),
             ("namespace", &it.pod.namespace),
             ("pod", &it.pod.name),
             ("stage", &it.stage),

@@ -60,7 +60,7 @@ impl Stuck {
 
     /// The name of its Event: the same after a restart, and another one when the verdict is.
     pub(crate) fn event_name(&self) -> String {
-        event_name(&self.pod.name, &[&self.pod.uid, &self.cause, word(self.certainty)])
+        event_name(&self.pod.name, &[&self.pod.uid, &self.cause, self.certainty.word()])
     }
 }
 
@@ -69,11 +69,6 @@ pub(crate) fn event_name(of: &str, about: &[&str]) -> String {
     let digest = Sha256::digest(about.join("\n"));
     let hex: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
     format!("{}.{hex}", cut(of, NAME).trim_end_matches(['.', '-']))
-}
-
-/// As the answers of podstuck say it.
-pub(crate) fn word(certainty: Certainty) -> &'static str {
-    if certainty == Certainty::Firm { "certain" } else { "likely" }
 }
 
 /// `immutable-attribute` as `ImmutableAttribute`, the form of a reason.
@@ -87,7 +82,7 @@ pub(crate) fn reason(cause: &str) -> String {
 
 /// The first command, or advice, comes before what the cause means: a note is short.
 fn note(finding: &Finding) -> String {
-    let mut note = format!("{} ({})", finding.id, word(finding.certainty));
+    let mut note = format!("{} ({})", finding.id, finding.certainty.word());
     let mut add = |label: &str, text: &str| {
         note.push_str("; ");
         note.push_str(label);

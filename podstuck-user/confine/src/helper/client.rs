@@ -78,8 +78,7 @@ pub fn ask_in_parts<Q: Question>(
     question: Q,
     take: impl FnMut(Q::Part),
 ) -> Result<Q::Answer, Failure<Q::Step>> {
-    let entered = question.enters().map(|(pid, path)| (pid, path.to_owned()));
-    let entered = entered.as_ref().map(|(pid, path)| (*pid, path.as_path()));
+    let entered = question.enters();
     if let Some(why) = entered.and_then(|(pid, path)| alive::why_not(pid, path, Q::OCCASION)) {
         return Err(Failure::Other(NoAnswer::NotEntered(why)));
     }

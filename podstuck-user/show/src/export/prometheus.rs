@@ -62,15 +62,12 @@ struct Families(Vec<MetricFamily>);
 
 impl Families {
     fn series(&mut self, rows: BTreeMap<Labels, Series>, by: By) {
-        let (counted, timed) = match by {
-            By::Target => (rows.clone(), rows),
-            // Of calls outside of all targets, which a busy node makes in every form, the count is enough.
-            By::Plugin => {
-                let mut timed = rows.clone();
-                timed.retain(|labels, _| labels.has_target());
-                (by_plugin(rows), by_plugin(timed))
-            }
-        };
+        // Of calls outside of all targets, which a busy node makes in every form, the count is enough.
+        let sums = (by == By::Plugin).then(|| {
+            let of_targets = rows.iter().filter(|(labels, _)| labels.has_target());
+            (by_plugin(rows.iter()), by_plugin(of_targets))
+        });
+        let (counted, timed) = sums.as_ref().map_or((&rows, &rows), |(all, some)| (all, some));
         let calls = counted.iter().filter(|(labels, _)| labels.is_call);
         let calls = calls.map(|(labels, series)| counter(series.calls, pairs_of(labels, by)));
         let durations =
@@ -201,13 +198,14 @@ fn histogram(inner: Histogram, labels: Vec<LabelPair>) -> Metric {
     metric
 }
 
-fn by_plugin(rows: BTreeMap<Labels, Series>) -> BTreeMap<Labels, Series> {
+fn by_plugin<'a>(rows: impl Iterator<Item = (&'a Labels, &'a Series)>) -> BTreeMap<Labels, Series> {
     let mut sums: BTreeMap<Labels, Series> = BTreeMap::new();
     for (labels, series) in rows {
-        let plugin = labels.names.plugin;
+        let plugin = labels.names.plugin.clone();
         let names = TargetNames { plugin, ..TargetNames::default() };
         let (pod, volume, container) = Default::default();
-        sums.entry(Labels { pod, volume, container, names, ..labels }).or_default().merge(&series);
+        let labels = Labels { pod, volume, container, names, ..labels.clone() };
+        sums.entry(labels).or_default().merge(series);
     }
     sums
 }
