@@ -135,7 +135,7 @@ fn open(engine: &Engine) -> Vec<&'static str> {
 }
 
 /// A refused removal that a log tells of, and what a look at the object shows now.
-fn told_and_seen(immutable: bool) -> (Vec<Query>, Vec<Finding>) {
+fn told_and_seen(immutable: bool) -> (Vec<Query>, Engine) {
     let mut engine = engine();
     let mut op = failed(Call::Unlinkat, Errno::EPERM, "f", 1.0);
     (op.told_by, op.directory) = (Some("log of kubelet".into()), (0, 0));
@@ -155,19 +155,24 @@ fn told_and_seen(immutable: bool) -> (Vec<Query>, Vec<Finding>) {
         let (query, answer) = (Box::new(query.clone()), Box::new(Answer::Attributes(Ok(seen))));
         engine.take(&Event { at, what: What::Answer { query, answer } });
     }
-    (queries, engine.findings().cloned().collect())
+    (queries, engine)
 }
 
 #[test]
 fn what_a_log_tells_is_looked_at_and_blamed_only_on_what_still_holds() {
-    let (queries, findings) = told_and_seen(true);
+    let (queries, engine) = told_and_seen(true);
+    let findings: Vec<&Finding> = engine.findings().collect();
     assert_eq!((queries.len(), findings.len()), (1, 1));
     let finding = &findings[0];
     assert_eq!(finding.id.as_str(), "immutable-attribute");
     assert_eq!(finding.certainty, Certainty::Firm);
     assert_eq!(finding.evidence[0].source, Source::Log("log of kubelet".into()));
-    let (queries, findings) = told_and_seen(false);
-    assert_eq!((queries.len(), findings.len()), (1, 0), "cured since, and nothing to admit");
+    let (queries, engine) = told_and_seen(false);
+    assert_eq!(
+        (queries.len(), engine.findings().count()),
+        (1, 0),
+        "cured since, and nothing to admit"
+    );
 }
 
 #[test]
@@ -273,6 +278,19 @@ fn looked(second: u64, pods: Vec<PodState>) -> Event {
     let sample =
         NodeSample { at, begun: Some(at), kubelets: vec![7], pods, ..NodeSample::default() };
     Event { at, what: What::Sample(Arc::new(sample)) }
+}
+
+#[test]
+fn a_firm_answer_stands_sooner_where_a_scan_confirms_it() {
+    let (_, mut engine) = told_and_seen(true);
+    let at = |milliseconds: u64| Monotonic(9_000_000_000 + milliseconds * 1_000_000);
+    let is_firm = |engine: &Engine, milliseconds| engine.is_firm(at(milliseconds));
+    assert_eq!([500, 1500, 2000].map(|it| is_firm(&engine, it)), [false, false, true]);
+    // What was scanned before the cause was known says nothing new.
+    engine.take(&looked(9, vec![pod_state("u")]));
+    assert_eq!([1500, 2000].map(|it| is_firm(&engine, it)), [false, true]);
+    engine.take(&looked(10, vec![pod_state("u")]));
+    assert_eq!([900, 1000].map(|it| is_firm(&engine, it)), [false, true]);
 }
 
 #[test]

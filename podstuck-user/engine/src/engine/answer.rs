@@ -24,8 +24,10 @@ use crate::{
     where_next::{self, Known},
 };
 
-/// A firm verdict may still be followed by a better one, from the same attempt.
-const SETTLED: Duration = Duration::from_secs(2);
+/// A firm verdict may still be followed by a better one, from the same attempt, or from what was asked for.
+const SETTLED: Duration = Duration::from_secs(1);
+/// Where no scan of the node has confirmed it since: scans are slow, or do not come to their end.
+const SETTLED_ALONE: Duration = Duration::from_secs(2);
 /// One that the pod does not wait for may stand beside what it does wait for: kubelet's tries are
 /// that far apart in the beginning.
 const SETTLED_HARMLESS: Duration = Duration::from_secs(8);
@@ -50,7 +52,13 @@ impl Engine {
         let mut firm = self.ledger.all().filter(|finding| rank::is_firm(finding));
         if firm.any(|finding| finding.blocks_deletion == Some(true)) {
             let counts = self.progress(now).iter().any(|it| it.remaining_estimate.is_none());
-            now.since(since) >= if counts { SETTLED_COUNTED } else { SETTLED }
+            let scanned = self.sample.as_ref().is_some_and(|sample| sample.is_from_after(since));
+            now.since(since)
+                >= match (counts, scanned) {
+                    (true, _) => SETTLED_COUNTED,
+                    (false, true) => SETTLED,
+                    (false, false) => SETTLED_ALONE,
+                }
         } else {
             self.run.has_target() && now.since(since) >= SETTLED_HARMLESS
         }
