@@ -158,7 +158,7 @@ fn kubectl_podstuck_says_what_holds_a_pod_and_removes_its_own() {
     thread::sleep(SOON);
     for stuck in &mut all {
         let case = stuck.case;
-        let answer = prepared.ask(&[&format!("default/{}", case.name), "--examine"]);
+        let answer = prepared.ask(&[&format!("default/{}", case.name)]);
         println!("{} after {:?}:\n{}{}", case.name, answer.took, answer.out, answer.error);
         assert_eq!(answer.status, Some(1), "{}", case.name);
         let pod = format!("default/{}", case.name);
@@ -170,7 +170,7 @@ fn kubectl_podstuck_says_what_holds_a_pod_and_removes_its_own() {
         // For the command that releases it.
         stuck.asked = Some(From::Node.ask(node, case.name, &[]));
     }
-    let missing = prepared.ask(&["default/no-such-pod", "--examine"]);
+    let missing = prepared.ask(&["default/no-such-pod"]);
     assert!(
         missing.status == Some(2) && missing.error.contains("has no Pod default/no-such-pod"),
         "{}",

@@ -7,21 +7,23 @@ use podstuck_model::shell::is_object_name;
 
 /// Shows what is being deleted in the cluster and does not go, what keeps it, and which command releases it.
 ///
-/// It reads only. Where the API server does not decide, it names the node to examine.
+/// A list reads only. Asked about one pod, where its node has to say what keeps it, podstuck examines that node by a pod of
+/// its own there, which is removed again.
 #[derive(Clone, Debug, Parser)]
 #[command(
     group = ArgGroup::new("asked").args(["target", "pod_uid"]),
+    group = ArgGroup::new("examined").args(["target", "pod_uid", "examine"]).multiple(true),
     name = "kubectl podstuck",
     bin_name = "kubectl podstuck",
     version,
     after_help = "Examples:\n  \
         kubectl podstuck                     all that is stuck in the namespace of the context\n  \
         kubectl podstuck -A -o wide          and in the whole cluster, with nodes and volumes\n  \
-        kubectl podstuck shop/cart-0         what keeps this pod\n  \
+        kubectl podstuck shop/cart-0         what keeps this pod; its node is examined if it has to say it\n  \
         kubectl podstuck pvc/data -n shop    and this claim; also pv, ns, node, volumeattachment, deploy, ...\n  \
-        kubectl podstuck shop/cart-0 --examine   and where its node must say it, what the node says\n\n\
+        kubectl podstuck -A --examine        all that is stuck, and what the nodes say\n\n\
         Exit status: 0 nothing is stuck, 1 a cause was found, 2 wrong usage, 3 the API server does not\n\
-        answer, or refuses to, 5 something is stuck and the API server does not show why."
+        answer, or refuses to, 5 something is stuck and what was read does not show why."
 )]
 pub struct Cli {
     /// A pod as NAMESPACE/NAME or NAME, or any object as TYPE/NAME; without it, all that is stuck
@@ -60,45 +62,68 @@ pub struct Cli {
     /// more than reading: it is used only with this option
     #[arg(long)]
     pub via_node_proxy: bool,
-    /// Where the API server does not decide about a pod, examine its node by a pod of podstuck's own there
-    ///
-    /// Without an object, all nodes that have to say why a pod is stuck: one pod of podstuck's own on each at a time.
-    #[arg(long)]
+    /// Examine all nodes that have to say why a pod is stuck, each by a pod of podstuck's own there; with an object, this is
+    /// the default, and that pod must start
+    #[arg(long, alias = "look")]
     pub examine: bool,
+    /// Examine no node: ask the API server alone
+    #[arg(long, conflicts_with = "examine")]
+    pub no_examine: bool,
     /// With --examine and no object: examine no more nodes than this at a time
     #[arg(long, value_name = "NUMBER", default_value_t = 4, requires = "examine", conflicts_with = "asked",
           value_parser = clap::value_parser!(u8).range(1..=50))]
     pub nodes_at_a_time: u8,
-    /// With --examine: this node, whatever the API server says
-    #[arg(long, value_name = "NODE", requires_all = ["examine", "asked"], value_parser = object_name)]
+    /// Examine this node, whatever the API server says
+    #[arg(long, value_name = "NODE", requires = "asked", conflicts_with = "no_examine", value_parser = object_name)]
     pub node: Option<String>,
     /// With --node: a pod that the API server no longer has, by its UID
     #[arg(long, value_name = "UID", requires = "node", value_parser = object_name)]
     pub pod_uid: Option<String>,
-    /// With --examine: the image of that pod [default: PODSTUCK_IMAGE, or that of this release]
-    #[arg(long, value_name = "IMAGE", requires = "examine")]
+    /// The image of podstuck's own pod [default: PODSTUCK_IMAGE, or that of this release]
+    #[arg(long, value_name = "IMAGE", requires = "examined", conflicts_with = "no_examine")]
     pub image: Option<String>,
-    /// With --examine: the namespace of that pod [default: kube-system]
-    #[arg(long = "in", value_name = "NAMESPACE", requires = "examine", value_parser = object_name)]
+    /// The namespace of podstuck's own pod [default: kube-system]
+    #[arg(long = "in", value_name = "NAMESPACE", requires = "examined", conflicts_with = "no_examine",
+          value_parser = object_name)]
     pub own_namespace: Option<String>,
-    /// With --examine: wait this long for that pod to start [default: 60]
-    #[arg(long, value_name = "SECONDS", requires = "examine")]
+    /// Wait this long for podstuck's own pod to start [default: 60]
+    #[arg(long, value_name = "SECONDS", requires = "examined", conflicts_with = "no_examine")]
     pub wait: Option<u32>,
-    /// With --examine: run it privileged, for kernel stacks and for kernels before 5.11
-    #[arg(long, requires = "examine")]
+    /// Run podstuck's own pod privileged, for kernel stacks and for kernels before 5.11
+    #[arg(long, requires = "examined", conflicts_with = "no_examine")]
     pub privileged: bool,
-    /// With --examine: only print the manifest of that pod
-    #[arg(long, requires = "examine")]
+    /// Only print the manifest of podstuck's own pod
+    #[arg(long, requires = "examined", conflicts_with = "no_examine")]
     pub print: bool,
-    /// With --examine: options of `podstuck diagnose`
-    #[arg(last = true, value_name = "OPTIONS", requires = "examine")]
+    /// Options of `podstuck diagnose` on the node
+    #[arg(
+        last = true,
+        value_name = "OPTIONS",
+        requires = "examined",
+        conflicts_with = "no_examine"
+    )]
     pub diagnose: Vec<String>,
+}
+
+impl Cli {
+    /// Whether nodes are examined that have to say something.
+    pub fn examines(&self) -> bool {
+        let one = self.target.is_some() || self.pod_uid.is_some();
+        self.examine || (one && !self.no_examine && self.output != Output::Name)
+    }
 }
 
 /// What goes into the path of a request.
 fn object_name(text: &str) -> Result<String, String> {
     let is_name = is_object_name(text);
     is_name.then(|| text.to_owned()).ok_or_else(|| "no object can be called that".to_owned())
+}
+
+impl Output {
+    /// Whether it is one document, which is written when all is known.
+    pub fn is_document(self) -> bool {
+        matches!(self, Self::Json | Self::Yaml)
+    }
 }
 
 /// A form of the answer.
@@ -140,14 +165,17 @@ mod tests {
             "--nodes-at-a-time 2",
             "--examine --nodes-at-a-time 0",
             "--examine --node n1",
-            "shop/a --image x",
+            "--image x",
+            "shop/a --no-examine --image x",
+            "shop/a --no-examine --examine",
+            "shop/a --no-examine --node n1",
             "--max-requests 0",
-            "shop/a --node n1",
-            "--examine --pod-uid 1-2",
-            "shop/a --examine --node n1 --pod-uid 1-2",
-            "shop/a --examine --node $(reboot)",
-            "shop/a --examine --in ../x",
-            "shop/a --examine --wait soon",
+            "--node n1",
+            "--pod-uid 1-2",
+            "shop/a --node n1 --pod-uid 1-2",
+            "shop/a --node $(reboot)",
+            "shop/a --in ../x",
+            "shop/a --wait soon",
             "shop/a b",
             "shop/a --watch",
             "-w -o json",
@@ -159,5 +187,22 @@ mod tests {
             Cli::try_parse_from(["podstuck", "-n", "shop", "-l", "app in (a,b)", "-o", "wide"])
                 .is_ok()
         );
+    }
+
+    #[test]
+    fn one_object_has_its_node_examined_and_a_list_only_if_that_is_wanted() {
+        for (typed, examines) in [
+            ("-A", false),
+            ("-A --examine", true),
+            ("-A --look", true),
+            ("shop/a", true),
+            ("shop/a -o json --image x -- --brief", true),
+            ("shop/a -o name", false),
+            ("shop/a --no-examine", false),
+            ("--node n1 --pod-uid 1-2", true),
+        ] {
+            let words = ["podstuck"].into_iter().chain(typed.split_whitespace());
+            assert_eq!(Cli::try_parse_from(words).unwrap().examines(), examines, "{typed}");
+        }
     }
 }

@@ -8,13 +8,14 @@ use std::{
 use clap::Parser;
 use podstuck_cluster::{
     cli::Cli,
-    examine::{self, End, OwnPod},
+    examine::{self, Done, End, OwnPod},
     run::{self, Examination, Outcome},
 };
 use podstuck_model::{
     exit::{Exit, Failure},
     path::safe,
 };
+use tokio::io::AsyncWriteExt;
 
 fn main() {
     let cli = Cli::try_parse().unwrap_or_else(|shown| shown.exit());
@@ -37,24 +38,60 @@ async fn answer(cli: &Cli) -> u8 {
     }
 }
 
-async fn shown(cli: &Cli, Outcome { text, exit, examine }: Outcome) -> u8 {
-    let print = examine.as_ref().filter(|_| cli.print);
-    let text = print.map_or(text, |it| it.own.iter().map(manifest).collect());
-    let is_printed = print.is_some();
+async fn shown(cli: &Cli, Outcome { mut report, exit, examine }: Outcome) -> u8 {
+    let exit = exit.into();
+    if cli.print
+        && let Some(it) = &examine
+    {
+        let manifests: String = it.own.iter().map(manifest).collect();
+        return printed(&manifests, 0).err().unwrap_or(0);
+    }
+    let Some(Examination { client, own }) = examine else {
+        return printed(&run::shown(cli, &report), exit).err().unwrap_or(exit);
+    };
+    let seconds = cli.wait.unwrap_or(60);
+    let at_a_time = cli.nodes_at_a_time.into();
+    if cli.output.is_document() {
+        let take = async |done: Done| {
+            report.examined.push(done.for_program());
+            true
+        };
+        let end = examine::all(&client, own, at_a_time, seconds, exit, take).await;
+        let exit = status(&end);
+        return printed(&run::shown(cli, &report), exit).err().unwrap_or(exit);
+    }
+    if let Err(status) = printed(&run::shown(cli, &report), exit) {
+        return status;
+    }
+    let mut out = tokio::io::stdout();
+    if let ([own], true) = (&own[..], cli.target.is_some() || cli.pod_uid.is_some()) {
+        let ended = examine::examine(&client, own, seconds, &mut out, std::future::pending());
+        return match ended.await {
+            Ok(end) => status(&end),
+            // The API server's answer stands, where the node's was not asked for by name.
+            Err(failure) if !cli.examine && cli.node.is_none() => {
+                failed(&failure);
+                eprintln!("kubectl podstuck: --no-examine asks the API server alone");
+                exit
+            }
+            Err(failure) => failed(&failure),
+        };
+    }
+    let take = async |done: Done| out.write_all(&done.text()).await.and(out.flush().await).is_ok();
+    status(&examine::all(&client, own, at_a_time, seconds, exit, take).await)
+}
+
+/// Writes it. Where that cannot be done, nothing more is, and the run ends with this exit status.
+fn printed(text: &str, exit: u8) -> Result<(), u8> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => Ok(()),
         // What read the pipe has seen enough.
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(exit),
+        Err(error) => {
             eprintln!("kubectl podstuck: cannot write to standard output: {error}");
-            return Exit::Unwritten.into();
+            Err(Exit::Unwritten.into())
         }
-        Err(_) => return exit.into(),
-        Ok(()) if is_printed => return 0,
-        Ok(()) => drop(out),
-    }
-    match examine {
-        Some(examination) => examined(cli, exit.into(), examination).await,
-        None => exit.into(),
     }
 }
 
@@ -63,22 +100,10 @@ fn manifest(own: &OwnPod) -> String {
     serde_json::to_string_pretty(&own.manifest()).unwrap_or_default() + "\n"
 }
 
-async fn examined(cli: &Cli, exit: u8, Examination { client, own }: Examination) -> u8 {
-    let mut out = tokio::io::stdout();
-    let seconds = cli.wait.unwrap_or(60);
-    let ended = match (&own[..], &cli.target) {
-        ([own], target) if target.is_some() || cli.pod_uid.is_some() => {
-            examine::examine(&client, own, seconds, &mut out, std::future::pending()).await
-        }
-        _ => {
-            let at_a_time = cli.nodes_at_a_time.into();
-            Ok(examine::all(&client, own, at_a_time, seconds, exit, &mut out).await)
-        }
-    };
-    match ended {
-        Ok(End::Answered(status) | End::Interrupted(status)) => status,
-        Ok(End::Unread) => Exit::Unwritten.into(),
-        Err(failure) => failed(&failure),
+fn status(end: &End) -> u8 {
+    match end {
+        End::Answered(status) | End::Interrupted(status) => *status,
+        End::Unread => Exit::Unwritten.into(),
     }
 }
 

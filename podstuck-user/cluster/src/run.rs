@@ -38,10 +38,10 @@ const IMAGE: &str = match option_env!("PODSTUCK_IMAGE_NAME") {
     None => "docker.io/library/podstuck",
 };
 
-/// What is printed, and how the run ends.
+/// What the API server shows, and how the run ends.
 pub struct Outcome {
-    /// The text.
-    pub text: String,
+    /// What is printed.
+    pub report: Report,
     /// The exit status.
     pub exit: Exit,
     /// What has to be examined then: the API server does not decide, and it was wanted.
@@ -62,9 +62,9 @@ pub struct Examination {
 ///
 /// Where the object is not named properly, or the API server does not answer.
 pub async fn run(cli: &Cli) -> Result<Outcome, Failure> {
-    if cli.examine && !matches!(cli.output, Output::Text | Output::Wide) && !cli.print {
+    if cli.examine && cli.output == Output::Name {
         return Err(Failure::Usage(anyhow!(
-            "what a node says is text: --examine goes with -o wide, or without -o"
+            "what a node says is no name: --examine goes with another -o"
         )));
     }
     let connected = connect(
@@ -77,7 +77,7 @@ pub async fn run(cli: &Cli) -> Result<Outcome, Failure> {
     if let (Some(node), Some(uid)) = (&cli.node, &cli.pod_uid) {
         let own = vec![own_pod(cli, node, About::Uid(uid.clone()))];
         let examine = Some(Examination { client, own });
-        return Ok(Outcome { text: String::new(), exit: Exit::Unexplained, examine });
+        return Ok(Outcome { report: Report::default(), exit: Exit::Unexplained, examine });
     }
     let asked =
         cli.target.as_deref().map(|text| target::parse(text, cli.namespace.as_deref(), &namespace));
@@ -95,7 +95,7 @@ pub async fn run(cli: &Cli) -> Result<Outcome, Failure> {
         // Until what reads it has seen enough.
         let say = |line: &str| writeln!(out, "{line}").and_then(|()| out.flush()).is_ok();
         watch::watch(cli, &client, scope, server.now, say).await?;
-        return Ok(Outcome { text: String::new(), exit: Exit::Clean, examine: None });
+        return Ok(Outcome { report: Report::default(), exit: Exit::Clean, examine: None });
     }
     let named = cli.node.clone().zip(asked.as_ref().and_then(Target::pod).cloned());
     if cli.node.is_some() && named.is_none() {
@@ -124,13 +124,13 @@ pub async fn run(cli: &Cli) -> Result<Outcome, Failure> {
     };
     let wanted = named.map_or_else(undecided, |one| vec![one]);
     let mut own = Vec::new();
-    for (node, pod) in wanted.iter().filter(|_| cli.examine) {
+    for (node, pod) in wanted.iter().filter(|_| cli.examines()) {
         let about = About::Name { name: named_as(pod), record: record(&client, pod).await };
         own.push(own_pod(cli, node, about));
     }
     report.examines = !own.is_empty();
     let examine = report.examines.then_some(Examination { client, own });
-    Ok(Outcome { text: shown(cli, &report), exit: exit(&report), examine })
+    Ok(Outcome { exit: exit(&report), report, examine })
 }
 
 /// podstuck's own pod, as it was asked for.
@@ -143,6 +143,7 @@ fn own_pod(cli: &Cli, node: &str, about: About) -> OwnPod {
         image: image.unwrap_or_else(|| format!("{IMAGE}:{}", env!("CARGO_PKG_VERSION"))),
         privileged: cli.privileged,
         about,
+        for_program: cli.output.is_document(),
         options: cli.diagnose.clone(),
     }
 }
@@ -175,7 +176,8 @@ fn complete(
     report
 }
 
-fn shown(cli: &Cli, report: &Report) -> String {
+/// As it is printed.
+pub fn shown(cli: &Cli, report: &Report) -> String {
     let color = std::io::stdout().is_terminal() && env::var_os("NO_COLOR").is_none();
     let kubectl = present::kubectl(cli);
     match cli.output {

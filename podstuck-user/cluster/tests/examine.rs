@@ -33,7 +33,7 @@ struct State {
     /// Whether the log goes on for ever.
     hangs: bool,
     /// Why no pod may be made.
-    refused: Option<&'static str>,
+    refused: Option<(u16, &'static str)>,
     created: Vec<Value>,
     requests: Vec<String>,
 }
@@ -184,8 +184,8 @@ fn answer(state: &mut State, method: &str, path: &str, body: &[u8]) -> (u16, Str
             of(200, json!({"metadata": {}, "spec": {"renewTime": now.to_string()}}))
         }
         ("POST", "/api/v1/namespaces/kube-system/pods") => {
-            if let Some(why) = state.refused {
-                return of(403, json!({"message": why}));
+            if let Some((status, why)) = state.refused {
+                return of(status, json!({"message": why}));
             }
             let pod: Value = serde_json::from_slice(body).unwrap();
             state.created.push(pod.clone());
@@ -205,7 +205,7 @@ fn answer(state: &mut State, method: &str, path: &str, body: &[u8]) -> (u16, Str
 #[test]
 fn the_answer_is_shown_and_the_pod_is_removed() {
     let cluster = Cluster::new();
-    let (status, out, error) = cluster.run(&["shop/cart-0", "--examine", "--", "--brief"]);
+    let (status, out, error) = cluster.run(&["shop/cart-0", "--", "--brief"]);
     assert_eq!((status, error.as_str()), (Some(1), ""), "{out}");
     assert!(out.starts_with("Pod shop/cart-0 was deleted ") && out.ends_with(LOG), "{out}");
     let pod = cluster.created();
@@ -232,7 +232,7 @@ fn what_the_api_server_decides_needs_no_node() {
     let cluster = Cluster::with(|state| {
         state.stuck[0]["metadata"]["deletionGracePeriodSeconds"] = json!(0);
     });
-    let (status, out, _) = cluster.run(&["shop/cart-0", "--examine"]);
+    let (status, out, _) = cluster.run(&["shop/cart-0"]);
     assert!(status == Some(1) && out.contains("pod-finalizer (certain)"), "{out}");
     assert!(
         !cluster.requests().iter().any(|it| it.starts_with("POST")),
@@ -240,7 +240,7 @@ fn what_the_api_server_decides_needs_no_node() {
         cluster.requests()
     );
     // Unless its user names the node.
-    let (status, out, _) = cluster.run(&["shop/cart-0", "--examine", "--node", "worker-9"]);
+    let (status, out, _) = cluster.run(&["shop/cart-0", "--node", "worker-9"]);
     assert!(status == Some(1) && out.ends_with(LOG), "{out}");
     assert_eq!(cluster.created()["spec"]["nodeName"], "worker-9");
 }
@@ -287,11 +287,14 @@ fn a_pod_that_does_not_start_is_explained_and_removed() {
         assert!(error.contains(told), "{told}: {error}");
         assert_eq!(cluster.removed(), 1, "{told}");
     }
-    let cluster = Cluster::with(|it| it.refused = Some("no host paths here"));
-    let (status, _, error) = cluster.run(&["shop/cart-0", "--examine"]);
-    assert!(status == Some(3) && error.contains("no host paths here"), "{error}");
-    // The request may have been fulfilled all the same.
-    assert!(cluster.requests().last().unwrap().starts_with("DELETE"));
+    // A request that failed may have been fulfilled all the same; one that was refused was not.
+    for (code, is_removed) in [(403, false), (500, true)] {
+        let cluster = Cluster::with(|it| it.refused = Some((code, "no host paths here")));
+        let (status, _, error) = cluster.run(&["shop/cart-0", "--examine"]);
+        assert!(status == Some(3) && error.contains("no host paths here"), "{error}");
+        let last = cluster.requests().pop().unwrap();
+        assert_eq!(last.starts_with("DELETE"), is_removed, "{code}: {last}");
+    }
 }
 
 #[test]
@@ -347,8 +350,58 @@ fn all_nodes_that_have_to_say_something_are_examined() {
     let changes = cluster.requests().into_iter().filter(|it| !it.starts_with("GET"));
     let verbs: Vec<String> = changes.map(|it| it.split(' ').next().unwrap().to_owned()).collect();
     assert_eq!(verbs, ["POST", "DELETE", "POST", "DELETE", "POST", "DELETE"]);
-    let (status, _, error) = cluster.run(&["--examine", "-o", "json"]);
-    assert!(status == Some(2) && error.contains("what a node says is text"), "{error}");
+}
+
+#[test]
+fn no_node_is_examined_where_that_is_not_wanted() {
+    let cluster = Cluster::new();
+    for only in ["--no-examine", "--output=name"] {
+        let (status, out, error) = cluster.run(&["shop/cart-0", only]);
+        assert_eq!((status, error.as_str()), (Some(1), ""), "{out}");
+    }
+    let (_, out, _) = cluster.run(&["shop/cart-0", "--no-examine"]);
+    assert!(out.contains("    kubectl podstuck shop/cart-0\n"), "{out}");
+    assert!(cluster.requests().iter().all(|it| it.starts_with("GET")), "{:?}", cluster.requests());
+}
+
+#[test]
+fn the_api_servers_answer_stands_where_its_node_cannot_be_examined() {
+    let cluster = Cluster::with(|it| it.refused = Some((403, "no host paths here")));
+    let (status, out, error) = cluster.run(&["shop/cart-0"]);
+    assert!(out.starts_with("Pod shop/cart-0 was deleted "), "{out}");
+    assert!(error.contains("no host paths here") && error.contains("--no-examine"), "{error}");
+    assert_eq!(status, Some(1), "its finalizer is a cause");
+}
+
+#[test]
+fn a_program_gets_one_document_with_what_the_nodes_say() {
+    let cluster = three();
+    cluster.state.lock().unwrap().log =
+        "podstuck: a warning\n{\"type\":\"start\"}\n{\"type\":\"diagnosis\",\"firm\":true}\n{\"type\":\"summary\"}\n".into();
+    let (status, out, error) = cluster.run(&["--examine", "-o", "json"]);
+    assert_eq!((status, error.as_str()), (Some(1), ""), "{out}");
+    let document: Value = serde_json::from_str(&out).unwrap();
+    let mut examined = document["examined"].as_array().unwrap().clone();
+    examined.sort_by_key(|it| it["pod"].to_string());
+    let of = |name: &str, node: &str| {
+        json!({"node": node, "pod": format!("shop/{name}"), "uid": null, "exit_status": 1,
+            "diagnosis": {"type": "diagnosis", "firm": true}, "error": null})
+    };
+    let all = [of("cart-0", "worker-3"), of("cart-1", "worker-3"), of("cart-2", "worker-4")];
+    assert_eq!(examined, all);
+    let args = &cluster.created()["spec"]["containers"][0]["args"];
+    assert_eq!(args.as_array().unwrap()[3..5], [json!("--output"), json!("json")]);
+    // What stands in the way of an answer is in it, too.
+    let error = |out: &str| {
+        let document: Value = serde_json::from_str(out).unwrap();
+        document["examined"][0]["error"].as_str().unwrap().to_owned()
+    };
+    cluster.state.lock().unwrap().log = "podstuck: not root\n".into();
+    let (_, out, _) = cluster.run(&["shop/cart-0", "-o", "json"]);
+    assert_eq!(error(&out), "podstuck: not root");
+    cluster.state.lock().unwrap().refused = Some((403, "no host paths here"));
+    let (status, out, _) = cluster.run(&["shop/cart-0", "-o", "json"]);
+    assert!(status == Some(1) && error(&out).contains("no host paths here"), "{out}");
 }
 
 #[test]

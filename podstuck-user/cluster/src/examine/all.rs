@@ -1,11 +1,12 @@
-//! Many nodes: some of them at a time, and on each one pod of podstuck's own at a time. An answer is shown when it is whole.
+//! Many nodes: some of them at a time, and on each one pod of podstuck's own at a time. An answer is taken when it is whole.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use kube::Client;
 use podstuck_model::path::safe;
+use serde::Serialize;
+use serde_json::Value;
 use tokio::{
-    io::{AsyncWrite, AsyncWriteExt},
     sync::{Semaphore, mpsc},
     task::JoinSet,
 };
@@ -14,20 +15,36 @@ use super::{About, End, OwnPod, examine};
 use podstuck_model::exit::Failure;
 
 /// What came of one pod.
-struct Done {
-    heading: String,
+pub struct Done {
+    own: OwnPod,
     said: Vec<u8>,
-    ended: Result<End, Failure>,
+    ended: Result<u8, Failure>,
 }
 
-/// Has all of these examined. The exit status is 1 if a node has found a cause, or what it was before.
+/// The same for a program.
+#[derive(Clone, Debug, Serialize)]
+pub struct Said {
+    node: String,
+    /// The pod that is stuck, as namespace and name; `null` where it was asked about by its UID.
+    pod: Option<String>,
+    uid: Option<String>,
+    /// With which podstuck ended there; `null` where it did not.
+    exit_status: Option<u8>,
+    /// Its answer: the line of that type, as `podstuck diagnose --output json` writes it.
+    diagnosis: Option<Value>,
+    /// Why there is none.
+    error: Option<String>,
+}
+
+/// Has all of these examined, and hands over what came of each, until `take` wants no more. The exit status is 1 if a node has
+/// found a cause, or what it was before.
 pub async fn all(
     client: &Client,
     own: Vec<OwnPod>,
     at_a_time: usize,
     seconds_to_start: u32,
     exit: u8,
-    out: &mut (impl AsyncWrite + Unpin),
+    mut take: impl AsyncFnMut(Done) -> bool,
 ) -> End {
     let mut nodes: BTreeMap<String, Vec<OwnPod>> = BTreeMap::new();
     for own in own {
@@ -49,8 +66,7 @@ pub async fn all(
                 let ended =
                     examine(&client, &own, seconds_to_start, &mut said, sender.closed()).await;
                 let is_over = matches!(ended, Ok(End::Interrupted(_) | End::Unread));
-                let done = Done { heading: heading(&own), said, ended };
-                if sender.send(done).await.is_err() || is_over {
+                if sender.send((own, said, ended)).await.is_err() || is_over {
                     return;
                 }
             }
@@ -58,21 +74,26 @@ pub async fn all(
     }
     drop(sender);
     let mut end = End::Answered(exit);
-    while let Some(Done { heading, mut said, ended }) = done.recv().await {
-        match ended {
-            Ok(End::Answered(1)) if matches!(end, End::Answered(_)) => end = End::Answered(1),
-            Ok(End::Answered(_)) => {}
+    while let Some((own, said, ended)) = done.recv().await {
+        let ended = match ended {
+            Ok(End::Answered(status)) => Ok(status),
+            Err(failure) => Err(failure),
             Ok(early) => {
-                stop(&mut done, &mut end, early);
+                done.close();
+                if matches!(end, End::Answered(_)) {
+                    end = early;
+                }
                 continue;
             }
-            Err(failure) => {
-                said.extend(format!("{}\n", safe(failure.to_string().as_bytes())).bytes());
-            }
+        };
+        if ended.as_ref().is_ok_and(|status| *status == 1) && end == End::Answered(exit) {
+            end = End::Answered(1);
         }
-        let text = [heading.as_bytes(), &said].concat();
-        if out.write_all(&text).await.and(out.flush().await).is_err() {
-            stop(&mut done, &mut end, End::Unread);
+        if !take(Done { own, said, ended }).await {
+            done.close();
+            if matches!(end, End::Answered(_)) {
+                end = End::Unread;
+            }
         }
     }
     // Each removes its own pod before it ends.
@@ -80,18 +101,41 @@ pub async fn all(
     end
 }
 
-/// Has the others end.
-fn stop(done: &mut mpsc::Receiver<Done>, end: &mut End, why: End) {
-    done.close();
-    if matches!(end, End::Answered(_)) {
-        *end = why;
+impl Done {
+    /// With a heading.
+    pub fn text(self) -> Vec<u8> {
+        let about = match &self.own.about {
+            About::Name { name, .. } => name,
+            About::Uid(uid) => uid,
+        };
+        let (about, node) = (safe(about.as_bytes()), safe(self.own.node.as_bytes()));
+        let mut text = format!("\n== {about} on {node} ==\n").into_bytes();
+        text.extend(self.said);
+        if let Err(failure) = self.ended {
+            text.extend(format!("{}\n", safe(failure.to_string().as_bytes())).bytes());
+        }
+        text
+    }
+
+    /// For a program.
+    pub fn for_program(self) -> Said {
+        let lines = self.said.split(|byte| *byte == b'\n');
+        let mut lines = lines.filter_map(|line| serde_json::from_slice::<Value>(line).ok());
+        let diagnosis = lines.rfind(|line| line["type"] == "diagnosis");
+        let (exit_status, error) = match self.ended {
+            Ok(status) => (Some(status), diagnosis.is_none().then(|| last_words(&self.said))),
+            Err(failure) => (None, Some(failure.to_string())),
+        };
+        let (pod, uid) = match self.own.about {
+            About::Name { name, .. } => (Some(name), None),
+            About::Uid(uid) => (None, Some(uid)),
+        };
+        Said { node: self.own.node, pod, uid, exit_status, diagnosis, error }
     }
 }
 
-fn heading(own: &OwnPod) -> String {
-    let about = match &own.about {
-        About::Name { name, .. } => name,
-        About::Uid(uid) => uid,
-    };
-    format!("\n== {} on {} ==\n", safe(about.as_bytes()), safe(own.node.as_bytes()))
+/// Where there is no answer, podstuck says why in its last line.
+fn last_words(said: &[u8]) -> String {
+    let last = said.trim_ascii().rsplit(|byte| *byte == b'\n').next().unwrap_or_default();
+    safe(last).into_owned()
 }

@@ -19,6 +19,8 @@ pub struct OwnPod {
     pub privileged: bool,
     /// What is asked about.
     pub about: About,
+    /// Whether what it says is read by a program: JSON lines.
+    pub for_program: bool,
     /// More options of `podstuck diagnose`.
     pub options: Vec<String>,
 }
@@ -104,7 +106,8 @@ impl OwnPod {
 
     /// The command line of the container. kubelet reads `$(NAME)` in it, and `$$` as a dollar sign.
     fn args(&self, has_record: bool) -> Vec<String> {
-        let mut args: Vec<&str> = vec!["diagnose", "--host-root", "/host", "--output", "text"];
+        let form = if self.for_program { "json" } else { "text" };
+        let mut args: Vec<&str> = vec!["diagnose", "--host-root", "/host", "--output", form];
         match &self.about {
             About::Name { name, .. } => args.extend(["--pod", name]),
             About::Uid(uid) => args.extend(["--pod-uid", uid]),

@@ -17,7 +17,7 @@ use tokio::{
     time::sleep,
 };
 
-pub use all::all;
+pub use all::{Done, Said, all};
 pub use manifest::{About, OwnPod};
 use podstuck_model::exit::Failure;
 pub use record::of as part_of_record;
@@ -65,7 +65,9 @@ pub async fn examine(
     let mut signals = Signals::hear().map_err(|error| Failure::CannotRun(error.into()))?;
     let requests = Requests::about(client, own);
     // A request that was sent may be fulfilled: its end is waited for.
-    let ended = match requests.create(&own.manifest()).await {
+    let created = requests.create(&own.manifest()).await;
+    let may_exist = created.as_ref().map_or_else(|(_, may_exist)| *may_exist, |()| true);
+    let ended = match created {
         Ok(()) => tokio::select! {
             ended = answer(&requests, own, seconds_to_start, out) => ended,
             () = stop => Ok(End::Unread),
@@ -74,9 +76,11 @@ pub async fn examine(
             }
             status = signals.next() => Ok(End::Interrupted(status)),
         },
-        Err(why) => Err(anyhow!("cannot make the pod of podstuck in {}: {why}", own.namespace)),
+        Err((why, _)) => {
+            Err(anyhow!("cannot make the pod of podstuck in {}: {why}", own.namespace))
+        }
     };
-    if let Err(why) = requests.delete().await {
+    if may_exist && let Err(why) = requests.delete().await {
         eprintln!(
             "kubectl podstuck: cannot remove its own pod: {why}; run: kubectl delete pod {} -n {}",
             own.name, own.namespace

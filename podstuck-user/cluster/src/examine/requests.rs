@@ -51,8 +51,12 @@ impl<'a> Requests<'a> {
         timeout(DEADLINE, sent).await.map_err(|_| limit)?
     }
 
-    pub(super) async fn create(&self, pod: &Value) -> Result<(), String> {
-        done(self.json(Method::POST, &self.all, Some(pod)).await?).map(drop)
+    /// Makes it. Of an error, also whether it may have been made all the same.
+    pub(super) async fn create(&self, pod: &Value) -> Result<(), (String, bool)> {
+        let response = self.json(Method::POST, &self.all, Some(pod)).await;
+        let response = response.map_err(|why| (why, true))?;
+        let is_refused = (400..500).contains(&response.status);
+        done(response).map(drop).map_err(|why| (why, !is_refused))
     }
 
     pub(super) async fn state(&self) -> Result<Value, String> {

@@ -6,6 +6,7 @@ use podstuck_model::{chain::Link, remedy::Remedy, time::rfc3339};
 use serde::Serialize;
 
 use super::{Kubectl, Report, Scope, gaps};
+use crate::examine::Said;
 
 #[derive(Serialize)]
 struct Document<'a> {
@@ -18,6 +19,8 @@ struct Document<'a> {
     namespace: Option<&'a str>,
     requests: Requests,
     items: Vec<Item>,
+    /// What podstuck on the nodes says, where they were examined.
+    examined: &'a [Said],
     /// Objects that are being deleted, within their time.
     in_time: u64,
     not_read: Vec<Gap>,
@@ -77,6 +80,7 @@ fn document<'a>(report: &'a Report, kubectl: &Kubectl) -> Document<'a> {
         },
         requests: Requests { made: report.requests.0, allowed: report.requests.1 },
         items: report.answers.iter().map(|it| item(it, report.now, kubectl)).collect(),
+        examined: &report.examined,
         in_time: report.in_time,
         not_read: gaps(report, kubectl).into_iter().map(gap).collect(),
     }

@@ -14,7 +14,7 @@ use podstuck_model::{
     shell::{self, word},
 };
 
-use crate::cli::Cli;
+use crate::{cli::Cli, examine::Said};
 
 pub use data::{json, yaml};
 
@@ -46,6 +46,8 @@ pub struct Report {
     pub in_time: u64,
     /// Whether the node that has to be examined is examined next.
     pub examines: bool,
+    /// What podstuck on the nodes says, for a program.
+    pub examined: Vec<Said>,
     /// Whether kubelets were asked.
     pub asks_kubelets: bool,
     /// Requests that were made, and that were allowed.

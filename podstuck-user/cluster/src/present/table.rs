@@ -89,8 +89,7 @@ fn next(answer: &Answer, kubectl: &Kubectl, wide: bool) -> String {
     };
     match (first, &leaf.examine) {
         (Some(remedy), None) => text(remedy),
-        (_, Some(_)) => format!("{} --examine", ask(answer, kubectl)),
-        (None, None) => ask(answer, kubectl),
+        _ => ask(answer, kubectl),
     }
 }
 

@@ -119,16 +119,19 @@ fn examine(out: &mut String, case: &Case, report: &Report, kubectl: &Kubectl) {
     let why =
         format!("\nThe API server does not show why kubelet on {node} has not ended the pod.");
     if report.examines {
+        if let Some(said) = &case.kubelet {
+            out.push_str(&format!("\n{said} [kubelet /pods]\n"));
+        }
         out.push_str(&format!("{why} podstuck in a pod of its own there says:\n\n"));
         return;
     }
     let namespace = case.key.namespace.as_deref().unwrap_or_default();
     let name = format!("{namespace}/{}", case.key.name);
     let name = safe(name.as_bytes()).into_owned();
-    let by_pod = kubectl.command(&format!("kubectl podstuck {name} --examine"));
+    let by_pod = kubectl.command(&format!("kubectl podstuck {name}"));
     out.push_str(&format!(
-        "\nThe API server does not show why kubelet on {node} has not ended the pod. Examine that node, by a pod of podstuck's \
-         own there:\n    {by_pod}\nor on the node itself, as root:\n    podstuck diagnose --pod {name}\n"
+        "{why} Examine that node, by a pod of podstuck's own there:\n    {by_pod}\n\
+         or on the node itself, as root:\n    podstuck diagnose --pod {name}\n"
     ));
     match &case.kubelet {
         Some(said) => out.push_str(&format!("\n{said} [kubelet /pods]\n")),
