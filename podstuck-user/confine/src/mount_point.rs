@@ -50,6 +50,7 @@ fn describe(mount: &Mount) -> MountPoint {
         minor,
         unanswered: unanswered.flatten(),
         server: None,
+        fuse: None,
     }
 }
 

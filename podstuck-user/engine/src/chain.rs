@@ -378,7 +378,8 @@ fn of_shim(shim: &Shim, left: usize) -> Link {
             let name = clip(&safe(child.comm.as_bytes()), COMM);
             let fact =
                 format!("{name} (pid {}) has ended, and its exit is not collected", child.pid);
-            (None, fact)
+            let waits_for = child.traced_by.as_ref();
+            (waits_for.map(|tracer| format!("{tracer}, which traces it, to let it go")), fact)
         }
         ([], None) if left > 0 => {
             (Some("them to end".to_owned()), format!("it lives: state {state}"))
@@ -620,7 +621,7 @@ mod tests {
 
     #[test]
     fn a_shim_stands_between_its_runtime_and_its_processes() {
-        let child = Unreaped { pid: 8, started: 20, comm: "api".into() };
+        let child = Unreaped { pid: 8, started: 20, comm: "api".into(), traced_by: None };
         let shim = |unreaped| Shim {
             pid: 6,
             comm: "containerd-shim-runc-v2".into(),
@@ -643,7 +644,10 @@ mod tests {
         assert_eq!(works[1], (who(), Some("them to end".into())));
         let stop = Some("the runtime to stop the pod's sandbox".to_owned());
         assert_eq!(works[2], ("pause (pid 5)".into(), stop));
-        assert_eq!(told(vec![child])[1], (who(), None));
+        assert_eq!(told(vec![child.clone()])[1], (who(), None));
+        let traced = Unreaped { traced_by: Some("strace (pid 9)".into()), ..child };
+        let tracer = Some("strace (pid 9), which traces it, to let it go".to_owned());
+        assert_eq!(told(vec![traced])[1], (who(), tracer));
     }
 
     /// cri-o#595 and containerd/cri#732.

@@ -125,6 +125,7 @@ pub(crate) fn holder(how: How, through: Through, explains: Option<bool>) -> Hold
         comm: Some("backup".into()),
         component: Some(Component::Other),
         cgroup: None,
+        is_child: false,
         container: None,
         pod: None,
         source: source.into(),

@@ -123,6 +123,10 @@ pub struct Holder {
     pub component: Option<Component>,
     /// Its control group.
     pub cgroup: Option<String>,
+    /// Whether another process than the first one of the node has started it: a service's own processes are started by
+    /// that.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_child: bool,
     /// The container that it runs in.
     pub container: Option<String>,
     /// The pod that it runs in.

@@ -75,6 +75,22 @@ pub struct MountPoint {
     /// The server of an NFS mount; `None` of others, and in recordings that do not have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<NfsServer>,
+    /// Who serves a FUSE mount, where a look at it fails with ENOTCONN; `None` elsewhere, and in recordings that do not
+    /// have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fuse: Option<FuseServer>,
+}
+
+/// Who has the connection of a FUSE mount open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FuseServer {
+    /// This process.
+    Lives(u32),
+    /// No process.
+    Gone,
+    /// Processes have connections open, and the kernel does not show which.
+    NotShown,
 }
 
 /// Where an NFS mount's server is, and what has come from it.

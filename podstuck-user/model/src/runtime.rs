@@ -103,6 +103,10 @@ pub struct Unreaped {
     pub started: u64,
     /// Its name, safe to be shown.
     pub comm: String,
+    /// Who traces it, as in `strace (pid 77)`, safe to be shown: its parent is told of its end only when the tracer has
+    /// taken note (ptrace(2)).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub traced_by: Option<String>,
 }
 
 /// The runtime that a shim was started by.

@@ -262,6 +262,7 @@ impl Capture {
             minor: mount.device.minor,
             unanswered: Some(1),
             server: None,
+            fuse: None,
         })
     }
 
@@ -407,6 +408,7 @@ impl Capture {
             comm: None,
             component: None,
             cgroup: None,
+            is_child: false,
             container: None,
             pod: None,
             source: self.mounts.source.clone(),

@@ -3,6 +3,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::{
@@ -22,6 +23,7 @@ use crate::{
         mounted::Mounted,
         mounts::{Mounts, NodeMounts},
         node::{NodeSample, VolumeState},
+        node_record::NodeRecord,
         object::{Attributes, Entries, Entry, Protected, User},
         operation::Operation,
         path::JsonPath,
@@ -237,6 +239,12 @@ impl Play {
 
     pub(super) fn heard(&mut self, second: f64, heard: Heard) {
         self.show(at(second), What::Heard(Box::new(heard)));
+    }
+
+    pub(super) fn node(&mut self, second: f64, name: &str) {
+        let (node, read) = (name.into(), Timestamp::UNIX_EPOCH);
+        let record = NodeRecord { node, read, ready: None, drivers: None, missing: Vec::new() };
+        self.show(at(second), What::Node(Box::new(record)));
     }
 
     pub(super) fn record(&mut self, second: f64, record: PodRecord) {

@@ -73,11 +73,13 @@ pub(super) fn device_busy() -> Plays {
         ..holder(How::Fd, Through::Itself, None)
     };
     let other = holder(How::Fd, Through::Itself, None);
+    let later = Holder { started: Some(58_500), ..other.clone() };
     let mut plays = Vec::new();
     for (title, holders) in [
         ("a device that the sandbox's machine has open", vec![own]),
         ("a device that a process of the node has open", vec![other]),
         ("a device that no process has open any more", Vec::new()),
+        ("a device whose name was given to another process since", vec![later]),
     ] {
         let mut play = Play::new(Node { holders, ..Node::default() });
         for second in [450, 570] {

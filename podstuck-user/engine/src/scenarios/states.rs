@@ -274,6 +274,7 @@ pub(super) fn hung_call() -> Plays {
         minor: 45,
         unanswered: Some(3),
         server: None,
+        fuse: None,
     };
     let server = |address: &str, port| MountPoint {
         server: Some(NfsServer { address: address.into(), port, received: Some(9) }),
@@ -384,16 +385,26 @@ pub(super) fn pod_record() -> Plays {
     let mut mirror = PodRecord { is_mirror: true, ..record.clone() };
     mirror.pod.namespace = Some("kube-system".into());
     mirror.pod.name = Some("kube-proxy-here".into());
+    let elsewhere = PodRecord { node: Some("there".into()), ..record.clone() };
     let mut plays = Vec::new();
     for (title, record, is_here) in [
         ("a finalizer, and nothing left", record.clone(), false),
         ("a finalizer, and something left", record.clone(), true),
         ("not deleted", PodRecord { deletion: None, ..record.clone() }, true),
-        ("in its grace", PodRecord { deletion: Some(later), ..record.clone() }, true),
+        ("in its grace", PodRecord { deletion: Some(later), grace_s: 90, ..record.clone() }, true),
+        (
+            "in its grace by another clock",
+            PodRecord { deletion: Some(later), ..record.clone() },
+            true,
+        ),
         ("a mirror pod", mirror, true),
-        ("elsewhere", PodRecord { node: Some("there".into()), ..record }, false),
+        ("elsewhere", elsewhere.clone(), false),
+        ("elsewhere, by the host's own name", elsewhere, false),
     ] {
         let mut play = Play::new(Node::default());
+        if title == "elsewhere" {
+            play.node(1.0, "here");
+        }
         let volumes = vec![volume_state(EMPTY_DIR, None, Vec::new())];
         let runs = record.is_mirror;
         let pods = if is_here { vec![of_pod(runs, volumes)] } else { Vec::new() };

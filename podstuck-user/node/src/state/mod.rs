@@ -16,6 +16,7 @@ mod directory;
 mod entries;
 pub mod examined_root;
 pub mod file_system;
+mod fuse_servers;
 pub mod holders;
 pub mod hung;
 pub mod kubelet;

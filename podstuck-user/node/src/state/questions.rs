@@ -7,9 +7,9 @@ use podstuck_confine::helper::{self, Named};
 use serde::Deserialize;
 
 use super::{
-    anywhere, api, asked::Helped, containers, entries, examined_root, holders, kubelet,
-    kubelet_unit, listing, logs, memory, pod_dirs, reach, remaining, runtime, show_roots, space,
-    traces,
+    anywhere, api, asked::Helped, containers, entries, examined_root, fuse_servers, holders,
+    kubelet, kubelet_unit, listing, logs, memory, pod_dirs, reach, remaining, runtime, show_roots,
+    space, traces,
 };
 use podstuck_model::query;
 
@@ -76,6 +76,7 @@ questions! {
     Fanotify(Helped<query::FindFanotify>),
     ExaminedRoot(examined_root::ExamineRoot),
     DriverLog(logs::ReadDriverLog),
+    FuseServer(fuse_servers::FindFuseServer),
     Holders(holders::FindHolders),
     KernelLog(logs::ReadKernelLog),
     Kubelet(kubelet::ReadKubelet),

@@ -3,11 +3,13 @@
 use std::{ffi::OsString, path::Path};
 
 use anyhow::Result;
+use nix::errno::Errno;
 use rustix::fs::{OFlags, StatxFlags};
 use serde::{Deserialize, Serialize};
 
 use super::{
     asked::{Asked, from_proc, in_thread},
+    fuse_servers::FindFuseServer,
     seen_by::Root,
 };
 use podstuck_confine::{
@@ -15,7 +17,11 @@ use podstuck_confine::{
     mount_point,
     role::Role,
 };
-use podstuck_model::{degraded::Feed, hung::MountPoint, query::ReachFuseMounts};
+use podstuck_model::{
+    degraded::Feed,
+    hung::{FuseServer, MountPoint},
+    query::ReachFuseMounts,
+};
 
 /// FUSE mounts that are looked at for one query.
 const MOUNTS_MAX: usize = 4;
@@ -28,7 +34,10 @@ impl Asked for ReachFuseMounts {
             let looked = mounts.into_iter().flatten().take(MOUNTS_MAX).filter_map(|mount| {
                 // One that does not answer is a call that hangs, and is found as such.
                 let errno = ask(ReachPath { pid, path: mount.point.clone().into() }).ok()?;
-                Some((mount, errno))
+                let is_dead = errno == Errno::ENOTCONN as i32;
+                let search = || ask(FindFuseServer { connection: mount.minor });
+                let fuse = is_dead.then(|| search().unwrap_or(FuseServer::NotShown));
+                Some((MountPoint { fuse, ..mount }, errno))
             });
             looked.collect()
         };

@@ -222,6 +222,7 @@ pub(crate) fn holder() -> Holder {
         comm: Some("agent".into()),
         component: Some(Component::Workload),
         cgroup: Some("/kubepods/pod0/0123".into()),
+        is_child: false,
         container: Some("0123".into()),
         pod: Some(pod()),
         source: "/proc/42/fdinfo/7".into(),

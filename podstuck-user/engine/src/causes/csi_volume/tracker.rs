@@ -7,7 +7,6 @@ use std::{
     time::Duration,
 };
 
-use nix::errno::Errno;
 use podstuck_common::record::reason;
 
 use crate::{
@@ -19,6 +18,7 @@ use crate::{
             kubelets_log::KubeletsLog,
             verdict::{Fault, Suspect},
         },
+        dead_fuse,
         shared::{clean_up::is_clean_up, holders, pending_deletion::ToGo, standing::Standing},
     },
     event::{Event, Thresholds, What},
@@ -453,7 +453,7 @@ impl Questions {
     pub(super) fn servers(&mut self, query: &Query, looked: &[(MountPoint, i32)], mounts: &[u32]) {
         let dead = looked
             .iter()
-            .any(|(mount, errno)| mount.point == query.path && *errno == Errno::ENOTCONN as i32);
+            .any(|(mount, errno)| mount.point == query.path && dead_fuse::is_dead(mount, *errno));
         for id in mounts {
             if let Some(known) = self.fuse.get_mut(id) {
                 known.1 = dead;

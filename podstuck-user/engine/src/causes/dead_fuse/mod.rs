@@ -27,7 +27,7 @@ use crate::{
         diagnosis::Stage,
         evidence::Source,
         finding::Severity,
-        hung::MountPoint,
+        hung::{FuseServer, MountPoint},
         identity::Target,
         node::NodeSample,
         operation::Operation,
@@ -135,8 +135,7 @@ impl DeadMounts {
         query: &Query,
         looked: &[Looked],
     ) -> Option<Draft> {
-        let dead = |(_, errno): &&Looked| *errno == Errno::ENOTCONN as i32;
-        let (mount, _) = looked.iter().find(dead)?;
+        let (mount, _) = looked.iter().find(|(mount, errno)| is_dead(mount, *errno))?;
         let Some(suspect) = self.suspects.get(&(query.target_id, query.path.clone())) else {
             return self.told.conclude(context, query, mount);
         };
@@ -195,6 +194,12 @@ impl Tracker for DeadMounts {
     fn dropped(&self) -> u64 {
         self.suspects.dropped() + self.found.dropped() + self.told.dropped()
     }
+}
+
+/// Whether a FUSE mount has no server any more. One that lives may answer with the same error, as GlusterFS's does while
+/// its own servers are away.
+pub(crate) fn is_dead(mount: &MountPoint, errno: i32) -> bool {
+    errno == Errno::ENOTCONN as i32 && !matches!(mount.fuse, Some(FuseServer::Lives(_)))
 }
 
 /// A FUSE mount without a server.
@@ -276,6 +281,17 @@ fn tell(draft: &mut Draft, mount: &MountPoint, view: View, pid: u32) {
         Source::mountinfo(format!("/proc/{pid}/mountinfo")),
     );
     draft.fact(format!("a look at {point} fails with ENOTCONN"), Source::Look("statx"));
+    match mount.fuse {
+        Some(FuseServer::Gone) => draft.fact(
+            format!("no process has its connection ({}) open", mount.minor),
+            Source::proc("/proc/*/fdinfo"),
+        ),
+        Some(FuseServer::NotShown) => draft.doubt(
+            "whether its server is gone: this kernel does not show which FUSE server is whose, and one that lives can \
+             answer ENOTCONN by itself",
+        ),
+        _ => {}
+    }
     draft.explanation =
         "The process that served this file system (FUSE) has ended, and its mount is still there. \
         stat(2) on it fails with ENOTCONN. Removals look before they delete, so they give up \

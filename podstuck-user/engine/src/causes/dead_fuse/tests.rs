@@ -11,7 +11,7 @@ use crate::{
     model::{
         call::{Call, Outcome},
         evidence::Certainty,
-        hung::MountPoint,
+        hung::{FuseServer, MountPoint},
         identity::{Component, Target},
         mounted::Mounted,
         node::{NodeSample, PodState, VolumeState},
@@ -53,6 +53,24 @@ fn a_directory_that_stays_is_looked_at_only_the_second_time() {
     assert_eq!((draft.id(), draft.path), ("fuse-daemon-dead", Path::new(VOLUME).join("m")));
     assert!(explains(&dead.tracker, 7, Path::new(VOLUME)));
     assert!(!explains(&dead.tracker, 8, Path::new("/")));
+}
+
+/// GlusterFS answers ENOTCONN by itself while its own servers are away.
+#[test]
+fn a_server_that_lives_is_not_gone_whatever_it_answers() {
+    let of = |fuse| {
+        let mut dead = Alone::<DeadMounts>::new();
+        let failed = |second| failed(Call::UnlinkatDir, Errno::ENOTEMPTY, "", second);
+        drop(dead.ask(&failed(1.0)));
+        let query = dead.ask(&failed(1.1)).pop().unwrap();
+        let point = Path::new(VOLUME).join("m");
+        let mount = MountPoint { point, fs_type: "fuse.g".into(), fuse, ..MountPoint::default() };
+        let answer = Answer::FuseMounts(vec![(mount, Errno::ENOTCONN as i32)]);
+        dead.answer(&query, answer).map(|draft| draft.certainty())
+    };
+    assert_eq!(of(Some(FuseServer::Lives(9))), None);
+    assert_eq!(of(Some(FuseServer::Gone)), Some(Certainty::Firm));
+    assert_eq!(of(Some(FuseServer::NotShown)), Some(Certainty::Likely));
 }
 
 fn sample(second: u64, is_mounted: bool) -> What {

@@ -6,9 +6,13 @@ mod mirror;
 mod refused;
 
 use crate::cause::Origin;
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     cause::{Cause, Kind, TriedWith, absent, like, seen, way},
@@ -67,6 +71,8 @@ pub(crate) struct PodRecords {
     sample: Option<Arc<NodeSample>>,
     /// By UID.
     records: BTreeMap<String, Known>,
+    /// Nodes of this machine, as the API server calls them.
+    nodes: BTreeSet<String>,
 }
 
 /// What is known of one.
@@ -83,13 +89,20 @@ struct Known {
 impl PodRecords {
     fn judge(&mut self, context: &Context<'_>, steps: &mut Steps) {
         let sample = self.sample.as_deref();
-        self.records.values_mut().for_each(|known| known.judge(sample, context, steps));
+        let nodes = &self.nodes;
+        self.records.values_mut().for_each(|known| known.judge((sample, nodes), context, steps));
     }
 }
 
 impl Known {
-    fn judge(&mut self, sample: Option<&NodeSample>, context: &Context<'_>, steps: &mut Steps) {
+    fn judge(
+        &mut self,
+        (sample, nodes): (Option<&NodeSample>, &BTreeSet<String>),
+        context: &Context<'_>,
+        steps: &mut Steps,
+    ) {
         let Self { record, node, .. } = &*self;
+        let is_named = nodes.contains(node);
         let now = context.calendar;
         let grace = Duration::from_secs(record.grace_s);
         let requested = kubelet_steps::requested(record);
@@ -100,7 +113,8 @@ impl Known {
         let stage = stage.map(|known| known.stage);
         let was_left = self.was_left || stage.is_some_and(|stage| stage < Stage::Directories);
         let is_killed = sample.and_then(|sample| is_killed(&record.pod.uid, sample));
-        let here = Here { node, stage, was_left, is_killed, not_asked, now, at: context.now };
+        let at = context.now;
+        let here = Here { node, is_named, stage, was_left, is_killed, not_asked, now, at };
         let found = verdict(record, here);
         let told = found.as_ref().map(|draft| draft.target_id);
         if let (Some(target_id), None) = (self.told, told) {
@@ -137,6 +151,7 @@ impl Tracker for PodRecords {
             }
             // There is no record any more.
             What::Node(node) => {
+                self.nodes.insert(node.node.clone());
                 let gone = node.missing.iter().filter_map(|pod| self.records.remove(&pod.uid));
                 let tracker = TrackerId::PodRecord;
                 let over = gone.filter_map(|known| known.told);
@@ -152,6 +167,9 @@ impl Tracker for PodRecords {
         }
     }
 }
+
+/// The clocks of a cluster differ by less.
+const CLOCKS: SignedDuration = SignedDuration::from_secs(5);
 
 const WHO: &str = "the finding says who";
 
@@ -254,6 +272,8 @@ pub(crate) static NOT_ON_THIS_NODE: Cause = Cause {
 pub(crate) struct Here<'a> {
     /// This node's name.
     pub(crate) node: &'a str,
+    /// Whether the API server calls it so, and not only the host itself.
+    pub(crate) is_named: bool,
     /// How far the deletion has come here, if that is known.
     pub(crate) stage: Option<Stage>,
     /// Whether it came that far only after the record was read.
@@ -318,6 +338,14 @@ fn in_grace(record: &PodRecord, here: Here<'_>, deletion: Timestamp) -> Draft {
     draft.explanation = "It is not stuck yet: its containers may take that long to end. A preStop \
         hook that hangs can add as long again."
         .into();
+    // The two times are of two clocks.
+    let requested = kubelet_steps::requested(record).unwrap_or(deletion);
+    if requested.duration_since(here.now) > CLOCKS {
+        draft.doubt(
+            "whether the grace lasts: by this node's clock the deletion has not been requested yet, so that the clocks of \
+             node and API server differ",
+        );
+    }
     if let Some(not_asked) = here.not_asked {
         wait_for_turns(&mut draft, record, not_asked);
     }
@@ -373,6 +401,12 @@ fn not_here(record: &PodRecord, here: Here<'_>, node: &str) -> Draft {
         "this node has no directory, cgroup or mount of it",
         Source::file("kubelet's directories"),
     );
+    if !here.is_named {
+        draft.doubt(
+            "what Kubernetes calls this node: its record was not read, and kubelet can give it another name than the host \
+             has (--hostname-override)",
+        );
+    }
     draft.explanation = format!(
         "Look on {node}. If that node is down, its kubelet cannot say \
         that the containers have ended, and the pod stays until it can, or until the node is deleted."

@@ -105,23 +105,40 @@ fn a_grace_that_ends_is_over() {
     assert!(records.take(at(22), sample(None)).verdicts.is_empty());
 }
 
+/// The end of the grace is by the API server's clock, and now is by the node's.
+#[test]
+fn a_deletion_that_is_still_to_be_requested_is_one_by_another_clock() {
+    let ends_in = |seconds| {
+        let deletion = NOW.checked_add(jiff::SignedDuration::from_secs(seconds)).ok();
+        let record = PodRecord { deletion, grace_s: 30, ..pod_record("u") };
+        told(&record, Stage::Containers)
+    };
+    assert_eq!(ends_in(20), Some(("grace-period-or-prestop", Certainty::Firm)));
+    assert_eq!(ends_in(34), Some(("grace-period-or-prestop", Certainty::Firm)));
+    assert_eq!(ends_in(630), Some(("grace-period-or-prestop", Certainty::Likely)));
+}
+
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
 fn record_of_verdict() -> PodRecord {
     PodRecord { finalizers: vec!["batch.kubernetes.io/job-tracking".into()], ..pod_record("u") }
 }
 
-fn told(record: &PodRecord, stage: Stage) -> Option<(&'static str, Certainty)> {
-    let here = Here {
+fn here(stage: Stage) -> Here<'static> {
+    Here {
         node: "here",
+        is_named: true,
         stage: Some(stage),
         was_left: false,
         is_killed: None,
         not_asked: None,
         now: NOW,
         at: Monotonic(1),
-    };
-    verdict(record, here).map(|draft| (draft.id(), draft.certainty()))
+    }
+}
+
+fn told(record: &PodRecord, stage: Stage) -> Option<(&'static str, Certainty)> {
+    verdict(record, here(stage)).map(|draft| (draft.id(), draft.certainty()))
 }
 
 #[test]
@@ -138,6 +155,7 @@ fn a_finalizer_is_the_cause_only_when_the_node_is_done() {
     let is_later = |stage| {
         let here = Here {
             node: "here",
+            is_named: true,
             stage,
             was_left: false,
             is_killed: None,
@@ -160,6 +178,7 @@ fn a_finalizer_is_removed_from_the_pod_of_that_uid_only() {
     let (node, at) = ("here", Monotonic(1));
     let here = Here {
         node,
+        is_named: true,
         stage: Some(Stage::Directories),
         was_left: false,
         is_killed: None,
@@ -190,6 +209,9 @@ fn what_is_not_stuck_is_not_called_so() {
 fn another_node_is_named_only_when_nothing_is_here() {
     let other = PodRecord { node: Some("there".into()), ..record_of_verdict() };
     assert_eq!(told(&other, Stage::Gone), Some(("pod-not-on-this-node", Certainty::Firm)));
+    // kubelet can give the node another name than the host has.
+    let of_host = Here { is_named: false, ..here(Stage::Gone) };
+    assert_eq!(verdict(&other, of_host).unwrap().certainty(), Certainty::Likely);
     assert_eq!(told(&other, Stage::Volumes), Some(("pod-finalizer", Certainty::Firm)));
 }
 
@@ -211,6 +233,7 @@ fn a_mirror_pod_whose_static_pod_runs_is_ended_by_its_manifest() {
             &record,
             Here {
                 node: "here",
+                is_named: true,
                 stage,
                 was_left: false,
                 is_killed,

@@ -61,6 +61,16 @@ pub(crate) struct Held {
     pub(crate) taken: Snapshot,
     pub(crate) view: View,
     pub(crate) at: Monotonic,
+    /// By process id: when it was started.
+    started: BTreeMap<u32, Monotonic>,
+}
+
+impl Held {
+    /// Whether a holder was there at a time: the name of a device is given again.
+    pub(crate) fn was_there(&self, holder: &Holder, at: Monotonic) -> bool {
+        let started = holder.pid.and_then(|pid| self.started.get(&pid));
+        started.is_none_or(|started| *started <= at)
+    }
 }
 
 impl SandboxMounts {
@@ -138,7 +148,11 @@ impl SandboxMounts {
             About::Device(_) => return,
         };
         let (path, taken) = (path.0.clone(), taken.clone());
-        self.held.insert((target_id, pid), Held { path, taken, view, at: context.now });
+        let clock = context.clock;
+        let began =
+            |holder: &Holder| Some((holder.pid?, clock.when(clock.after_boot(holder.started?))));
+        let started = taken.holders.iter().filter_map(began).collect();
+        self.held.insert((target_id, pid), Held { path, taken, view, at: context.now, started });
     }
 
     /// Who was seen last to hold what is complained of. Of several runtimes, the one that has it mounted.

@@ -789,7 +789,7 @@ fn a_shim_that_does_not_collect_its_child_is_named_once_that_lasts() {
         let mut sample = with_group(pod(Some(true)));
         sample.at = at(second);
         sample.cgroups[0].tasks = vec![task("/k/pod/the-sandboxs")];
-        let child = Unreaped { pid: 8, started: 20, comm: "api".into() };
+        let child = Unreaped { pid: 8, started: 20, comm: "api".into(), traced_by: None };
         let shim = Shim { unreaped: vec![child], ..shim_of_shim('S') };
         sample.cgroups[0].shims = vec![shim];
         sample
@@ -801,6 +801,26 @@ fn a_shim_that_does_not_collect_its_child_is_named_once_that_lasts() {
     found.assert_is("shim-hung", Certainty::Firm);
     assert!(found.remedies[0].words().ends_with("kill -KILL 41"), "{:?}", found.remedies);
     assert!(found.evidence.iter().any(|it| it.fact.contains("api (pid 8)")));
+}
+
+/// ptrace(2): the parent is told when the tracer has taken note, as a debugger that is stopped does not.
+#[test]
+fn an_exit_that_a_tracer_keeps_is_not_the_shims_to_collect() {
+    let sample = |second, traced_by| {
+        let mut sample = with_group(pod(Some(true)));
+        sample.at = at(second);
+        sample.cgroups[0].tasks = vec![task("/k/pod/the-sandboxs")];
+        let child = Unreaped { pid: 8, started: 20, comm: "api".into(), traced_by };
+        sample.cgroups[0].shims = vec![Shim { unreaped: vec![child], ..shim_of_shim('S') }];
+        sample
+    };
+    let found = |traced_by: Option<&str>| {
+        let mut alone = heard(Complaint::ContainerStays, STAYS);
+        drop(draft(&mut alone, sample(602, traced_by.map(Into::into))));
+        draft(&mut alone, sample(613, traced_by.map(Into::into))).map(|draft| draft.id())
+    };
+    assert_eq!(found(None), Some("shim-hung"));
+    assert_eq!(found(Some("strace (pid 9)")), None);
 }
 
 /// kata-containers#10969, #4043 and #635, gvisor#11308.

@@ -152,6 +152,12 @@ impl<'a> Suspect<'a> {
         self.group()?.shims.iter().find(|shim| shim.is_halted())
     }
 
+    /// Whether a process has ended of whose end another one than the shim takes note first.
+    pub(crate) fn has_traced(&self) -> bool {
+        let shims = self.group().into_iter().flat_map(|group| &group.shims);
+        shims.flat_map(|shim| &shim.unreaped).any(|child| child.traced_by.is_some())
+    }
+
     /// Whether no process of the container is left, or else of the pod. The sandbox's own stays until all
     /// others have ended.
     pub(crate) fn has_ended(&self) -> Option<bool> {
@@ -396,7 +402,8 @@ impl RuntimeSays {
         let group = sample.cgroups.iter().find(|group| group.uid == uid)?;
         let all =
             group.shims.iter().flat_map(|shim| shim.unreaped.iter().map(move |it| (shim, it)));
-        let mut lasting = all.filter_map(|(shim, child)| {
+        let own = all.filter(|(_, child)| child.traced_by.is_none());
+        let mut lasting = own.filter_map(|(shim, child)| {
             let since = *self.unreaped.get(&(child.pid, child.started))?;
             let lasts = sample.at.since(since) >= UNREAPED_LASTS;
             lasts.then_some(Collects { shim, child, since })

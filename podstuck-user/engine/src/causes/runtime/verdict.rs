@@ -49,6 +49,12 @@ pub(crate) fn draft(suspect: &Suspect<'_>) -> Option<Draft> {
         Complaint::StateLost | Complaint::ContainerStays | Complaint::NoAnswer if halted => {
             (&SHIM_HANGS, shim_hangs)
         }
+        // The shim is told of that end when the tracer lets go; the chain names it.
+        Complaint::StateLost | Complaint::ContainerStays | Complaint::NoAnswer
+            if suspect.has_traced() =>
+        {
+            return None;
+        }
         Complaint::StateLost | Complaint::ContainerStays if silent_shim(suspect).is_some() => {
             (&SHIM_HANGS, shim_is_silent)
         }

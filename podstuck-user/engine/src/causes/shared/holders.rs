@@ -205,6 +205,9 @@ pub(crate) fn is_same_pod(namespace: &str, name: &str, uid: &str) -> String {
     )
 }
 
+/// What a restart of dockerd costs.
+const ENDS_ALL: &str = "all containers of the node end, unless Docker's live-restore is set";
+
 fn process(holder: &Holder, pid: u32, busy: &str) -> Remedy {
     let named = |pod: &'_ Pod| Some((pod.uid.clone(), pod.namespace.clone()?, pod.name.clone()?));
     let named = holder.pod.as_ref().and_then(named);
@@ -239,11 +242,14 @@ fn process(holder: &Holder, pid: u32, busy: &str) -> Remedy {
         remedy.verify = Some(has_ended(pid));
         return remedy;
     }
-    if let Some(unit) = holder.cgroup.as_deref().and_then(unit::of) {
+    // What a service has started may outlast it: cron's jobs, logins by ssh, containers (`KillMode=process`).
+    let unit = holder.cgroup.as_deref().and_then(unit::of).filter(|_| !holder.is_child);
+    if let Some(unit) = unit {
         let restart = format!("systemctl restart {unit}");
         let main = Process::new(pid, holder.started, Some(unit));
         let same = if_same("restart", main, restart).so(busy);
-        let mut remedy = same.remedy("interrupts that service");
+        let is_dockers = holder.component == Some(Component::Dockerd);
+        let mut remedy = same.remedy(if is_dockers { ENDS_ALL } else { "interrupts that service" });
         remedy.affects(format!("the service {unit}"));
         remedy.verify = Some(has_ended(pid));
         return remedy;
@@ -273,6 +279,12 @@ mod tests {
         assert!(of(&one).ends_with(" = 99 ] && kill 77"), "{}", of(&one));
         one.cgroup = Some("/system.slice/backup.service".into());
         assert!(of(&one).ends_with(" = 99 ] && systemctl restart backup.service"), "{}", of(&one));
+        one.is_child = true;
+        assert!(of(&one).ends_with(" && kill 77"), "{}", of(&one));
+        one.is_child = false;
+        one.component = Some(Component::Dockerd);
+        let risk = &release(View::OURS, &[&one], "the volume")[0].risk;
+        assert!(risk.contains("all containers"), "{risk}");
         for foreign in
             ["/system.slice/$(reboot).service", "/kubepods/podu/system.slice/sshd.service"]
         {

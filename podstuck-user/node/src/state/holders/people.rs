@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use procfs::process::Process;
+
 use crate::identity::{cgroup::pod_of_cgroup, living::Living};
 use podstuck_model::{
     holder::{Holder, How},
@@ -19,6 +21,8 @@ pub(super) fn process(pid: u32, how: How, hit: Hit, object: JsonPath, source: St
     let component = living.as_ref().map(Living::component);
     let started = living.as_ref().map(|living| living.started);
     let cgroup = living.map(|living| living.cgroup);
+    let stat = Process::new(pid.cast_signed()).ok().and_then(|process| process.stat().ok());
+    let is_child = stat.is_some_and(|stat| stat.ppid > 1);
     let (uid, container) = cgroup.as_deref().and_then(pod_of_cgroup).unzip();
     Holder {
         file: None,
@@ -27,6 +31,7 @@ pub(super) fn process(pid: u32, how: How, hit: Hit, object: JsonPath, source: St
         started,
         comm,
         component,
+        is_child,
         container: container.flatten(),
         pod: uid.map(|uid| Pod { uid, namespace: None, name: None }),
         cgroup,
@@ -51,6 +56,7 @@ pub(super) fn kernel(how: How, hit: Hit, object: JsonPath, source: String) -> Ho
         comm: None,
         component: None,
         cgroup: None,
+        is_child: false,
         container: None,
         pod: None,
         source,

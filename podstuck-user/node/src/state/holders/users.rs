@@ -7,7 +7,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    os::unix::process::parent_id,
+    os::unix::{ffi::OsStrExt, process::parent_id},
     path::{Path, PathBuf},
 };
 
@@ -41,7 +41,8 @@ pub(in crate::state) fn users_below(pid: u32, namespace: u32, directory: &Path) 
     let mut users: BTreeMap<u32, User> = BTreeMap::new();
     for open in descriptors.iter().filter(|open| below.holds(open)) {
         let user = users.entry(open.pid).or_insert_with(|| user(open.pid, "an open file"));
-        if open.writes {
+        // What the removal has taken away is not what is there still.
+        if open.writes && !is_deleted(open) {
             (user.how, user.writes) = ("a file open for writing".into(), true);
         }
     }
@@ -54,6 +55,12 @@ pub(in crate::state) fn users_below(pid: u32, namespace: u32, directory: &Path) 
     users.sort_by_key(|user| !user.writes);
     users.truncate(NAMED);
     users
+}
+
+/// Whether what is open has no name any more. A file may have such a name, which proves nothing for its writer.
+fn is_deleted(open: &Descriptor) -> bool {
+    let link = target(&format!("/proc/{}/fd/{}", open.pid, open.fd)).0;
+    link.as_os_str().as_bytes().ends_with(b" (deleted)")
 }
 
 fn user(pid: u32, how: &str) -> User {
@@ -158,6 +165,19 @@ mod tests {
             (found[0].how.as_str(), found[1].how.as_str()),
             ("a file open for writing", "an open file")
         );
+    }
+
+    #[test]
+    fn who_has_a_removed_file_open_does_not_write_what_is_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        let writer = fs::File::create(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        let mut child = Command::new("sleep").arg("60").stdin(writer).spawn().unwrap();
+        let found = below(dir.path(), 0);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!((found.len(), found[0].writes), (1, false), "{found:?}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What kubelet's log complains of a pod, in whatever words: any warning, error or message with an error that names the
 //! pod. No list of phrases decides what counts; what the phrases that are known mean is for `klog` and `klog_runtime`.
 
-use std::sync::LazyLock;
+use std::{borrow::Cow, sync::LazyLock};
 
 use jiff::Timestamp;
 use podstuck_model::{
@@ -165,7 +165,24 @@ pub(super) fn of_watch(severity: u8, message: &str) -> Option<String> {
     Some(first_of(inner.map_or(why, |inner| inner.as_str())))
 }
 
+/// What stands before the patch of a pod's status in an error about it (`PatchPodStatus` in pkg/util/pod).
+const PATCH: &str = "failed to patch status ";
+
+/// An error without that patch: it is long, and has what the pod's containers have said last.
+fn without_patch(text: &str) -> Cow<'_, str> {
+    let Some((before, patch)) = text.split_once(PATCH) else { return text.into() };
+    let mut escaped = false;
+    let end = patch.char_indices().skip(1).find(|(_, c)| {
+        let ends = *c == '"' && !escaped;
+        escaped = *c == '\\' && !escaped;
+        ends
+    });
+    let after = end.and_then(|(end, _)| patch.get(end + 1..)).unwrap_or_default();
+    format!("{before}{PATCH}...{after}").into()
+}
+
 fn first_of(text: &str) -> String {
+    let text = without_patch(text);
     text.get(..text.floor_char_boundary(LONGEST)).unwrap_or_default().to_owned()
 }
 
@@ -340,6 +357,25 @@ mod tests {
         ] {
             assert_eq!(heard(b'I', &quiet), None, "{quiet}");
         }
+    }
+
+    /// A container's last words are a part of its status (`terminationMessagePath`).
+    #[test]
+    fn what_a_container_has_said_last_is_no_error_of_kubelets() {
+        let patch = r#"{"message":"access \"x\" is forbidden"}"#;
+        for why in ["etcdserver: request timed out", "pods \"web\" is forbidden"] {
+            let error = format!("failed to patch status {patch:?} for pod \"shop\"/\"web\": {why}");
+            let line =
+                format!("\"Failed to update status for pod\" pod=\"shop/web\" err={error:?}");
+            let text = heard(b'W', &line).unwrap().2;
+            let expected = "Failed to update status for pod: failed to patch status ... for pod \"shop\"/\"web\": ";
+            assert_eq!(text, format!("{expected}{why}"));
+        }
+        assert_eq!(
+            without_patch("failed to patch status \"cut \\\" off"),
+            "failed to patch status ..."
+        );
+        assert_eq!(without_patch("failed to patch status"), "failed to patch status");
     }
 
     /// As in kubernetes issues 106711, 23742 and 22480.

@@ -121,17 +121,21 @@ fn differs(id: &str, state: DockerState, shims: &NodeShims) -> Option<(Differs, 
             return None;
         }
         let shim = shims.of_docker(id);
-        // One that has left the group of its container is its shim's child still.
-        let is_child =
-            shim.as_ref().is_some_and(|shim| parent(state.pid) == Some(shim.pid.cast_signed()));
-        let is_halted = shim.as_ref().is_some_and(|shim| shim.is_halted());
-        return (!is_child && !is_halted).then_some((Differs::SaysUp(state.pid), shim));
+        let is_known = shim.as_ref().is_some_and(|shim| runs_below(shim, state.pid));
+        return (!is_known).then_some((Differs::SaysUp(state.pid), shim));
     }
     let shim = shims.of_docker(id).filter(|shim| !shim.is_halted())?;
     // A younger one is that of a start that goes on.
     let is_older = began(shim.started) < state.finished_at?;
     let first = is_older.then(|| child_in(&shim, id))?;
     Some((Differs::SaysEnded(first), Some(shim)))
+}
+
+/// Whether a container may run as a process that is not in its group: one that has left it is its shim's child still, and
+/// that of a container with a kernel of its own is its virtual machine, in a group that its shim has named.
+fn runs_below(shim: &Shim, pid: u32) -> bool {
+    let is_machine = || shim.has_own_kernel() && proc::exists(pid, pid);
+    shim.is_halted() || parent(pid) == Some(shim.pid.cast_signed()) || is_machine()
 }
 
 /// The shim's first child that is the container's.
@@ -202,6 +206,25 @@ mod tests {
             [],
             "it is not known where it keeps its data"
         );
+    }
+
+    #[test]
+    fn a_virtual_machine_is_its_containers_process_whatever_its_group_is() {
+        let shim = |comm: &str| Shim {
+            pid: u32::MAX >> 1,
+            comm: comm.into(),
+            state: 'S',
+            started: 1,
+            group: None,
+            wait_channel: None,
+            of: None,
+            unreaped: Vec::new(),
+        };
+        let (own, gone) = (std::process::id(), u32::MAX >> 2);
+        let (kata, runc) = (shim("containerd-shim-kata-v2"), shim("containerd-shim-runc-v2"));
+        assert!(runs_below(&kata, own) && !runs_below(&kata, gone), "it is there, or is not");
+        assert!(!runs_below(&runc, own), "another's");
+        assert!(runs_below(&Shim { pid: parent(own).unwrap().cast_unsigned(), ..runc }, own));
     }
 
     #[test]

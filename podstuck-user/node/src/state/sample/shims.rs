@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use procfs::process::Process;
+use procfs::process::{Process, Stat};
 
 use crate::{
     identity::{cgroup::group_of, component::by_name, living::Living},
@@ -46,14 +46,31 @@ pub(super) fn find_unreaped(shims: &mut [Shim]) {
     }
     for pid in proc::processes() {
         let place = PathBuf::from(format!("/proc/{pid}"));
-        let stat = silent::read(&place, |_| Process::new(pid.cast_signed()).ok()?.stat().ok());
-        let Some(stat) = stat.filter(|stat| stat.state == 'Z') else { continue };
+        let process = || Process::new(pid.cast_signed()).ok();
+        let stat = silent::read(&place, |_| process()?.stat().ok());
+        let Some(stat) = stat.filter(has_ended) else { continue };
         let parent = stat.ppid.cast_unsigned();
         if let Some(shim) = shims.iter_mut().find(|shim| shim.pid == parent) {
             let comm = safe(stat.comm.as_bytes()).into_owned();
-            shim.unreaped.push(Unreaped { pid, started: stat.starttime, comm });
+            let traced_by = tracer(&place).filter(|tracer| *tracer != parent).map(|tracer| {
+                let name = proc::comm(Path::new(&format!("/proc/{tracer}")));
+                format!("{} (pid {tracer})", safe(&name))
+            });
+            shim.unreaped.push(Unreaped { pid, started: stat.starttime, comm, traced_by });
         }
     }
+}
+
+fn tracer(process: &Path) -> Option<u32> {
+    let status = silent::read(process, |process| fs::read_to_string(process.join("status")).ok())?;
+    let told = status.lines().find_map(|line| line.strip_prefix("TracerPid:"))?;
+    told.trim().parse().ok().filter(|tracer| *tracer != 0)
+}
+
+/// Whether its parent is to collect its exit: the first thread of a process stands as a zombie, too, as long as
+/// another one runs.
+fn has_ended(stat: &Stat) -> bool {
+    stat.state == 'Z' && stat.num_threads <= 1
 }
 
 pub(super) fn parent(pid: u32) -> Option<i32> {
@@ -224,6 +241,8 @@ impl Told {
 
 #[cfg(test)]
 mod tests {
+    use procfs::FromRead as _;
+
     use super::*;
 
     #[test]
@@ -243,6 +262,19 @@ mod tests {
             of("/usr/bin/conmon --exit-dir /run/libpod/exits --exit-command /usr/bin/podman ");
         assert_eq!((podman.of(), parse(b"").of()), (None, None));
         assert_eq!(of("shim -namespace x -address").of(), None);
+    }
+
+    #[test]
+    fn a_zombie_whose_threads_run_has_not_ended() {
+        let of = |state: char, threads: u32| {
+            let text = format!(
+                "7 (api) {state} 1 7 7 0 -1 0 0 0 0 0 0 0 0 0 20 0 {threads} 0 99 {}",
+                "0 ".repeat(31)
+            );
+            has_ended(&Stat::from_read(text.as_bytes()).unwrap())
+        };
+        assert!(of('Z', 1) && !of('Z', 2) && !of('S', 1));
+        assert_eq!(tracer(Path::new("/proc/self")), None);
     }
 
     #[test]

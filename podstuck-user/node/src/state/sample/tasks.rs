@@ -31,11 +31,13 @@ pub(super) fn read(pid: u32, group: &Path) -> Option<Task> {
     let mut worst = first;
     // A first thread that waits in the kernel on its way out has taken its SIGKILL, which is pending for others still.
     if !worst.is_unkillable() && (dead || worst.killed || worst.exiting || worst.state == 'D') {
-        let mut others = proc::threads(pid).take(THREADS).filter_map(|tid| thread(pid, tid, group));
-        match others.find(Task::is_unkillable) {
-            Some(other) => worst = other,
+        let others = proc::threads(pid).take(THREADS).filter_map(|tid| thread(pid, tid, group));
+        let others: Vec<Task> = others.filter(|other| !matches!(other.state, 'Z' | 'X')).collect();
+        // A process lives until its last thread has ended.
+        match others.iter().find(|other| other.is_unkillable()).or(others.first()) {
+            Some(other) if dead || other.is_unkillable() => worst = other.clone(),
             None if dead => return None,
-            None => {}
+            _ => {}
         }
     }
     if worst.killed || worst.exiting {
@@ -131,6 +133,8 @@ fn details(task: &mut Task) {
 
 #[cfg(test)]
 mod tests {
+    use nix::unistd::ForkResult;
+
     use super::*;
 
     #[test]
@@ -150,6 +154,30 @@ mod tests {
         }
         assert_eq!(read(child.id(), Path::new("/g")), None);
         child.wait().unwrap();
+    }
+
+    #[test]
+    fn a_process_lives_until_its_last_thread_has_ended() {
+        // SAFETY: the child starts a thread and ends its first one, and comes back to nothing of the parent's.
+        let child = match unsafe { nix::unistd::fork() }.unwrap() {
+            ForkResult::Parent { child } => child,
+            ForkResult::Child => {
+                std::thread::spawn(|| std::thread::sleep(std::time::Duration::from_secs(600)));
+                loop {
+                    // SAFETY: the call ends this thread, and nothing else.
+                    unsafe { nix::libc::syscall(nix::libc::SYS_exit, 0) };
+                }
+            }
+        };
+        let pid = child.as_raw().cast_unsigned();
+        while proc::stat(pid, pid).is_some_and(|(state, _)| state != 'Z') {
+            std::thread::yield_now();
+        }
+        let found = read(pid, Path::new("/g"));
+        nix::sys::signal::kill(child, nix::sys::signal::Signal::SIGKILL).unwrap();
+        nix::sys::wait::waitpid(child, None).unwrap();
+        let found = found.unwrap();
+        assert!(found.pid == pid && found.tid != pid && found.is_alive(), "{found:?}");
     }
 
     #[test]
