@@ -107,6 +107,13 @@ static FAILED: LazyLock<Regex> = LazyLock::new(|| {
         r"No retries permitted until (\S+ \S+ \S+) .*?\(durationBeforeRetry ([0-9a-z.]+)\)\. Error: (.*)$"
     ))
 });
+/// Up to 1.16: the volume and the pod, each in quotes (pkg/util/goroutinemap/exponentialbackoff).
+static OLD_FAILED: LazyLock<Regex> = LazyLock::new(|| {
+    fixed(concat!(
+        r#"(?s)^Operation for "\\"([^"\\\s]+)\\" \(\\"([0-9a-f-]+)\\"\)" failed\. "#,
+        r"No retries permitted until (\S+ \S+ \S+) .*?\(durationBeforeRetry ([0-9a-z.]+)\)\. Error: (.*)$"
+    ))
+});
 /// Before an operation is begun (`unmountVolumes` in pkg/kubelet/volumemanager/reconciler), ten times a second
 /// and without a back-off; newer kubelets quote it, and say the error again behind it.
 static REFUSED: LazyLock<Regex> = LazyLock::new(|| {
@@ -193,7 +200,7 @@ pub(super) fn parse(text: &str, now: Timestamp) -> Option<Entry> {
         let failed = Failed { uid, volume, at: written()?, retry: None, error };
         return known.then_some(Entry::Failed(failed));
     }
-    let found = FAILED.captures(message)?;
+    let found = FAILED.captures(message).or_else(|| OLD_FAILED.captures(message))?;
     let (volume, uid) = (found[1].to_owned(), found[2].to_owned());
     let retry = go_time(&found[3]);
     let error = unquoted(found[5].trim_end());

@@ -89,6 +89,27 @@ fn a_failed_operation_says_when_and_when_next() {
     assert!(call.outcome.is(Errno::EPERM));
 }
 
+/// As in kubernetes issue 71584, of 1.9.7.
+#[test]
+fn a_failed_operation_is_told_by_old_kubelets_too() {
+    let path = format!("/var/lib/kubelet/pods/{UID}/volume-subpaths/content/app/2");
+    let text = format!(
+        "E0301 23:11:29.841373    1192 nestedpendingoperations.go:267] Operation for \"\\\"kubernetes.io/nfs/{UID}-content\\\" \
+         (\\\"{UID}\\\")\" failed. No retries permitted until 2026-03-01 23:12:33.841373347 +0000 UTC m=+8.5 \
+         (durationBeforeRetry 1m4s). Error: \"error cleaning subPath mounts for volume \\\"content\\\" (UniqueName: \
+         \\\"kubernetes.io/nfs/{UID}-content\\\") pod \\\"{UID}\\\" (UID: \\\"{UID}\\\") : error reading /a: lstat {path}: \
+         stale NFS file handle\""
+    );
+    let Some(Entry::Failed(Failed { uid, volume, at, error, .. })) = parse(&text, now()) else {
+        panic!()
+    };
+    assert_eq!((uid.as_str(), volume), (UID, format!("kubernetes.io/nfs/{UID}-content")));
+    assert_eq!(Some(at), "2026-03-01T23:11:29.841373347Z".parse().ok());
+    let look = named_look(&error).unwrap();
+    assert_eq!(look.path.to_str(), Some(path.as_str()));
+    assert!(look.outcome.is(Errno::ESTALE));
+}
+
 #[test]
 fn a_volume_that_was_torn_down_is_told_by_new_and_old_kubelets() {
     let volume = "kubernetes.io/csi/hostpath.csi.k8s.io^20d93e09";

@@ -41,10 +41,10 @@ static MESSAGE: LazyLock<Regex> = LazyLock::new(|| {
         r"|Container ([0-9a-f]{64}) failed to exit )"
     ))
 });
-/// Beginnings of errors, and what others put before them.
+/// Beginnings of errors, and what the runtime's own layers put before them: words, and nothing that is quoted.
 static ERROR: LazyLock<Regex> = LazyLock::new(|| {
     fixed(concat!(
-        r"^(?:rpc error: code = [A-Za-z]+ desc = |failed rootfs umount: )*",
+        r"^(?:rpc error: code = [A-Za-z]+ desc = |[a-z][A-Za-z ]{2,60}: )*",
         r"(?:failed to unmount target /\S*/io\.containerd\.runtime\.v[12]\.(?:task|linux)/[^/\s]+/([0-9a-f]{64})/rootfs: ",
         r#"|(?:failed to (?:forcibly )?(?:stop|kill|delete|destroy network for|remove network namespace for) |an error occurs during waiting for )"#,
         r#"(?:sandbox container|sandbox|container|task) "([0-9a-f]{64})""#,
@@ -208,6 +208,14 @@ mod tests {
                 ),
                 String::new(),
             ),
+            // As in cilium's issue 29647: how far the error has come stands before it.
+            (
+                "Failed to handle backOff event &TaskExit{} for x".into(),
+                format!(
+                    "error=\"failed to handle container TaskExit event: failed to stop container: failed rootfs umount: failed \
+                     to unmount target {task}/{id}/rootfs: device or resource busy: unknown\""
+                ),
+            ),
             (
                 "StopContainer for \"9758a90e48241\" failed".into(),
                 format!("error=\"failed to kill container \\\"{id}\\\": context canceled\""),
@@ -293,6 +301,12 @@ mod tests {
             ),
             (format!("PodSandboxStatus for \"{id}\" failed"), "error=\"not found\"".into()),
             (format!("cleanup warnings time=x id={id}"), String::new()),
+            (
+                "x".into(),
+                format!(
+                    "error=\"exec \\\"a: failed to stop container: \\\": failed to kill container \\\"{id}\\\"\""
+                ),
+            ),
             ("x".into(), format!("id={id}0 container=sha256:{id}")),
             (format!("pod sandbox k8s_web_shop_0-0_0({id})"), String::new()),
         ] {
