@@ -74,7 +74,8 @@ const OF_SANDBOX: [CauseId; 6] = [
 /// The links of a pod's deletion, the API server's first.
 pub(crate) fn chain(pod: &PodStage, facts: &Facts<'_>) -> Vec<Link> {
     let mut links: Vec<Link> = of_record(pod, facts).into_iter().collect();
-    let holding = holding(pod, facts.causes).map(|cause| cause.id);
+    let holding_cause = holding(pod, facts.causes);
+    let holding = holding_cause.map(|cause| cause.id);
     let is_kubelets = holding.is_some_and(is_of_kubelet);
     if holding == Some(ids::MIRROR_POD_DELETED) {
         links.push(of_static_pod(facts));
@@ -97,8 +98,14 @@ pub(crate) fn chain(pod: &PodStage, facts: &Facts<'_>) -> Vec<Link> {
             }
             _ => of_kubelet(&at_stage(pod, stage), facts),
         };
+        let in_call = holding_cause.and_then(|cause| kubelets_call(cause, &link.who));
+        let link = match &in_call {
+            Some(call) => waits_for(link, call),
+            None => link,
+        };
         links.push(link);
         if acts
+            && in_call.is_none()
             && !is_kubelets
             && let Some(state) = facts.sample.pod(&pod.pod.uid)
         {
@@ -260,6 +267,12 @@ fn of_kubelet(pod: &PodStage, facts: &Facts<'_>) -> (Link, bool) {
         _ => logged(link, last_of(facts, &[Component::Kubelet])),
     };
     (of_log, true)
+}
+
+/// The call that keeps kubelet from the pod, where that is what is found.
+fn kubelets_call(cause: &Finding, kubelet: &str) -> Option<String> {
+    let is_its = !is_of_kubelet(cause.id) && cause.held_by.as_deref() == Some(kubelet);
+    is_its.then(|| format!("its call about {} to return", safe_path(&cause.call.path.0)))
 }
 
 /// What kubelet itself has started for the pod, such as an `umount`: what it waits for, and the links from there.
@@ -814,6 +827,31 @@ mod tests {
         assert_eq!(links.len(), 1);
         assert!(links[0].waits_for.as_deref().unwrap().starts_with("its watch"), "{links:?}");
         assert!(links[0].fact.ends_with("Unauthorized"), "{links:?}");
+    }
+
+    /// kubernetes#90593.
+    #[test]
+    fn a_kubelet_that_waits_in_a_call_asks_no_runtime() {
+        let cgroups = vec![PodGroup { tasks: vec![task("web", 7)], ..pod_group(UID) }];
+        let runtimes: Vec<Runtime> = vec![runtime(Component::Containerd)];
+        let sample = NodeSample { cgroups, runtimes, kubelets: vec![42], ..node() };
+        let pod = Some(Pod { uid: UID.into(), namespace: None, name: None });
+        let target = Arc::new(Target { pod, ..Target::unknown() });
+        let cause = catalogue::all().find(|it| it.id == ids::FUSE_DAEMON_HUNG).unwrap();
+        let (tracker, path) = (TrackerId::HungCall, "/k/pods/b/volumes/x~y/z".into());
+        let mut draft = Draft::about_state(tracker, cause, 1, target, path, Monotonic(0));
+        draft.blocks_deletion = Some(true);
+        let told = |who: &str| {
+            let mut draft = draft.clone();
+            draft.held_by(who);
+            let causes = Ledger::new(CLOCK).admit(Verdict::Found(Box::new(draft)));
+            chain(&at(Stage::Containers), &Facts { causes: &causes, ..facts(&sample) })
+        };
+        let links = told("kubelet (pid 42)");
+        assert_eq!(links.len(), 1, "{links:?}");
+        let waits = "its call about /k/pods/b/volumes/x~y/z to return";
+        assert_eq!(links[0].waits_for.as_deref(), Some(waits));
+        assert!(told("backup (pid 43)").len() > 2);
     }
 
     #[test]

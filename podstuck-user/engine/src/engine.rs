@@ -178,7 +178,11 @@ impl Engine {
             }
             What::Stuck(seen) => {
                 self.waits.stuck(seen);
-                outputs.push(Output::Hung(Box::new(hung_report::stuck(seen))));
+                let asked = self.run.pod.as_ref().map(|pod| &pod.uid);
+                let of_pod = seen.target.pod.as_ref().map(|pod| &pod.uid);
+                if asked.is_none() || asked == of_pod {
+                    outputs.push(Output::Hung(Box::new(hung_report::stuck(seen))));
+                }
             }
             What::Phase { span, target_id, component, took } => {
                 self.aggregate.add_phase(*span, *target_id, *component, *took);

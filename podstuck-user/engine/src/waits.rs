@@ -155,6 +155,11 @@ impl Waits {
         }
     }
 
+    /// A call of a process that has not returned.
+    pub(crate) fn call_of(&self, pid: u32) -> Option<&StuckThread> {
+        self.stuck.values().filter(|it| it.thread.pid == pid).min_by_key(|it| it.began)
+    }
+
     /// The shim that waits for something.
     pub(crate) fn shim(&self, clock: &Clock) -> Option<u32> {
         let mut shims = self.found.iter().filter(|it| it.part == Part::Shim);

@@ -10,12 +10,13 @@ use crate::{
     model::{
         call::Call,
         hung::Phase,
-        identity::{Component, TargetKind},
+        identity::{Component, Target, TargetKind},
         stuck::StuckThread,
     },
 };
 use podstuck_node::{
     identity::targets::Known,
+    scope::Scope,
     state::hung::{PhaseTook, Sighting},
 };
 
@@ -34,7 +35,8 @@ impl Attributor {
         // end of a pipe, which is no fault.
         let removes = deletes || (owned && actor.component != Component::Workload);
         let pipe = seen.wait_channel.as_deref() == Some("wait_for_partner");
-        if !removes || pipe || !self.scope.includes(&target, seen.path.as_deref()) {
+        let path = seen.path.as_deref();
+        if !removes || pipe || !is_of_interest(&self.scope, &target, path, actor.component) {
             return None;
         }
         let mnt_ns = seen.actor.mnt_ns;
@@ -87,6 +89,39 @@ impl Attributor {
     }
 }
 
+/// A kubelet that waits for one pod's volume may do nothing for the pod that is asked about.
+fn is_of_interest(
+    scope: &Scope,
+    target: &Target,
+    path: Option<&Path>,
+    component: Component,
+) -> bool {
+    let owned = !matches!(target.kind, TargetKind::Other);
+    let keeps_all = owned && component == Component::Kubelet && scope.pod.is_some();
+    keeps_all || scope.includes(target, path)
+}
+
 fn is_removal(syscall: &str) -> bool {
     syscall.starts_with("rename") || Call::ALL.iter().any(|call| call.name() == syscall)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::identity::Pod;
+
+    #[test]
+    fn a_kubelet_that_waits_for_another_pod_is_of_interest_where_one_pod_is_asked_about() {
+        let of = |kind| {
+            let pod = Some(Pod { uid: "b".into(), namespace: None, name: None });
+            Target { kind, pod, ..Target::unknown() }
+        };
+        let asked = Scope { pod: Some("a".into()), ..Scope::default() };
+        let volume = of(TargetKind::PodVolume);
+        assert!(is_of_interest(&asked, &volume, None, Component::Kubelet));
+        assert!(!is_of_interest(&asked, &volume, None, Component::Containerd));
+        assert!(!is_of_interest(&asked, &of(TargetKind::Other), None, Component::Kubelet));
+        let container = Scope { container: Some("c".into()), ..Scope::default() };
+        assert!(!is_of_interest(&container, &volume, None, Component::Kubelet));
+    }
 }

@@ -3,6 +3,7 @@
 pub(crate) mod causes;
 pub(crate) mod fanotify;
 pub(crate) mod judge;
+mod kubelet;
 pub(crate) mod tracker;
 pub(crate) mod verdict;
 

@@ -23,13 +23,15 @@ use crate::{
         hung::{DiskWork, MountPoint, NfsServer, Phase, WaitProgress},
         identity::{Component, Pod, Target},
         mounts::{Device, Mounts, NodeMounts},
-        node::NodeSample,
+        node::{NodeSample, PodState},
+        pod_record::PodRecord,
+        said::{Report, Said},
         stuck::StuckThread,
         thread::Times,
         time::Monotonic,
     },
     query::{Answer, Fanotify, FindListener, Listening, NoAnswer},
-    testing::{Alone, failed, holder, stuck},
+    testing::{Alone, failed, found, holder, pod_record, pod_state, stuck},
     tracker::{Claim, Subject, Tracker},
     verdict::Verdict,
 };
@@ -524,4 +526,52 @@ fn where_the_kernel_tells_no_function_nothing_is_ruled_out_by_one() {
 fn what_it_is_about_must_be_known() {
     let unknown = StuckThread { path: None, ..seen(1, &["request_wait_answer"], 1) };
     assert!(see(&mut Alone::new(), unknown).is_empty());
+}
+
+/// As in kubernetes issues 90593 and 101622: kubelet looks at what another pod has left, and does nothing for this one.
+#[test]
+fn a_look_of_kubelets_at_another_pods_volume_keeps_the_pod_in_question() {
+    const UID: &str = "0f0e0d0c-1111-2222-3333-444455556666";
+    let seen = || {
+        let seen = aged(stuck(&["request_wait_answer", "fuse_do_getattr"]), 90);
+        let mut actor = (*seen.actor).clone();
+        (actor.pid, actor.component) = (42, Component::Kubelet);
+        let mut of = (*seen.target).clone();
+        of.pod = Some(Pod { uid: "another".into(), namespace: None, name: None });
+        StuckThread { syscall: "newfstatat".into(), actor: actor.into(), target: of.into(), ..seen }
+    };
+    let told = |record: PodRecord, pod: PodState, kubelets: &[u32], said: &[Report]| {
+        let mut alone = Alone::<HungCalls>::new();
+        alone.asked = Some(UID.into());
+        let record = What::Record { record: Box::new(record), node: "n".into() };
+        alone.take(Monotonic(1), record);
+        for report in said {
+            let at = jiff::Timestamp::from_second(50).unwrap();
+            let said = Said::new(Component::Kubelet, "log", UID, at, "x");
+            alone.take(Monotonic(2), What::Said(Box::new(Said { report: Some(*report), ..said })));
+        }
+        let (at, kubelets) = (Monotonic(80_000_000_000), kubelets.to_vec());
+        let sample = NodeSample { at, kubelets, pods: vec![pod], ..NodeSample::default() };
+        alone.take(at, What::Sample(sample.into()));
+        let steps = alone.take(seen().at, What::Stuck(Box::new(seen())));
+        found(steps.verdicts).pop()
+    };
+    let record =
+        || PodRecord { deletion: jiff::Timestamp::from_second(40).ok(), ..pod_record(UID) };
+    let runs = || PodState { populated: Some(true), ..pod_state(UID) };
+    let draft = told(record(), runs(), &[42], &[]).unwrap();
+    assert_eq!((draft.id(), draft.certainty()), ("fuse-daemon-hung", Certainty::Likely));
+    assert_eq!(draft.held_by.as_deref(), Some("kubelet (pid 42)"));
+    assert_eq!(draft.target.pod.as_ref().map(|pod| pod.uid.as_str()), Some(UID));
+    assert_eq!(draft.blocks_deletion, Some(true));
+    assert!(draft.explanation.contains("(another)"), "{}", draft.explanation);
+    let ended = PodState { populated: Some(false), ..pod_state(UID) };
+    assert!(told(record(), ended, &[42], &[]).is_none(), "kubelet has come further");
+    assert!(told(record(), runs(), &[42], &[Report::ToGo]).is_none(), "it has heard of it");
+    assert!(told(record(), runs(), &[42], &[Report::Killing]).is_none());
+    assert!(told(record(), runs(), &[42, 43], &[]).is_none(), "whose kubelet is it?");
+    let early = PodRecord { deletion: jiff::Timestamp::from_second(90).ok(), ..pod_record(UID) };
+    assert!(told(early, runs(), &[42], &[]).is_none(), "its grace lasts");
+    let stays = PodRecord { deletion: None, ..pod_record(UID) };
+    assert!(told(stays, runs(), &[42], &[]).is_none(), "it is not to go");
 }

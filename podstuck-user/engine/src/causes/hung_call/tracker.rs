@@ -10,6 +10,7 @@ use crate::{
         hung_call::{
             self,
             judge::{Beside, Judged, Waits},
+            kubelet,
             verdict::Around,
         },
         network_storage::KernelSays,
@@ -20,6 +21,7 @@ use crate::{
         identity::{Component, TargetKind},
         mounts::Device,
         node::NodeSample,
+        pod_record::PodRecord,
         stuck::StuckThread,
         time::Monotonic,
     },
@@ -58,6 +60,8 @@ pub(crate) struct HungCalls {
     /// Who must permit accesses, by target; `None` while that is asked.
     fanotify: BTreeMap<u64, Option<Result<Fanotify, NoAnswer>>>,
     kernel: KernelSays,
+    /// What the API server says of the pod in question.
+    record: Option<PodRecord>,
     /// The age at which a call is slow.
     slow: Duration,
 }
@@ -71,6 +75,7 @@ impl Default for HungCalls {
             listening: BTreeMap::new(),
             fanotify: BTreeMap::new(),
             kernel: KernelSays::default(),
+            record: None,
             slow: Duration::ZERO,
         }
     }
@@ -205,7 +210,11 @@ impl HungCalls {
         let Some((seen, hung)) = best else {
             return Some(Verdict::Over { tracker: self.id(), target_id, at });
         };
-        let mut draft = self.draft(context, seen, hung)?;
+        let Some(mut draft) = self.draft(context, seen, hung) else {
+            // kubelet has come to the pod in question.
+            let is_beside = context.asked.is_some_and(|asked| !is_of(seen, asked));
+            return is_beside.then_some(Verdict::Over { tracker: self.id(), target_id, at });
+        };
         draft.count = judged.len() as u64;
         draft.last = at;
         Some(Verdict::Found(Box::new(draft)))
@@ -237,7 +246,17 @@ impl HungCalls {
         draft.actor = Some(seen.actor.clone());
         draft.first = seen.began;
         hung_call::verdict::fill(context, &mut draft, seen, judged, around, || self.sharers(seen));
-        Some(draft)
+        match context.asked.filter(|asked| !is_of(seen, asked)) {
+            Some(asked) => kubelet::beside(context, draft, seen, &self.beside(asked)?),
+            None => Some(draft),
+        }
+    }
+
+    /// The pod in question, while kubelet waits for another one's volume.
+    fn beside(&self, asked: &str) -> Option<kubelet::Beside<'_>> {
+        let (sample, record) = (self.last.as_deref()?, self.record.as_ref()?);
+        let pod = sample.pod(asked)?;
+        (record.pod.uid == asked).then_some(kubelet::Beside { sample, pod, record })
     }
 
     /// Who else has the file system on which the call waits, if that is on no block device and known.
@@ -265,6 +284,9 @@ impl Tracker for HungCalls {
             }
             What::Sample(sample) => self.sampled(sample),
             What::Said(said) => self.kernel.listen(said),
+            What::Record { record, .. } if context.asked == Some(record.pod.uid.as_str()) => {
+                self.record = Some(PodRecord::clone(record));
+            }
             What::Answer { query, answer } => {
                 if let Some((asked, found)) = FindListener::answered(query, answer) {
                     let unknown = Listening { unread: u32::MAX, ..Listening::default() };
@@ -307,6 +329,11 @@ impl Tracker for HungCalls {
     fn dropped(&self) -> u64 {
         self.devices.dropped()
     }
+}
+
+/// Whether a call is about something of this pod.
+fn is_of(seen: &StuckThread, uid: &str) -> bool {
+    seen.target.pod.as_ref().is_some_and(|pod| pod.uid == uid)
 }
 
 /// Whether a device has completed anything between two sightings.

@@ -118,6 +118,7 @@ pub(crate) static STEP_FAILS: Cause = Cause {
         "kubernetes#131957",
         "kubernetes#106711",
         "kubernetes#114546",
+        "longhorn#4782",
     ],
     tried: &[TriedWith::Test],
     source: &[
@@ -332,6 +333,10 @@ fn missed(
     if steps.is_told(uid) || steps.has_acted(uid, requested) {
         return None;
     }
+    // It hears of nothing while it waits there, and a restart alone does not help.
+    if context.waits.call_of(suspect.kubelet).is_some() {
+        return None;
+    }
     let not_asked = steps.not_asked(uid, requested, Duration::from_secs(record.grace_s), now);
     // Where kubelet's log does not go back so far, it may have ended the containers before.
     let runs = suspect.pod.populated == Some(true);
@@ -522,6 +527,16 @@ fn refusal<'a>(text: &str, suspect: &Suspect<'a>) -> Option<Refusal<'a>> {
             ),
         });
     }
+    if nothing_is_left(text, suspect.pod) {
+        return Some(Refusal {
+            means: "kubelet takes a CSI volume of the pod for mounted, and gives up at each attempt because its own file of the \
+                volume (vol_data.json) is gone, with the volume's directory: the volume is torn down already, and only kubelet's \
+                memory has it.",
+            way: Way::Restart(
+                "it looks for the pod's volumes in its directory, and finds none of that name",
+            ),
+        });
+    }
     if has("unprepare dynamic resources") {
         let registered = has("not registered") || has("list of registered DRA");
         if registered && let Some(driver) = driver(text) {
@@ -553,6 +568,18 @@ fn refusal<'a>(text: &str, suspect: &Suspect<'a>) -> Option<Refusal<'a>> {
         });
     }
     None
+}
+
+/// Whether kubelet does not find what it wrote about a CSI volume of which the pod has nothing any more.
+fn nothing_is_left(text: &str, pod: &PodState) -> bool {
+    let gone = || {
+        let (_, rest) = text.rsplit_once("open ")?;
+        let (file, _) = rest.split_once("/vol_data.json: no such file or directory")?;
+        let path = Path::new(file);
+        path.starts_with(&pod.directory).then_some(path)
+    };
+    // Raw block volumes have theirs elsewhere.
+    gone().is_some_and(|path| pod.volumes.iter().all(|volume| volume.path != path))
 }
 
 /// The volume that kubelet itself cannot unmount because nothing is mounted there, by what util-linux and busybox say.

@@ -193,8 +193,15 @@ fn what_kubelet_fails_at_by_itself_is_named_and_what_helps() {
     let gone = "Failed killing the pod \"web\": failed to \"KillContainer\" for \"app\" with KillContainerError: \"rpc error: \
         code = Unknown desc = Error response from daemon: No such container: 0a\"";
     let of_driver = "the DRA driver gpu.example.com, which is not registered".to_owned();
+    let file = "/vol_data.json]: open /k/pods/u/volumes/kubernetes.io~csi/pv/vol_data.json: no such file or directory";
+    let lost = format!(
+        "kubernetes.io/csi: unmounter failed to load volume data file [/k]: kubernetes.io/csi: failed to open volume data file \
+         [{}",
+        file.replace("/k/pods/u", &pod_state(UID).directory.to_string_lossy())
+    );
     for (text, who, first) in [
         (block, kubelet(), "restart kubelet"),
+        (&lost, kubelet(), "restart kubelet"),
         (unmade, kubelet(), "[ \"$(kubectl --namespace shop get pod cart"),
         (driver, of_driver, "start the DRA driver gpu.example.com"),
         (fails, "a DRA driver of the pod".into(), "look into"),
@@ -214,6 +221,14 @@ fn what_kubelet_fails_at_by_itself_is_named_and_what_helps() {
         let case = Case { said: vec![says(text, 800, 4)], record: Some(stays), ..Case::default() };
         assert!(case.told().is_none(), "it is not to go");
     }
+    // What is left of the volume is not kubelet's memory alone; and another pod's is not this one's.
+    let path = pod_state(UID).directory.join("volumes/kubernetes.io~csi/pv");
+    let left = VolumeState { path, ..volume("kubernetes.io~csi") };
+    let pod = PodState { volumes: vec![left], populated: Some(false), ..pod_state(UID) };
+    let case = Case { said: vec![says(&lost, 800, 4)], pod, ..Case::default() };
+    assert!(case.told().is_none(), "its directory is there");
+    let elsewhere = lost.replace(UID, "0f0e0d0c-1111-2222-3333-444455556667");
+    assert!(Case { said: vec![says(&elsewhere, 800, 4)], ..Case::default() }.told().is_none());
     let other =
         "Error syncing pod, skipping: failed to \"KillContainer\": context deadline exceeded";
     assert!(Case { said: vec![says(other, 800, 4)], ..Case::default() }.told().is_none());

@@ -1,0 +1,80 @@
+//! A kubelet that waits in a call for another pod's volume, and does nothing for the pod in question: its main loop looks
+//! at the directories of all pods, also of those that are no more.
+
+use std::sync::Arc;
+
+use jiff::SignedDuration;
+
+use crate::{
+    kubelet_steps,
+    model::{
+        evidence::Source,
+        finding::Severity,
+        identity::Target,
+        node::{NodeSample, PodState},
+        path::{safe, safe_path},
+        pod_record::PodRecord,
+        stuck::StuckThread,
+    },
+    tracker::Context,
+    verdict::Draft,
+};
+
+/// How long after its grace the pod must be there: kubelet hears of a deletion within a moment.
+const LATE: SignedDuration = SignedDuration::from_secs(10);
+/// What kubelet must do.
+const MUST: &str = "come back from its call";
+
+/// The pod in question, at the last look.
+pub(super) struct Beside<'a> {
+    pub(super) sample: &'a NodeSample,
+    pub(super) pod: &'a PodState,
+    pub(super) record: &'a PodRecord,
+}
+
+/// What is said of the call, as what the pod in question waits for; `None` where kubelet has done something for it since
+/// its deletion was requested, so that it waits for something else.
+pub(super) fn beside(
+    context: &Context<'_>,
+    mut draft: Draft,
+    seen: &StuckThread,
+    beside: &Beside<'_>,
+) -> Option<Draft> {
+    let Beside { sample, pod, record } = beside;
+    let (pid, steps) = (seen.thread.pid, context.kubelet_steps);
+    let late = context.calendar.duration_since(record.deletion?);
+    let requested = kubelet_steps::requested(record);
+    let is_its = sample.kubelets[..] == [pid] && pod.populated == Some(true);
+    let has_begun = steps.is_told(&pod.uid) || steps.has_acted(&pod.uid, requested);
+    let mut groups = sample.cgroups.iter().filter(|group| group.uid == pod.uid);
+    let is_killed = groups.any(|group| group.tasks.iter().any(|task| task.killed));
+    if !is_its || late < LATE || has_begun || is_killed {
+        return None;
+    }
+    let other = match &seen.target.pod {
+        Some(of) => format!("a volume of another pod ({})", safe(of.uid.as_bytes())),
+        None => "something of another pod".to_owned(),
+    };
+    let path = seen.path.as_deref().map(safe_path).unwrap_or_default();
+    draft.target = Arc::new(Target { pod: Some(record.pod.clone()), ..Target::unknown() });
+    (draft.severity, draft.blocks_deletion) = (Severity::Critical, Some(true));
+    draft.held_by(format!("kubelet (pid {pid})"));
+    draft.must = Some(MUST);
+    draft.fact(format!("the call is kubelet's own, about {other}: {path}"), Source::proc("/proc"));
+    draft.fact("the pod's deletionTimestamp has passed, and its containers run on", Source::Record);
+    draft.doubt(
+        "whether it is this call that keeps kubelet from the pod: only a stack trace of kubelet says which part of it waits",
+    );
+    draft.explanation = format!(
+        "kubelet waits in a call about {other}, and has done nothing for this pod since its deletion was requested. Its main \
+         loop looks at the directories of all pods of the node, and while one of these looks does not return, kubelet takes \
+         no change of any pod. {}",
+        draft.explanation
+    );
+    draft.advice(
+        "once the call returns, kubelet goes on by itself. A restart of kubelet frees it only until it looks there again",
+        "none",
+    );
+    draft.is_settled = true;
+    Some(draft)
+}
