@@ -7,8 +7,11 @@ use nix::errno::Errno;
 
 use crate::{
     causes::{
-        file_system::{causes::DEVICE_ERROR, verdict},
-        shared::stat_errors::ToldLooks,
+        file_system::{
+            causes::{DEVICE_ERROR, STALE_HANDLE},
+            verdict,
+        },
+        shared::{sharers, stat_errors::ToldLooks},
     },
     command::View,
     ids,
@@ -25,8 +28,8 @@ use crate::{
 };
 
 /// What a file system gives that has failed.
-const FAILED: [Errno; 5] =
-    [Errno::EIO, Errno::EUCLEAN, Errno::ESHUTDOWN, Errno::ENODEV, Errno::ENXIO];
+const FAILED: [Errno; 6] =
+    [Errno::EIO, Errno::EUCLEAN, Errno::ESHUTDOWN, Errno::ENODEV, Errno::ENXIO, Errno::ESTALE];
 
 /// Looks at volumes that failed, and what they are on.
 #[derive(Default)]
@@ -65,30 +68,45 @@ impl Looked {
     ) -> Option<Draft> {
         let told = self.told.of(&query.path)?;
         let errno = told.look.outcome.errno()?;
-        let served = is_fuse(&fs.fs_type) || verdict::is_served(fs);
-        if served || !verdict::has_failed(fs) {
-            return None;
-        }
+        let is_served = is_fuse(&fs.fs_type) || verdict::is_served(fs);
+        let cause = match errno {
+            Errno::ESTALE => fs.fs_type.starts_with("nfs").then_some(&STALE_HANDLE)?,
+            _ => (!is_served && verdict::has_failed(fs)).then_some(&DEVICE_ERROR)?,
+        };
         let sample = self.last.as_deref()?;
         let (pod, volume) = sample.volume(query.target_id)?;
         let (pid, namespace) = pod.seen_by?;
-        // The mount of the volume itself: no other is unmounted on the strength of this.
-        if !fs.point.starts_with(&volume.path) {
+        // The mount of the volume itself, or of a subPath: no other is unmounted on the strength of this.
+        let is_its = volume.mounts.iter().any(|mount| mount.point == fs.point);
+        if !is_its && !fs.point.starts_with(&volume.path) {
             return None;
         }
         let (tracker, target) = (TrackerId::FileSystem, volume.target.clone());
         let (id, path, at) = (query.target_id, query.path.clone(), context.now);
-        let mut draft = Draft::about_state(tracker, &DEVICE_ERROR, id, target, path, at);
+        let mut draft = Draft::about_state(tracker, cause, id, target, path, at);
         told.logged.tell(&mut draft);
         (draft.blocks_deletion, draft.severity) = (Some(true), Severity::Critical);
         verdict::describe(&mut draft, fs);
         let point = safe_path(&fs.point).into_owned();
         draft.explanation = format!(
             "{} The driver, or kubelet, looks at the volume before it unmounts it, and gives up at that error.",
-            verdict::explanation(&DEVICE_ERROR, errno, &point)
+            verdict::explanation(cause, errno, &point)
         );
-        let unmount =
-            View::in_namespace(context, namespace, pid).on_mount("umount", &fs.point, fs.id);
+        let view = View::in_namespace(context, namespace, pid);
+        if errno == Errno::ESTALE {
+            draft.is_told = true;
+            let others =
+                fs.device.parse().ok().and_then(|it| sharers::of(sample, it, Some(&pod.uid)));
+            let unmount = view.on_mount("umount -f", &fs.point, fs.id).forced(others);
+            draft.remedy(
+                unmount.so(", which its server no longer knows"),
+                "low: the mount is no longer of use; what was not yet written is lost",
+            );
+            verdict::tell_apart(&mut draft, errno, Some(fs));
+            self.found.insert(query.target_id);
+            return Some(draft);
+        }
+        let unmount = view.on_mount("umount", &fs.point, fs.id);
         draft.remedy(
             unmount.so(", whose file system has failed"),
             "what was not yet written is lost already. Check the file system (`fsck`) before it is mounted again",

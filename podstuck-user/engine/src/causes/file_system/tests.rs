@@ -243,6 +243,45 @@ fn a_mount_point_lies_on_the_file_system_above() {
     assert_eq!(unmounted, asked);
 }
 
+/// As in kubernetes issue 71584: kubelet looks at a subPath, and comes to no unmount.
+#[test]
+fn a_look_that_nfs_answers_with_estale_is_the_servers_fault() {
+    const POD: &str = "/k/pods/u";
+    let subpath = std::path::PathBuf::from(format!("{POD}/volume-subpaths/content/app/2"));
+    let verdict = |fs: FileSystem| {
+        let mut alone = Alone::<FileSystemErrors>::new();
+        let at = Timestamp::from_second(590).unwrap();
+        let text = format!("lstat {}: stale NFS file handle", subpath.display());
+        let said = Said::new(Component::Kubelet, "log of kubelet (pid 7), /log", UID, at, &text);
+        let outcome = Outcome(Errno::ESTALE as u16);
+        let looked = Some(NamedLook { path: subpath.clone(), outcome });
+        alone.take(Monotonic(600_000_000_000), What::Said(Box::new(Said { looked, ..said })));
+        let volume = VolumeState {
+            target_id: 7,
+            target: Target::unknown().into(),
+            path: format!("{POD}/volumes/kubernetes.io~nfs/content").into(),
+            file: None,
+            csi: None,
+            mounts: vec![mounted(&subpath, 12)],
+        };
+        let pods =
+            vec![PodState { seen_by: Some((1, 1)), volumes: vec![volume], ..pod_state(UID) }];
+        let at = Monotonic(602_000_000_000);
+        let sample = NodeSample { at, pods, ..NodeSample::default() };
+        let query = alone.take(at, What::Sample(sample.into())).queries.pop().unwrap();
+        let draft = alone.answer(&query, Answer::FileSystem(Some(fs)));
+        draft.map(|draft| (draft.id(), draft.remedies[0].words().to_owned()))
+    };
+    let of =
+        |fs_type: &str, point: &str| FileSystem { fs_type: fs_type.into(), ..file_system(point) };
+    let point = subpath.to_string_lossy().into_owned();
+    let (id, words) = verdict(of("nfs4", &point)).unwrap();
+    assert_eq!(id, "nfs-stale-handle");
+    assert!(words.contains("umount -f"), "{words}");
+    assert_eq!(verdict(of("fuse.glusterfs", &point)), None, "which server has it is not known");
+    assert_eq!(verdict(of("nfs4", "/k")), None, "it is not the volume's own");
+}
+
 /// As in openebs/zfs-localpv issue 615: the driver looks at the volume, and gives up.
 #[test]
 fn a_look_at_a_file_system_that_has_failed_is_its_fault_and_no_drivers() {

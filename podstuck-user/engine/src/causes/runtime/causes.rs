@@ -346,6 +346,10 @@ pub(crate) static RUNTIME_HANGS: Cause = Cause {
             &[Origin::Proc],
         ),
         or_seen(
+            "or its own log has the request to stop the pod's sandbox, and nothing that came of it",
+            &[Origin::Log],
+        ),
+        or_seen(
             "or who has asked it for a list or its version, which takes a moment, waits for longer than 20 s, at least two \
          of them; or connections are not accepted",
             &[Origin::Look],

@@ -19,8 +19,8 @@ const PLUGIN: &str = "the CNI plugin";
 enum Fault<'a> {
     /// The API server does not accept who it is.
     Login,
-    /// Its program is gone.
-    NoProgram,
+    /// Its program is gone; by which name, if it says so.
+    NoProgram(Option<&'a str>),
     /// The runtime has no configuration for it.
     NoConfig,
     /// Its agent on this node is not there.
@@ -41,8 +41,8 @@ impl<'a> Fault<'a> {
         let is_far = address.is_some_and(|it| !is_local(it));
         if has(&["nauthorized", "forbidden", "x509"]) {
             Self::Login
-        } else if has(&["failed to find plugin"]) {
-            Self::NoProgram
+        } else if let Some((_, rest)) = text.split_once(NO_PROGRAM) {
+            Self::NoProgram(program(rest))
         } else if has(&NO_CONFIG) {
             Self::NoConfig
         } else if let Some(address) = address
@@ -65,7 +65,10 @@ impl<'a> Fault<'a> {
         let at = |address: &str| clip(&safe(address.as_bytes()), ADDRESS);
         match self {
             Self::Login => ": the API server does not accept its token or its certificate".into(),
-            Self::NoProgram => ": its program is gone".into(),
+            Self::NoProgram(Some(name)) => {
+                format!(": its program {} is gone", clip(&safe(name.as_bytes()), ADDRESS))
+            }
+            Self::NoProgram(None) => ": its program is gone".into(),
             Self::NoConfig => ": the runtime has no configuration for it any more".into(),
             Self::Agent => ": its agent on this node is not there".into(),
             Self::Refuses(address) => format!(": it is refused at {}, which it asks", at(address)),
@@ -86,6 +89,12 @@ impl<'a> Fault<'a> {
                  configured otherwise): the network's DaemonSet writes it when it starts on this node"
                     .into(),
             ),
+            Self::NoProgram(name) => Some(format!(
+                "put the program{} back where the runtime looks for plugins (/opt/cni/bin, unless it is configured \
+                 otherwise): the plugin's DaemonSet or package installs it. Where the plugin was uninstalled, its program \
+                 must stay until no pod is left that was started with it",
+                name.map(|name| format!(" {}", clip(&safe(name.as_bytes()), ADDRESS))).unwrap_or_default()
+            )),
             Self::Refuses(address) | Self::Silent(Some(address)) => Some(format!(
                 "have the server at {} answer again, or the way to it from this node work: the plugin asks there",
                 clip(&safe(address.as_bytes()), ADDRESS)
@@ -98,6 +107,16 @@ impl<'a> Fault<'a> {
             _ => None,
         }
     }
+}
+
+/// libcni's words for a program that it does not find (containernetworking/cni, pkg/invoke/find.go).
+const NO_PROGRAM: &str = "failed to find plugin ";
+
+/// The name that follows, in quotes, which may be quoted themselves.
+fn program(rest: &str) -> Option<&str> {
+    let name = rest.trim_start_matches(['\\', '"']).split(['\\', '"']).next()?;
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    (!name.is_empty() && name.chars().all(is_plain)).then_some(name)
 }
 
 /// What containerd (go-cni), CRI-O (ocicni) and dockershim say without a configuration.
@@ -205,7 +224,15 @@ mod tests {
                 "error getting ClusterInformation: connection is unauthorized: Unauthorized",
                 Fault::Login,
             ),
-            ("failed to find plugin \"weave-net\" in path [/opt/cni/bin]", Fault::NoProgram),
+            (
+                "failed to find plugin \"weave-net\" in path [/opt/cni/bin]",
+                Fault::NoProgram(Some("weave-net")),
+            ),
+            (
+                r#"plugin type=\"istio-cni\" failed (delete): failed to find plugin \"istio-cni\" in path [/opt/cni/bin]"#,
+                Fault::NoProgram(Some("istio-cni")),
+            ),
+            ("failed to find plugin \"a b\" in path [/opt/cni/bin]", Fault::NoProgram(None)),
             ("netplugin failed with no error message: signal: killed", Fault::Crashes),
             ("netplugin failed but error parsing its diagnostic message \"\"", Fault::Crashes),
             ("x", Fault::Unknown),

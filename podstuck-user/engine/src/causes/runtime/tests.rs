@@ -518,6 +518,37 @@ fn a_runtime_that_does_not_answer_is_likely_where_it_answers_nobody() {
     assert_eq!(draft.certainty(), Certainty::Possible, "{:?}", draft.not_known());
 }
 
+/// As in cri-o's issue 9754: its log has the request, and nothing that came of it.
+#[test]
+fn a_runtime_that_says_nothing_of_a_stop_that_it_was_asked_for_is_named() {
+    let text = "rpc error: code = DeadlineExceeded desc = context deadline exceeded";
+    let report = |report, second| {
+        let at = Timestamp::from_second(second).unwrap();
+        let said = Said::new(Component::CriO, "log of cri-o (pid 40), /log", UID, at, "x");
+        What::Said(Box::new(Said { report: Some(report), ..said }))
+    };
+    let of_kubelet = |second| {
+        let at = Timestamp::from_second(second).unwrap();
+        let said = Said::new(Component::Kubelet, "log of kubelet (pid 7), /log", UID, at, text);
+        What::Said(Box::new(Said { complaint: Some(Complaint::NoAnswer), ..said }))
+    };
+    let told = |more: &[What]| {
+        let mut alone = Alone::<RuntimeSays>::new();
+        let asked = report(Report::SandboxStops, 445);
+        for what in [of_kubelet(450), of_kubelet(570)].iter().chain(more).chain([&asked]) {
+            alone.take(at(600), what.clone());
+        }
+        let runtimes = vec![runtime(Component::CriO, "/run/crio/crio.sock")];
+        let spaces = vec![space(1 << 30, at(602))];
+        draft(&mut alone, NodeSample { runtimes, spaces, ..with_group(pod(Some(true))) }).unwrap()
+    };
+    let silent = told(&[]);
+    assert_eq!((silent.id(), silent.certainty()), ("runtime-hang", Certainty::Likely));
+    assert_eq!(silent.held_by.as_deref(), Some("cri-o (pid 40)"));
+    let stopped = told(&[report(Report::SandboxStopped, 446)]);
+    assert_eq!((stopped.certainty(), stopped.held_by), (Certainty::Possible, None));
+}
+
 /// kubelet syncs no pod while it says so, and then nothing is said of one.
 #[test]
 fn a_runtime_that_is_down_holds_pods_that_are_to_go_and_have_processes() {

@@ -25,7 +25,7 @@ use crate::{
     model::{
         evidence::Certainty,
         holder::About,
-        identity::TargetKind,
+        identity::{Component, TargetKind},
         node::{LeftRootfs, NodeSample, PodState},
         pod_group::{PodGroup, Task},
         runtime::{Shim, Unreaped},
@@ -87,6 +87,8 @@ pub(crate) struct Suspect<'a> {
     pub(crate) held: Option<&'a Held>,
     /// A shim of the pod that has not collected the exit of a child for some time.
     pub(crate) unreaped: Option<Collects<'a>>,
+    /// Since when the runtime was asked to stop the sandbox, by its own log, and has said nothing since.
+    pub(crate) silent: Option<Monotonic>,
     pub(crate) sample: &'a NodeSample,
 }
 
@@ -110,6 +112,7 @@ impl<'a> Suspect<'a> {
             lies_on: None,
             held: None,
             unreaped: None,
+            silent: None,
             sample,
         }
     }
@@ -289,6 +292,19 @@ impl RuntimeSays {
         }
     }
 
+    /// Since when the runtime, which logs what it is asked for, has had a request to stop the pod's sandbox, and neither
+    /// says that it is done nor that it fails, while kubelet has given up waiting.
+    fn silent(&self, pod: &PodState, told: &Told) -> Option<Monotonic> {
+        let Stops { asked, stopped } = self.stops.get(&pod.uid)?;
+        let asked = asked.filter(|asked| *asked <= told.last && stopped.is_none())?;
+        let answers = |complaint| {
+            let own = self.complaints.get(&(pod.uid.clone(), complaint));
+            own.is_some_and(|own| own.said.component != Component::Kubelet)
+        };
+        let is_kubelets = told.said.component == Component::Kubelet;
+        (is_kubelets && !ORDER.into_iter().any(answers)).then_some(asked)
+    }
+
     /// When the sandbox of a pod was known to be stopped, last. A runtime that logs the stops that it is asked for logs
     /// each that succeeds, too. For others, kubelet from 1.22 on tears volumes down after the sandbox; earlier ones do
     /// so beside a sandbox that fails.
@@ -354,8 +370,19 @@ impl RuntimeSays {
             let to_go = self.to_go.word(&pod.uid);
             let held = self.sandboxes.held(target_id, &told.said);
             let unreaped = self.does_not_collect(&pod.uid, sample);
-            let suspect =
-                Suspect { pod, complaint, told, of_node, to_go, lies_on, held, unreaped, sample };
+            let silent = self.silent(pod, told);
+            let suspect = Suspect {
+                pod,
+                complaint,
+                told,
+                of_node,
+                to_go,
+                lies_on,
+                held,
+                unreaped,
+                silent,
+                sample,
+            };
             let cannot_run = suspect.halted_shim().is_some() || unreaped.is_some();
             let is_of_one =
                 says_only_that(complaint) && of_node.is_none() && !suspect.is_one_of_all();

@@ -24,9 +24,10 @@ use crate::{
         finding::Severity,
         identity::{Component, Pod},
         path::{clip, safe},
-        runtime::{Daemon, Shim},
+        runtime::{Daemon, Runtime, Shim},
         said::Complaint,
         shell::word,
+        time::Monotonic,
     },
     tracker::TrackerId,
     verdict::{Draft, times},
@@ -333,6 +334,29 @@ pub(super) fn restart(draft: &mut Draft, suspect: &Suspect<'_>) {
     }
 }
 
+/// The only runtime of the node.
+fn runtime<'a>(suspect: &Suspect<'a>) -> Option<&'a Runtime> {
+    match &suspect.sample.runtimes[..] {
+        [runtime] => Some(runtime),
+        _ => None,
+    }
+}
+
+/// Its own log has the request, and nothing that came of it.
+fn silent(draft: &mut Draft, runtime: &Runtime, since: Monotonic) {
+    let (name, pid) = (runtime.component.name(), runtime.pid);
+    draft.held_by(format!("{name} (pid {pid})"));
+    draft.must = Some("answer kubelet");
+    draft.fact_since(
+        format!(
+            "{name} says that it is to stop the pod's sandbox, and neither that it has stopped it nor why it cannot"
+        ),
+        Source::Log(format!("log of {name}")),
+        since,
+    );
+    draft.rule_out(ids::RUNTIME_DOWN, "its process is there");
+}
+
 fn hangs(draft: &mut Draft, suspect: &Suspect<'_>) {
     processes(draft, suspect);
     if suspect.is_one_of_all() {
@@ -348,7 +372,10 @@ fn hangs(draft: &mut Draft, suspect: &Suspect<'_>) {
                 says(draft, told);
                 draft.rule_out(ids::RUNTIME_COMMAND_HUNG, OTHERS);
             }
-            None => draft.lacks("that the runtime answers no other request either"),
+            None => match suspect.silent.zip(runtime(suspect)) {
+                Some((since, runtime)) => silent(draft, runtime, since),
+                None => draft.lacks("that the runtime answers no other request either"),
+            },
         }
         draft.explanation = "kubelet asks the runtime to stop the pod, and gets no answer in time. Nothing that \
             is known of the pod's processes and mounts explains that, so that the runtime itself may be blocked."
@@ -383,5 +410,8 @@ fn hangs(draft: &mut Draft, suspect: &Suspect<'_>) {
             draft.rule_out(ids::RUNTIME_DOWN, "the daemon that the pod's shim calls runs");
         }
     }
-    draft.doubt("whether it is the runtime, or one container's shim that it waits for");
+    // One that waits for a shim says so when kubelet gives up.
+    if suspect.silent.is_none() || suspect.is_one_of_all() {
+        draft.doubt("whether it is the runtime, or one container's shim that it waits for");
+    }
 }

@@ -75,7 +75,13 @@ impl ToldLooks {
         for ((uid, _), told) in self.0.iter_mut() {
             let is_fresh = context.now.since(told.logged.last) <= FRESH;
             let Some(pod) = sample.pod(uid).filter(|_| is_fresh) else { continue };
-            let volume = pod.volumes.iter().find(|it| told.look.path.starts_with(&it.path));
+            let path = &told.look.path;
+            // A subPath of it is mounted elsewhere.
+            let is_its = |volume: &&VolumeState| {
+                let mut mounts = volume.mounts.iter();
+                path.starts_with(&volume.path) || mounts.any(|it| path.starts_with(&it.point))
+            };
+            let volume = pod.volumes.iter().find(is_its);
             let Some(volume) = volume.filter(|it| concerns(it)) else { continue };
             let is_due = told.asked.is_none_or(|asked| sample.at.since(asked) >= AGAIN);
             let ask_in = pod.seen_by.filter(|_| is_due);

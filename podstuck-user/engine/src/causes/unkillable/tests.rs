@@ -142,6 +142,31 @@ fn a_page_may_be_one_of_the_pods_own_fuse_file_system() {
     assert!(!on_disk.explanation.contains("block device"), "{}", on_disk.explanation);
 }
 
+/// mayastor#474: the pod's volume is on a disk that does not answer.
+#[test]
+fn the_device_of_the_pods_volume_is_named_where_it_may_be_the_one() {
+    let wait = |channel: &str| Task { wait_channel: Some(channel.into()), ..task('D', true) };
+    let words = |channel: &str, major| {
+        let mut pod = pod(1);
+        let mount = mounted(std::path::Path::new("/v"), 12);
+        let device = Device { major, minor: 40 };
+        pod.volumes[0].mounts =
+            vec![Mounted { device, what: "/dev/nvme2n1 of type xfs".into(), ..mount }];
+        let draft = Run::new().lasting(Some(pod), &group(vec![wait(channel)])).unwrap();
+        draft.assert_is("dstate-process", Certainty::Firm);
+        let facts: Vec<&str> = draft.evidence.iter().map(|it| it.fact.as_str()).collect();
+        let ways: Vec<&str> = draft.remedies.iter().map(|it| it.words()).collect();
+        facts.join("\n") + &ways.join("\n")
+    };
+    let named = words("folio_wait_bit", 259);
+    assert!(
+        named.contains("/dev/nvme2n1") && named.contains("bring back the device of /v"),
+        "{named}"
+    );
+    assert!(!words("folio_wait_bit", 0).contains("/dev/nvme2n1"), "it is on no block device");
+    assert!(!words("rpc_wait_bit_killable", 259).contains("/dev/nvme2n1"), "it waits for NFS");
+}
+
 #[test]
 fn waiting_for_a_disk_or_being_killed_alone_is_nothing() {
     for (state, killed) in [('D', false), ('R', true), ('S', false)] {

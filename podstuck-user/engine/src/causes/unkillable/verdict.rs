@@ -122,6 +122,9 @@ fn unkillable(draft: &mut Draft, suspect: &Suspect<'_>, task: &Task, wait: &supe
     if std::ptr::eq(wait, &raw const super::wait::FROZEN) {
         thaws(draft, suspect);
     }
+    if wait.may_be_a_disk() {
+        disks(draft, suspect);
+    }
     draft.remedy(
         Step::new(
             format!("show where in the kernel {comm} (pid {}) waits", task.pid),
@@ -171,6 +174,30 @@ fn aborts(draft: &mut Draft, suspect: &Suspect<'_>) {
         draft.remedy(
             Step::new(does, fuse::abort(number)).only_if(checks, words),
             "every request of this file system fails with ECONNABORTED: what the server had not written is lost",
+        );
+    }
+}
+
+/// Which device it is, the names of the functions do not say: the pod's own come first.
+fn disks(draft: &mut Draft, suspect: &Suspect<'_>) {
+    for (mount, _) in suspect.on_disk.iter().take(THAWED) {
+        let (point, what) = (safe_path(&mount.point), &mount.what);
+        draft.fact(
+            format!("{point}, a volume of the pod, is on a block device: {what}"),
+            Source::mountinfo(&mount.source),
+        );
+    }
+    let points = suspect.on_disk.iter().take(THAWED);
+    let points: Vec<String> =
+        points.map(|(mount, _)| safe_path(&mount.point).into_owned()).collect();
+    if !points.is_empty() {
+        draft.advice(
+            format!(
+                "bring back the device of {}, or the server behind it, if it is that one which does not answer: for a disk \
+                 on the network (iSCSI, NVMe over Fabrics, RBD), its session or its controller",
+                points.join(" or ")
+            ),
+            "none; to remove the device instead lets its requests fail, and what was not yet written is lost",
         );
     }
 }

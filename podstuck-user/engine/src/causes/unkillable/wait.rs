@@ -135,6 +135,12 @@ impl Wait {
     pub(crate) fn is_known(&self) -> bool {
         self.what != UNKNOWN.what
     }
+
+    /// Whether it may be for a block device.
+    pub(super) fn may_be_a_disk(&self) -> bool {
+        let disks = [&NETWORK_DISK, &DISK_FILE_SYSTEM, &BLOCK_DEVICE, &PAGE];
+        disks.iter().any(|disk| disk.what == self.what)
+    }
 }
 
 /// By wait channel and stack.
