@@ -13,6 +13,7 @@ use crate::{
         finding::Finding,
         halted::Halted,
         identity::Component,
+        mounted::Mounted,
         node::{NodeSample, PodState, VolumeState},
         path::{clip, safe, safe_path},
         pod_group::{PodGroup, Task},
@@ -124,7 +125,15 @@ pub(crate) fn chain(pod: &PodStage, facts: &Facts<'_>) -> Vec<Link> {
                         }
                         links.extend(rest);
                     }
-                    None => links.extend(of_driver(state, facts)),
+                    None => match failed_look(state, facts.said) {
+                        Some(failed) => {
+                            if let Some(kubelet) = links.last_mut() {
+                                kubelet.waits_for = Some(failed.waited_for());
+                            }
+                            links.push(failed.link());
+                        }
+                        None => links.extend(of_driver(state, facts)),
+                    },
                 },
                 _ => {}
             }
@@ -153,6 +162,10 @@ fn end_with(links: &mut Vec<Link>, reason: Option<Link>) {
     link.source = format!("{}, {}", link.source, reason.source);
     link.since = link.since.or(reason.since);
     if !waits_for_next {
+        // What it was taken to wait for is not the reason.
+        if links.len() > at + 1 {
+            links[at].waits_for = None;
+        }
         links.truncate(at + 1);
     }
 }
@@ -280,6 +293,53 @@ fn kubelets_task(facts: &Facts<'_>) -> Option<(Option<String>, Vec<Link>)> {
     let [kubelet] = facts.sample.kubelets[..] else { return None };
     let mut links = facts.waits.task(kubelet, "", facts.clock).links.into_iter();
     Some((links.next()?.waits_for, links.collect()))
+}
+
+/// A look at a volume that fails each time, so that nobody comes to its unmount.
+pub(crate) struct FailedLook<'a> {
+    mount: &'a Mounted,
+    errno: String,
+    said: &'a Said,
+}
+
+/// The last one of kubelet's log, where what it is about is mounted still, and on no device of the node.
+pub(crate) fn failed_look<'a>(state: &'a PodState, said: &'a [Said]) -> Option<FailedLook<'a>> {
+    let looks = said.iter().filter_map(|said| Some((said, said.looked.as_ref()?)));
+    let (last, look) = looks.max_by_key(|(said, _)| said.at)?;
+    let of_volume = said.iter().filter(|said| said.volume == last.volume);
+    let is_last = of_volume.map(|said| said.at).max() == Some(last.at);
+    let mounts = state.volumes.iter().flat_map(|volume| &volume.mounts);
+    let on = mounts.filter(|mount| look.path.starts_with(&mount.point));
+    let mount = on.max_by_key(|mount| mount.point.as_os_str().len())?;
+    let is_served = mount.device.major == 0;
+    let errno = look.outcome.name();
+    (is_last && is_served && last.times > 1).then_some(FailedLook { mount, errno, said: last })
+}
+
+impl FailedLook<'_> {
+    fn waited_for(&self) -> String {
+        let Self { mount, errno, .. } = self;
+        let point = safe_path(&mount.point);
+        format!("{point}, {}, to be looked at without an error: it fails with {errno}", mount.what)
+    }
+
+    fn link(&self) -> Link {
+        let must = format!("answer a look at {} without an error", safe_path(&self.mount.point));
+        let fact = quote(self.said).replacen("it", self.said.component.name(), 1);
+        seen(self.mount.what.clone(), &must, None, fact, &self.said.source)
+    }
+
+    /// What lets kubelet go on.
+    pub(crate) fn way_out(&self) -> String {
+        let Self { mount, errno, .. } = self;
+        let point = safe_path(&mount.point);
+        format!(
+            "the server behind {}, mounted at {point}: each look at it fails with {errno}, so that no component comes to the \
+             unmount. Bring it back, or unmount {point} by hand (`umount`, or `umount -l` where that does not return): kubelet \
+             then finds nothing mounted there, and goes on. What was not written to the server is lost",
+            mount.what
+        )
+    }
 }
 
 /// kubelet, of a static pod whose mirror pod is deleted: it has nothing to do.
@@ -550,21 +610,24 @@ mod tests {
     use std::sync::{Arc, LazyLock};
 
     use jiff::Timestamp;
+    use nix::errno::Errno;
 
     use super::*;
     use crate::{
         ledger::Ledger,
         model::{
+            call::Outcome,
             client::Request,
             halted::HaltedKubelet,
             identity::{Pod, Target},
+            mounts::Device,
             pod_group::Term,
             runtime::Unreaped,
-            said::Level,
+            said::{Level, NamedLook},
             time::Monotonic,
             waiting::{On, Waiting},
         },
-        testing::{pod_group, pod_record, pod_state, runtime, task},
+        testing::{self, pod_group, pod_record, pod_state, runtime, task},
         tracker::TrackerId,
         verdict::{Draft, Verdict},
     };
@@ -827,6 +890,48 @@ mod tests {
         assert_eq!(links.len(), 1);
         assert!(links[0].waits_for.as_deref().unwrap().starts_with("its watch"), "{links:?}");
         assert!(links[0].fact.ends_with("Unauthorized"), "{links:?}");
+    }
+
+    /// azurefile-csi-driver#662, and any other file system that a server has.
+    #[test]
+    fn a_look_that_fails_each_time_is_what_kubelet_waits_for() {
+        let point = std::path::Path::new("/k/pods/u/volumes/kubernetes.io~csi/pv/mount");
+        let told = |major: u32, times: u64, later: Option<i64>| {
+            let device = Device { major, minor: 40 };
+            let what = "//a/share of type fuse.smb".to_owned();
+            let mount = Mounted { device, what, ..testing::mounted(point, 12) };
+            let volume = VolumeState {
+                target_id: 1,
+                target: Target::unknown().into(),
+                path: point.parent().unwrap().into(),
+                file: None,
+                csi: None,
+                mounts: vec![mount],
+            };
+            let pods = vec![PodState { volumes: vec![volume], ..pod_state(UID) }];
+            let sample = NodeSample { pods, ..node() };
+            let outcome = Outcome(Errno::EHOSTDOWN as u16);
+            let looked = Some(NamedLook { path: point.into(), outcome });
+            let of = |second| Said {
+                at: Timestamp::from_second(second).unwrap(),
+                volume: "kubernetes.io/csi/d^h".into(),
+                ..said(Component::Kubelet, "stat: host is down")
+            };
+            let mut said = vec![Said { looked, times, ..of(5) }];
+            said.extend(later.map(of));
+            let links = chain(&at(Stage::Volumes), &Facts { said: &said, ..facts(&sample) });
+            let way_out = failed_look(&sample.pods[0], &said).map(|it| it.way_out());
+            (links, way_out)
+        };
+        let (links, way_out) = told(0, 2, None);
+        let [kubelet, server] = &links[..] else { panic!("{links:?}") };
+        assert!(kubelet.waits_for.as_ref().unwrap().ends_with("fails with EHOSTDOWN"), "{links:?}");
+        assert!(server.who.starts_with("//a/share"), "{links:?}");
+        assert!(server.fact.starts_with("kubelet logged, 2 times"), "{links:?}");
+        assert!(way_out.unwrap().contains("unmount /k/pods/u/volumes/"));
+        assert!(told(8, 2, None).1.is_none(), "a device of the node has it");
+        assert!(told(0, 1, None).1.is_none(), "once is a moment");
+        assert!(told(0, 2, Some(9)).1.is_none(), "kubelet has met something else since");
     }
 
     /// kubernetes#90593.

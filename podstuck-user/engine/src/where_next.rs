@@ -22,6 +22,8 @@ pub(crate) struct Known<'a> {
     pub(crate) api: Option<&'a str>,
     /// The last complaint about it in a log.
     pub(crate) complaint: Option<&'a Said>,
+    /// What lets kubelet look at a volume again, where that is what fails.
+    pub(crate) failed_look: Option<&'a str>,
     /// Whether its containers run, and nothing says that they are to end.
     pub(crate) may_be_to_stay: bool,
     /// Whether it went while it was watched.
@@ -72,7 +74,8 @@ fn record(known: Known<'_>) -> String {
 pub(crate) fn of_pods(stages: &[PodStage], known: Known<'_>) -> Vec<String> {
     let has = |stage| stages.iter().any(|pod| pod.stage == stage);
     // What a component complains of names the culprit, or who knows him.
-    let mut next: Vec<String> = known.complaint.map(complaint).into_iter().collect();
+    let mut next: Vec<String> = known.failed_look.map(str::to_owned).into_iter().collect();
+    next.extend(known.complaint.map(complaint));
     let record = (!known.is_record_read).then(|| record(known));
     // Of a pod that is stuck in its volumes, the record says no more than that it is to go.
     let (first, last) = match has(Stage::Containers) || has(Stage::Volumes) {

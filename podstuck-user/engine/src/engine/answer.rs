@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, ffi::OsStr, path::PathBuf, time::Duration};
 
 use crate::{
     causes::{pod_record, shared::claim},
-    chain::{Facts, chain, is_of_kubelet, quote, weightiest},
+    chain::{Facts, chain, failed_look, is_of_kubelet, quote, weightiest},
     container_stage,
     engine::Engine,
     ids,
@@ -97,7 +97,10 @@ impl Engine {
                 Some(it) if it.pod.is_none() => where_next::of_container(&containers),
                 _ => {
                     let drivers = self.drivers(&answer.stages);
-                    where_next::of_pods(&answer.stages, self.known(&answer, &drivers))
+                    let failed_look = self.failed_look(&answer);
+                    let known = self.known(&answer, &drivers);
+                    let known = Known { failed_look: failed_look.as_deref(), ..known };
+                    where_next::of_pods(&answer.stages, known)
                 }
             };
         }
@@ -148,6 +151,15 @@ impl Engine {
         names.into_iter().collect()
     }
 
+    /// What lets kubelet look at a volume of the pod again, where no cause says so.
+    fn failed_look(&self, answer: &Diagnosis) -> Option<String> {
+        let [pod] = &answer.stages[..] else { return None };
+        let holds = answer.causes.iter().any(|it| it.blocks_deletion == Some(true));
+        let state = self.sample.as_ref()?.pod(&pod.pod.uid).filter(|_| !holds)?;
+        let is_volumes = pod.stage == Stage::Volumes;
+        failed_look(state, &answer.said).filter(|_| is_volumes).map(|failed| failed.way_out())
+    }
+
     /// What need not be looked for.
     fn known<'a>(&'a self, answer: &'a Diagnosis, drivers: &'a [String]) -> Known<'a> {
         let pod = self.run.pod.as_ref();
@@ -156,6 +168,7 @@ impl Engine {
         Known {
             pod,
             drivers,
+            failed_look: None,
             // A server that knows this node's pods, and not this one, has no record to be read.
             is_record_read: is_read || pod.is_some() && self.api_answered(),
             api: self.run.start.api.as_deref(),
