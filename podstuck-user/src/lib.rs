@@ -22,3 +22,7 @@ pub mod standard_output;
 mod live;
 
 pub mod commands;
+
+mod json_schema;
+
+pub use json_schema::schemas;

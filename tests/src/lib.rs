@@ -9,6 +9,7 @@
 pub mod fuse;
 mod recorded;
 mod running;
+mod schema;
 mod tally;
 
 use std::{
@@ -34,6 +35,7 @@ pub use running::{
     Running, diagnose, holder_of, lab, lab_as_typed, lab_if_possible, late_lab_if_possible,
     started_by, trace, wait_until_gone, watch,
 };
+pub use schema::schema;
 pub use tally::{add_up, assert_counted, missing};
 
 /// How much slower than a real machine this one is: an emulated one gets smaller workloads.

@@ -78,6 +78,6 @@ pub fn replay(file: &Path, options: &[&str]) -> (Vec<Value>, Option<i32>) {
     command.args(["replay", "--output", "json"]).arg(file).args(options);
     let output = command.output().expect("running podstuck");
     let lines = output.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-    let lines = lines.map(|line| serde_json::from_slice(line).expect("a line of JSON"));
+    let lines = lines.map(crate::schema::read);
     (lines.collect(), output.status.code())
 }

@@ -18,7 +18,7 @@ use nix::{
 };
 use serde_json::Value;
 
-use crate::{backend, podstuck, slowdown};
+use crate::{backend, podstuck, schema::read, slowdown};
 
 /// Longer than anything takes; a test that waits this long has failed. In a guest it says what it has seen before its
 /// time is up.
@@ -123,7 +123,7 @@ impl Running {
     /// All lines that have come so far, without waiting for more.
     pub fn so_far(&mut self) -> &[Value] {
         while let Ok(line) = self.lines.try_recv() {
-            self.seen.push(serde_json::from_str(&line).expect("a line of JSON"));
+            self.seen.push(read(&line));
         }
         &self.seen
     }
@@ -132,7 +132,7 @@ impl Running {
     fn first(&mut self) -> Option<Value> {
         match self.lines.recv_timeout(longest_wait()) {
             Ok(line) => {
-                let value: Value = serde_json::from_str(&line).expect("a line of JSON");
+                let value: Value = read(&line);
                 self.seen.push(value.clone());
                 Some(value)
             }
@@ -169,7 +169,7 @@ impl Running {
     /// Waits for its end; all lines and the exit status.
     pub fn finish(mut self) -> (Vec<Value>, ExitStatus) {
         while let Ok(line) = self.lines.recv_timeout(longest_wait()) {
-            self.seen.push(serde_json::from_str(&line).expect("a line of JSON"));
+            self.seen.push(read(&line));
         }
         let status = self.child.wait().unwrap();
         (std::mem::take(&mut self.seen), status)

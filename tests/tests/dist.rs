@@ -8,6 +8,8 @@
     reason = "a test stops at the first surprise"
 )]
 
+#[path = "dist/data.rs"]
+mod data;
 #[path = "dist/image.rs"]
 mod image;
 #[path = "dist/made.rs"]

@@ -14,7 +14,9 @@ use std::{
 mod stand_in;
 
 use podstuck_test_node::ControlPlane;
+use podstuck_testing::Schema;
 use podstuck_testing::skip;
+use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 use stand_in::Kubelet;
 
@@ -71,6 +73,7 @@ const CASES: [Case; 8] = [
 /// A user's machine: kubectl with the plugin on its path.
 struct Workstation {
     plane: ControlPlane,
+    schema: Schema,
 }
 
 impl Workstation {
@@ -95,7 +98,10 @@ impl Workstation {
     /// What is said about one object, as JSON, and about all.
     fn json(&self, args: &[&str]) -> Value {
         let (text, _) = self.podstuck(&[args, &["-o", "json"]].concat());
-        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{args:?}: {error}: {text}"))
+        let document = serde_json::from_str(&text);
+        let document = document.unwrap_or_else(|error| panic!("{args:?}: {error}: {text}"));
+        self.schema.check(&document);
+        document
     }
 
     /// Runs a command as it is printed.
@@ -504,7 +510,11 @@ fn what_keeps_objects_is_found_and_released_on_a_real_api_server() {
         return skip(format!("{missing:#}"));
     }
     let top = tempfile::tempdir().unwrap();
-    let at = Workstation { plane: ControlPlane::up(top.path()).unwrap() };
+    let mut generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
+    let one = podstuck_cluster::present::schema(&mut generator);
+    let schema = json!({"oneOf": [one], "$defs": generator.take_definitions(true)});
+    let plane = ControlPlane::up(top.path()).unwrap();
+    let at = Workstation { plane, schema: Schema::new(schema) };
     at.apply(namespaces());
     make(&at);
     let kubelet = Kubelet::start();

@@ -33,7 +33,7 @@ const CALLS: [&str; 13] = [
 ];
 /// Crates that decide nothing by themselves and reach nothing outside. `nix` is here for its errnos,
 /// see [`of_nix`].
-const PURE: [&str; 11] = [
+const PURE: [&str; 12] = [
     // Why a command failed, which the programs share (`exit.rs`).
     "anyhow",
     "base64",
@@ -42,6 +42,8 @@ const PURE: [&str; 11] = [
     "nix",
     "podstuck-common",
     "podstuck-model",
+    // Says what is written, for programs.
+    "schemars",
     "serde",
     "serde_json",
     "thiserror",

@@ -2,6 +2,7 @@
 
 use nix::errno::Errno;
 use podstuck_common::record::call;
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 /// A deleting or unmounting system call; `unlinkat` with `AT_REMOVEDIR` is one of its own.
@@ -55,7 +56,9 @@ impl<'de> Deserialize<'de> for Call {
 }
 
 /// How a call ended: 0 for success, else its errno.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 pub struct Outcome(pub u16);
 
 impl Outcome {

@@ -4,6 +4,7 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
 use crate::{degraded::Feed, diagnosis::Stage};
@@ -54,7 +55,7 @@ impl Serialize for CauseId {
 }
 
 /// What a finding of this name says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// Why something is stuck, or slow.
@@ -64,7 +65,7 @@ pub enum Kind {
 }
 
 /// How a cause was tried.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum TriedWith {
     /// By a lab of the same name.
@@ -198,7 +199,7 @@ pub const fn absent(fact: &'static str, feed: Feed) -> Proof {
 }
 
 /// A cause that shows in the same way at first sight.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct LookAlike {
     /// Its name. It may be one that podstuck does not recognise.
     pub cause: CauseId,
@@ -207,7 +208,7 @@ pub struct LookAlike {
 }
 
 /// What can be done.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct WayOut {
     /// In a few words; a finding has the command with its paths.
     pub action: &'static str,
@@ -216,7 +217,7 @@ pub struct WayOut {
 }
 
 /// A line of somebody's log.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct LogLine {
     /// Whose log.
     pub component: &'static str,
@@ -225,7 +226,7 @@ pub struct LogLine {
 }
 
 /// Why a deletion does not come to its end.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct Cause {
     /// Its name.
     pub id: CauseId,

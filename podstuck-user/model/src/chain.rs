@@ -1,10 +1,11 @@
 //! Who waits for whom, from the deletion of a pod to what holds it.
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// A link of the chain. The next one is what this one waits for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Link {
     /// Who must act: a component, a process, or an object.
     pub who: String,

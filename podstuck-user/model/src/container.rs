@@ -2,6 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -12,7 +13,7 @@ use super::{
 };
 
 /// Which container.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct ContainerName {
     /// As its runtime gave it.
     pub id: String,
@@ -62,7 +63,7 @@ pub struct ContainerPart {
 }
 
 /// How far the removal of a container has come on this node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ContainerProgress {
     /// The container.
     pub container: ContainerName,
@@ -73,7 +74,7 @@ pub struct ContainerProgress {
 }
 
 /// The stages of a container's removal, in the order in which runtimes come through them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ContainerStage {
     /// Its first process runs.

@@ -1,12 +1,13 @@
 //! A pod with a deletion under way, in one line.
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{diagnosis::PodStage, finding::Finding, identity::Pod};
 
 /// What is known of it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Deleted {
     /// The pod.
     pub pod: Pod,

@@ -1,6 +1,7 @@
 //! The answer to "why is this stuck?". The shape is a part of the contract `podstuck/v1`.
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -13,7 +14,7 @@ use super::{
 };
 
 /// What `diagnose` found out.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Diagnosis {
     /// What was asked about; `null` for the whole node.
     pub target: Option<String>,
@@ -50,7 +51,7 @@ pub struct Diagnosis {
 }
 
 /// Since when a pod is `Terminating`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Terminating {
     /// When somebody asked for it.
     pub since: Timestamp,
@@ -59,7 +60,7 @@ pub struct Terminating {
 }
 
 /// A pod of which nothing is left on this node.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Gone {
     /// The pod.
     pub pod: Pod,
@@ -68,7 +69,7 @@ pub struct Gone {
 }
 
 /// How far a pod's deletion has come on this node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PodStage {
     /// The pod.
     pub pod: Pod,
@@ -83,7 +84,9 @@ pub struct PodStage {
 
 /// The stages of a deletion, in kubelet's order since 1.27: `SyncTerminatingPod`, then
 /// `SyncTerminatedPod` with its wait for volumes, then the pod's cgroup.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stage {
     /// Processes of the pod live: its containers run, or do not die.

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::time::rfc3339;
@@ -91,7 +92,7 @@ impl Serialize for Source {
 }
 
 /// One fact, where it was read, and since when it is known.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Evidence {
     /// A sentence.
     pub fact: String,
@@ -133,7 +134,9 @@ impl Serialize for RuledOut {
 ///   and for every cause that looks alike the fact that tells the two apart is known;
 /// - *likely*: one fact that tells it apart from something else is unknown;
 /// - *possible*: anything less. What only admits that no cause is known is never more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Certainty {
     /// Something required was not observed, or several look-alikes remain.

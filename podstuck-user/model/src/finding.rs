@@ -1,6 +1,7 @@
 //! What the tool says is wrong. The shape is the contract `podstuck/v1`.
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::{
@@ -15,7 +16,7 @@ use super::{
 use crate::cause::{CauseId, Kind};
 
 /// Where a finding stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum FindingState {
     /// Reported for the first time.
@@ -29,7 +30,9 @@ pub enum FindingState {
 }
 
 /// How bad it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
     /// Worth knowing; nothing is stuck.
@@ -41,7 +44,7 @@ pub enum Severity {
 }
 
 /// The call that shows the fault, or only the object, where the fault is that nobody calls.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct FaultyCall {
     /// What was called; `None` for a finding about a state.
     pub syscall: Option<Call>,
@@ -50,6 +53,7 @@ pub struct FaultyCall {
     pub path: JsonPath,
     /// 0 for success; `None` without a call.
     #[serde(serialize_with = "errno_number")]
+    #[schemars(with = "Option<u16>")]
     pub errno: Option<Outcome>,
 }
 
@@ -58,7 +62,7 @@ fn errno_number<S: Serializer>(outcome: &Option<Outcome>, s: S) -> Result<S::Ok,
 }
 
 /// A named cause with all that supports it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Finding {
     /// Name of the cause.
     pub id: CauseId,
@@ -92,6 +96,7 @@ pub struct Finding {
     pub actor: Option<Actor>,
     /// The call.
     #[serde(serialize_with = "call_with_errno_name")]
+    #[schemars(with = "NamedCall<'static>")]
     pub call: FaultyCall,
     /// How many such calls were seen or counted.
     pub count: u64,
@@ -133,18 +138,19 @@ fn timestamp<S: Serializer>(time: &Timestamp, serializer: S) -> Result<S::Ok, S:
     serializer.serialize_str(&rfc3339(*time))
 }
 
+#[derive(Serialize, JsonSchema)]
+struct NamedCall<'a> {
+    #[serde(flatten)]
+    call: &'a FaultyCall,
+    errno_name: Option<String>,
+}
+
 fn call_with_errno_name<S: Serializer>(call: &FaultyCall, s: S) -> Result<S::Ok, S::Error> {
-    #[derive(Serialize)]
-    struct Named<'a> {
-        #[serde(flatten)]
-        call: &'a FaultyCall,
-        errno_name: Option<String>,
-    }
-    Named { call, errno_name: call.errno.map(|errno| errno.name()) }.serialize(s)
+    NamedCall { call, errno_name: call.errno.map(|errno| errno.name()) }.serialize(s)
 }
 
 /// How far a mass deletion has come.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Progress {
     /// The directory that is emptied.
     #[serde(flatten)]

@@ -1,5 +1,6 @@
 //! Who keeps a mount, a file or a device from being let go.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -11,7 +12,9 @@ use super::{
 };
 
 /// How something is held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum How {
     /// An open file or directory.
@@ -61,7 +64,9 @@ impl How {
 }
 
 /// Which mount is held, seen from the one that was asked about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Through {
     /// That mount itself.
@@ -77,7 +82,7 @@ pub enum Through {
 }
 
 /// The mount that is held.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HeldMount {
     /// `mnt_id`
     pub id: u32,
@@ -89,7 +94,7 @@ pub struct HeldMount {
 }
 
 /// Somebody who holds on to what was asked about.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Holder {
     /// How it holds.
     pub how: How,
@@ -136,7 +141,7 @@ pub struct Holder {
 }
 
 /// What was asked about, as it was found.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Subject {
     /// The path asked about; where a device was, its number.
     #[serde(flatten)]
@@ -163,7 +168,7 @@ impl Holder {
 }
 
 /// What a search for holders was about and how far it looked; the last line of its output.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Search {
     /// What was asked about.
     #[serde(flatten)]

@@ -3,6 +3,7 @@
 use core::net::IpAddr;
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::{
@@ -14,7 +15,9 @@ use super::{
 };
 
 /// Where a call is stuck.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
     /// Between its entry and its return.
@@ -44,7 +47,7 @@ impl Phase {
 pub const PATIENCE: [u32; 3] = [5, 15, 60];
 
 /// What an age is counted from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Since {
     /// What the probes saw: the entry, the exit or the execution. Exact.
@@ -143,7 +146,7 @@ pub struct DiskWork {
 }
 
 /// A call that has not returned for a while, or that took that long and now is over.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Hung {
     /// The call; the program's name before it.
     pub syscall: String,
@@ -168,6 +171,7 @@ pub struct Hung {
     pub over: bool,
     /// How it ended: `ok`, `EISDIR`; `None` when that was not seen.
     #[serde(rename = "errno_name", serialize_with = "outcome")]
+    #[schemars(with = "Option<String>")]
     pub outcome: Option<Outcome>,
     /// State letter of the thread, such as `D`.
     pub state: Option<char>,

@@ -2,12 +2,15 @@
 
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{path::JsonPath, raw_path};
 
 /// A pod. Its name is known only if this node's log directories (still) tell it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 pub struct Pod {
     /// As in the path: dashed for API pods, 32 hexadecimal digits for static ones.
     pub uid: String,
@@ -18,7 +21,7 @@ pub struct Pod {
 }
 
 /// A volume, or what else of a pod or container is removed.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Volume {
     /// Name of the volume's directory: the pod's name for it, or the PersistentVolume's for CSI.
     pub name: String,
@@ -91,7 +94,9 @@ impl Target {
 }
 
 /// The part that a process plays on a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Component {
     /// kubelet itself.
@@ -135,7 +140,7 @@ impl Component {
 }
 
 /// Who made a call.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Actor {
     /// Process id.
     pub pid: u32,
@@ -168,7 +173,7 @@ impl Actor {
 }
 
 /// The process that started an actor.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Parent {
     /// Process id.
     pub pid: u32,

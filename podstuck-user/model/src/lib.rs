@@ -42,6 +42,7 @@ pub mod remedy;
 pub mod runtime;
 pub mod said;
 pub mod sandbox;
+mod schema;
 pub mod series;
 pub mod shell;
 pub mod space;

@@ -2,6 +2,7 @@
 
 use std::{ffi::OsString, time::Duration};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{path::JsonPath, raw_path};
@@ -18,7 +19,7 @@ pub struct Attributes {
 }
 
 /// Names a file or directory for as long as it exists, as `stat` does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FileId {
     /// `st_dev`
     pub device: u64,

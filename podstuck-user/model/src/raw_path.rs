@@ -8,11 +8,13 @@ use std::{
 };
 
 use base64::{Engine, prelude::BASE64_STANDARD};
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
-#[derive(Serialize, Deserialize)]
+/// Text, or bytes that are no text.
+#[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
-enum Raw {
+pub(crate) enum Raw {
     Text(String),
     Bytes { base64: String },
 }

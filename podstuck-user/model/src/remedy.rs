@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
@@ -11,7 +12,7 @@ use super::{
 };
 
 /// One way out, never run by the tool itself.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Remedy {
     /// Whether it can be run.
     pub kind: RemedyKind,
@@ -122,7 +123,7 @@ pub struct Withheld {
 }
 
 /// Whether a way out can be run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RemedyKind {
     /// As it is printed.
@@ -132,7 +133,7 @@ pub enum RemedyKind {
 }
 
 /// Where a command is run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Place {
     /// On the node, as root.

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -15,7 +16,7 @@ use super::{
 pub const NOT_ROOTS: &str = "which is not root's alone";
 
 /// What a component complains of, where that is known by its words.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Complaint {
     /// The CSI driver is not registered.
@@ -85,7 +86,18 @@ impl Complaint {
 
 /// How bad a component takes to be what it says.
 #[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Level {
@@ -105,7 +117,7 @@ fn is_error(level: &Level) -> bool {
 }
 
 /// What a component says that it has done, or has seen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Report {
     /// A volume was torn down, as far as it knows.
@@ -189,7 +201,7 @@ pub fn is_unproven(source: &str) -> bool {
 }
 
 /// An attempt at a pod's teardown, in the words of who made it. It failed, unless there is a report.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Said {
     /// UID of the pod; empty for what holds for all pods of the node, and for a volume's device.
     pub uid: String,
@@ -273,10 +285,11 @@ impl Said {
 }
 
 /// A look that failed (`stat`, `lstat`), as an error names it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NamedLook {
     /// The object.
     #[serde(with = "raw_path")]
+    #[schemars(with = "raw_path::Raw")]
     pub path: PathBuf,
     /// How it ended.
     pub outcome: Outcome,

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The first line of every run.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Start {
     /// Of the tool.
     pub version: String,
@@ -30,7 +31,7 @@ pub struct Start {
 }
 
 /// What may be missing from the counts and reports.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Completeness {
     /// Ring records that did not fit, or could not be decoded. Counts are not affected.
@@ -109,7 +110,7 @@ impl Completeness {
 }
 
 /// A directory that may be a kubelet's root directory, and in which no cause was looked for. Its texts are escaped already.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NotLookedAt {
     /// The directory.
     pub root: String,
@@ -127,7 +128,7 @@ pub struct NotLookedAt {
 }
 
 /// What the tool itself cost.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct SelfCost {
     /// CPU time of user space, in seconds.
@@ -143,7 +144,7 @@ pub struct SelfCost {
 pub type ByOutcome = BTreeMap<&'static str, BTreeMap<String, u64>>;
 
 /// The last line of every run.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Summary {
     /// How long the run watched, in seconds.
     pub window_s: f64,

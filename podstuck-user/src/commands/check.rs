@@ -1,5 +1,6 @@
 //! What `doctor` has tried of the kernel, and one line of its report.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::cli::Backend;
@@ -15,8 +16,8 @@ use podstuck_probe::kernel::{
 };
 
 /// One line of the report.
-#[derive(Debug, Serialize)]
-pub(super) struct Check {
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Check {
     pub(super) name: &'static str,
     pub(super) ok: bool,
     /// What was found.

@@ -2,7 +2,7 @@
 
 mod away;
 mod believed;
-mod check;
+pub(crate) mod check;
 pub mod cluster;
 pub mod compare;
 pub mod diagnose;

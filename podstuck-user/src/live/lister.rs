@@ -3,6 +3,7 @@
 use std::{cell::RefCell, collections::BTreeSet};
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{cli::ListOutput, model::deleted::Deleted};
@@ -22,8 +23,8 @@ pub(crate) struct Lister {
 }
 
 /// The end of the list, for a program.
-#[derive(Serialize)]
-struct End<'a> {
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct End<'a> {
     pods: usize,
     findings_beside: u64,
     saw_all: bool,

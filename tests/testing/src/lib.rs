@@ -9,6 +9,8 @@ pub mod api_server;
 mod freeze;
 mod hearing;
 mod own_words;
+#[allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
+mod schema;
 mod service;
 mod skip;
 
@@ -16,6 +18,7 @@ pub use again::{again, is_started_again};
 pub use freeze::{FREEZE, freeze};
 pub use hearing::hear_terminal;
 pub use own_words::own_words;
+pub use schema::Schema;
 #[cfg(feature = "api-server")]
 pub use service::roots_directory;
 pub use service::service;

@@ -2,6 +2,7 @@
 
 mod archive;
 mod completions;
+mod data;
 mod debian;
 mod image;
 mod libraries;
@@ -100,6 +101,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     }
     made.push(image::make(&release, &built)?);
     made.extend(plugin::make(&release, &built)?);
+    made.extend(data::make(&release)?);
     made.push(sums::make(&release, &made)?);
     for file in &made {
         println!("{}", file.display());

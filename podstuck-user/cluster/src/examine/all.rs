@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use kube::Client;
 use podstuck_model::path::safe;
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use tokio::{
@@ -22,7 +23,7 @@ pub struct Done {
 }
 
 /// The same for a program.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Said {
     node: String,
     /// The pod that is stuck, as namespace and name; `null` where it was asked about by its UID.

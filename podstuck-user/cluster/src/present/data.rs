@@ -3,15 +3,18 @@
 use jiff::Timestamp;
 use podstuck_engine::cluster::{Answer, Case, Found, State};
 use podstuck_model::{chain::Link, remedy::Remedy, time::rfc3339};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 
 use super::{Kubectl, Report, Scope, gaps};
 use crate::examine::Said;
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Document<'a> {
+    #[schemars(extend("const" = "podstuck/v1"))]
     schema: &'static str,
     #[serde(rename = "type")]
+    #[schemars(extend("const" = "cluster"))]
     kind: &'static str,
     time: String,
     server: &'a str,
@@ -26,19 +29,19 @@ struct Document<'a> {
     not_read: Vec<Gap>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Requests {
     made: u32,
     allowed: u32,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Gap {
     what: String,
     check: Option<String>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Item {
     #[serde(flatten)]
     object: Object,
@@ -48,7 +51,7 @@ struct Item {
     leaf: Option<Object>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Object {
     kind: String,
     group: String,
@@ -121,6 +124,11 @@ fn object(case: &Case, now: Timestamp, kubectl: &Kubectl) -> Object {
         kubelet: case.kubelet.clone(),
         causes,
     }
+}
+
+/// The schema of that document.
+pub fn schema(generator: &mut SchemaGenerator) -> Schema {
+    Document::json_schema(generator)
 }
 
 /// One document.

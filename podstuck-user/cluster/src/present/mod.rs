@@ -16,7 +16,7 @@ use podstuck_model::{
 
 use crate::{cli::Cli, examine::Said};
 
-pub use data::{json, yaml};
+pub use data::{json, schema, yaml};
 
 /// What was asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use podstuck_common::bucket;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
@@ -23,7 +24,7 @@ const SMALLEST_P99: f64 = 1.5;
 const SMALLEST_FAILURES: f64 = 1.5;
 
 /// What of a series is compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Measure {
     /// Half of the calls take less time.
@@ -35,7 +36,7 @@ pub enum Measure {
 }
 
 /// A series that changed.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Change {
     /// What of it.
     pub measure: Measure,
@@ -58,7 +59,7 @@ pub struct Change {
 }
 
 /// A series that cannot be compared.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct TooFew {
     /// The call.
     pub syscall: String,
@@ -73,7 +74,7 @@ pub struct TooFew {
 }
 
 /// What came out.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Comparison {
     /// The surest first.
     pub changes: Vec<Change>,

@@ -4,6 +4,7 @@ use std::{borrow::Cow, io};
 
 use jiff::Timestamp;
 use podstuck_engine::cause::Cause;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 use serde_json::{
     Serializer,
@@ -67,8 +68,35 @@ pub fn line(time: Timestamp, line: &Line<'_>) -> String {
     }
 }
 
-#[derive(Serialize)]
+/// The schemas of all lines of [`Line`], each with its type.
+pub fn schemas(generator: &mut SchemaGenerator) -> Vec<Schema> {
+    vec![
+        schema_of::<Start>("start", generator),
+        schema_of::<Finding>("finding", generator),
+        schema_of::<Hung>("hung", generator),
+        schema_of::<Progress>("progress", generator),
+        schema_of::<Gone>("gone", generator),
+        schema_of::<Deleted>("pod", generator),
+        schema_of::<Diagnosis>("diagnosis", generator),
+        schema_of::<Holder>("holder", generator),
+        schema_of::<Search>("search", generator),
+        schema_of::<Summary>("summary", generator),
+        schema_of::<Cause>("cause", generator),
+    ]
+}
+
+/// The schema of a line of this type, as [`render`] writes it.
+pub fn schema_of<T: JsonSchema>(kind: &'static str, generator: &mut SchemaGenerator) -> Schema {
+    let mut schema = Envelope::<'_, T>::json_schema(generator);
+    if let Some(field) = schema.pointer_mut("/properties/type") {
+        *field = serde_json::json!({"const": kind});
+    }
+    schema
+}
+
+#[derive(Serialize, JsonSchema)]
 struct Envelope<'a, T> {
+    #[schemars(extend("const" = SCHEMA))]
     schema: &'static str,
     #[serde(rename = "type")]
     kind: &'static str,

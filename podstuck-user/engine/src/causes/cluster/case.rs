@@ -3,6 +3,7 @@
 use std::{path::PathBuf, sync::Arc};
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::PATIENCE;
@@ -96,7 +97,7 @@ pub struct Case {
 }
 
 /// A cause with all that supports it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Found {
     /// Name of the cause.
     pub id: CauseId,
