@@ -267,6 +267,7 @@ pub(crate) fn error(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<
     let name = name(suspect);
     draft.held_by(format!("the CSI driver {name}"));
     registrar(draft, suspect);
+    doubt_after_restart(context, draft, suspect);
     draft.explanation = format!(
         "The CSI driver {name} is there, and answers kubelet's NodeUnpublishVolume with an error, at each \
          attempt. kubelet asks again, at last every two minutes, and touches nothing before. The \
@@ -290,6 +291,15 @@ pub(crate) fn error(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<
     }
 }
 
+/// What an earlier process of the driver answered is likely to be answered again, and no more than that.
+fn doubt_after_restart(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<'_>) {
+    let started = suspect.volume.driver().map(|process| process.started);
+    let answered = suspect.said.map(|(_, said)| context.when(said.at));
+    if started.zip(answered).is_some_and(|(started, answered)| started > answered) {
+        draft.doubt("what the driver's process answers, which was started since the last attempt");
+    }
+}
+
 /// Whether a driver's error is that there is nothing to unmount: by the words of umount(8), of umount(2)'s
 /// EINVAL and ENOENT in Go and in others, and of Kubernetes' mount-utils.
 pub(crate) fn says_not_mounted(error: &str) -> bool {
@@ -298,8 +308,9 @@ pub(crate) fn says_not_mounted(error: &str) -> bool {
     error.contains("mount") && words.iter().any(|words| error.contains(words))
 }
 
-pub(crate) fn not_idempotent(draft: &mut Draft, suspect: &Suspect<'_>) {
+pub(crate) fn not_idempotent(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<'_>) {
     let name = name(suspect);
+    doubt_after_restart(context, draft, suspect);
     draft.fact("nothing is mounted for the volume", Source::Samples);
     if suspect.pod.before_boot {
         draft.fact(

@@ -74,7 +74,7 @@ impl NotAttempted {
                 }
                 _ => told(fault),
             };
-            let is_error = fault == Fault::DriverError;
+            let is_error = matches!(fault, Fault::DriverError | Fault::NotIdempotent);
             told.is_some_and(|told| is_error || started.is_none_or(|started| started <= told.last))
         };
         // kubelet forgets a driver when its registrar's socket is removed, not when nobody listens there any more:

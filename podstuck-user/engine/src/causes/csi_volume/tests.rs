@@ -576,6 +576,24 @@ fn a_driver_that_answers_with_errors_has_not_forgotten() {
     assert_eq!(first_look(&[1000, 1122]), None, "an attempt since met something else");
 }
 
+#[test]
+fn a_driver_that_was_restarted_is_likely_to_answer_as_before() {
+    let found = |text: &str, is_mounted: bool| {
+        let says = |at| Said { text: text.into(), ..complains(Complaint::DriverError, at) };
+        let since = |process: &mut Option<DriverProcess>| {
+            process.as_mut().unwrap().started = Monotonic(3_150_000_000_000);
+        };
+        let mut late = Late::of(with_driver(since)).said([says(3000), says(3122)]);
+        if !is_mounted {
+            late.pod.volumes[0].mounts.clear();
+        }
+        late.cause()
+    };
+    assert_eq!(found("no such volume", true), Some(("csi-driver-error", Certainty::Likely)));
+    let not_idempotent = Some(("csi-driver-not-idempotent", Certainty::Likely));
+    assert_eq!(found("umount: /v/mount: not mounted.", false), not_idempotent);
+}
+
 /// The driver's own log explains, and decides nothing: other pods may use the same volume.
 #[test]
 fn what_a_driver_says_is_evidence_and_no_complaint_of_kubelets() {

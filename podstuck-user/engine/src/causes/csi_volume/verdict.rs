@@ -162,7 +162,7 @@ pub(crate) fn draft(
         Fault::DriverHangs => csi_volume::driver::hangs(context, &mut draft, suspect),
         Fault::DriverError => csi_volume::driver::error(context, &mut draft, suspect),
         Fault::DeadFuse => below_driver(context, &mut draft, suspect),
-        Fault::NotIdempotent => csi_volume::driver::not_idempotent(&mut draft, suspect),
+        Fault::NotIdempotent => csi_volume::driver::not_idempotent(context, &mut draft, suspect),
         Fault::CutOff => left_mounted::cut_off(context, &mut draft, suspect),
         Fault::KubeletLost => kubelet_lost::words(context, &mut draft, suspect),
         Fault::Forgotten => left_mounted::forgotten(context, &mut draft, suspect),
