@@ -18,7 +18,7 @@ use crate::{
         path::{clip, safe, safe_path},
         pod_group::{PodGroup, Task},
         pod_record::PodRecord,
-        runtime::{Runtime, Shim},
+        runtime::{Runtime, Shim, Unreaped},
         said::Said,
         time::Clock,
         waiting::Part,
@@ -408,6 +408,11 @@ fn of_containers(state: &PodState, facts: &Facts<'_>) -> Vec<Link> {
     if let Some(shim) = shim.filter(|_| !tasks.is_empty() || !is_left) {
         tasks.retain(|task| task.pid != shim.pid);
         links.push(of_shim(shim, tasks.len()));
+        // The others end when that one is out of the way.
+        if let Some(tracer) = shim.unreaped.iter().find_map(of_tracer) {
+            links.push(tracer);
+            return links;
+        }
     }
     let Some(first) = tasks.first() else { return links };
     let frozen = group.and_then(|group| group.frozen.as_deref());
@@ -460,6 +465,15 @@ fn of_shim(shim: &Shim, left: usize) -> Link {
         ([], None) => (None, format!("it lives: state {state}; no other process of the pod does")),
     };
     seen(who, SHIM_MUST, waits_for, fact, &format!("/proc/{pid}/stat"))
+}
+
+/// Who keeps the end of a process from its parent.
+fn of_tracer(child: &Unreaped) -> Option<Link> {
+    let tracer = child.traced_by.clone()?;
+    let name = format!("{} (pid {})", clip(&safe(child.comm.as_bytes()), COMM), child.pid);
+    let must = format!("let {name} go, or be ended");
+    let fact = format!("it traces {name}, which has ended, and has not taken note of that");
+    Some(seen(tracer, &must, None, fact, &format!("/proc/{}/status", child.pid)))
 }
 
 /// What a process of a container waits for, and the fact that says so.
@@ -622,7 +636,6 @@ mod tests {
             identity::{Pod, Target},
             mounts::Device,
             pod_group::Term,
-            runtime::Unreaped,
             said::{Level, NamedLook},
             time::Monotonic,
             waiting::{On, Waiting},
@@ -723,7 +736,8 @@ mod tests {
         assert_eq!(told(vec![child.clone()])[1], (who(), None));
         let traced = Unreaped { traced_by: Some("strace (pid 9)".into()), ..child };
         let tracer = Some("strace (pid 9), which traces it, to let it go".to_owned());
-        assert_eq!(told(vec![traced])[1], (who(), tracer));
+        let chain = told(vec![traced]);
+        assert_eq!(chain[1..], [(who(), tracer), ("strace (pid 9)".into(), None)]);
     }
 
     /// cri-o#595 and containerd/cri#732.

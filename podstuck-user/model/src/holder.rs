@@ -128,8 +128,8 @@ pub struct Holder {
     pub component: Option<Component>,
     /// Its control group.
     pub cgroup: Option<String>,
-    /// Whether another process than the first one of the node has started it: a service's own processes are started by
-    /// that.
+    /// Whether another process of its service, or a login, has started it, or was there before it: a restart of the
+    /// service need not end it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_child: bool,
     /// The container that it runs in.

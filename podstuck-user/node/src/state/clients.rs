@@ -14,6 +14,7 @@ use super::{
     sockets::{self, sockets_of},
     thread::since_boot,
     unix_diag::{self, Socket},
+    waits::blocked::{self, Blocked},
 };
 use crate::identity::living::Living;
 use podstuck_confine::helper::{Question, Share, Teller, ask};
@@ -67,6 +68,7 @@ impl Question for Helped<FindClients> {
                 None => found.extend(client(pid, *request)),
             }
         }
+        found.retain(|client| client.request != Request::Read || !waits_for_another(client.pid));
         found.sort_by_key(|client| (client.since, client.pid));
         found.truncate(MOST);
         Ok(found)
@@ -114,6 +116,14 @@ fn other_ends(own: &HashSet<u64>, all: &[Socket]) -> HashMap<u64, Request> {
     }
     found.retain(|peer, _| !own.contains(peer));
     found
+}
+
+/// Whether one of whom all is read waits for something else than an answer: it is stopped, or writes what it has been
+/// answered to somebody who does not read, as to a pager.
+fn waits_for_another(pid: u32) -> bool {
+    let is_stopped = proc::stat(pid, pid).is_some_and(|(state, _)| proc::is_stopped(state));
+    let writes = |blocked: &Blocked| matches!(blocked, Blocked::Writes(_));
+    is_stopped || blocked::threads(pid).iter().any(writes)
 }
 
 fn client(pid: u32, request: Request) -> Option<Client> {
@@ -173,6 +183,22 @@ mod tests {
         read.write_all(b"GET /volumes").unwrap();
         assert_eq!(request(&read), Some(Request::Unread));
         assert_eq!(request(&UnixStream::pair().unwrap().0), None);
+    }
+
+    #[test]
+    fn who_writes_to_somebody_who_does_not_read_waits_for_him() {
+        use std::process::{Command, Stdio};
+        let mut writes = Command::new("yes").stdout(Stdio::piped()).spawn().unwrap();
+        let mut reads = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        while !waits_for_another(writes.id()) {
+            std::thread::yield_now();
+        }
+        let other = waits_for_another(reads.id());
+        for child in [&mut writes, &mut reads] {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        assert!(!other, "who waits for words does not write any");
     }
 
     #[test]

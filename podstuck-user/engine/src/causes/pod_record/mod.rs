@@ -114,7 +114,9 @@ impl Known {
         let was_left = self.was_left || stage.is_some_and(|stage| stage < Stage::Directories);
         let is_killed = sample.and_then(|sample| is_killed(&record.pod.uid, sample));
         let at = context.now;
-        let here = Here { node, is_named, stage, was_left, is_killed, not_asked, now, at };
+        let has_kubelet = sample.is_some_and(|sample| !sample.kubelets.is_empty());
+        let here =
+            Here { node, is_named, has_kubelet, stage, was_left, is_killed, not_asked, now, at };
         let found = verdict(record, here);
         let told = found.as_ref().map(|draft| draft.target_id);
         if let (Some(target_id), None) = (self.told, told) {
@@ -274,6 +276,8 @@ pub(crate) struct Here<'a> {
     pub(crate) node: &'a str,
     /// Whether the API server calls it so, and not only the host itself.
     pub(crate) is_named: bool,
+    /// Whether a kubelet runs here.
+    pub(crate) has_kubelet: bool,
     /// How far the deletion has come here, if that is known.
     pub(crate) stage: Option<Stage>,
     /// Whether it came that far only after the record was read.
@@ -432,6 +436,12 @@ fn finalizer(record: &PodRecord, here: Here<'_>, nothing_left: bool) -> Draft {
         );
         if record.all_terminated {
             draft.fact("all its containers have ended", of(record));
+        }
+        if !here.has_kubelet && here.stage == Some(Stage::Gone) {
+            draft.doubt(
+                "whether the node has done its part: no kubelet runs, and where one kept its pods is known only of the usual \
+                 places and of what is configured",
+            );
         }
         if here.was_left {
             draft.doubt("whether it is still set: the node was not done when the record was read");

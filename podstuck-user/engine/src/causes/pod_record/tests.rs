@@ -128,6 +128,7 @@ fn here(stage: Stage) -> Here<'static> {
     Here {
         node: "here",
         is_named: true,
+        has_kubelet: true,
         stage: Some(stage),
         was_left: false,
         is_killed: None,
@@ -156,6 +157,7 @@ fn a_finalizer_is_the_cause_only_when_the_node_is_done() {
         let here = Here {
             node: "here",
             is_named: true,
+            has_kubelet: true,
             stage,
             was_left: false,
             is_killed: None,
@@ -168,6 +170,12 @@ fn a_finalizer_is_the_cause_only_when_the_node_is_done() {
     assert!(is_later(Some(Stage::Volumes)) && !is_later(Some(Stage::Directories)));
     let without = PodRecord { finalizers: Vec::new(), ..record_of_verdict() };
     assert_eq!(told(&without, Stage::Directories), None);
+    // Without a kubelet, nobody says where its pods are.
+    let of = |stage| {
+        let here = Here { has_kubelet: false, ..here(stage) };
+        verdict(&record_of_verdict(), here).unwrap().certainty()
+    };
+    assert_eq!((of(Stage::Gone), of(Stage::Directories)), (Certainty::Likely, Certainty::Firm));
 }
 
 /// A name of a pod is given again, and a finalizer's name is anybody's.
@@ -179,6 +187,7 @@ fn a_finalizer_is_removed_from_the_pod_of_that_uid_only() {
     let here = Here {
         node,
         is_named: true,
+        has_kubelet: true,
         stage: Some(Stage::Directories),
         was_left: false,
         is_killed: None,
@@ -234,6 +243,7 @@ fn a_mirror_pod_whose_static_pod_runs_is_ended_by_its_manifest() {
             Here {
                 node: "here",
                 is_named: true,
+                has_kubelet: true,
                 stage,
                 was_left: false,
                 is_killed,

@@ -80,19 +80,23 @@ pub(super) fn words(draft: &mut Draft, suspect: &Suspect<'_>) {
         draft.lacks("who has the device open: no process had it at the last look");
         return;
     }
-    holders::tell(draft, &found);
     let last = suspect.told.last;
-    if !found.iter().any(|holder| held.was_there(holder, last)) {
+    let was_there = |holder: &&&Holder| held.was_there(holder, last);
+    let there: Vec<&Holder> = found.iter().filter(was_there).copied().collect();
+    if there.is_empty() {
+        for holder in &found {
+            draft.fact(holders::describe(holder), Source::proc(&holder.source));
+        }
         draft.lacks(
             "who had the device open when the runtime failed: each process that has it now was started later, and the \
              name of a device is given again",
         );
         return;
     }
+    holders::tell(draft, &there);
     let is_own =
         |holder: &&&Holder| holder.pod.as_ref().is_some_and(|pod| pod.uid == suspect.pod.uid);
-    let (own, others): (Vec<&Holder>, Vec<&Holder>) =
-        found.iter().filter(|holder| held.was_there(holder, last)).partition(is_own);
+    let (own, others): (Vec<&Holder>, Vec<&Holder>) = there.iter().partition(is_own);
     for (holder, pid) in own.iter().filter_map(|it| Some((it, it.pid?))).take(NAMED) {
         let process = Process::new(pid, holder.started, holder.comm.as_deref());
         draft.remedy(kill("kill -9", process).so(&format!(", which has {path} open")), RISK);

@@ -1,10 +1,11 @@
 //! Who a process is: name, part on the node, container and pod.
 
-use std::path::Path;
+use std::{fs, path::Path};
 
 use procfs::process::Process;
 
 use crate::identity::{cgroup::pod_of_cgroup, living::Living};
+use podstuck_confine::proc;
 use podstuck_model::{
     holder::{Holder, How},
     identity::Pod,
@@ -21,8 +22,7 @@ pub(super) fn process(pid: u32, how: How, hit: Hit, object: JsonPath, source: St
     let component = living.as_ref().map(Living::component);
     let started = living.as_ref().map(|living| living.started);
     let cgroup = living.map(|living| living.cgroup);
-    let stat = Process::new(pid.cast_signed()).ok().and_then(|process| process.stat().ok());
-    let is_child = stat.is_some_and(|stat| stat.ppid > 1);
+    let is_child = cgroup.as_deref().is_some_and(|cgroup| is_child(pid, started, cgroup));
     let (uid, container) = cgroup.as_deref().and_then(pod_of_cgroup).unzip();
     Holder {
         file: None,
@@ -37,6 +37,31 @@ pub(super) fn process(pid: u32, how: How, hit: Hit, object: JsonPath, source: St
         cgroup,
         ..kernel(how, hit, object, source)
     }
+}
+
+/// Where systemd's groups are, with either version.
+const TREES: [&str; 3] = ["/sys/fs/cgroup/systemd", "/sys/fs/cgroup/unified", "/sys/fs/cgroup"];
+/// Where its services are.
+const SERVICES: &str = "/system.slice/";
+
+/// Whether it is not the process that its service was begun with: another one has started it, or one in its group is
+/// older, as kubelet's is than that of a FUSE server.
+fn is_child(pid: u32, started: Option<u64>, cgroup: &str) -> bool {
+    let stat = Process::new(pid.cast_signed()).ok().and_then(|process| process.stat().ok());
+    if stat.is_some_and(|stat| stat.ppid > 1) {
+        return true;
+    }
+    let procs = |tree: &&str| fs::read_to_string(format!("{tree}{cgroup}/cgroup.procs")).ok();
+    let Some(all) = TREES.iter().filter(|_| cgroup.starts_with(SERVICES)).find_map(procs) else {
+        return false;
+    };
+    started.is_some_and(|started| has_older(&all, started))
+}
+
+/// Whether one of these processes was started before.
+fn has_older(procs: &str, started: u64) -> bool {
+    let mut all = procs.lines().filter_map(|pid| proc::started(pid.parse().ok()?));
+    all.any(|other| other < started)
 }
 
 /// A holder that is the kernel itself, or a mount.
@@ -60,5 +85,21 @@ pub(super) fn kernel(how: How, hit: Hit, object: JsonPath, source: String) -> Ho
         container: None,
         pod: None,
         source,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_service_is_its_first_process() {
+        let own = std::process::id();
+        let started = proc::started(own);
+        assert!(is_child(own, started, "/user.slice/x.scope"), "somebody has started it");
+        assert!(!is_child(1, proc::started(1), "/"));
+        let procs = format!("{own}\n1\n");
+        assert!(has_older(&procs, started.unwrap()) && !has_older(&procs, 0));
+        assert!(!has_older("", u64::MAX) && !has_older("x\n4294967295\n", u64::MAX));
     }
 }

@@ -9,11 +9,11 @@ use std::{
     sync::LazyLock,
 };
 
-use jiff::{SignedDuration, Timestamp, ToSpan, civil::DateTime, tz::TimeZone};
+use jiff::{SignedDuration, Timestamp, ToSpan, civil::DateTime};
 use nix::errno::Errno;
 use regex::Regex;
 
-use super::{fixed, go_text::quoted, klog_device};
+use super::{fixed, go_text::quoted, klog_device, zone::zone};
 use crate::identity::uid::is_pod_uid;
 use podstuck_model::{
     call::{Call, Outcome},
@@ -230,9 +230,9 @@ fn go_time(text: &str) -> Option<Timestamp> {
     Timestamp::strptime("%Y-%m-%d %H:%M:%S%.f %z", text).ok()
 }
 
-/// A time of this node's zone, at most a year before now. klog writes the local time, without a year.
+/// A time of its writer's zone, at most a year before now. klog writes the local time, without a year.
 fn time(month: &str, day: &str, clock: &str, now: Timestamp) -> Option<Timestamp> {
-    let zone = TimeZone::system();
+    let zone = zone();
     let year = now.to_zoned(zone.clone()).year();
     let in_year = |year: i16| {
         let text = format!("{year:04}-{month}-{day}T{clock}");

@@ -8,10 +8,12 @@
 
 use std::{borrow::Cow, sync::LazyLock};
 
-use jiff::{Timestamp, tz::TimeZone};
+use jiff::Timestamp;
 use regex::Regex;
 
-use super::{container_log::Line, entries::Entry, fixed, go_json::Json, go_text::quote, klog};
+use super::{
+    container_log::Line, entries::Entry, fixed, go_json::Json, go_text::quote, klog, zone::zone,
+};
 use podstuck_model::identity::Component;
 
 /// Longest line that is read, also where it comes in parts.
@@ -202,7 +204,7 @@ fn klog_text(object: &Json, own: u32) -> Option<String> {
     }
     let (message, at) = (object.text("msg")?, object.get("ts")?.time()?);
     let is_error = object.get("v").is_none();
-    let at = at.to_zoned(TimeZone::system()).strftime("%m%d %H:%M:%S.%6f").to_string();
+    let at = at.to_zoned(zone()).strftime("%m%d %H:%M:%S.%6f").to_string();
     let caller = object.text("caller").unwrap_or("-");
     let caller = caller.rsplit('/').next().filter(|caller| !caller.contains([']', ' ', '\n']));
     let caller = caller.filter(|caller| !caller.is_empty()).unwrap_or("-");

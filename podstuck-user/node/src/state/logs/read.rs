@@ -26,6 +26,7 @@ use super::{
     peel::{Peeled, is_others, peeled},
     place,
     pod_ids::PodIds,
+    zone,
 };
 use crate::{identity::on_host, state::traces};
 use podstuck_confine::helper::{Budget, Question, Teller};
@@ -108,6 +109,7 @@ impl Question for ReadLog {
 
     fn answer(self, tell: &mut Teller<OsString, Part>) -> Result<String> {
         let place = place::of_process(&self.host_root, self.pid, |log| tell.at(&log.into()))?;
+        zone::follow(&process(&self.host_root, self.pid));
         let (name, source) = (
             OsString::from(&place.name),
             format!("log of kubelet (pid {}), {}", self.pid, place.name),
@@ -208,10 +210,14 @@ fn attempt(source: &str, (told, is_proven): (Told, bool)) -> (Said, Option<Named
 
 /// The process id of a process as it sees itself, in the innermost of its namespaces.
 pub(super) fn within(host_root: &Path, pid: u32) -> u32 {
-    let status = on_host(host_root, Path::new("/proc")).join(pid.to_string()).join("status");
+    let status = process(host_root, pid).join("status");
     let status = fs::read_to_string(status).unwrap_or_default();
     let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
     ids.and_then(|ids| ids.split_whitespace().next_back()?.parse().ok()).unwrap_or(pid)
+}
+
+fn process(host_root: &Path, pid: u32) -> PathBuf {
+    on_host(host_root, Path::new("/proc")).join(pid.to_string())
 }
 
 /// What is new, and where the next read goes on. `own` is the process that writes, as it sees itself. `alive` is called

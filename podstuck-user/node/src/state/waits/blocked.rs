@@ -15,7 +15,7 @@ const THREADS: usize = 256;
 
 /// What a thread waits in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Blocked {
+pub(in crate::state) enum Blocked {
     /// A read from a descriptor.
     Reads(u64),
     /// A write to one.
@@ -27,7 +27,7 @@ pub(super) enum Blocked {
 }
 
 /// Of each thread that waits in such a call.
-pub(super) fn threads(pid: u32) -> Vec<Blocked> {
+pub(in crate::state) fn threads(pid: u32) -> Vec<Blocked> {
     let process = PathBuf::from(format!("/proc/{pid}"));
     let found = proc::threads(pid).take(THREADS).filter_map(|tid| {
         let file = format!("task/{tid}/syscall");

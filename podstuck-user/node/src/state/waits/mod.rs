@@ -1,7 +1,7 @@
 //! What the processes that must act for a pod wait for, from one to the next: children, locks, local sockets, TCP
 //! connections, pipes. Nothing is sent to any of them, and no file but those of `/proc` is opened.
 
-mod blocked;
+pub(super) mod blocked;
 mod locks;
 mod network_plugin;
 mod tcp;
