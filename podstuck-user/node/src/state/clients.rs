@@ -11,10 +11,10 @@ use anyhow::{Result, ensure};
 
 use super::{
     asked::{Asked, Helped, in_thread},
+    blocked::{self, Blocked},
     sockets::{self, sockets_of},
     thread::since_boot,
     unix_diag::{self, Socket},
-    waits::blocked::{self, Blocked},
 };
 use crate::identity::living::Living;
 use podstuck_confine::helper::{Question, Share, Teller, ask};

@@ -10,6 +10,7 @@ mod as_process;
 pub(crate) mod asked;
 mod attributes;
 mod block_volumes;
+mod blocked;
 pub mod clients;
 pub mod containers;
 mod directory;

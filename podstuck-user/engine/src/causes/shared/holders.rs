@@ -205,7 +205,7 @@ pub(crate) fn is_same_pod(namespace: &str, name: &str, uid: &str) -> String {
     )
 }
 
-/// What a restart of dockerd costs.
+/// What the end of dockerd costs.
 const ENDS_ALL: &str = "all containers of the node end, unless Docker's live-restore is set";
 
 fn process(holder: &Holder, pid: u32, busy: &str) -> Remedy {
@@ -254,7 +254,10 @@ fn process(holder: &Holder, pid: u32, busy: &str) -> Remedy {
         remedy.verify = Some(has_ended(pid));
         return remedy;
     }
-    let risk = format!("ends {}: ask its owner first", holder.who());
+    let risk = match holder.component {
+        Some(Component::Dockerd) => ENDS_ALL.to_owned(),
+        _ => format!("ends {}: ask its owner first", holder.who()),
+    };
     let process = Process::new(pid, holder.started, holder.comm.as_deref());
     kill("kill", process).so(busy).remedy(risk)
 }
@@ -283,6 +286,9 @@ mod tests {
         assert!(of(&one).ends_with(" && kill 77"), "{}", of(&one));
         one.is_child = false;
         one.component = Some(Component::Dockerd);
+        let risk = &release(View::OURS, &[&one], "the volume")[0].risk;
+        assert!(risk.contains("all containers"), "{risk}");
+        one.cgroup = None;
         let risk = &release(View::OURS, &[&one], "the volume")[0].risk;
         assert!(risk.contains("all containers"), "{risk}");
         for foreign in

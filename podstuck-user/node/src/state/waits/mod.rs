@@ -1,7 +1,6 @@
 //! What the processes that must act for a pod wait for, from one to the next: children, locks, local sockets, TCP
 //! connections, pipes. Nothing is sent to any of them, and no file but those of `/proc` is opened.
 
-pub(super) mod blocked;
 mod locks;
 mod network_plugin;
 mod tcp;
@@ -31,13 +30,13 @@ use podstuck_model::{
 };
 
 use self::{
-    blocked::Blocked,
     locks::Waiter,
     network_plugin::Plugin,
     tcp::{Connection, State},
 };
 use super::{
     asked::{Asked, Helped, in_helper},
+    blocked::{self, Blocked},
     clients,
     sockets::{self, descriptors},
     unix_diag::{self, Socket},

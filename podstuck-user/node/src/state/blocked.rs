@@ -15,7 +15,7 @@ const THREADS: usize = 256;
 
 /// What a thread waits in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::state) enum Blocked {
+pub(super) enum Blocked {
     /// A read from a descriptor.
     Reads(u64),
     /// A write to one.
@@ -27,7 +27,7 @@ pub(in crate::state) enum Blocked {
 }
 
 /// Of each thread that waits in such a call.
-pub(in crate::state) fn threads(pid: u32) -> Vec<Blocked> {
+pub(super) fn threads(pid: u32) -> Vec<Blocked> {
     let process = PathBuf::from(format!("/proc/{pid}"));
     let found = proc::threads(pid).take(THREADS).filter_map(|tid| {
         let file = format!("task/{tid}/syscall");
