@@ -73,7 +73,7 @@ impl Sandbox {
         );
         let log = logrus(3600, "info", &made)
             + &logrus(70, "error", &failed)
-            + &logrus(10, "error", &failed);
+            + &logrus(0, "error", &failed);
         fs::write(self.node.directory.path().join("containerd.log"), log).unwrap();
     }
 

@@ -267,7 +267,6 @@ pub(crate) fn error(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<
     let name = name(suspect);
     draft.held_by(format!("the CSI driver {name}"));
     registrar(draft, suspect);
-    doubt_after_restart(context, draft, suspect);
     draft.explanation = format!(
         "The CSI driver {name} is there, and answers kubelet's NodeUnpublishVolume with an error, at each \
          attempt. kubelet asks again, at last every two minutes, and touches nothing before. The \

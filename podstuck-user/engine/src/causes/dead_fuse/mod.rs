@@ -283,7 +283,7 @@ fn tell(draft: &mut Draft, mount: &MountPoint, view: View, pid: u32) {
     draft.fact(format!("a look at {point} fails with ENOTCONN"), Source::Look("statx"));
     match mount.fuse {
         Some(FuseServer::Gone) => draft.fact(
-            format!("no process has its connection ({}) open", mount.minor),
+            "no process has its connection open",
             Source::proc("/proc/*/fdinfo"),
         ),
         Some(FuseServer::NotShown) => draft.doubt(

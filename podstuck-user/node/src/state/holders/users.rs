@@ -9,7 +9,10 @@ use std::{
     collections::{BTreeMap, HashMap},
     os::unix::{ffi::OsStrExt, process::parent_id},
     path::{Path, PathBuf},
+    time::{Duration, SystemTime},
 };
+
+use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 
 use super::{
     descriptors::{self, Descriptor},
@@ -41,8 +44,7 @@ pub(in crate::state) fn users_below(pid: u32, namespace: u32, directory: &Path) 
     let mut users: BTreeMap<u32, User> = BTreeMap::new();
     for open in descriptors.iter().filter(|open| below.holds(open)) {
         let user = users.entry(open.pid).or_insert_with(|| user(open.pid, "an open file"));
-        // What the removal has taken away is not what is there still.
-        if open.writes && !is_deleted(open) {
+        if open.writes && !is_left_over(&link(open), age(open)) {
             (user.how, user.writes) = ("a file open for writing".into(), true);
         }
     }
@@ -57,10 +59,28 @@ pub(in crate::state) fn users_below(pid: u32, namespace: u32, directory: &Path) 
     users
 }
 
-/// Whether what is open has no name any more. A file may have such a name, which proves nothing for its writer.
-fn is_deleted(open: &Descriptor) -> bool {
-    let link = target(&format!("/proc/{}/fd/{}", open.pid, open.fd)).0;
-    link.as_os_str().as_bytes().ends_with(b" (deleted)")
+/// Who makes files while others are removed has one open that was made so long ago at most.
+const NEW: Duration = Duration::from_secs(10);
+
+/// Whether what is open has no name any more, and was there before: what the removal has taken away is not what is there
+/// still. A file may have such a name, which proves nothing for its writer.
+fn is_left_over(link: &Path, age: Option<Duration>) -> bool {
+    let is_deleted = link.as_os_str().as_bytes().ends_with(b" (deleted)");
+    is_deleted && age.is_none_or(|age| age > NEW)
+}
+
+fn link(open: &Descriptor) -> PathBuf {
+    target(&format!("/proc/{}/fd/{}", open.pid, open.fd)).0
+}
+
+/// How long ago it was made; `None` where the file system does not keep that. What is in memory is not asked of a server.
+fn age(open: &Descriptor) -> Option<Duration> {
+    let link = format!("/proc/{}/fd/{}", open.pid, open.fd);
+    let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
+    let seen = statx(CWD, link, flags, StatxFlags::BTIME).ok()?;
+    let is_known = seen.stx_mask & StatxFlags::BTIME.bits() != 0;
+    let made = Duration::from_secs(is_known.then_some(seen.stx_btime.tv_sec)?.try_into().ok()?);
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok()?.checked_sub(made)
 }
 
 fn user(pid: u32, how: &str) -> User {
@@ -169,6 +189,15 @@ mod tests {
 
     #[test]
     fn who_has_a_removed_file_open_does_not_write_what_is_there() {
+        let (gone, there) = (Path::new("/v/log (deleted)"), Path::new("/v/log"));
+        let seconds = |it| Some(Duration::from_secs(it));
+        assert!(is_left_over(gone, None) && is_left_over(gone, seconds(60)));
+        assert!(!is_left_over(gone, seconds(2)), "such files are made again and again");
+        assert!(!is_left_over(there, None) && !is_left_over(there, seconds(60)));
+    }
+
+    #[test]
+    fn who_has_a_file_open_that_was_just_made_and_removed_writes() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("log");
         let writer = fs::File::create(&path).unwrap();
@@ -177,7 +206,7 @@ mod tests {
         let found = below(dir.path(), 0);
         child.kill().unwrap();
         child.wait().unwrap();
-        assert_eq!((found.len(), found[0].writes), (1, false), "{found:?}");
+        assert_eq!((found.len(), found[0].writes), (1, true), "{found:?}");
     }
 
     #[test]
