@@ -44,7 +44,7 @@ pub(in crate::state) fn users_below(pid: u32, namespace: u32, directory: &Path) 
     let mut users: BTreeMap<u32, User> = BTreeMap::new();
     for open in descriptors.iter().filter(|open| below.holds(open)) {
         let user = users.entry(open.pid).or_insert_with(|| user(open.pid, "an open file"));
-        if open.writes && !is_left_over(&link(open), age(open)) {
+        if open.writes && !is_left_over(&target(&link(open)).0, || age(open)) {
             (user.how, user.writes) = ("a file open for writing".into(), true);
         }
     }
@@ -64,20 +64,22 @@ const NEW: Duration = Duration::from_secs(10);
 
 /// Whether what is open has no name any more, and was there before: what the removal has taken away is not what is there
 /// still. A file may have such a name, which proves nothing for its writer.
-fn is_left_over(link: &Path, age: Option<Duration>) -> bool {
-    let is_deleted = link.as_os_str().as_bytes().ends_with(b" (deleted)");
-    is_deleted && age.is_none_or(|age| age > NEW)
+fn is_left_over(target: &Path, age: impl FnOnce() -> Option<Duration>) -> bool {
+    let is_deleted = target.as_os_str().as_bytes().ends_with(b" (deleted)");
+    is_deleted && age().is_none_or(|age| age > NEW)
 }
 
-fn link(open: &Descriptor) -> PathBuf {
-    target(&format!("/proc/{}/fd/{}", open.pid, open.fd)).0
+fn link(open: &Descriptor) -> String {
+    format!("/proc/{}/fd/{}", open.pid, open.fd)
 }
 
 /// How long ago it was made; `None` where the file system does not keep that. What is in memory is not asked of a server.
 fn age(open: &Descriptor) -> Option<Duration> {
-    let link = format!("/proc/{}/fd/{}", open.pid, open.fd);
     let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
-    let seen = statx(CWD, link, flags, StatxFlags::BTIME).ok()?;
+    let Ok(seen) = statx(CWD, link(open), flags, StatxFlags::BTIME) else {
+        // It was closed since, as by who makes one file after the other.
+        return Some(Duration::ZERO);
+    };
     let is_known = seen.stx_mask & StatxFlags::BTIME.bits() != 0;
     let made = Duration::from_secs(is_known.then_some(seen.stx_btime.tv_sec)?.try_into().ok()?);
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok()?.checked_sub(made)
@@ -191,9 +193,9 @@ mod tests {
     fn who_has_a_removed_file_open_does_not_write_what_is_there() {
         let (gone, there) = (Path::new("/v/log (deleted)"), Path::new("/v/log"));
         let seconds = |it| Some(Duration::from_secs(it));
-        assert!(is_left_over(gone, None) && is_left_over(gone, seconds(60)));
-        assert!(!is_left_over(gone, seconds(2)), "such files are made again and again");
-        assert!(!is_left_over(there, None) && !is_left_over(there, seconds(60)));
+        assert!(is_left_over(gone, || None) && is_left_over(gone, || seconds(60)));
+        assert!(!is_left_over(gone, || seconds(2)), "such files are made again and again");
+        assert!(!is_left_over(there, || None) && !is_left_over(there, || seconds(60)));
     }
 
     #[test]
