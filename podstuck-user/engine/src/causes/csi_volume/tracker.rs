@@ -453,7 +453,7 @@ impl Questions {
     pub(super) fn servers(&mut self, query: &Query, looked: &[(MountPoint, i32)], mounts: &[u32]) {
         let dead = looked
             .iter()
-            .any(|(mount, errno)| mount.point == query.path && dead_fuse::is_dead(mount, *errno));
+            .any(|(mount, errno)| mount.point == query.path && dead_fuse::is_dead(*errno));
         for id in mounts {
             if let Some(known) = self.fuse.get_mut(id) {
                 known.1 = dead;

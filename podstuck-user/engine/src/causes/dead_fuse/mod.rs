@@ -135,7 +135,7 @@ impl DeadMounts {
         query: &Query,
         looked: &[Looked],
     ) -> Option<Draft> {
-        let (mount, _) = looked.iter().find(|(mount, errno)| is_dead(mount, *errno))?;
+        let (mount, _) = looked.iter().find(|(_, errno)| is_dead(*errno))?;
         let Some(suspect) = self.suspects.get(&(query.target_id, query.path.clone())) else {
             return self.told.conclude(context, query, mount);
         };
@@ -196,10 +196,9 @@ impl Tracker for DeadMounts {
     }
 }
 
-/// Whether a FUSE mount has no server any more. One that lives may answer with the same error, as GlusterFS's does while
-/// its own servers are away.
-pub(crate) fn is_dead(mount: &MountPoint, errno: i32) -> bool {
-    errno == Errno::ENOTCONN as i32 && !matches!(mount.fuse, Some(FuseServer::Lives(_)))
+/// Whether a FUSE mount has no connection to a server any more, as far as a look shows.
+pub(crate) fn is_dead(errno: i32) -> bool {
+    errno == Errno::ENOTCONN as i32
 }
 
 /// A FUSE mount without a server.
@@ -286,6 +285,14 @@ fn tell(draft: &mut Draft, mount: &MountPoint, view: View, pid: u32) {
             "no process has its connection open",
             Source::proc("/proc/*/fdinfo"),
         ),
+        // One that lives has its connection open after an abort, too.
+        Some(FuseServer::Lives(server)) => {
+            draft.fact(format!("pid {server} has its connection open"), Source::proc("/proc/*/fdinfo"));
+            draft.doubt(
+                "whether the connection was aborted: its server lives, and can answer ENOTCONN by itself, as GlusterFS's \
+                 does while its own servers are away",
+            );
+        }
         Some(FuseServer::NotShown) => draft.doubt(
             "whether its server is gone: this kernel does not show which FUSE server is whose, and one that lives can \
              answer ENOTCONN by itself",
