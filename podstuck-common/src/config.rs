@@ -1,9 +1,9 @@
-//! What user space tells the probes before they are loaded: kernel layout and switches.
+//! What user space gives the probes before they are loaded: kernel layout and switches.
 //!
 //! Both are read-only globals, so the verifier sees constants and removes the branches that a
 //! switch turns off.
 
-/// Pieces of memory to work in that programs on functions have on each CPU: so many may have preempted one another.
+/// Work areas per CPU for programs on functions: the number of these programs that may have preempted one another.
 pub const SLOTS: u32 = 2;
 
 /// An offset that this kernel's BTF does not have.
@@ -98,8 +98,8 @@ pub struct Offsets {
     pub words_type: u32,
 }
 
-/// In place of the number of the kernel's function `bpf_rdonly_cast` (6.2), which only the running kernel knows:
-/// a call of this helper, which there is none of. User space puts the function in its place, or leaves it where it
+/// In place of the number of the kernel's function `bpf_rdonly_cast` (6.2), which only the running kernel knows: a call
+/// of a helper that does not exist. User space puts the function in its place, or leaves it where it
 /// is never reached.
 pub const CAST: i32 = 0x7050_6361;
 
@@ -139,7 +139,7 @@ pub struct Config {
     pub secret: u64,
     /// The tool's own process: its calls prove that a probe fires and are not counted.
     pub own_tgid: u32,
-    /// 1 when this kernel's layout is not known: then objects cannot be told apart, and the text of a path
+    /// 1 when this kernel's layout is not known: then objects cannot be distinguished, and the text of a path
     /// is believed.
     pub by_text: u32,
     /// 1 when no probe hangs on a function by `fentry`: of the others one at a time runs on a CPU.

@@ -70,14 +70,14 @@ pub struct CallTotals {
     pub calls: u64,
     /// Their summed duration in nanoseconds.
     pub total_ns: u64,
-    /// The shortest of them in nanoseconds, and never 0; 0 while there is none, and where it is not known.
+    /// The shortest of them in nanoseconds, and never 0; 0 while none is counted, and where it is not known.
     pub min_ns: u64,
     /// The longest of them; 0 in the same way.
     pub max_ns: u64,
 }
 
 impl CallTotals {
-    /// So many calls that took that long each.
+    /// `calls` calls that took `ns` nanoseconds each.
     pub const fn of_equal(calls: u64, ns: u64) -> Self {
         // One that took no time at all took less than the clock shows.
         let ns = if ns == 0 { 1 } else { ns };
@@ -89,7 +89,7 @@ impl CallTotals {
         if other.calls == 0 {
             return;
         }
-        // Where it is not known of some, it is not of all.
+        // Unknown for a part means unknown for the sum.
         let is_known = (self.calls == 0 || self.min_ns != 0) && other.min_ns != 0;
         let (min_ns, max_ns) = match (is_known, self.calls) {
             (false, _) => (0, 0),

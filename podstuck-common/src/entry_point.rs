@@ -49,7 +49,7 @@ macro_rules! entry_points {
     };
 }
 
-/// Who enters by it.
+/// The callers that enter by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interface {
     /// Programs of the machine's own width, by a system call.
@@ -66,7 +66,7 @@ pub enum Interface {
 pub struct EntryPoint {
     /// What the names of its programs end with.
     pub program: &'static str,
-    /// Who enters by it.
+    /// The callers that enter by it.
     pub interface: Interface,
     /// As in [`crate::record::call`]; a flag may make [`crate::record::call::UNLINKAT_DIR`] of it.
     pub call: u8,
@@ -87,7 +87,7 @@ pub struct EntryPointId(u16);
 /// so, because they are compiled for the same machine everywhere.
 pub const ON_ARM64: bool = cfg!(any(target_arch = "aarch64", bpf_target_arch = "aarch64"));
 
-/// Of two numbers the one that holds on this machine.
+/// Of two numbers, the one that applies to this architecture.
 macro_rules! number {
     ([$x86_64:tt, $arm64:tt]) => {
         if ON_ARM64 { number!($arm64) } else { number!($x86_64) }

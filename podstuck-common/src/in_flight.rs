@@ -21,7 +21,7 @@ pub const AT_FDCWD: i32 = -100;
 pub struct InFlight {
     /// The thread, as `pid_tgid`; 0 in a slot that is free.
     pub thread: u64,
-    /// How many threads want the slot now: a free one belongs to who counts from 0 to 1.
+    /// How many threads want the slot now: a free one belongs to the thread that counts from 0 to 1.
     pub claims: u64,
     /// When it was entered, `CLOCK_MONOTONIC` nanoseconds.
     pub start_ns: u64,
@@ -56,7 +56,7 @@ pub struct Resolved {
 }
 
 impl InFlight {
-    /// The directory that was resolved; none before, and where no hook tells.
+    /// The directory that was resolved; none before, and where no hook reports it.
     #[inline(always)]
     pub const fn resolved(&self) -> Option<Resolved> {
         if self.second == 0 || self.call == call::RENAME as u16 {

@@ -30,7 +30,7 @@ pub const TABLES: [(&str, usize); 6] = [
 /// Half of what a CPU takes at a time: it has between all of it and nothing.
 pub const FREE_PER_CPU: usize = 64;
 
-/// The size of a table of so many entries on a machine with so many CPUs.
+/// The size of a table that holds `entries` entries on a machine with `cpus` CPUs.
 pub const fn size(entries: usize, cpus: usize) -> u32 {
     let size = entries.saturating_add(cpus.saturating_mul(FREE_PER_CPU));
     if size > u32::MAX as usize { u32::MAX } else { size as u32 }

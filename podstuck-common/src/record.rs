@@ -53,7 +53,7 @@ pub mod credential {
     pub const SYS_ADMIN: u32 = 1 << 2;
     /// Its user namespace is the first one.
     pub const FIRST_USER_NS: u32 = 1 << 3;
-    /// All that makes somebody the node's root.
+    /// All bits that make a process the node's root.
     pub const ROOT: u32 = KNOWN | IDS_0 | SYS_ADMIN | FIRST_USER_NS;
 }
 
@@ -82,7 +82,7 @@ pub struct Caller {
 
 impl Caller {
     /// Whether it was the node's root when it called: all its ids 0, with `CAP_SYS_ADMIN` in the first user
-    /// namespace. `None` where nobody has told.
+    /// namespace. `None` where it is not known.
     pub const fn is_root(&self) -> Option<bool> {
         match self.credentials {
             0 => None,
@@ -109,7 +109,7 @@ pub mod reason {
     pub const RECOVERED: u32 = 1 << 5;
     /// Every unmount is reported.
     pub const UNMOUNT: u32 = 1 << 6;
-    /// A sample of a directory whose trail had to be read anew: it was not cached, or for more than a
+    /// A sample of a directory whose trail had to be read again: it was not cached, or for more than a
     /// second, or it has changed. Sent inside targets and elsewhere.
     pub const DIRECTORY: u32 = 1 << 7;
     /// A sample of the calls that [`super::loss::LOOK_ALIKE`] counts.

@@ -1,6 +1,6 @@
 //! Directories that are proven to hold targets: kubelet's root, a runtime's data.
 //!
-//! A path says nothing about what it leads to: whoever has a file system of his own can make one that reads
+//! A path says nothing about what it leads to: a process with a file system of its own can make one that reads
 //! like a pod's volume. So user space opens such a directory and shows it to the probes by a call that the
 //! kernel refuses before it looks at the path: `unlinkat(descriptor, SECRET, SHOW | index)`, which
 //! is EINVAL for its flags (`unlinkat` in fs/namei.c). The probes note the inode behind the descriptor.

@@ -46,7 +46,7 @@ pub struct Trail {
     pub path: u64,
     /// Hash of the pod UID's component, 0 without one.
     pub pod: u64,
-    /// The target: hash of its root's path, 0 when there is none (yet).
+    /// The target: hash of its root's path, 0 when no root is known (yet).
     pub target: u64,
     /// [`SEARCHING`] to [`INSIDE`].
     pub stage: u8,
@@ -63,7 +63,7 @@ pub struct Trail {
     pub cut: u8,
     /// 1 when the component just taken is the root of the target itself.
     pub at_root: u8,
-    /// Bits of [`origin`]; 0 when the path is counted from where nobody vouches for it.
+    /// Bits of [`origin`]; 0 when the start of the path is not verified.
     pub origin: u8,
 }
 
@@ -163,7 +163,7 @@ impl Trail {
         self.left = 0;
     }
 
-    /// Whether the path names the same object for everybody.
+    /// Whether the path names the same object in every mount namespace.
     #[inline(always)]
     pub const fn is_known(&self, config: &Config) -> bool {
         self.origin != 0 || config.by_text != 0

@@ -22,9 +22,7 @@ fn main() -> Result<()> {
         fs::write(&object, [])?;
     }
     let toolchain = env::var("RUSTUP_TOOLCHAIN").unwrap_or_else(|_| "stable".into());
-    // aya-build prints what this cargo says as warnings: its progress would be forty of them.
-    // Two unstable features are in use for the BPF target: `build-std`, for `core`; and `trim-paths`, since the
-    // object's BTF names the source of each line, and must not say where it was built.
+    // aya-build prints this cargo's output as warnings: its progress would be forty of them.
     let for_cargo = [
         ("CARGO_TERM_QUIET", "true"),
         ("RUSTC_BOOTSTRAP", "1"),
@@ -32,7 +30,7 @@ fn main() -> Result<()> {
         ("CARGO_PROFILE_RELEASE_TRIM_PATHS", "all"),
     ];
     for (name, value) in for_cargo {
-        // SAFETY: a build script has one thread here, so nobody reads the environment meanwhile.
+        // SAFETY: a build script has one thread here, so no other thread reads the environment meanwhile.
         unsafe { env::set_var(name, value) };
     }
     aya_build::build_ebpf(
@@ -46,8 +44,8 @@ fn main() -> Result<()> {
     if is_built { strip(&object) } else { Ok(()) }
 }
 
-/// Takes out what only debuggers read: four fifths of the object, which is locked in memory with the program. Lines of the
-/// source, for what the verifier says, are in its BTF.
+/// Removes what only debuggers read: four fifths of the object, which is locked in memory with the program. Lines of
+/// the source, for the verifier's messages, are in its BTF.
 fn strip(path: &Path) -> Result<()> {
     let object = fs::read(path)?;
     let mut object = Builder::read(&*object).context("the linker's object cannot be read")?;
@@ -55,7 +53,7 @@ fn strip(path: &Path) -> Result<()> {
         let name = section.name.as_slice();
         section.delete = name.starts_with(b".debug_") || name.starts_with(b".rel.debug_");
     }
-    // The linker keeps all names in one section, and whoever writes it here in two.
+    // The linker keeps all names in one section, and this writer needs two.
     let names = object.sections.add();
     names.name = b".shstrtab".as_slice().into();
     names.sh_type = SHT_STRTAB;

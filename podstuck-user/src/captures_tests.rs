@@ -1,9 +1,9 @@
-//! What is concluded of a pod from the state that a node with kubelet 1.36 was in when it was captured, 40 to 75 s
-//! after the deletion: the pod's record, its mounts, the times of its directories, its control groups, and what the
-//! logs say. No call is seen, and nothing is known of the case but its answer in the table below.
+//! Checks the verdict about a pod from the state of a node with kubelet 1.36, captured 40 to 75 s after the deletion:
+//! the pod's record, its mounts, the times of its directories, its control groups, and the logs. No call is seen, and
+//! only the table below knows the answer.
 //!
-//! Files are cut down to what is about the pod. What the captures do not have, a look at the node that they were
-//! taken on would have shown: it is made after what was done to the pod (`captures/looks.rs`).
+//! Files are reduced to the lines about the pod. A sample of the node, which the captures lack, is built from what
+//! was done to the pod (`captures/looks.rs`).
 
 #[path = "captures/capture.rs"]
 mod capture;
@@ -17,7 +17,7 @@ use std::{collections::BTreeSet, fs, time::Duration};
 use capture::{Capture, folder};
 use play::{answer, live, words};
 
-/// Case, first cause, and how sure.
+/// Case, first cause, and certainty.
 const CASES: &[(&str, &str, &str)] = &[
     ("bind-mount-with-holder", "emptydir-bidirectional-submount", "firm"),
     ("busy", "emptydir-bidirectional-submount", "firm"),
@@ -48,8 +48,7 @@ const CASES: &[(&str, &str, &str)] = &[
     ("subpath-held", "volume-held-by-host-process", "firm"),
 ];
 
-/// An answer comes within the time in which somebody waits for it: a FUSE server must have been silent for 30 s, and is
-/// seen from the first look on.
+/// Time limit of an answer: a FUSE server must have been silent for 30 s, and is seen since the first sample.
 const SOON: Duration = Duration::from_secs(32);
 
 #[test]
@@ -61,12 +60,12 @@ fn a_late_arrival_names_what_holds_the_pod_in_each_case_that_was_captured() {
         let json = serde_json::to_string_pretty(&answer).unwrap();
         podstuck_testing::freeze(&format!("capture-{case}"), &format!("{json}\nafter {took:?}\n"));
         let first = answer.causes.first();
-        let told = first.map(|it| (it.id.as_str(), words(it.certainty), it.blocks_deletion));
+        let verdict = first.map(|it| (it.id.as_str(), words(it.certainty), it.blocks_deletion));
         let blocks = capture.blocks();
-        if told != Some((cause, (*certainty).to_owned(), Some(blocks))) || took > SOON {
-            wrong.push(format!("{case}: {told:?} after {took:?}: {answer:#?}"));
+        if verdict != Some((cause, (*certainty).to_owned(), Some(blocks))) || took > SOON {
+            wrong.push(format!("{case}: {verdict:?} after {took:?}: {answer:#?}"));
         } else {
-            println!("{case}: {told:?} after {took:?}");
+            println!("{case}: {verdict:?} after {took:?}");
         }
         assert!(first.is_none_or(|it| it.pod.as_ref().is_some_and(|pod| pod.uid == capture.uid)));
         for remedy in answer.causes.iter().flat_map(|cause| &cause.remedies) {
@@ -78,8 +77,8 @@ fn a_late_arrival_names_what_holds_the_pod_in_each_case_that_was_captured() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// From the first failing call or line on, if a log or a call shows the fault; a FUSE server must have been silent for
-/// 30 s, and a group must have been frozen for 10.
+/// Time limit since the first failing call or line, if a log or a call shows the fault; a FUSE server must have been
+/// silent for 30 s, and a group must have been frozen for 10.
 const LIVE: Duration = Duration::from_secs(15);
 
 #[test]

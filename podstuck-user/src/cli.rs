@@ -1,4 +1,4 @@
-//! What was typed. What it means is decided in `commands`.
+//! The command line. `commands` decides what it means.
 
 mod completion;
 mod reports;
@@ -77,10 +77,10 @@ pub struct Alone {
 }
 
 impl Cli {
-    /// What was typed.
+    /// Parses the command line.
     ///
     /// # Errors
-    /// Fails with what is to be shown instead: help, or what is wrong. An option of the list is none of a command.
+    /// Fails with the text to be shown instead: help, or the error. A command accepts no option of the list.
     pub fn of_arguments() -> Result<Self, clap::Error> {
         let mut cli = Self::try_parse()?;
         let wrong = |message| Self::command().error(ErrorKind::ArgumentConflict, message);

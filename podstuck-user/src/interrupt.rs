@@ -1,13 +1,12 @@
-//! Ctrl-C: the first ends the work in order, the second at once.
+//! Handles Ctrl-C: the first ends the work in order, the second at once.
 //!
-//! SIGHUP, of a terminal that is gone, ends it in order as well, and never at once: a shell and the kernel
-//! may both send it, and a session's end sends SIGTERM beside it (`SendSIGHUP=` of systemd). Where it is
-//! ignored from the start (nohup(1)), it stays ignored.
+//! SIGHUP, of a terminal that is gone, ends it in order as well, and never at once: a shell and the kernel may both
+//! send it, and a session's end sends SIGTERM beside it (`SendSIGHUP=` of systemd). If it is ignored from the start
+//! (nohup(1)), it stays ignored.
 //!
-//! The flag is set, and the process ended, by the signal handlers themselves: whatever the runtime
-//! waits for, the second signal counts. The kernel would hand each signal to the first thread, also
-//! when that waits where no handler can run (for a dead disk, or for a lock in `/proc`). So a thread
-//! of its own is there for them, and the others block them.
+//! The signal handlers themselves set the flag and end the process: whatever the runtime waits for, the second signal
+//! counts. The kernel would deliver each signal to the first thread, even when that waits where no handler can run
+//! (for a dead disk, or for a lock in `/proc`). So a thread of its own receives them, and the others block them.
 
 use std::{
     io::Write,
@@ -37,17 +36,16 @@ use podstuck_show::tui;
 
 /// 128 + SIGINT, as shells show it.
 const ABORTED: i32 = 130;
-/// Of a run that lost data.
+/// Exit status of a run that lost data.
 const LATE: i32 = 4;
 
-/// Takes signals from now on, which whoever started this process may have blocked: a run does so in
-/// the threads that start its helpers.
+/// Unblocks signals, which the parent process may have blocked: a run does so in the threads that start its helpers.
 pub fn unblock() {
-    // It fails for signals that do not exist only.
+    // It fails only for signals that do not exist.
     let _ = ours().thread_unblock();
 }
 
-/// Starts threads that are not to be handed signals.
+/// Starts threads that receive no signals.
 pub(crate) fn apart<T>(start: impl FnOnce() -> T) -> T {
     let _ = ours().thread_block();
     let started = start();
@@ -59,14 +57,14 @@ fn ours() -> SigSet {
     [Signal::SIGHUP, Signal::SIGINT, Signal::SIGTERM].into_iter().collect()
 }
 
-/// Whether SIGHUP is wanted: who started this process may have had it ignored.
+/// Whether SIGHUP is handled: the parent process may have ignored it.
 fn hears_hangup() -> bool {
     let status = procfs::process::Process::myself().and_then(|me| me.status());
     status.is_ok_and(|status| status.sigign & (1 << (SIGHUP - 1)) == 0)
 }
 
-/// A flag that SIGINT, SIGTERM and SIGHUP set, however often they come: for work that cleans up after
-/// itself, and looks at the flag now and then.
+/// A flag that SIGINT, SIGTERM and SIGHUP set, any number of times: for work that cleans up after itself, and checks
+/// the flag regularly.
 pub(crate) fn patient() -> Result<Arc<AtomicBool>> {
     let stop = Arc::default();
     let hangup = hears_hangup().then_some(SIGHUP);
@@ -76,24 +74,24 @@ pub(crate) fn patient() -> Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-/// Says when to stop. The second signal that a person sends ends the process.
+/// Signals the end of a run. The user's second signal ends the process.
 #[derive(Clone, Default)]
 pub(crate) struct Stop {
     flag: Arc<AtomicBool>,
     notify: Arc<Notify>,
-    /// When the process ends at the latest.
+    /// The latest end of the process.
     end: Arc<OnceLock<Instant>>,
-    /// The end came in time.
+    /// Whether the end came in time.
     in_time: Arc<AtomicBool>,
-    /// The thread that sees to it.
+    /// The thread that enforces it.
     signals: Option<Thread>,
 }
 
 impl Stop {
-    /// Begins to listen to SIGINT, SIGTERM and SIGHUP. Call it inside the runtime; this thread, and all that it
-    /// starts from now on, block them.
+    /// Starts handling SIGINT, SIGTERM and SIGHUP. Call it inside the runtime; this thread, and all that it starts
+    /// from now on, block them.
     pub(crate) fn listen() -> Result<Self> {
-        // The wish to end is looked at before it is noted: handlers run in this order.
+        // The request is checked before it is noted: handlers run in this order.
         let mut stop = Self::default();
         let asked = Arc::<AtomicBool>::default();
         for signal in [SIGINT, SIGTERM] {
@@ -126,13 +124,13 @@ impl Stop {
         Ok(stop)
     }
 
-    /// From now on the process has so long to end, whatever it waits for.
+    /// Ends the process after this time from now, whatever it waits for.
     pub(crate) fn end_within(&self, limit: Duration) {
         let _ = self.end.set(Instant::now() + limit);
         self.signals.iter().for_each(Thread::unpark);
     }
 
-    /// The work has ended: what follows waits for a person.
+    /// The work has ended: the rest waits for the user.
     pub(crate) fn ended_in_time(&self) {
         self.in_time.store(true, Ordering::SeqCst);
     }
@@ -144,13 +142,13 @@ impl Stop {
         }
     }
 
-    /// Whether it came.
+    /// Whether the first signal came.
     pub(crate) fn is_requested(&self) -> bool {
         self.flag.load(Ordering::SeqCst)
     }
 }
 
-/// Is there for signals, until there is a time at which the process ends.
+/// Receives signals, until there is a time at which the process ends.
 fn watch(end: &OnceLock<Instant>, in_time: &AtomicBool) {
     loop {
         let Some(end) = end.get().filter(|_| !in_time.load(Ordering::SeqCst)) else {
@@ -161,7 +159,7 @@ fn watch(end: &OnceLock<Instant>, in_time: &AtomicBool) {
         if left.is_zero() {
             tui::restore();
             logging::release();
-            // Nothing that another thread may hold is waited for.
+            // No lock that another thread may hold is waited for.
             let _ = Unwaiting
                 .write(b"podstuck: the end of the run takes too long: some of it is missing\n");
             exit(LATE);
@@ -180,7 +178,7 @@ mod tests {
 
     use super::*;
 
-    /// Signals are the whole process's: each of these runs in one of its own.
+    /// Signals are for the whole process: each of these tests runs in one of its own.
     fn status_of_this_test() -> Option<i32> {
         again().output().unwrap().status.code()
     }
@@ -189,12 +187,12 @@ mod tests {
         runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work);
     }
 
-    /// To the process, as from a terminal.
+    /// Sends it to the process, as a terminal does.
     fn send(signal: Signal) {
         kill(Pid::from_raw(id().cast_signed()), signal).unwrap();
     }
 
-    /// Without giving the runtime a chance.
+    /// Blocks the runtime.
     fn wait_for(flag: &AtomicBool) {
         while !flag.load(Ordering::SeqCst) {
             thread::sleep(Duration::from_millis(1));
@@ -236,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_first_signal_is_told() {
+    fn a_first_signal_is_reported() {
         if !is_started_again() {
             assert_eq!(status_of_this_test(), Some(0));
             return;
@@ -252,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_takes_too_long_is_made() {
+    fn an_end_that_takes_too_long_is_enforced() {
         if !is_started_again() {
             assert_eq!(status_of_this_test(), Some(LATE));
             return;
@@ -265,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn more_signals_are_borne_by_who_is_patient() {
+    fn patient_work_survives_further_signals() {
         if !is_started_again() {
             assert_eq!(status_of_this_test(), Some(0));
             return;

@@ -1,11 +1,11 @@
-//! The schema of what `--output json` writes, made of the types that are written.
+//! The schema of the output of `--output json`, generated from the serialised types.
 
 use schemars::{Schema, SchemaGenerator};
 
 use crate::{commands::check::Check, live::lister::End};
 use podstuck_show::{compare::Comparison, present::json};
 
-/// That of each line, in the order in which the documentation lists them.
+/// The schema of each line, in the order in which the documentation lists them.
 pub fn schemas(generator: &mut SchemaGenerator) -> Vec<Schema> {
     let mut all = json::schemas(generator);
     all.extend([

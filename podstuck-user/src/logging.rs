@@ -1,4 +1,4 @@
-//! Log lines on standard error, for whoever asked for them.
+//! Log lines on standard error.
 
 use std::{
     io::{self, IsTerminal, Write},
@@ -9,25 +9,25 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use tracing_subscriber::EnvFilter;
 
-/// Standard error, as long as that does not make anybody wait: lines for which there is no room are left out.
+/// Standard error without blocking: lines for which there is no room are dropped.
 #[derive(Clone, Copy, Debug)]
 pub struct Unwaiting;
 
-/// A pipe in which there is room takes so much at once (`PIPE_BUF`).
+/// A pipe with any room accepts this many bytes at once (`PIPE_BUF`).
 const AT_ONCE: usize = 4096;
 
-/// Lines that wait until the screen is off the terminal: the newest of them.
+/// Lines held until the screen leaves the terminal: the newest of them.
 static HELD: Mutex<Option<Vec<u8>>> = Mutex::new(None);
 const HELD_MAX: usize = 64 << 10;
 
-/// From now on lines wait, if a terminal would show them.
+/// Holds lines from now on, if they go to a terminal.
 pub(crate) fn hold() {
     if io::stderr().is_terminal() {
         *HELD.lock().unwrap_or_else(PoisonError::into_inner) = Some(Vec::new());
     }
 }
 
-/// Shows what has waited.
+/// Writes the lines that were held.
 pub(crate) fn release() {
     let held = HELD.lock().unwrap_or_else(PoisonError::into_inner).take();
     let _ = Unwaiting.write_all(&held.unwrap_or_default());
@@ -35,7 +35,7 @@ pub(crate) fn release() {
 
 impl Write for Unwaiting {
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
-        // Nobody holds the lock for longer than this takes.
+        // No thread holds the lock for longer than this takes.
         if let Some(held) = &mut *HELD.lock().unwrap_or_else(PoisonError::into_inner) {
             held.extend_from_slice(text);
             held.drain(..held.len().saturating_sub(HELD_MAX));
@@ -43,7 +43,7 @@ impl Write for Unwaiting {
         }
         let out = io::stderr();
         let mut room = [PollFd::new(&out, PollFlags::OUT)];
-        // Whoever is gone says so when it is written to.
+        // A closed reader is reported by the write.
         let ready = poll(&mut room, Some(&Timespec::default())).is_ok_and(|ready| ready > 0);
         if !ready {
             return Err(io::ErrorKind::WouldBlock.into());
@@ -56,8 +56,7 @@ impl Write for Unwaiting {
     }
 }
 
-/// Warnings always; more with `-v`, the probes' own lines with `-vv`. The loader's lines help only
-/// its authors.
+/// Warnings always; more with `-v`, the probes' own lines with `-vv`. The loader's lines help only its authors.
 pub fn start(verbose: u8) {
     let filter = match verbose {
         0 => "warn",
@@ -69,7 +68,7 @@ pub fn start(verbose: u8) {
         .with_ansi(std::io::stderr().is_terminal())
         .with_env_filter(EnvFilter::new(filter))
         .with_target(false)
-        // Told on standard error as well, which panics where the terminal is gone.
+        // Internal errors go to standard error as well, which panics when the terminal is gone.
         .log_internal_errors(false);
     // A second start, as in tests, keeps the first.
     let _ = subscriber.try_init();

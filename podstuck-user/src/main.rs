@@ -27,7 +27,7 @@ use podstuck_node::state::questions;
 use podstuck_show::{export, recording};
 
 fn main() -> ExitCode {
-    // A shell's question about what can be typed; it does nothing else.
+    // A shell's request for completion; it does nothing else.
     CompleteEnv::with_factory(Cli::command).complete();
     interrupt::unblock();
     let cli = match Cli::of_arguments() {
@@ -42,9 +42,9 @@ fn main() -> ExitCode {
         }
     };
     logging::start(cli.verbose);
-    // It has its own privileges, credentials and processes.
+    // This command has its own privileges, credentials and processes.
     if let Some(Command::Cluster(options)) = &cli.command {
-        return told(&cluster::run(options));
+        return report_failure(&cluster::run(options));
     }
     // Labs mount, and run programs that do.
     let is_lab = matches!(
@@ -55,7 +55,7 @@ fn main() -> ExitCode {
         privilege::gain_nothing();
     }
     if let Err(error) = begin(cli.command.as_ref()) {
-        return told(&Failure::CannotRun(error));
+        return report_failure(&Failure::CannotRun(error));
     }
     let Some(command) = cli.command else {
         return ended(list::run(cli.alone, cli.verbose));
@@ -83,11 +83,11 @@ fn ended(result: Result<Exit, Failure>) -> ExitCode {
     fork_server::end();
     match result {
         Ok(exit) => u8::from(standard_output::exit(exit)).into(),
-        Err(failure) => told(&failure),
+        Err(failure) => report_failure(&failure),
     }
 }
 
-/// What must be done while there is one thread.
+/// Prepares what must be done while there is one thread.
 fn begin(command: Option<&Command>) -> anyhow::Result<()> {
     match command {
         None
@@ -97,13 +97,13 @@ fn begin(command: Option<&Command>) -> anyhow::Result<()> {
             fork_server::stay_in_memory();
             fork_server::start(work)
         }
-        // It looks at nothing, but may export.
+        // It scans nothing, but may export.
         Some(Command::Replay(_)) => fork_server::start(work),
         _ => Ok(()),
     }
 }
 
-/// What a process of the fork server does.
+/// The work of a process of the fork server.
 fn work(work: Work, channel: UnixStream) -> anyhow::Result<()> {
     match work {
         Work::Look => questions::serve_through(&channel),
@@ -113,8 +113,8 @@ fn work(work: Work, channel: UnixStream) -> anyhow::Result<()> {
     }
 }
 
-fn told(failure: &Failure) -> ExitCode {
-    // It may quote a file, a log or a name. A terminal that is gone is no reason for another status.
+fn report_failure(failure: &Failure) -> ExitCode {
+    // It may quote a file, a log or a name. A closed terminal does not change the exit status.
     let error = failure.to_string();
     let _ = writeln!(Unwaiting, "podstuck: {}", safe(error.as_bytes()));
     failure.exit_status().into()

@@ -1,4 +1,4 @@
-//! Standard output: how text is laid out on it, and what becomes of the run where it takes no more.
+//! Standard output: the layout of its text, and the handling of failed writes.
 
 use std::{
     io::{self, ErrorKind, IsTerminal, Write},
@@ -12,11 +12,10 @@ use super::outcome::Exit;
 use crate::logging::Unwaiting;
 use podstuck_show::present::style::Style;
 
-/// A part of what the command says was not written. The last thing that a command does is to end with it, so
-/// that one flag for the process is enough, whoever wrote.
+/// A part of the output was not written. A command checks this last, so one flag for the process is enough.
 static IS_INCOMPLETE: AtomicBool = AtomicBool::new(false);
 
-/// As wide as the terminal, within what reads well, and coloured unless `NO_COLOR` is set; plain in files and pipes.
+/// As wide as the terminal, within readable limits, and coloured unless `NO_COLOR` is set; plain in files and pipes.
 pub(crate) fn style() -> Style {
     if !io::stdout().is_terminal() {
         return Style::PLAIN;
@@ -28,13 +27,14 @@ pub(crate) fn style() -> Style {
     }
 }
 
-/// Prints all that a command says.
+/// Prints the whole output of a command.
 pub(crate) fn print(text: impl AsRef<[u8]>) {
     let mut out = io::stdout().lock();
     written(out.write_all(text.as_ref()).and_then(|()| out.flush()));
 }
 
-/// Takes how a write ended. The first that failed is reported at once; the run goes on, since it may export or record.
+/// Notes the result of a write. The first failure is reported at once; the run continues, since it may export or
+/// record.
 pub fn written(result: io::Result<()>) {
     let Err(error) = result else { return };
     if !is_reader_gone(&error) && !IS_INCOMPLETE.swap(true, Relaxed) {
@@ -42,7 +42,7 @@ pub fn written(result: io::Result<()>) {
     }
 }
 
-/// Whoever closed a pipe (`| head`) or a terminal has seen enough: that is no failure.
+/// A reader that closed a pipe (`| head`) or a terminal needs no more: that is no failure.
 fn is_reader_gone(error: &io::Error) -> bool {
     let is_device = || {
         fstat(io::stdout())
@@ -51,7 +51,7 @@ fn is_reader_gone(error: &io::Error) -> bool {
     error.kind() == ErrorKind::BrokenPipe || error.raw_os_error() == Some(libc::EIO) && is_device()
 }
 
-/// How the command ends, where what it said was not all written.
+/// The exit status of a command, which a failed write changes.
 pub fn exit(exit: Exit) -> Exit {
     if IS_INCOMPLETE.load(Relaxed) { Exit::Unwritten } else { exit }
 }

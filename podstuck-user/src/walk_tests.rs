@@ -1,4 +1,4 @@
-//! The probes and user space find the same target in a path, each in its own way of reading it.
+//! Checks that the probes and user space find the same target in a path, although each reads it in its own way.
 
 use podstuck_common::{
     component::{ComponentEnd, mix, name_hash, unaligned},
@@ -12,7 +12,7 @@ use proptest::{collection::vec, prelude::*, sample::select};
 use podstuck_node::identity::layout::{target_names, target_root};
 use podstuck_probe::decode::decode;
 
-/// As the probes search them (`SEARCHED` in their `path.rs`).
+/// The bytes that the probes search (`SEARCHED` in their `path.rs`).
 const SEARCHED: usize = 512;
 
 fn config() -> Config {
@@ -45,7 +45,7 @@ fn follow(trail: &mut Trail, argument: &[u8]) {
     }
 }
 
-/// Continues it with the names of directories, as `descend` does.
+/// Builds a trail from the names of directories, as `descend` does.
 fn descend(names: &[Vec<u8>]) -> Trail {
     let mut trail = Trail::default();
     for name in names {
@@ -70,7 +70,7 @@ fn record(directory: &[Vec<u8>], argument: &[u8]) -> Vec<u8> {
     [fixed, &names, argument].concat()
 }
 
-/// What the rule is about, any other name, and what only looks like either.
+/// A name that the rule matches, any other name, and one that only resembles either.
 fn name() -> impl Strategy<Value = Vec<u8>> {
     let known = select(vec![
         "pods",
@@ -97,8 +97,8 @@ fn name() -> impl Strategy<Value = Vec<u8>> {
     .prop_filter("names nothing", |name| name != b"." && name != b"..")
 }
 
-/// An argument: names, and what may stand between and around them. One that goes up is left to the probes'
-/// tests: there they say that they do not know.
+/// An argument: names, and separators between and around them. Arguments with `..` are left to the probes' tests:
+/// there the probes report the target as unknown.
 fn argument() -> impl Strategy<Value = Vec<u8>> {
     let between = select(vec!["/", "//", "/./", "///././"]);
     let start = select(vec!["", "/", "./", "//"]);

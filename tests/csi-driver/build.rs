@@ -4,7 +4,7 @@ fn main() -> anyhow::Result<()> {
     let files = ["proto/csi.proto", "proto/pluginregistration.proto"];
     println!("cargo::rerun-if-changed=proto");
     let described = protox::compile(files, ["proto"])?;
-    // Without `connect`: who calls brings a channel, and only tests call.
+    // Without `connect`: callers bring a channel, and only tests call.
     tonic_prost_build::configure().build_transport(false).compile_fds(described)?;
     Ok(())
 }

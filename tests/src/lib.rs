@@ -40,8 +40,8 @@ pub use tally::{add_up, assert_counted, missing};
 
 /// How much slower than a real machine this one is: an emulated one gets smaller workloads.
 pub fn slowdown() -> u32 {
-    let told = std::env::var("PODSTUCK_TEST_SLOWDOWN").ok();
-    told.map_or(1, |text| text.parse().expect("PODSTUCK_TEST_SLOWDOWN is a number")).max(1)
+    let set = std::env::var("PODSTUCK_TEST_SLOWDOWN").ok();
+    set.map_or(1, |text| text.parse().expect("PODSTUCK_TEST_SLOWDOWN is a number")).max(1)
 }
 
 /// How the tests are to attach, if that is not left to the tool.

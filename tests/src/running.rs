@@ -26,7 +26,7 @@ fn longest_wait() -> Duration {
     Duration::from_secs(60) * slowdown().min(3)
 }
 
-/// How often is looked whether another one goes on.
+/// How often the other process is checked.
 const OTHER_ENDS: Duration = Duration::from_secs(5);
 
 /// Longer than anything takes that was asked to end.
@@ -77,10 +77,10 @@ impl Running {
                     }
                 }
                 Err(RecvTimeoutError::Disconnected) => {
-                    panic!("ended without {what}: {}", self.told())
+                    panic!("ended without {what}: {}", self.state())
                 }
                 Err(RecvTimeoutError::Timeout) if left.is_zero() => {
-                    panic!("no {what}; seen: {}", self.told())
+                    panic!("no {what}; seen: {}", self.state())
                 }
                 Err(RecvTimeoutError::Timeout) => {
                     if let Some(other) = &mut other
@@ -88,8 +88,8 @@ impl Running {
                     {
                         panic!(
                             "no {what}: {}\nand the other one has ended: {}",
-                            self.told(),
-                            other.told()
+                            self.state(),
+                            other.state()
                         );
                     }
                 }
@@ -108,8 +108,8 @@ impl Running {
         goes_on
     }
 
-    /// What it has printed, its summary included, and where it waits, for the message of a test that fails.
-    fn told(&mut self) -> String {
+    /// What it has printed, its summary included, and what it waits for, for the message of a test that fails.
+    fn state(&mut self) -> String {
         let waits = waits(self.pid());
         self.ask_to_end();
         while let Ok(line) = self.lines.recv_timeout(SUMMED_UP) {

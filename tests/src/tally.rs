@@ -33,8 +33,8 @@ fn is_not_measured(release: &str, lost: &Value) -> bool {
     accepted_percent(release) > 0 && lost["probes_skipped"].is_null()
 }
 
-/// That what was counted is the truth, to the last call. Where the kernel itself ran no probes now
-/// and then, that what is missing was told, and is not much.
+/// Asserts that the counts are exact. Where the kernel itself ran no probes now
+/// and then, that the missing calls were reported, and are few.
 pub fn assert_counted(summary: &Value, tallies: &[&Value]) {
     let missing = missing(summary, tallies);
     let all: u64 = add_up(tallies).values().sum();
@@ -43,15 +43,16 @@ pub fn assert_counted(summary: &Value, tallies: &[&Value]) {
     assert!(missing <= accepted, "{missing} calls of {all} are missing: {lost:#}");
 }
 
-/// How many calls were not counted. All of them were told; outside emulated machines there are none.
+/// How many calls were not counted. All of them were reported; outside emulated machines there are none.
 pub fn missing(summary: &Value, tallies: &[&Value]) -> u64 {
     let (counted, truth) = (add_up(&[&summary["by_outcome"]]), add_up(tallies));
     let lost = &summary["completeness"];
-    let told = |name| lost[name].as_u64().unwrap_or(0);
-    // A return that was not seen is told by the kernel, where it counts, and by what was entered.
-    let told = told("probes_skipped").max(told("outcome_unknown")) + told("unmatched_exits");
+    let reported = |name| lost[name].as_u64().unwrap_or(0);
+    // A return that was not seen is reported by the kernel, where it counts, and by what was entered.
+    let reported =
+        reported("probes_skipped").max(reported("outcome_unknown")) + reported("unmatched_exits");
     let not_measured = is_not_measured(&podstuck_confine::facts::release(), lost);
-    if slowdown() == 1 || told == 0 && !not_measured {
+    if slowdown() == 1 || reported == 0 && !not_measured {
         assert_eq!(counted, truth, "{lost:#}");
         return 0;
     }
@@ -60,8 +61,8 @@ pub fn missing(summary: &Value, tallies: &[&Value]) -> u64 {
         calls.checked_sub(seen).unwrap_or_else(|| panic!("{what}: {seen} of {calls} calls"))
     });
     let (missing, all): (u64, u64) = (missing.sum(), truth.values().sum());
-    println!("measured: {missing} calls missing, {told} told, of {all}");
-    assert!(missing <= told || not_measured, "{missing} calls are missing: {lost:#}");
+    println!("measured: {missing} calls missing, {reported} told, of {all}");
+    assert!(missing <= reported || not_measured, "{missing} calls are missing: {lost:#}");
     missing
 }
 
@@ -80,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_a_kernel_cannot_count_need_not_be_told() {
+    fn only_what_a_kernel_cannot_count_need_not_be_reported() {
         let of = |skipped: Value| json!({"probes_skipped": skipped});
         assert!(is_not_measured("6.1.0-50-rt-amd64", &of(Value::Null)));
         assert!(!is_not_measured("6.12.3-rt-amd64", &of(json!(0))));
@@ -89,7 +90,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "left")]
-    fn what_is_missing_and_not_told_fails() {
+    fn missing_calls_that_are_not_reported_fail() {
         let summary = json!({"by_outcome": {"rmdir": {"ok": 9}}, "completeness": {}});
         assert_counted(&summary, &[&json!({"rmdir": {"ok": 10}})]);
     }

@@ -1,5 +1,5 @@
-//! What shows only in what does not happen, or in what stays: one lab beside another is told apart, also
-//! by a watch that was not told where the pods are.
+//! Causes that show only in what does not happen, or in what stays: one lab is distinguished from another beside it, also
+//! by a watch without an option that says where the pods are.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use podstuck_lab::find;
@@ -34,7 +34,7 @@ fn finding(played: &mut Played) -> Value {
     played.watch.wait_for("finding", |line| line["type"] == "finding")
 }
 
-fn assert_told(played: &Played, found: &Value, id: &str) {
+fn assert_reported(played: &Played, found: &Value, id: &str) {
     assert_eq!(found["id"], id, "{found:#}");
     assert_eq!(found["state"], "new", "{found:#}");
     assert_eq!(found["pod"]["uid"], played.ready["pod_uid"], "{found:#}");
@@ -52,7 +52,7 @@ fn assert_told(played: &Played, found: &Value, id: &str) {
 }
 
 #[test]
-fn one_beside_another_is_told_apart() {
+fn one_beside_another_is_distinguished() {
     requires!(root_and_btf());
     for (one, other) in [
         ("csi-driver-not-registered", "csi-driver-lost-publish-state-silent"),
@@ -64,13 +64,13 @@ fn one_beside_another_is_told_apart() {
         second.lab.resume();
         for (case, played) in [(one, &mut first), (other, &mut second)] {
             let found = finding(played);
-            assert_told(played, &found, find(case).unwrap().cause.unwrap().as_str());
+            assert_reported(played, &found, find(case).unwrap().cause.unwrap().as_str());
         }
     }
 }
 
 #[test]
-fn a_node_is_watched_without_being_told_where_its_pods_are() {
+fn a_node_is_watched_without_an_option_for_where_its_pods_are() {
     requires!(root_and_btf());
     let (lab, ready) = lab("csi-driver-not-registered", &[]);
     let mut node = watch(&["--not-attempted-after", NOT_ATTEMPTED_AFTER]);

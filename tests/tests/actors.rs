@@ -1,4 +1,4 @@
-//! Who calls himself kubelet and has paths like a pod's changes nothing that is told of the pod.
+//! A process that calls itself kubelet and has paths like a pod's changes nothing that is reported about the pod.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use std::{
@@ -53,7 +53,7 @@ impl Drop for Busy<'_> {
     }
 }
 
-/// What whoever may make a user namespace can do in it: he has the same paths there as the pod, and unmounts
+/// What a process that may make a user namespace can do in it: it has the same paths there as the pod, and unmounts
 /// and removes what is behind them.
 fn imitate(top: &Path, volume: &Path) {
     let script = r#"printf kubelet > /proc/$$/comm

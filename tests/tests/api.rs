@@ -1,7 +1,7 @@
-//! Who a pod is and what its record says, from a server that answers as an API server does, with the
+//! A pod's identity and record, from a server that answers as an API server does, with the
 //! credentials of a kubelet that runs; and everything without it.
 //!
-//! kubelet is a process of that name that waits; what it was told stands in its command line.
+//! kubelet is a process of that name that waits; its options stand in its command line.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 #[path = "api/grades.rs"]
@@ -29,7 +29,7 @@ fn answer(lines: &[Value]) -> &Value {
 }
 
 #[test]
-fn a_pod_without_any_trace_of_its_name_is_found_and_its_finalizer_told() {
+fn a_pod_without_any_trace_of_its_name_is_found_and_its_finalizer_reported() {
     requires!(root_and_btf());
     let mut node = Node::new(1);
     let deleted =
@@ -132,7 +132,7 @@ fn a_dead_server_is_said_to_be_dead_and_all_else_works() {
 }
 
 #[test]
-fn a_pod_that_nobody_has_is_said_to_be_nobodys() {
+fn a_pod_that_the_api_server_does_not_have_is_reported_as_such() {
     requires!(root_and_btf());
     let mut node = Node::new(5);
     let server = node.server(&[]);
@@ -145,7 +145,7 @@ fn a_pod_that_nobody_has_is_said_to_be_nobodys() {
     assert_eq!(output.status.code(), Some(2));
 }
 
-/// Its directory is here, and nobody waits for it.
+/// Its directory is here, and no component waits for it.
 #[test]
 fn what_is_left_of_a_pod_that_the_api_server_does_not_have_is_an_orphan() {
     requires!(root_and_btf());
@@ -167,7 +167,7 @@ fn what_is_left_of_a_pod_that_the_api_server_does_not_have_is_an_orphan() {
 }
 
 #[test]
-fn a_pod_of_another_node_is_told_to_be_there() {
+fn a_pod_of_another_node_is_reported_to_be_there() {
     requires!(root_and_btf());
     let mut node = Node::new(6);
     let mut away = node.record(&json!({"deletionTimestamp": "2026-01-01T10:00:00Z",
@@ -182,9 +182,9 @@ fn a_pod_of_another_node_is_told_to_be_there() {
     assert!(text.contains("pod-not-on-this-node") && text.contains("another"), "{text}");
 }
 
-/// Tokens that are still mounted, and directories of logs that kubelet was told to use.
+/// Tokens that are still mounted, and kubelet's own directories of logs.
 #[test]
-fn names_come_from_tokens_and_from_where_kubelet_was_told_to_log() {
+fn names_come_from_tokens_and_from_kubelets_directory_of_logs() {
     requires!(root_and_btf());
     let mut node = Node::new(7);
     let token = node.pod().join("volumes/kubernetes.io~projected/kube-api-access-x/token");
@@ -219,7 +219,7 @@ fn base64_url(bytes: &[u8]) -> String {
 
 /// It is deleted after the watch has begun, and after its record was read at the start.
 #[test]
-fn a_finalizer_that_comes_later_is_told_by_a_watch() {
+fn a_finalizer_that_comes_later_is_reported_by_a_watch() {
     requires!(root_and_btf());
     let mut node = Node::new(31);
     let deleted =

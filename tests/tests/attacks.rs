@@ -1,5 +1,5 @@
-//! What a tenant does in a container, beside a pod that is stuck: what is true is found, kept and shown, nobody
-//! else is accused, a printed command meets the pod's object, and the tool stays within its limits.
+//! What a tenant does in a container, beside a pod that is stuck: what is true is found, kept and shown, no other pod
+//! is accused, a printed command meets the pod's object, and the tool stays within its limits.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 #[path = "attacks/crowd.rs"]

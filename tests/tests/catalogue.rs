@@ -41,11 +41,11 @@ fn a_lab_has_its_cause_and_a_cause_that_was_tried_with_a_lab_has_one() {
         .filter(|cause| cause.tried.contains(&TriedWith::Lab))
         .map(|cause| cause.id.as_str())
         .collect();
-    let (untold, unplayed): (Vec<_>, Vec<_>) =
+    let (unmarked, unplayed): (Vec<_>, Vec<_>) =
         (labs.difference(&tried).collect(), tried.difference(&labs).collect());
     assert!(
-        untold.is_empty(),
-        "a lab plays these causes; their `tried` lacks TriedWith::Lab: {untold:?}"
+        unmarked.is_empty(),
+        "a lab plays these causes; their `tried` lacks TriedWith::Lab: {unmarked:?}"
     );
     assert!(
         unplayed.is_empty(),

@@ -42,7 +42,7 @@ fn wrong_usage_is_2_and_names_the_fault() {
 
 /// What each of them says goes to a disk that is full, or to a reader that went away.
 #[test]
-fn what_cannot_be_said_is_a_failure_unless_nobody_wants_to_hear_it() {
+fn what_cannot_be_written_is_a_failure_unless_the_reader_is_gone() {
     let recording = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/recordings/csi-driver-down.zst");
     let mut commands = vec![
         (vec!["--help"], 0),
@@ -134,16 +134,16 @@ fn without_privileges_it_is_3_and_says_which() {
     };
     open(dir.path(), 0o755);
     open(&copy, 0o755);
-    let nobody = |args: &[&str]| {
+    let unprivileged = |args: &[&str]| {
         let mut command = Command::new("setpriv");
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
         command.arg(&copy).args(args).output().unwrap()
     };
-    let output = nobody(&["watch", "--duration", "1s"]);
+    let output = unprivileged(&["watch", "--duration", "1s"]);
     let text = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{text}");
     assert!(text.contains("CAP_") && text.contains("root"), "{text}");
-    let output = nobody(&["doctor"]);
+    let output = unprivileged(&["doctor"]);
     assert_eq!(output.status.code(), Some(3));
     assert!(String::from_utf8_lossy(&output.stdout).contains("MISSING privileges"));
 }
@@ -174,12 +174,12 @@ fn doctor_names_a_mount_that_only_reads_like_a_pods() {
     apart.stdout.take().unwrap().read_exact(&mut line).unwrap();
     let namespace = fs::read_link(format!("/proc/{}/ns/mnt", apart.id())).unwrap();
     let namespace = namespace.to_str().unwrap().replace(['m', 'n', 't', ':', '[', ']'], "");
-    let told = || {
+    let look_alikes = || {
         let text = String::from_utf8(run(&["doctor"]).stdout).unwrap();
         text.lines().find(|line| line.contains("look-alikes")).unwrap().to_owned()
     };
-    let with = told();
-    // Where it lies in a directory of pods it is none.
+    let with = look_alikes();
+    // In a directory of pods it is not a look-alike.
     let root = ["doctor", "--kubelet-root", top.path().to_str().unwrap()];
     let text = String::from_utf8(run(&root).stdout).unwrap();
     apart.kill().unwrap();
@@ -187,7 +187,7 @@ fn doctor_names_a_mount_that_only_reads_like_a_pods() {
     let name = format!("{} in mount namespace {namespace} (pid ", volume.display());
     assert!(with.contains(&name), "{with}");
     assert!(!text.contains(&name), "{text}");
-    assert!(!told().contains(&name));
+    assert!(!look_alikes().contains(&name));
 }
 
 #[test]
@@ -235,7 +235,7 @@ fn what_selinux_refuses_is_named() {
     let text = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{text}");
     assert!(text.contains(&format!("enforcing, podstuck runs as {context}")), "{text}");
-    // Debian's policy allows nobody the events of tracepoints.
+    // Debian's policy allows the events of tracepoints to no process.
     let output = run(&["watch", "--backend", "tracepoint", "--duration", "1s"]);
     let text = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{text}");
@@ -314,8 +314,8 @@ fn a_pods_record_is_judged_and_exported_and_anything_else_refused() {
     let (finding, answer) = text.split_once('\n').unwrap();
     let answer: serde_json::Value = serde_json::from_str(answer).unwrap();
     assert_eq!(answer["type"], "diagnosis");
-    let told: serde_json::Value = serde_json::from_str(finding).unwrap();
-    assert_eq!(told["id"], "pod-not-on-this-node");
+    let found: serde_json::Value = serde_json::from_str(finding).unwrap();
+    assert_eq!(found["id"], "pod-not-on-this-node");
     let exported = |name: &str| fs::read_to_string(dir.path().join(name)).unwrap();
     let written: serde_json::Value = serde_json::from_str(&exported("findings.jsonl")).unwrap();
     assert_eq!(written["id"], "pod-not-on-this-node");
@@ -332,7 +332,7 @@ fn a_pods_record_is_judged_and_exported_and_anything_else_refused() {
 /// What kubelet leaves of a pod with a finalizer: directories without volumes. The record says the rest,
 /// and nothing has to happen first.
 #[test]
-fn a_finalizer_is_told_without_waiting_for_an_attempt() {
+fn a_finalizer_is_reported_without_waiting_for_an_attempt() {
     requires!(root_and_btf());
     let uid = "00000000-0000-4000-8000-0000000fade0";
     let dir = tempfile::tempdir().unwrap();

@@ -1,6 +1,6 @@
 //! Comparisons of real runs: of the same thing, and of a volume on a disk that writes at once after one in memory.
 //!
-//! `PODSTUCK_COMPARE_RUNS=20` makes so many runs of the same thing, and says how many of all pairs give an alarm.
+//! `PODSTUCK_COMPARE_RUNS=20` makes 20 runs of the same thing, and says how many of all pairs give an alarm.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test stops at the first surprise")]
 
 use std::{
@@ -86,14 +86,14 @@ fn a_disk_that_writes_at_once_is_found_to_be_slower() {
     let (mut pairs, mut alarms) = (0, 0);
     for (place, before) in same.iter().enumerate() {
         for after in &same[place + 1..] {
-            let (told, status) = compare(before, after);
-            assert!(told["compared"].as_u64().unwrap() >= 3, "{told:#}");
-            let changes = told["changes"].as_array().unwrap();
-            assert_eq!(status, Some(i32::from(!changes.is_empty())), "{told:#}");
+            let (comparison, status) = compare(before, after);
+            assert!(comparison["compared"].as_u64().unwrap() >= 3, "{comparison:#}");
+            let changes = comparison["changes"].as_array().unwrap();
+            assert_eq!(status, Some(i32::from(!changes.is_empty())), "{comparison:#}");
             pairs += 1;
             if !changes.is_empty() {
                 alarms += 1;
-                println!("measured: an alarm: {}", told["changes"]);
+                println!("measured: an alarm: {}", comparison["changes"]);
             }
         }
     }
@@ -105,9 +105,9 @@ fn a_disk_that_writes_at_once_is_found_to_be_slower() {
     let slow = file("disk.zst");
     record(&root, &slow);
     drop(disk);
-    let (told, status) = compare(&same[0], &slow);
-    assert_eq!(status, Some(1), "{told:#}");
-    let slower = told["changes"].as_array().unwrap().iter().find(|change| {
+    let (comparison, status) = compare(&same[0], &slow);
+    assert_eq!(status, Some(1), "{comparison:#}");
+    let slower = comparison["changes"].as_array().unwrap().iter().find(|change| {
         change["outcome"] == "ok" && change["measure"] == "median" && change["worse"] == true
     });
     let slower = slower.expect("a slower series");
@@ -121,14 +121,18 @@ fn nothing_to_compare_is_no_verdict() {
         Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/recordings/{name}.zst"))
     };
     // A second of calls.
-    let (told, status) = compare(&recording("immutable-attribute"), &recording("healthy"));
-    assert_eq!((told["compared"].as_u64(), status), (Some(0), Some(5)), "{told:#}");
-    assert!(!told["too_few"].as_array().unwrap().is_empty());
+    let (comparison, status) = compare(&recording("immutable-attribute"), &recording("healthy"));
+    assert_eq!((comparison["compared"].as_u64(), status), (Some(0), Some(5)), "{comparison:#}");
+    assert!(!comparison["too_few"].as_array().unwrap().is_empty());
     // The same run twice, and its replay's export.
     let dir = tempfile::tempdir().unwrap();
     let run = recording("emptydir-mass-files");
     podstuck_tests::replay(&run, &["--export", dir.path().to_str().unwrap()]);
-    let (told, status) = compare(&run, dir.path());
-    assert_eq!((told["changes"].as_array().map(Vec::len), status), (Some(0), Some(0)), "{told:#}");
-    assert!(told["compared"].as_u64().unwrap() >= 3, "{told:#}");
+    let (comparison, status) = compare(&run, dir.path());
+    assert_eq!(
+        (comparison["changes"].as_array().map(Vec::len), status),
+        (Some(0), Some(0)),
+        "{comparison:#}"
+    );
+    assert!(comparison["compared"].as_u64().unwrap() >= 3, "{comparison:#}");
 }

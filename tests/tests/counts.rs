@@ -1,4 +1,4 @@
-//! Counts equal the workload's own, whatever the load, and also when nobody reads the ring.
+//! Counts equal the workload's own, whatever the load, and also when the ring is not read.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 #[path = "common/same_id.rs"]
@@ -96,7 +96,7 @@ fn rm_of_200_000_entries_is_counted_exactly_for_its_volume() {
 }
 
 #[test]
-fn counts_stay_exact_while_nobody_reads_and_the_loss_is_told() {
+fn counts_stay_exact_while_the_ring_is_not_read_and_the_loss_is_reported() {
     requires!(root_and_btf());
     // Each target is announced by a record of its own, with its path. So this is more than the ring holds, and
     // less than a table of counts.
@@ -192,26 +192,26 @@ fn a_process_id_that_is_given_again_between_two_drains_takes_no_counts_over() {
     const ROUNDS: u32 = 50;
     const NOBODY: u32 = 65534;
     let (top, export) = (in_memory(), in_memory());
-    // So that everybody finds that there is no such file.
+    // So that every user finds that there is no such file.
     fs::set_permissions(top.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let absent = empty_dir(top.path()).join("absent");
     let root = top.path().to_str().unwrap();
     let out = export.path().to_str().unwrap();
     let watching = watch(&["--pod-uid", UID, "--kubelet-root", root, "--export", out]);
-    // The tool does not see them alive: the probes tell who they were.
+    // The tool does not see them alive: the probes record who they were.
     let id = same_id::deletes(None, 0, &absent, 3);
     for _ in 0..ROUNDS {
         same_id::deletes(Some(id), NOBODY, &absent, 5);
         same_id::deletes(Some(id), 0, &absent, 3);
     }
     let (lines, _) = watching.stop();
-    let (root, nobody) = (u64::from(3 * (ROUNDS + 1)), u64::from(5 * ROUNDS));
-    let truth = json!({ "unlinkat": { "ENOENT": root + nobody } });
+    let (root, others) = (u64::from(3 * (ROUNDS + 1)), u64::from(5 * ROUNDS));
+    let truth = json!({ "unlinkat": { "ENOENT": root + others } });
     assert_counted(summary(&lines), &[&truth]);
     let lost = missing(summary(&lines), &[&truth]);
     let csv = fs::read_to_string(export.path().join("histograms.csv")).unwrap();
-    let (of_root, of_nobody) = (row(&csv, "ENOENT", "other"), row(&csv, "ENOENT", "workload"));
+    let (of_root, of_others) = (row(&csv, "ENOENT", "other"), row(&csv, "ENOENT", "workload"));
     // What the kernel has kept from the probes may be of either, and nothing of one is the other's.
-    assert!(of_root <= root && of_nobody <= nobody, "{csv}");
-    assert_eq!(of_root + of_nobody + lost, root + nobody, "{csv}");
+    assert!(of_root <= root && of_others <= others, "{csv}");
+    assert_eq!(of_root + of_others + lost, root + others, "{csv}");
 }

@@ -1,5 +1,5 @@
-//! What a part of the tool cannot do any more stands beside the findings that are made by it; and where nothing
-//! answers, nobody is sent.
+//! What a part of the tool cannot do any more stands beside the findings that are made by it; and no helper is sent
+//! where nothing answers.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 #[path = "common/stuck.rs"]
@@ -58,37 +58,37 @@ fn a_finding_that_helpers_made_says_that_there_are_none_any_more() {
     let made = watching.wait_for("another pod's finding", |line| later.is_found(line));
     assert!(lacks(&made) && made["certainty"] != "firm", "{made:#}");
     let (lines, _) = watching.stop();
-    let told = summary(&lines)["completeness"]["degraded"].to_string();
-    assert!(told.contains("no helper can be asked"), "{told}");
+    let degraded = summary(&lines)["completeness"]["degraded"].to_string();
+    assert!(degraded.contains("no helper can be asked"), "{degraded}");
     pod.end();
     later.end();
 }
 
-/// What a watch says that it could not do which looks for pods where the mount of this lab is.
+/// What a watch that searches for pods where the mount of this lab is says that it could not do.
 fn degraded_below(lab: &Lab, path: &str) -> String {
     thread::sleep(Duration::from_secs(1) * slowdown());
     let watching = watch(&["--kubelet-root", path]);
     // Three looks.
     thread::sleep(Duration::from_secs(6) * slowdown());
     let (lines, _) = watching.stop();
-    let told = summary(&lines)["completeness"]["degraded"].to_string();
-    assert!(!told.contains("does not come back"), "{}: {told}", lab.text("lab"));
-    told
+    let degraded = summary(&lines)["completeness"]["degraded"].to_string();
+    assert!(!degraded.contains("does not come back"), "{}: {degraded}", lab.text("lab"));
+    degraded
 }
 
 /// Waits until a request to the server of the FUSE file system there stays unanswered for a second: the one
 /// that begins the connection is among them, and is answered.
-fn until_somebody_waits(lab: &Lab, point: &Path) {
+fn until_requests_wait(lab: &Lab, point: &Path) {
     let (mut looks, end) = (0, Instant::now() + Duration::from_secs(60) * slowdown());
     while looks < 20 {
         assert!(Instant::now() < end, "nobody waits at {}, or it is not shown", point.display());
         thread::sleep(Duration::from_millis(50));
-        looks = if somebody_waits(lab, point) { looks + 1 } else { 0 };
+        looks = if requests_wait(lab, point) { looks + 1 } else { 0 };
     }
 }
 
 /// Whether one is unanswered now, as the lab sees it.
-fn somebody_waits(lab: &Lab, point: &Path) -> bool {
+fn requests_wait(lab: &Lab, point: &Path) -> bool {
     let pid = lab.ready["pid"].as_i64().unwrap();
     let mounts = Process::new(i32::try_from(pid).unwrap()).unwrap().mountinfo().unwrap();
     let Some(mount) = mounts.iter().find(|mount| mount.mount_point == point) else { return false };
@@ -98,14 +98,17 @@ fn somebody_waits(lab: &Lab, point: &Path) -> bool {
 }
 
 #[test]
-fn nobody_is_sent_to_a_server_that_does_not_answer() {
+fn no_helper_is_sent_to_a_server_that_does_not_answer() {
     requires!(root_and_btf());
     let lab = Lab::build("fuse-daemon-hung");
     lab.start();
     let path = format!("{}/m", lab.text("path"));
-    until_somebody_waits(&lab, Path::new(&path));
-    let told = degraded_below(&lab, &path);
-    assert!(told.contains("is not looked at") && told.contains("requests unanswered"), "{told}");
+    until_requests_wait(&lab, Path::new(&path));
+    let degraded = degraded_below(&lab, &path);
+    assert!(
+        degraded.contains("is not looked at") && degraded.contains("requests unanswered"),
+        "{degraded}"
+    );
     lab.end();
 }
 
@@ -129,12 +132,15 @@ impl Drop for Sync {
 }
 
 #[test]
-fn nobody_is_sent_to_a_disk_that_completes_nothing() {
+fn no_helper_is_sent_to_a_disk_that_completes_nothing() {
     requires!(root_and_btf());
     let lab = Lab::build("umount-kernel-hang");
     let sync = Sync::begin(&lab);
-    let told = degraded_below(&lab, lab.text("path"));
-    assert!(told.contains("is not looked at") && told.contains("completed none"), "{told}");
+    let degraded = degraded_below(&lab, lab.text("path"));
+    assert!(
+        degraded.contains("is not looked at") && degraded.contains("completed none"),
+        "{degraded}"
+    );
     drop(sync);
     lab.end();
 }

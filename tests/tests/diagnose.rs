@@ -1,5 +1,5 @@
 //! One question, one answer: every lab is diagnosed with its own cause first, also while another
-//! one's conditions are present. The tool is told the pod's name, as somebody on call is, and no UID. The table of
+//! one's conditions are present. The tool gets the pod's name, as on call, and no UID. The table of
 //! labs against answers, right or wrong, stands in docs/labs.md. Each is asked about twice: while its removal is tried,
 //! and late, when the next attempt is two minutes away, so that only state and kubelet's log can tell.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
@@ -27,28 +27,28 @@ const BEGIN: &str = "<!-- table: written by tests/tests/diagnose.rs -->\n";
 /// How many pairs of labs are played at a time. They mostly wait.
 const AT_ONCE: usize = 3;
 
-/// Its fault is that of a whole mount namespace with a kubelet in it, so that whoever asks about any pod meanwhile
-/// rightly hears of it. `labs.rs` plays it alone.
+/// Its fault is that of a whole mount namespace with a kubelet in it, so that a question about any pod meanwhile
+/// rightly has it in its answer. `labs.rs` plays it alone.
 const OF_THE_NODE: &str = "mount-table-storm";
 
-/// When it is late, this pod is gone: what is left of it is nobody's.
+/// When it is late, this pod is gone: what is left of it belongs to no pod.
 const GONE_WHEN_LATE: &str = "leaked-superblock-blocks-device";
 
-/// Whose removal goes on when it is late, or is tried anew every two or ten seconds.
+/// Whose removal goes on when it is late, or is tried again every two or ten seconds.
 const GOES_ON: &[&str] = &[
     "healthy",
     "held-for-a-moment",
     "emptydir-mass-files",
     "umount-flush-slow",
     "orphaned-pod-dir",
-    // Its removal is slow, so that somebody can write in between.
+    // Its removal is slow, so that another process can write in between.
     "writer-still-alive",
     "cgroup-v1-frozen",
     "dstate-process",
     "csi-driver-lost-publish-state-silent",
 ];
 
-/// What state and logs cannot tell from another cause, whose way out is the same: of two mounts one is left, and a driver
+/// What state and logs cannot tell from another cause with the same remedy: of two mounts one is left, and a driver
 /// that has published once and forgot has left one, too; what was deleted through a mount is gone, and the mount is in
 /// the way still.
 const ANOTHER_WHEN_LATE: &[(&str, &str)] = &[
@@ -63,7 +63,7 @@ enum Asked {
     Late,
 }
 
-/// Those that are told from each other.
+/// Those that are distinguished from each other.
 fn compared() -> impl Iterator<Item = &'static str> {
     cases().map(|case| case.id).filter(|id| *id != OF_THE_NODE)
 }
@@ -84,7 +84,7 @@ struct Played {
     answer: Running,
 }
 
-/// `None` where the lab cannot be played. Who the pod is, the tool finds by its name. Where it lies, it must be told:
+/// `None` where the lab cannot be played. The tool finds the pod by its name. The root is an option:
 /// as no kubelet runs with the lab's root, nothing else says so. About the whole node nothing is asked: what other labs
 /// leave in control groups would rightly be an answer, too.
 fn start(case: &str, asked: Asked) -> Option<Played> {
@@ -130,7 +130,7 @@ fn finish(played: Played) -> (String, Value, u64) {
 }
 
 /// What one lab was called, and the whole answer if that was wrong.
-struct Told {
+struct Diagnosed {
     case: &'static str,
     asked: Asked,
     first: String,
@@ -144,7 +144,7 @@ fn expected(case: &str, asked: Asked) -> &'static str {
 }
 
 /// Plays two labs at the same time, and asks about both, about the second one late.
-fn pair(case: &'static str, beside: &'static str) -> Result<[Told; 2], String> {
+fn pair(case: &'static str, beside: &'static str) -> Result<[Diagnosed; 2], String> {
     let late = if beside == GONE_WHEN_LATE { Asked::Live } else { Asked::Late };
     let (Some(one), Some(other)) = (start(case, Asked::Live), start(beside, late)) else {
         return Err(format!("in part: {case} beside {beside} cannot be played here"));
@@ -159,12 +159,12 @@ fn pair(case: &'static str, beside: &'static str) -> Result<[Told; 2], String> {
         let wrong = (is_wrong || was_tried).then(|| {
             format!("{case} beside {beside} was called {first}, {calls} calls: {answer:#}")
         });
-        Told { case, asked, first, wrong }
+        Diagnosed { case, asked, first, wrong }
     }))
 }
 
 #[test]
-fn each_lab_is_told_from_another_at_the_same_time() {
+fn each_lab_is_distinguished_from_another_at_the_same_time() {
     requires!(root_and_btf());
     let ids: Vec<&'static str> = compared().collect();
     let next = AtomicUsize::new(0);
@@ -176,7 +176,7 @@ fn each_lab_is_told_from_another_at_the_same_time() {
             played.push(pair(case, ids[(number + 1) % ids.len()]));
         }
     };
-    let pairs: Vec<Result<[Told; 2], String>> = thread::scope(|scope| {
+    let pairs: Vec<Result<[Diagnosed; 2], String>> = thread::scope(|scope| {
         let workers: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(play)).collect();
         workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect()
     });
@@ -186,9 +186,12 @@ fn each_lab_is_told_from_another_at_the_same_time() {
         match pair {
             Err(reason) => skip(reason),
             Ok(pair) => {
-                for told in pair {
-                    wrong.extend(told.wrong);
-                    table.entry(told.case).or_default().push((told.asked, told.first));
+                for diagnosed in pair {
+                    wrong.extend(diagnosed.wrong);
+                    table
+                        .entry(diagnosed.case)
+                        .or_default()
+                        .push((diagnosed.asked, diagnosed.first));
                 }
             }
         }
@@ -198,7 +201,7 @@ fn each_lab_is_told_from_another_at_the_same_time() {
     bless(&text);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     // The document is of a machine that can play all.
-    if compared().all(|id| table.get(id).is_some_and(|told| told.len() == 2)) {
+    if compared().all(|id| table.get(id).is_some_and(|answers| answers.len() == 2)) {
         assert_eq!(document().1, text, "docs/labs.md; PODSTUCK_BLESS=1 writes it");
     }
 }
@@ -209,14 +212,14 @@ type Table = BTreeMap<&'static str, Vec<(Asked, String)>>;
 /// Rows: labs. Columns: what they were called live and late.
 fn rows(table: &Table) -> String {
     let mut text = String::from("| lab | live | late |\n|---|---|---|\n");
-    for (case, told) in table {
-        let told = |asked| {
-            let all = told.iter().filter(|(when, _)| *when == asked).map(|(_, id)| id.as_str());
+    for (case, answers) in table {
+        let first = |asked| {
+            let all = answers.iter().filter(|(when, _)| *when == asked).map(|(_, id)| id.as_str());
             let mut all: Vec<&str> = all.collect();
             all.dedup();
             if all.is_empty() { "gone".into() } else { all.join(", ") }
         };
-        writeln!(text, "| {case} | {} | {} |", told(Asked::Live), told(Asked::Late)).unwrap();
+        writeln!(text, "| {case} | {} | {} |", first(Asked::Live), first(Asked::Late)).unwrap();
     }
     text
 }

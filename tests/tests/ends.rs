@@ -75,7 +75,7 @@ fn a_closed_terminal_ends_a_run_in_order() {
         let mut terminal = on_terminal::shown(&options, shows);
         let pid = watch_of(to).unwrap();
         assert!(!to.join("metrics.prom").exists());
-        // As sshd when the connection is lost: nobody has the other end of the terminal any more.
+        // As sshd when the connection is lost: no process has the other end of the terminal any more.
         terminal.kill().unwrap();
         terminal.wait().unwrap();
         wait_until("the watch ends", || !Path::new(&format!("/proc/{pid}")).exists());
@@ -85,7 +85,7 @@ fn a_closed_terminal_ends_a_run_in_order() {
 }
 
 #[test]
-fn hangups_end_a_run_in_order_however_many_come_and_nobody_reads() {
+fn hangups_end_a_run_in_order_however_many_come_without_a_reader() {
     requires!(root_and_btf());
     hear_terminal();
     let dir = tempfile::tempdir().unwrap();
@@ -109,7 +109,7 @@ fn hangups_end_a_run_in_order_however_many_come_and_nobody_reads() {
 }
 
 #[test]
-fn a_run_that_was_told_to_ignore_hangups_goes_on() {
+fn a_run_that_ignores_hangups_goes_on() {
     requires!(root_and_btf());
     let mut watch = Command::new("nohup");
     watch.arg(podstuck()).args(["watch", "--output", "json"]);
@@ -137,7 +137,7 @@ fn a_second_run_into_an_export_directory_is_refused_until_the_first_has_ended() 
     let (status, text) = refused();
     assert_eq!(status, Some(2), "{text}");
     assert!(text.contains("another run") && text.contains(export), "{text}");
-    // A lock that outlived its owner would need somebody to remove it.
+    // A lock that outlived its owner would have to be removed by hand.
     first.signal(Signal::SIGKILL);
     first.finish();
     let (status, text) = refused();
@@ -151,7 +151,7 @@ fn a_second_run_into_an_export_directory_is_refused_until_the_first_has_ended() 
     assert_eq!(names, EXPORTED);
 }
 
-/// A run without probes, told to go on for long.
+/// A run without probes and with a long duration.
 fn looking() -> Command {
     let mut run = Command::new(podstuck());
     run.args(["diagnose", "--no-trace", "--api", "never", "--path", "/sys/kernel"]);
@@ -186,8 +186,8 @@ fn a_frozen_disk_below_export_and_recording_keeps_no_run_from_ending() {
     assert!(degraded.contains(&format!("process {exporter} of podstuck")), "{summary:#}");
     let lives = |pid: u32| Path::new(&format!("/proc/{pid}")).exists();
     assert!(lives(*exporter));
-    let told = std::io::read_to_string(run.stderr.take().unwrap()).unwrap();
-    assert!(told.contains("the recording") && told.contains("the disk"), "{told}");
+    let printed = std::io::read_to_string(run.stderr.take().unwrap()).unwrap();
+    assert!(printed.contains("the recording") && printed.contains("the disk"), "{printed}");
     disk.thaw();
     wait_until("all has ended", || !writers.iter().any(|(pid, _)| lives(*pid)));
     // What it was given before is there.
@@ -195,7 +195,7 @@ fn a_frozen_disk_below_export_and_recording_keeps_no_run_from_ending() {
 }
 
 #[test]
-fn nobody_who_reads_keeps_a_run_from_ending() {
+fn no_reader_keeps_a_run_from_ending() {
     requires!(root());
     let dir = tempfile::tempdir().unwrap();
     let (reader, mut writer) = std::io::pipe().unwrap();
@@ -244,7 +244,7 @@ fn the_program_stays_in_memory() {
     assert!(size > 0 && there == size, "{there} of {size} KiB: {maps}");
 }
 
-/// Nobody waits for that, and however it ends.
+/// No process waits for that, and however it ends.
 #[test]
 fn the_probes_go_when_the_tool_has_ended() {
     requires!(root_and_btf());
@@ -252,7 +252,7 @@ fn the_probes_go_when_the_tool_has_ended() {
         let watching = watch(&[]);
         let holder = holder_of(watching.pid()).unwrap();
         let held = hooks_of(holder);
-        // Two for each of these calls, and who executes `umount`.
+        // Two for each of these calls, and the one for processes that execute `umount`.
         assert!(held > 2 * 4, "{held} hooks");
         assert_eq!(held, hooks_of(watching.pid()));
         let pid = nix::unistd::Pid::from_raw(watching.pid().cast_signed());
@@ -272,7 +272,7 @@ fn hooks_of(pid: u32) -> usize {
 
 #[cfg(target_arch = "x86_64")]
 #[test]
-fn a_map_that_cannot_be_read_costs_that_drain_and_is_told() {
+fn a_map_that_cannot_be_read_costs_that_drain_and_is_reported() {
     use podstuck_tests::{assert_counted, call, empty_dir, summary};
 
     requires!(root_and_btf());

@@ -4,7 +4,7 @@
 
 use podstuck_tests::{lab_as_typed, requires, root_and_btf, skip, watch};
 
-/// By a call's error, by who holds on, and by what is mounted.
+/// By a call's error, by a holder, and by what is mounted.
 const CASES: [&str; 3] = ["immutable-attribute", "volume-held-by-host-process", "stacked-mounts"];
 
 #[test]

@@ -12,7 +12,7 @@ use podstuck_tests::podstuck;
 
 fn run(words: &[&str], file: &Path) -> Output {
     let mut command = Command::new(podstuck());
-    // Who waits for ever is ended, and has failed.
+    // A process that waits for ever is ended, and has failed.
     command.args(words).arg(file).stdin(Stdio::null());
     let mut timed = Command::new("/usr/bin/timeout");
     timed.arg("60").arg(command.get_program()).args(command.get_args()).output().unwrap()

@@ -19,7 +19,7 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 use serde_json::Value;
 
 #[test]
-fn who_is_in_it_or_has_it_open_is_found_and_nobody_else() {
+fn only_processes_in_it_or_with_it_open_are_found() {
     requires!(root_and_btf());
     let memory = Memory::mount();
     let path = memory.path().to_str().unwrap();
@@ -45,7 +45,7 @@ fn who_is_in_it_or_has_it_open_is_found_and_nobody_else() {
     let relative = relative.args(["holders", "f"]).current_dir(memory.path()).output().unwrap();
     assert_eq!(relative.status.code(), Some(1), "{relative:?}");
 
-    // The file alone: who works in the directory does not hold it.
+    // The file alone: a process that works in the directory does not hold it.
     let (lines, status) = holders(&[&format!("{path}/f")]);
     assert_eq!((of_type(&lines, "holder").len(), status), (1, Some(1)), "{lines:#?}");
 }
@@ -66,7 +66,7 @@ fn what_was_unmounted_lazily_is_found_by_its_device() {
     }
     let pid = sleeper.pid();
     drop((open, sleeper));
-    // The number of the device may already be somebody else's.
+    // The number of the device may already belong to another one.
     let (lines, _) = holders(&["--device", &device]);
     for pid in [pid, std::process::id()] {
         assert!(of_process(&lines, pid).is_empty(), "{lines:#?}");
@@ -76,7 +76,7 @@ fn what_was_unmounted_lazily_is_found_by_its_device() {
 #[test]
 fn a_slave_copy_explains_the_failure_and_a_private_one_does_not() {
     requires!(root_and_btf());
-    // A tree of its own: what is mounted in it reaches its slaves, and nobody else.
+    // A tree of its own: what is mounted in it reaches its slaves, and no other mount.
     let memory = Memory::mount();
     let volume = memory.path().join("volume");
     fs::create_dir(&volume).unwrap();

@@ -42,7 +42,7 @@ fn a_silent_fuse_server_is_found_in_a_call_that_deletes_nothing() {
     assert!(lines.iter().any(|l| l["state"] == "cleared"), "{lines:#?}");
 }
 
-/// As it is typed: a server that does not answer is found to hang after 30 s, and told to be waited for before.
+/// With the defaults: a server that does not answer is found to hang after 30 s, and reported as slow before.
 #[test]
 fn a_watch_that_ends_before_a_cause_is_named_is_no_all_clear() {
     requires!(root_and_btf());
@@ -93,12 +93,15 @@ fn a_frozen_file_system_is_found_and_a_harmless_outcome_may_be_slow() {
     let lab = Lab::build("filesystem-frozen");
     let mut watching = lab.watch(&[]);
     lab.start();
-    let told = hung(&mut watching, &lab, "in-syscall");
+    let reported = hung(&mut watching, &lab, "in-syscall");
     // What kubelet removes first of the volume.
     let path = lab.ready["path"].as_str().unwrap().replace("/volumes/", "/plugins/");
-    assert_eq!((&told["syscall"], &told["path"]), (&"unlinkat".into(), &path.as_str().into()));
-    assert_eq!((&told["pid"], &told["state"]), (&lab.ready["pid"], &"D".into()));
-    assert!(stack(&told).contains(&"mnt_want_write"), "{told:#}");
+    assert_eq!(
+        (&reported["syscall"], &reported["path"]),
+        (&"unlinkat".into(), &path.as_str().into())
+    );
+    assert_eq!((&reported["pid"], &reported["state"]), (&lab.ready["pid"], &"D".into()));
+    assert!(stack(&reported).contains(&"mnt_want_write"), "{reported:#}");
     let found = finding(&mut watching, &lab, "filesystem-frozen");
     assert_eq!(found["call"]["path"], path, "{found:#}");
     assert_eq!(found["actor"]["pid"], lab.ready["pid"], "{found:#}");
@@ -131,10 +134,10 @@ fn a_slow_disk_is_found_after_umount2_has_returned() {
     let lab = Lab::build("umount-flush-slow");
     let mut watching = lab.watch(&["--export", export.path().to_str().unwrap()]);
     lab.start();
-    let told = hung(&mut watching, &lab, "after-exit");
-    assert_eq!((&told["syscall"], &told["path"]), (&"umount2".into(), &lab.ready["path"]));
-    assert_eq!((&told["pid"], &told["state"]), (&lab.ready["pid"], &"D".into()));
-    assert!(stack(&told).contains(&"task_work_run"), "{told:#}");
+    let reported = hung(&mut watching, &lab, "after-exit");
+    assert_eq!((&reported["syscall"], &reported["path"]), (&"umount2".into(), &lab.ready["path"]));
+    assert_eq!((&reported["pid"], &reported["state"]), (&lab.ready["pid"], &"D".into()));
+    assert!(stack(&reported).contains(&"task_work_run"), "{reported:#}");
     finding(&mut watching, &lab, "umount-flush-slow");
     let over = watching.wait_for("end", |line| line["type"] == "hung" && line["over"] == true);
     watching.wait_for("cleared", |line| line["state"] == "cleared");
@@ -157,9 +160,9 @@ fn a_stopped_disk_is_found_after_umount2_has_returned() {
     let lab = Lab::build("umount-kernel-hang");
     let mut watching = lab.watch(&[]);
     lab.start();
-    let told = hung(&mut watching, &lab, "after-exit");
-    assert_eq!((&told["path"], &told["pid"]), (&lab.ready["path"], &lab.ready["pid"]));
-    assert!(stack(&told).contains(&"task_work_run"), "{told:#}");
+    let reported = hung(&mut watching, &lab, "after-exit");
+    assert_eq!((&reported["path"], &reported["pid"]), (&lab.ready["path"], &lab.ready["pid"]));
+    assert!(stack(&reported).contains(&"task_work_run"), "{reported:#}");
     let found = finding(&mut watching, &lab, "umount-kernel-hang");
     assert_eq!(found["call"]["path"], lab.ready["path"], "{found:#}");
 
@@ -198,16 +201,19 @@ fn an_umount_that_never_comes_to_its_call_is_found() {
     let program = umount(&lab, &path);
     let seen = hung(&mut watching, &lab, "before-umount");
     let pid = Value::from(program.0.id());
-    for told in [seen, {
+    for reported in [seen, {
         // And by one that starts later.
         let mut later = lab.watch(&[]);
-        let told = hung(&mut later, &lab, "before-umount");
-        assert_eq!(told["since"], "process-start", "{told:#}");
-        told
+        let reported = hung(&mut later, &lab, "before-umount");
+        assert_eq!(reported["since"], "process-start", "{reported:#}");
+        reported
     }] {
-        assert_eq!((&told["path"], &told["comm"]), (&path.as_str().into(), &"umount".into()));
-        assert_eq!(told["pid"], pid, "{told:#}");
-        assert!(stack(&told).contains(&"request_wait_answer"), "{told:#}");
+        assert_eq!(
+            (&reported["path"], &reported["comm"]),
+            (&path.as_str().into(), &"umount".into())
+        );
+        assert_eq!(reported["pid"], pid, "{reported:#}");
+        assert!(stack(&reported).contains(&"request_wait_answer"), "{reported:#}");
     }
     let found = finding(&mut watching, &lab, "fuse-daemon-hung");
     lab.start();
@@ -221,7 +227,7 @@ fn an_umount_that_never_comes_to_its_call_is_found() {
 }
 
 #[test]
-fn the_tool_goes_on_beside_all_of_them_and_ends_when_told() {
+fn the_tool_goes_on_beside_all_of_them_and_ends_when_asked_to() {
     requires!(root_and_btf());
     let stuck = ["fuse-daemon-hung", "filesystem-frozen", "umount-kernel-hang"].map(Lab::build);
     let (mass, ready) = lab("emptydir-mass-files", &["--entries", "30000", "--rate", "5000"]);
@@ -234,9 +240,10 @@ fn the_tool_goes_on_beside_all_of_them_and_ends_when_told() {
     stuck.iter().for_each(Lab::start);
     for lab in &stuck {
         let id = lab.text("lab").to_owned();
-        // Each is told at an age of its own, and so perhaps before one that was asked for earlier.
-        let is_told = node.seen.iter().any(|line| line["type"] == "finding" && line["id"] == id);
-        if !is_told {
+        // Each is reported at an age of its own, and so perhaps before one that was asked for earlier.
+        let is_reported =
+            node.seen.iter().any(|line| line["type"] == "finding" && line["id"] == id);
+        if !is_reported {
             finding(&mut node, lab, &id);
         }
     }
@@ -245,9 +252,9 @@ fn the_tool_goes_on_beside_all_of_them_and_ends_when_told() {
     node.wait_for("mass deletion", |line| {
         line["id"] == "emptydir-mass-files" && line["pod"]["uid"] == ready["pod_uid"]
     });
-    let told = Instant::now();
+    let asked = Instant::now();
     let (lines, _) = node.stop();
-    let took = told.elapsed();
+    let took = asked.elapsed();
     assert!(took < Duration::from_secs(2) * slowdown(), "{took:?}");
     assert!(summary(&lines)["calls"].as_u64().unwrap() > 1000);
     drop(mass);

@@ -2,7 +2,7 @@
 //! the removal's own count equal to the probes', all as held in `snapshots/`, and nothing left. Each watch
 //! is recorded, and its replay gives the same lines, files and exit status.
 //!
-//! `INSTA_UPDATE=always` holds anew, and `PODSTUCK_KEEP_RECORDINGS=tests/tests/recordings` keeps the
+//! `INSTA_UPDATE=always` writes new snapshots, and `PODSTUCK_KEEP_RECORDINGS=tests/tests/recordings` keeps the
 //! recordings for `replays.rs`.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
 
@@ -29,16 +29,16 @@ use podstuck_tests::{
 use procfs::process::Process;
 use serde_json::Value;
 
-/// Longer than a finding changes after it is told first, by looks at the node.
+/// Longer than a finding changes after its first report, by reads of the node.
 const LAST_FORM: Duration = Duration::from_secs(8);
 
-/// Longer than from one look at the node to the next, so that what is over is told to be over.
+/// Longer than from one read of the node to the next, so that what is over is reported as over.
 const LAST_LOOK: Duration = Duration::from_secs(3);
 
 /// How many cases are played at a time: each waits most of the time, and watches its own pod.
 const AT_A_TIME: usize = 4;
 
-/// Makes each look at the whole node so slow that the next one comes after minutes (a look's thread rests for 49
+/// Makes each read of the whole node so slow that the next one comes after minutes (a read's thread rests for 49
 /// times as long as it works), so that nothing else is played beside it.
 const SLOWS_LOOKS: &str = "mount-table-storm";
 static NODE: RwLock<()> = RwLock::new(());
@@ -68,7 +68,7 @@ fn play(case: &Case) -> Result<Completion, Failed> {
         (case.id == SLOWS_LOOKS).then(|| NODE.write().unwrap_or_else(PoisonError::into_inner));
     let _beside =
         (case.id != SLOWS_LOOKS).then(|| NODE.read().unwrap_or_else(PoisonError::into_inner));
-    // Nobody knows how long a look at an object takes on an emulated machine: there, a case that ended at
+    // How long a read of an object takes on an emulated machine is not known: there, a case that ended at
     // its time would now and then be over before.
     let until_found = slowdown() > 1 && case.expected.is_some();
     let times = if until_found { slowdown() } else { slowdown().min(2) };
@@ -107,7 +107,7 @@ fn play(case: &Case) -> Result<Completion, Failed> {
     if masked::is_over(case.id) {
         let cause = case.cause.map(CauseId::as_str);
         pod.wait_for("finding that is over", |line| {
-            // What is the node's own fault is told to every watch: another lab's, here.
+            // The node's own fault is reported to every watch: another lab's, here.
             line["state"] == "cleared" && line["id"].as_str() == cause
         });
     }
@@ -142,7 +142,7 @@ fn keep(case: &Case, recorded: &Recorded, ready: &Value) -> std::io::Result<()> 
     fs::write(to("json"), format!("{ready:#}\n"))
 }
 
-/// A duration, where the machine is emulated so many times as long.
+/// A duration, multiplied by the slowdown of an emulated machine.
 fn lasting(option: &str, times: u32) -> String {
     let number = option.trim_end_matches(char::is_alphabetic);
     let unit = &option[number.len()..];
@@ -155,7 +155,7 @@ fn lasting(option: &str, times: u32) -> String {
 /// What was found of a pod or of none. On a node, other cases are played at the same time.
 fn findings(case: &Case, ready: &Value, lines: Vec<Value>) -> Vec<Value> {
     let root = ready["root"].as_str().unwrap();
-    // What is deleted in a root that the watch does not know is nobody's: another lab's, beside this one.
+    // What is deleted in a root that the watch does not know belongs to no pod: another lab's, beside this one.
     let is_elsewhere =
         |line: &Value| line["call"]["path"].as_str().is_some_and(|path| !path.starts_with(root));
     let is_mine = |line: &Value| {
@@ -170,7 +170,7 @@ fn findings(case: &Case, ready: &Value, lines: Vec<Value>) -> Vec<Value> {
 /// The process that the first finding names, by the kernel's word.
 fn check_actor(expected: &Expected, pod: &mut Running, lab: &mut Running, ready: &Value) {
     let found = pod.wait_beside(Some(lab), "finding", |line| {
-        line["type"] == "finding" && !is_told_by_state(expected, line)
+        line["type"] == "finding" && !is_found_by_state(expected, line)
     });
     let actor = &found["actor"];
     assert_eq!(actor["comm"].as_str(), expected.actor, "{found:#}");
@@ -188,9 +188,9 @@ fn check_actor(expected: &Expected, pod: &mut Running, lab: &mut Running, ready:
     }
 }
 
-/// Whether it rests on what lies there, and not on a call: where the machine is emulated, a look may come before
+/// Whether it rests on what lies there, and not on a call: where the machine is emulated, a read may come before
 /// the first call.
-fn is_told_by_state(expected: &Expected, finding: &Value) -> bool {
+fn is_found_by_state(expected: &Expected, finding: &Value) -> bool {
     slowdown() > 1 && expected.syscall.is_some() && finding["call"]["syscall"].is_null()
 }
 
@@ -205,7 +205,7 @@ fn check(case: &Case, findings: &[Value], ready: &Value, tally: &Value) {
     };
     for finding in findings {
         assert_eq!(finding["id"].as_str(), case.cause.map(CauseId::as_str), "{finding:#}");
-        if is_told_by_state(expected, finding) {
+        if is_found_by_state(expected, finding) {
             continue;
         }
         assert_eq!(finding["severity"], serde_json::to_value(expected.severity).unwrap());
@@ -233,7 +233,7 @@ fn check(case: &Case, findings: &[Value], ready: &Value, tally: &Value) {
 }
 
 /// What other cases and other programs do is counted, too: a call may have begun before the watch did, or
-/// have a path that is none.
+/// have an invalid path.
 fn assert_lossless(summary: &Value) {
     let c = &summary["completeness"];
     for loss in ["events_lost", "map_full", "outcome_unknown"] {

@@ -1,5 +1,5 @@
 //! The late arrival: what failed did so an hour ago, the next attempt is far away, and the containers'
-//! logs, which name the pod, are gone. kubelet's own log tells, and the state confirms.
+//! logs, which name the pod, are gone. kubelet's own log names the cause, and the state confirms it.
 //!
 //! kubelet is a process of that name that sleeps; its log is the file that its standard error goes to.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]

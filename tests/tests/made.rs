@@ -57,7 +57,7 @@ impl Node {
         self.mounted.push(to.into());
     }
 
-    /// Somebody whose program is called kubelet and has this directory, and who does this again and again.
+    /// A process whose program is called kubelet and has this directory, and which repeats this command.
     fn kubelet(&self, does: &str, with: &Path) -> Ending {
         let program = self.directory.path().join("kubelet");
         symlink(fs::canonicalize("/bin/sh").unwrap(), &program).unwrap();
@@ -118,7 +118,7 @@ fn a_subpath_that_is_still_mounted_is_named() {
 
 /// Whether the pod is to go at all, nothing here says: so it is no more than possible.
 #[test]
-fn a_mount_that_nobody_tries_to_unmount_is_named() {
+fn a_mount_without_an_unmount_attempt_is_named() {
     requires!(root_and_btf());
     let mut node = Node::new();
     let volume = node.make("volumes/kubernetes.io~nfs/share");
@@ -156,7 +156,7 @@ fn a_damaged_file_system_is_named() {
     assert_eq!(found["call"]["errno_name"], "EUCLEAN", "{found:#}");
 }
 
-/// Somebody deletes very many files of a volume that is no emptyDir.
+/// A process deletes very many files of a volume that is no emptyDir.
 #[test]
 fn a_mass_deletion_is_named() {
     requires!(root_and_btf());

@@ -17,14 +17,14 @@ use podstuck_engine::model::remaining::Remaining;
 use podstuck_tests::{has_loop_devices, requires, root_and_btf};
 use trees::{Made, SHAPES, Shape};
 
-/// Each tree is looked at so often, with other random numbers.
+/// How often each tree is read, with other random numbers.
 const LOOKS: u64 = 10;
 
-/// The same where it is read from a disk. There it is time that ends a look, after so many milliseconds.
+/// Fewer for a tree that is read from a disk: there a read ends after `COLD` milliseconds.
 const COLD_LOOKS: u64 = 3;
 const COLD: u64 = 60;
 
-/// One tree: what is left, and what each look said.
+/// One tree: what is left, and what each read said.
 struct Row {
     name: String,
     truth: u64,
@@ -32,7 +32,7 @@ struct Row {
 }
 
 impl Row {
-    /// How many of the looks said something, had the truth in their range, and came within a quarter.
+    /// How many of the reads said something, had the truth in their range, and came within a quarter.
     fn score(&self) -> [usize; 3] {
         let said: Vec<_> = self.looks.iter().filter_map(Remaining::interval).collect();
         let within = said.iter().filter(|range| (range.low..=range.high).contains(&self.truth));
@@ -60,7 +60,7 @@ impl Row {
 }
 
 /// A tenth of a tree's directories may be read, of a flat one a fifth of its entries. Time does not
-/// end a look, so that it says the same on every machine.
+/// end a read, so that it says the same on every machine.
 fn budget(shape: &Shape, made: &Made, seed: u64) -> Budget {
     let entries = if shape.is_flat { made.entries / 5 } else { 10 * made.entries };
     Budget { milliseconds: 600_000, directories: made.directories / 10, entries, seed: Some(seed) }
@@ -79,7 +79,7 @@ fn half_way(disk: &Path, file_system: &str, shape: &Shape) -> Row {
 }
 
 #[test]
-fn half_way_the_end_is_told_for_nine_of_ten_trees() {
+fn half_way_the_end_is_estimated_for_nine_of_ten_trees() {
     requires!(root_and_btf(), has_loop_devices());
     let mut sum = [0; 3];
     let mut trees = 0;
@@ -105,16 +105,16 @@ fn half_way_the_end_is_told_for_nine_of_ten_trees() {
     assert!(within * 10 >= said * 9 && near * 10 >= said * 9, "{within} and {near} of {said}");
 }
 
-/// Whether so many of some thirty do not speak against nine of ten: three standard deviations below would. How much a cold
-/// look sees depends on the machine's load, so that no two runs are alike.
+/// Whether `hits` of some thirty do not speak against nine of ten: three standard deviations below would. How much a cold
+/// read sees depends on the machine's load, so that no two runs are alike.
 fn speaks_for_nine_of_ten(hits: usize, of: usize) -> bool {
     let (hits, of) = (hits as f64, of as f64);
     hits >= 0.9 * of - 3.0 * (of * 0.9 * 0.1).sqrt()
 }
 
-/// Nothing of the tree is in memory, and the time for a look ends long before all was seen.
+/// Nothing of the tree is in memory, and the time for a read ends long before all was seen.
 #[test]
-fn half_way_the_end_is_told_where_nothing_was_read_before() {
+fn half_way_the_end_is_estimated_where_nothing_was_read_before() {
     requires!(root_and_btf(), has_loop_devices());
     let mut sum = [0; 3];
     let (mut cut_short, mut looks) = (0, 0);
@@ -132,7 +132,7 @@ fn half_way_the_end_is_told_where_nothing_was_read_before() {
             let removal = Stopped::after(&top, made.entries / 2);
             let truth = made.entries - made.entries / 2;
             let cold = |seed| {
-                // Not `sync`, which waits for the disks of everybody.
+                // Not `sync`, which waits for all disks.
                 let disk = std::fs::File::open(disk.path()).unwrap();
                 nix::unistd::syncfs(disk).unwrap();
                 std::fs::write("/proc/sys/vm/drop_caches", "3").unwrap();
@@ -165,7 +165,7 @@ fn half_way_the_end_is_told_where_nothing_was_read_before() {
 }
 
 #[test]
-fn what_is_small_enough_is_counted_and_what_cannot_be_told_is_not() {
+fn what_is_small_enough_is_counted_and_what_cannot_be_estimated_is_not() {
     requires!(root_and_btf());
     let disk = Disk::mount("tmpfs").unwrap();
     let shape = &SHAPES[0];

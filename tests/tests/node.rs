@@ -6,7 +6,7 @@
 //! after the deletions it asks; at least 128, after which kubelet tries only each 122 s. With
 //! `PODSTUCK_NODE_RUNTIME=docker` dockerd runs the containers, with `PODSTUCK_NODE_FROM=pod` it asks from a
 //! debug pod, with `PODSTUCK_NODE_API=hung` while the API server
-//! does not answer, with `PODSTUCK_NODE_API=refused` while there is none. `PODSTUCK_NODE_WHOLE=1` prints whole answers.
+//! does not answer, with `PODSTUCK_NODE_API=refused` without one. `PODSTUCK_NODE_WHOLE=1` prints whole answers.
 //! `PODSTUCK_NODE_RECORD=DIRECTORY` keeps a recording of each diagnosis there.
 //! With `PODSTUCK_BLESS=1` the answers are written to docs/on-node.md.
 #![allow(
@@ -60,7 +60,7 @@ use cases::CASES;
 use faults::Fault;
 use jiff::Timestamp;
 use listed::Listed;
-use live::{Live, Told};
+use live::{Live, Reported};
 use pods::{OnNode, is_there};
 use podstuck_test_node::{Node, Runtime};
 use podstuck_tests::requires;
@@ -74,8 +74,8 @@ const RELEASED: Duration = Duration::from_secs(366);
 const SOON: Duration = Duration::from_secs(8);
 
 fn late() -> Duration {
-    let told = env::var("PODSTUCK_NODE_LATE").ok();
-    Duration::from_secs(told.map_or(140, |text| text.parse().unwrap()))
+    let set = env::var("PODSTUCK_NODE_LATE").ok();
+    Duration::from_secs(set.map_or(140, |text| text.parse().unwrap()))
 }
 
 fn runtime() -> Runtime {
@@ -99,7 +99,7 @@ struct Stuck {
     _faults: Vec<Fault>,
     deleted: Timestamp,
     asked: Option<Asked>,
-    told: Told,
+    reported: Reported,
     released_after: Option<Duration>,
 }
 
@@ -117,7 +117,7 @@ fn a_late_arrival_is_right_where_the_advice_is_for_the_whole_node() {
 
 #[test]
 #[ignore = "needs a Kubernetes node: cargo xtask node test"]
-fn a_late_arrival_is_right_where_kubelet_was_started_anew() {
+fn a_late_arrival_is_right_where_kubelet_was_restarted() {
     play(Trouble::KubeletRestarted);
 }
 
@@ -206,8 +206,8 @@ fn play(trouble: Trouble) {
     let listed = Listed::ask(&options);
     ask(node, (&from, &options), &mut all, |case| case.end != End::Time);
     for stuck in &mut all {
-        stuck.told = live.told(stuck, &node.log("kubelet"));
-        println!("{}: {}", stuck.case.name, stuck.told);
+        stuck.reported = live.reported(stuck, &node.log("kubelet"));
+        println!("{}: {}", stuck.case.name, stuck.reported);
     }
     drop((hung, ended));
     let answers = || node.kubectl(&["get", "--raw", "/readyz"]).is_ok();
@@ -223,8 +223,8 @@ fn play(trouble: Trouble) {
         if stuck.case.end != End::Time {
             complaints.extend(listed.complaint(stuck, asked.first()));
         }
-        if stuck.case.is_told_live() {
-            complaints.extend_from_slice(&stuck.told.wrong);
+        if stuck.case.is_reported_live() {
+            complaints.extend_from_slice(&stuck.reported.wrong);
         }
         for complaint in complaints {
             writeln!(wrong, "{}: {complaint}", stuck.case.name).unwrap();
@@ -271,7 +271,7 @@ fn make_stuck(
             _faults: faults,
             deleted: Timestamp::now(),
             asked: None,
-            told: Told::default(),
+            reported: Reported::default(),
             released_after: None,
         });
     }
@@ -301,7 +301,7 @@ fn make_stuck(
     (all, troubled)
 }
 
-/// Does what was told, and waits until the pods are gone.
+/// Runs the reported commands, and waits until the pods are gone.
 fn release(node: &Node, all: &mut [Stuck]) {
     let begun = Instant::now();
     for stuck in all.iter() {

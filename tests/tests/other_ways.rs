@@ -62,13 +62,13 @@ fn calls_of_32_bit_programs_are_counted_or_said_to_be_missed() {
     let (lines, _) = watching.stop();
     let start = of_type(&lines, "start")[0];
     let not_covered = start["not_covered"].as_array().unwrap();
-    let told = not_covered.iter().any(|what| what.as_str().unwrap().contains("32-bit"));
+    let is_reported = not_covered.iter().any(|what| what.as_str().unwrap().contains("32-bit"));
     let counted = add_up(&[&summary(&lines)["by_outcome"]]);
     if start["backend"] != "tracepoint" {
-        assert!(!told, "{start:#}");
+        assert!(!is_reported, "{start:#}");
         assert_eq!(counted, add_up(&[&tally]));
     } else {
-        assert!(told, "{start:#}");
+        assert!(is_reported, "{start:#}");
         assert!(counted.is_empty(), "{counted:?}");
     }
 }
@@ -82,8 +82,8 @@ fn io_uring_hooks(start: &Value) -> [bool; 2] {
         .map(|hook| hooks.contains(&hook))
 }
 
-/// Where the kernel preempts what runs a program on a function, it runs that program for nobody else on
-/// that processor: not for the other workers of the ring. They are told, and all of them are counted in
+/// Where the kernel preempts what runs a program on a function, it runs that program for no other task on
+/// that processor: not for the other workers of the ring. They are reported, and all of them are counted in
 /// one of the attempts.
 #[test]
 fn deletions_by_io_uring_are_counted_or_noticed_or_said_to_be_missed() {
@@ -191,7 +191,7 @@ fn a_volume_moved_away_and_then_deleted_is_still_its_pods() {
     let moved = trash.join("old");
     call(&["move".as_ref(), volume.as_os_str(), moved.as_os_str()]);
     assert!(Command::new("rm").arg("-rf").arg(&moved).status().unwrap().success());
-    // What lies beside it there is nobody's.
+    // What lies beside it there belongs to no pod.
     fs::write(trash.join("other"), "").unwrap();
     fs::remove_file(trash.join("other")).unwrap();
     let (lines, _) = watching.stop();

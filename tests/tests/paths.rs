@@ -180,7 +180,7 @@ fn a_path_in_a_detached_mount_is_no_path_of_the_node() {
 }
 
 #[test]
-fn what_only_reads_like_a_volume_is_told_as_such() {
+fn what_only_reads_like_a_volume_is_reported_as_such() {
     requires!(root_and_btf());
     let (proven, other) = (disk(), elsewhere());
     let (volume, look_alike) = (empty_dir(proven.path()), empty_dir(other.path()));
@@ -275,7 +275,7 @@ fn deep(top: &Path, name: &str, levels: usize) -> PathBuf {
 }
 
 #[test]
-fn an_object_that_succeeds_long_after_it_failed_is_told() {
+fn an_object_that_succeeds_long_after_it_failed_is_reported() {
     requires!(root_and_btf());
     let top = disk();
     let volume = empty_dir(top.path());
@@ -300,7 +300,7 @@ fn a_failure_that_was_held_back_is_known_when_its_object_succeeds() {
     requires!(root_and_btf());
     let top = disk();
     let volume = empty_dir(top.path());
-    // More of one process in a moment than are told of one kind.
+    // More of one process in a moment than are reported of one kind.
     let files: Vec<PathBuf> = (0..400).map(|number| volume.join(number.to_string())).collect();
     for file in &files {
         fs::write(file, "").unwrap();
@@ -311,8 +311,8 @@ fn a_failure_that_was_held_back_is_known_when_its_object_succeeds() {
         assert!(!command.args(&files).stderr(Stdio::null()).status().unwrap().success());
         call(&words("unlink", &[last]));
     });
-    let told = |r: &&Record| r.head.errno == 20 && r.path() == *last;
-    assert!(records.iter().find(told).is_none(), "it was not held back");
+    let is_last = |r: &&Record| r.head.errno == 20 && r.path() == *last;
+    assert!(records.iter().find(is_last).is_none(), "it was not held back");
     let recovered = records.iter().find(|r| r.head.reason & reason::RECOVERED != 0);
     assert_eq!(recovered.expect("a recovery").path(), *last);
 }

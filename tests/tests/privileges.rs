@@ -208,7 +208,7 @@ fn threads_and_helpers_of_a_watch_may_do_what_their_work_takes() {
         "holder",
         "helper",
     ];
-    // A row that nobody is in would say nothing about anybody. The screen's is seen in the next test.
+    // A row that matches no process would say nothing. The screen's is seen in the next test.
     assert!(allowed().keys().all(|name| name == SCREEN || wanted.contains(&name.as_str())));
     all_are_limited(watching.pid(), &wanted);
     // The lab holds its removal back: until its call hangs, an all-clear is right.
@@ -253,9 +253,9 @@ fn threads_of_a_diagnosis_may_do_no_more() {
 #[test]
 fn doctor_says_what_limits_there_are() {
     requires!(root_and_btf());
-    let told = podstuck_tests::run(&["doctor"]).stdout;
-    let told = String::from_utf8(told).unwrap();
-    let line = told.lines().find(|line| line.contains("least privilege")).unwrap();
+    let printed = podstuck_tests::run(&["doctor"]).stdout;
+    let printed = String::from_utf8(printed).unwrap();
+    let line = printed.lines().find(|line| line.contains("least privilege")).unwrap();
     let kernel = fs::read_to_string("/sys/kernel/security/lsm").unwrap_or_default();
     assert!(line.contains("seccomp") || line.contains("Landlock"), "{line}");
     assert!(!kernel.contains("landlock") || line.contains("ABI"), "{line}");

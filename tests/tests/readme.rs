@@ -1,4 +1,4 @@
-//! The commands that the documents tell people to type: each is one that the tool understands.
+//! The commands in the documents: each is one that the tool understands.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use clap::{Command, CommandFactory, Parser};

@@ -1,4 +1,4 @@
-//! The printed ways out, each tried as printed: it ends what keeps the pod, the finding is over, and what shows that
+//! The printed remedies, each tried as printed: it ends what keeps the pod, the finding is over, and what shows that
 //! it worked says so.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
 
@@ -64,7 +64,7 @@ fn obey(case: &str, nth: usize) -> Result<Completion, Failed> {
         }
         None => follow(&found, &ready)?,
     };
-    // What was told before of the same call, and is told no more, is over, too.
+    // What was reported before of the same call, and is not reported any more, is over, too.
     let cleared =
         pod.wait_for("cleared", |line| line["state"] == "cleared" && line["id"] == found["id"]);
     assert_eq!(cleared["pod"]["uid"], uid, "{case}");

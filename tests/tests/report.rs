@@ -1,5 +1,5 @@
 //! Reports of labs' recordings: the same counts and findings as in the replay's lines and files, and a page that a
-//! browser shows without asking anybody for anything.
+//! browser shows without a request.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
 
 use std::{
@@ -151,9 +151,9 @@ fn a_ticket_has_the_answer_its_evidence_and_commands() {
     let (lines, dir) = replayed("volume-held-by-host-process");
     let finding = of_type(&lines, "finding").pop().unwrap().clone();
     let holder = "has its working directory there";
-    let told =
+    let facts =
         finding["evidence"].as_array().unwrap().iter().map(|it| it["fact"].as_str().unwrap());
-    assert!(text.contains(told.into_iter().find(|fact| fact.contains(holder)).unwrap()), "{text}");
+    assert!(text.contains(facts.into_iter().find(|fact| fact.contains(holder)).unwrap()), "{text}");
     for remedy in finding["remedies"].as_array().unwrap() {
         if let Some(command) = remedy["command"].as_str() {
             assert!(text.contains(&format!("\n```sh\n{command}\n```\n")), "{command} in {text}");
@@ -166,7 +166,7 @@ fn a_ticket_has_the_answer_its_evidence_and_commands() {
 }
 
 #[test]
-fn what_is_neither_is_told_apart() {
+fn what_is_neither_is_distinguished() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("text");
     fs::write(&file, "no recording").unwrap();
@@ -209,7 +209,7 @@ fn a_full_disk_is_no_success() {
 
 /// In a browser, if there is one: Debian's `chromium`.
 #[test]
-fn a_browser_asks_nobody_and_complains_of_nothing() {
+fn a_browser_makes_no_request_and_complains_of_nothing() {
     let found = ["chromium", "google-chrome"].into_iter().find(|program| {
         Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success())
     });

@@ -228,7 +228,7 @@ fn a_root_file_system_in_use() {
     let pid = holder.0.id().to_string();
     let evidence = found["evidence"].to_string();
     assert!(evidence.contains(&pid), "{pid} is not in {evidence}");
-    // The remedy ends whoever holds it.
+    // The remedy ends the processes that hold it.
     obey(&found);
 
     drop(holder);
@@ -244,9 +244,9 @@ fn a_root_file_system_in_use() {
     assert_complete(&lines);
 }
 
-/// Whoever comes after the attempt has failed learns of it from containerd's own log.
+/// After the failed attempt, the cause is read from containerd's own log.
 #[test]
-fn a_root_file_system_in_use_is_told_by_containerds_log() {
+fn a_root_file_system_in_use_is_found_in_containerds_log() {
     let Some(runtimes) = Runtimes::start() else { return };
     let (uid, id) = ("5e0c8a1e-7a35-4c52-8a5b-2f4f0b1d9c01", "c1".repeat(32));
     let kubelet = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The published JSON schema is that of the types which are written. `podstuck_tests` compares each line that a test reads.
+//! The published JSON schema is the written types' own. `podstuck_tests` compares each line that a test reads.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use std::{env, fs};

@@ -1,5 +1,5 @@
-//! A kubelet that is started while somebody watches is known from the next look at the node on, without any mount
-//! that tells of it.
+//! A kubelet that is started during a watch is known from the next read of the node on, without any mount
+//! that shows it.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use std::{
@@ -59,7 +59,7 @@ fn a_kubelet_that_is_started_later_brings_its_root_directory() {
     fs::write(volume.join("file"), "").unwrap();
     let watching = watch(&["--export", export.path().to_str().unwrap()]);
     let kubelet = Kubelet::start(&program, &root, &volume);
-    // A look every two seconds, what it finds is shown to the probes, and then something is tried.
+    // A read every two seconds, what it finds is shown to the probes, and then something is tried.
     thread::sleep(Duration::from_secs(8) * slowdown());
     drop(kubelet);
     settle();
@@ -94,7 +94,7 @@ fn a_kubelet_that_shares_a_root_directory_costs_no_count() {
         });
         for _ in 0..3 {
             let kubelet = Kubelet::start_apart(&program, &root);
-            // A look every two seconds finds it, and then one finds that it is gone.
+            // A read every two seconds finds it, and then one finds that it is gone.
             thread::sleep(Duration::from_secs(5) * slowdown());
             drop(kubelet);
         }

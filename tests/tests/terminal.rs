@@ -158,7 +158,7 @@ fn a_live_run_ends_by_q_by_signals_and_by_its_time() {
 
     tmux.line(&format!("{watch}; echo status=$?"));
     tmux.wait_for("the screen", is_there);
-    // What is called is seen, without an event that tells of it.
+    // What is called is seen, without an event about it.
     for n in 0..20 {
         fs::write(dir.path().join(n.to_string()), "").unwrap();
         fs::remove_file(dir.path().join(n.to_string())).unwrap();
@@ -236,7 +236,7 @@ fn alone_it_lists_the_pods_that_are_being_deleted() {
         ));
         tmux.wait_for("the prompt", is_back)
     };
-    // Where nothing is deleted, and nobody who could say otherwise is asked.
+    // Where nothing is deleted, and no source that could say otherwise is asked.
     let dir = TempDir::new().unwrap();
     let screen = alone(dir.path().to_str().unwrap());
     assert!(screen.contains("no pod of this node is being deleted"), "{screen}");

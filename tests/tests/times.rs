@@ -60,7 +60,7 @@ fn start_to_first_count_and_ctrl_c_to_detached() {
     });
 }
 
-/// Somebody who deletes nothing, beside a node that is watched.
+/// A process that deletes nothing, beside a node that is watched.
 #[test]
 fn what_a_bystander_pays() {
     requires!(root_and_btf());

@@ -54,7 +54,7 @@ fn stuck() -> (tempfile::TempDir, PathBuf, PathBuf) {
 const AGAIN: &str = r#"while :; do rmdir "$1"; sleep 0.3; done"#;
 
 #[test]
-fn the_first_call_that_fails_is_told_wherever_it_is() {
+fn the_first_call_that_fails_is_reported_wherever_it_is() {
     if !programs::has_programs(&["chattr"]) {
         return;
     }
@@ -79,7 +79,7 @@ fn the_first_call_that_fails_is_told_wherever_it_is() {
     assert!(summary(&lines)["completeness"]["not_looked_at"].is_null(), "{lines:#?}");
 }
 
-/// What is said of the only directory that nobody looked at, and the exit status.
+/// What is said of the only directory that was not read, and the exit status.
 fn not_looked_at(args: &[&str], top: &Path, volume: &Path) -> (Value, Option<i32>) {
     let watching = watch(args);
     let agent = Agent::start(top, AGAIN, &[volume]);
@@ -99,10 +99,10 @@ fn a_directory_that_is_not_believed_is_no_all_clear() {
     let (top, root, volume) = stuck();
     // Its owner can make what he likes of it.
     chown(&root, Some(1000), None).unwrap();
-    let (told, status) = not_looked_at(&[], top.path(), &volume);
-    assert_eq!(told["root"], root.to_str().unwrap(), "{told:#}");
-    assert!(told["why"].as_str().unwrap().contains("owner 1000"), "{told:#}");
-    assert!(told["failed"].as_u64().unwrap() > 1, "{told:#}");
+    let (unread, status) = not_looked_at(&[], top.path(), &volume);
+    assert_eq!(unread["root"], root.to_str().unwrap(), "{unread:#}");
+    assert!(unread["why"].as_str().unwrap().contains("owner 1000"), "{unread:#}");
+    assert!(unread["failed"].as_u64().unwrap() > 1, "{unread:#}");
     assert_eq!(status, Some(5));
 }
 
@@ -114,8 +114,8 @@ fn another_root_than_the_given_one_is_named_whether_a_pod_is_asked_for_or_not() 
     empty_dir(&given);
     let given = given.to_str().unwrap();
     for args in [&["--kubelet-root", given][..], &["--kubelet-root", given, "--pod-uid", UID]] {
-        let (told, status) = not_looked_at(args, top.path(), &volume);
-        assert_eq!(told["root"], root.to_str().unwrap(), "{told:#}");
+        let (unread, status) = not_looked_at(args, top.path(), &volume);
+        assert_eq!(unread["root"], root.to_str().unwrap(), "{unread:#}");
         assert_eq!(status, Some(5), "{args:?}");
     }
 }

@@ -1,5 +1,5 @@
 //! Of each cause that gives a command: that a test runs it as printed, or why none does. Of each that gives
-//! advice: what follows it, if anything does. What a cause gives is read from what was told of it, in the
+//! advice: what follows it, if anything does. The remedies of a cause are read from its findings in the
 //! snapshots of the engine's scenarios and of the labs.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
@@ -22,7 +22,7 @@ use serde_json::Value;
 
 const WORKSPACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 const LABS: &str = "tests/tests/snapshots";
-const TOLD: [&str; 2] = ["podstuck-user/engine/src/scenarios/snapshots", LABS];
+const SNAPSHOTS: [&str; 2] = ["podstuck-user/engine/src/scenarios/snapshots", LABS];
 
 /// Causes whose commands no test runs.
 const NOT_RUN: &[(&str, &str)] = &[
@@ -150,10 +150,10 @@ fn each_command_of_a_lab_is_run_in_a_lab_of_its_own() {
     for entry in fs::read_dir(Path::new(WORKSPACE).join(LABS)).unwrap() {
         let path = entry.unwrap().path();
         let lab = path.file_stem().unwrap().to_str().unwrap();
-        let told = findings_in(&path);
+        let found = findings_in(&path);
         let is_excused = |id: &Value| NOT_RUN.iter().any(|(not_run, _)| id == not_run);
-        let told = told.iter().filter(|finding| !is_excused(&finding["id"]));
-        let commands = told.map(|finding| remedies(finding).filter(|it| acts(it)).count()).max();
+        let found = found.iter().filter(|finding| !is_excused(&finding["id"]));
+        let commands = found.map(|finding| remedies(finding).filter(|it| acts(it)).count()).max();
         let first = RELEASED.iter().chain(CURED);
         let second = SECOND_RELEASES.iter().chain(SECOND_CURES).chain(AFTER_THE_FIRST);
         // Its first is run as it is before its second.
@@ -187,9 +187,9 @@ fn each_advice_is_followed_by_a_fixture_or_it_is_listed() {
     );
 }
 
-/// A cause of which nothing is told here could give anything.
+/// A cause without a finding here could give anything.
 #[test]
-fn all_causes_are_told_somewhere() {
+fn all_causes_are_reported_somewhere() {
     let given = given();
     // What the API server shows has tests of its own, which run its commands: podstuck-user/cluster/tests/cluster.rs.
     let of_node = catalogue::all().filter(|cause| !cause.tried.contains(&TriedWith::Objects));
@@ -204,7 +204,8 @@ fn all_causes_are_told_somewhere() {
 /// By cause.
 fn given() -> BTreeMap<String, Given> {
     let mut given = BTreeMap::<String, Given>::new();
-    for finding in TOLD.iter().flat_map(|folder| findings(&Path::new(WORKSPACE).join(folder))) {
+    for finding in SNAPSHOTS.iter().flat_map(|folder| findings(&Path::new(WORKSPACE).join(folder)))
+    {
         let id = finding["id"].as_str().unwrap();
         let of_cause = given.entry(id.to_owned()).or_default();
         for remedy in remedies(&finding) {

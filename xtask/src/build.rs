@@ -142,7 +142,7 @@ pub(crate) fn set_flags(workspace: &Workspace, rustc: &Rustc, cargo: &mut Comman
     cargo.env_remove("RUSTFLAGS").env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"));
 }
 
-/// Has cargo link by the other processor's linker, and build the standard library where there is none for it.
+/// Has cargo link by the other processor's linker, and build the standard library where rustup has none for it.
 fn cross(rustc: &Rustc, cargo: &mut Command, architecture: Architecture) -> Result<()> {
     let (target, linker) = (architecture.target(), architecture.linker());
     if process::find(&linker).is_none() {

@@ -26,7 +26,7 @@ const FINDING: i32 = 1;
 const HEAD_START: Duration = Duration::from_secs(2);
 /// The watch takes 25 s; on a loaded machine, something more.
 const LIMIT: Duration = Duration::from_secs(60);
-/// How long a child may take to clean up when told to end.
+/// How long a child may take to clean up when asked to end.
 const GRACE: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(100);
 const LINES: usize = 10;
@@ -39,7 +39,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
         bail!("the demo loads probes into the kernel, which takes root");
     }
     setup::run(workspace)?;
-    // Optimizing it takes minutes, and for one pod nobody sees the difference. The tests use the same build.
+    // Optimizing it takes minutes, and makes no visible difference for one pod. The tests use the same build.
     let program = build::beside_tests(workspace)?;
     let seconds =
         SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is off")?.as_secs();
@@ -103,7 +103,7 @@ impl Running {
         let ready = lines.next().context("the lab ended before it was ready")?;
         let ready: Value = serde_json::from_str(&ready).context("the lab's first line")?;
         let uid = ready["pod_uid"].as_str().context("the lab's first line has no pod_uid")?;
-        // Ends with the lab, which nobody may keep from writing.
+        // Ends with the lab, whose writes must not block.
         thread::spawn(move || lines.for_each(drop));
         Ok(uid.to_owned())
     }

@@ -116,7 +116,7 @@ fn between_marks(text: &str, part: &str) -> Option<String> {
     Some(format!("{before}{BEGIN}\n\n{part}\n{END}{after}"))
 }
 
-/// The book's table: causes that mean the same and have the same way out share a row.
+/// The book's table: causes that mean the same and have the same remedy share a row.
 fn causes_table() -> String {
     let mut rows: Vec<(Vec<&Cause>, &str)> = Vec::new();
     for cause in catalogue::all() {
@@ -267,7 +267,7 @@ fn page(cause: &Cause) -> String {
                 catalogue::title(other.cause).unwrap_or_default()
             ),
         };
-        let _ = writeln!(page, "| {name} | {} |", other.told_apart_by);
+        let _ = writeln!(page, "| {name} | {} |", other.differs_by);
     }
     let ways = cause.ways_out.iter().map(|way| match way.risk {
         "" => way.action.to_owned(),

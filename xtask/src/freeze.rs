@@ -31,7 +31,8 @@ const RECORDINGS: &str = "tests/tests/recordings";
 /// As the crate podstuck-testing has it, which the commands do not depend on.
 const FOLDER: &str = "PODSTUCK_FREEZE";
 /// Tests of libraries that keep what they answer, by a part of their names.
-const KEPT_BY_TESTS: [&str; 2] = ["scenarios::what_is_told_of_each_incident", "captures_tests::"];
+const KEPT_BY_TESTS: [&str; 2] =
+    ["scenarios::each_incident_keeps_its_findings", "captures_tests::"];
 
 /// What to compare.
 #[derive(clap::Args)]

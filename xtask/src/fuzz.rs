@@ -18,7 +18,7 @@ pub(crate) struct Options {
     /// How long to try each target, such as 90s, 10m or 1h; as many run at once as there are CPUs
     #[arg(long = "for", default_value = "10m", value_parser = duration)]
     time: Duration,
-    /// By the tests as `cargo xtask test` builds them: nothing is compiled anew, and far fewer inputs are tried
+    /// By the tests as `cargo xtask test` builds them: nothing is compiled again, and far fewer inputs are tried
     #[arg(long)]
     unoptimized: bool,
 }

@@ -24,7 +24,7 @@ pub(crate) fn texts(workspace: &Workspace) -> Result<()> {
     docs::check(workspace)
 }
 
-/// Compiles for the lints, in folders of their own: nothing else waits for that, and nothing is compiled anew after
+/// Compiles for the lints, in folders of their own: nothing else waits for that, and nothing is compiled again after
 /// it.
 pub(crate) fn clippy(workspace: &Workspace) -> Result<()> {
     println!("clippy on the workspace");

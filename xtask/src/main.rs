@@ -78,7 +78,7 @@ enum Command {
     Bench(bench::Options),
     /// Show a diagnosis of a lab case, with its histogram files
     Demo,
-    /// Make the pictures of the documents anew, of a lab case in a real terminal
+    /// Make the pictures of the documents again, of a lab case in a real terminal
     Pictures(pictures::Options),
     /// Start and end a real Kubernetes node on this machine, or test with it
     Node {
@@ -98,7 +98,7 @@ fn main() -> ExitCode {
     match run(&Arguments::parse().command) {
         Ok(code) => code,
         Err(error) => {
-            // Not as `main` would print it: that adds a backtrace, which helps nobody here.
+            // Not as `main` would print it: that adds a backtrace, which does not help here.
             eprintln!("error: {error:#}");
             ExitCode::FAILURE
         }

@@ -30,7 +30,7 @@ pub(crate) fn write(
     // It writes beside every manifest of a workspace.
     let copy = tempfile::tempdir().context("creating a folder for a copy")?;
     copy_to(workspace, copy.path())?;
-    // The same source has the same list: its time is that of the commit.
+    // The same source has the same list: its time is the commit's.
     let commit = process::output(
         Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(&workspace.root),
     )?;

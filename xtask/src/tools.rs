@@ -12,14 +12,14 @@ use nix::unistd::geteuid;
 use crate::workspace::Workspace;
 use podstuck_process as process;
 
-/// Debian's packages, each with a program that tells whether it is there.
+/// Debian's packages, each with a program that shows whether it is installed.
 const PACKAGES: [(&str, &str); 4] =
     [("e2fsprogs", "mkfs.ext4"), ("python3", "python3"), ("tmux", "tmux"), ("xz-utils", "xz")];
 
 /// Reads the histogram files in their own language, as their users do.
 const PYTHON_PACKAGE: &str = "hdrhistogram==0.10.8";
 
-/// What the tests are told in their environment.
+/// What the tests get in their environment.
 pub(crate) struct Tools {
     variables: Vec<(&'static str, OsString)>,
 }

@@ -28,7 +28,7 @@ global_function! {
             return 0;
         }
         let config = config();
-        // The wanted pod may be where the call was: that is told, and not counted as if it were known.
+        // The wanted pod may be where the call was: that is reported, and not counted as if it were known.
         let mut why = refuse_look_alike(slot);
         if why == 0 {
             let scratch = slot.scratch();

@@ -1,4 +1,4 @@
-//! Who makes a call, for people.
+//! The caller of a system call, as it is shown.
 
 use aya_ebpf::helpers::{bpf_get_current_cgroup_id, bpf_get_current_comm};
 use podstuck_common::record::{Caller, credential};
@@ -59,7 +59,7 @@ pub(crate) fn is_root() -> bool {
 fn credentials(task: u64) -> Option<u32> {
     let o = offsets();
     let credentials: u64 = field(task, o.task_cred)?;
-    // All eight ids, of which the effective one alone says nothing of who has started a set-user-ID program.
+    // All eight ids, of which the effective one alone does not show which user started a set-user-ID program.
     let mut ids = 0;
     for pair in 0..4 {
         ids |= field::<u64>(credentials, o.cred_uid.wrapping_add(pair * 8))?;

@@ -13,7 +13,7 @@ pub(crate) unsafe fn add(word: *mut u64, n: u64) {
     unsafe { asm!("lock *(u64 *)({word} + 0) += {n}", word = in(reg) word, n = in(reg) n) };
 }
 
-/// What stands before it reads memory before what stands behind it, as far as the compiler decides.
+/// Orders the reads before it before the reads behind it, for the compiler.
 #[inline(always)]
 pub(crate) fn compiler_barrier() {
     // SAFETY: no instruction.

@@ -2,14 +2,14 @@
 
 use super::atomic;
 
-/// Who counts the word up from 0 has what it stands for. Kernels before 5.12 add but do not tell the sum, so it is
-/// read afterwards: of several that add at once at most one reads 1. If none does, none has it.
+/// The program that counts the word up from 0 has what it stands for. Kernels before 5.12 add without returning the
+/// sum, so it is read afterwards: of several that add at once at most one reads 1. If none does, none has it.
 ///
 /// # Safety
 /// An aligned word of map memory.
 #[inline(always)]
 pub(crate) unsafe fn claim(claims: *mut u64) -> bool {
-    // SAFETY: the caller vouches for the address; read anew, since others add to it.
+    // SAFETY: the caller vouches for the address; read again, since others add to it.
     unsafe {
         atomic::add(claims, 1);
         let mine = claims.read_volatile() == 1;

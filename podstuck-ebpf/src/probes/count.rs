@@ -1,7 +1,7 @@
 //! Exact counts: one increment for each call, in this CPU's share of one table entry. With the shortest and the
-//! longest call there is more than an addition to do, and no instruction for it that nobody can come between before
-//! Linux 5.12 (compare and exchange). So whoever counts has the entry for himself: it is that of his slot, which none
-//! other on this CPU has at the time.
+//! longest call there is more than an addition to do, and before Linux 5.12 no instruction does it atomically
+//! (compare and exchange). So a program that counts has the entry to itself: the entry belongs to its slot, which no
+//! other program on this CPU has at the time.
 
 use aya_ebpf::{bindings::BPF_NOEXIST, btf_maps::PerCpuHashMap};
 use podstuck_common::{
@@ -49,7 +49,7 @@ fn add_to(
 fn bump(count: *mut CallTotals, duration_ns: u64) {
     // One that took no time at all took less than the clock shows; 0 is "not yet".
     let ns = if duration_ns == 0 { 1 } else { duration_ns };
-    // SAFETY: aligned words of this CPU's map memory, which nobody else writes while the slot is held. User space reads
+    // SAFETY: aligned words of this CPU's map memory; only the holder of the slot writes them. User space reads
     // them when no program has the table any more.
     unsafe {
         (*count).calls = (*count).calls.wrapping_add(1);

@@ -30,7 +30,7 @@ fn first(target: u64) -> Option<*mut First> {
 #[inline(always)]
 pub(crate) fn is_any(target: u64) -> bool {
     let Some(first) = first(target) else { return false };
-    // SAFETY: map memory, of which each word is whole; whoever writes meanwhile is a call that is under way.
+    // SAFETY: map memory, of which each word is whole; only a call that is under way writes meanwhile.
     let First { target: whose, objects } = unsafe { first.read() };
     whose == target && target != 0 && objects[0] | objects[1] | objects[2] != 0
 }
@@ -58,7 +58,7 @@ pub(crate) fn note(target: u64, object: u64) {
             }
         }
     }
-    // A look is cheap, and an insertion takes a lock and a free entry even where there is one already.
+    // A lookup is cheap, and an insertion takes a lock and a free entry even where there is one already.
     if FAILED.get_ptr(object).is_none() {
         let _ = FAILED.insert(object, &1, u64::from(BPF_ANY));
     }

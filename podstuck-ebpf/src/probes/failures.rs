@@ -6,7 +6,7 @@ use super::atomic;
 
 /// Directories that were marked as one in which a removal failed.
 pub(crate) const MARKED: u32 = 0;
-/// Removals that failed before their directory was told.
+/// Removals that failed before their directory was reported.
 pub(crate) const ELSEWHERE: u32 = 1;
 /// Objects whose removal has succeeded after it had failed.
 pub(crate) const RECOVERED: u32 = 2;

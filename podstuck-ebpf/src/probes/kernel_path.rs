@@ -154,7 +154,7 @@ fn is_in_namespace(mount: u64) -> bool {
     const ANONYMOUS: u32 = 0xefff_fff7;
     let o = offsets();
     let namespace: u64 = field(mount, o.mount_ns).unwrap_or(0);
-    // Where there is none, or an error in its place, this cannot be read.
+    // Without a namespace, or with an error in its place, this cannot be read.
     let number: u32 = field(namespace, o.mnt_ns_inum).unwrap_or(0);
     number != 0 && number != ANONYMOUS
 }

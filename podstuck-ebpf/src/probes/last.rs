@@ -1,4 +1,4 @@
-//! The last component of an argument. Where the kernel has told the directory, only that counts: links and
+//! The last component of an argument. Where the kernel has reported the directory, only that counts: links and
 //! `..` before it have been followed.
 
 use super::{
@@ -47,7 +47,7 @@ pub(crate) fn found(scratch: &mut Scratch) -> Option<Last> {
     Some(last)
 }
 
-/// It cannot be told. Below a target's root that changes nothing.
+/// It cannot be determined. Below a target's root that changes nothing.
 #[inline(always)]
 pub(crate) fn not_found(call: &mut Returned) {
     call.argument = NOT_READ;

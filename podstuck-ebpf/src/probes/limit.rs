@@ -32,7 +32,7 @@ struct Limit {
 #[btf_map]
 static LIMITS: LruHashMap<LimitKey, Limit, { lru::LIMITS }> = LruHashMap::new();
 
-/// What a slot has held back last. Whoever cannot remove an object often tries again at once, and need not look up its
+/// What a slot has held back last. A process that cannot remove an object often retries at once, and need not look up its
 /// limit each time: that took 30 of 650 ns of a call that fails with EBUSY.
 #[repr(C)]
 #[derive(Clone, Copy)]

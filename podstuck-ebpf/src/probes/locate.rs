@@ -28,7 +28,7 @@ pub(crate) fn locate(slot: &mut Slot) {
         }
         target::find_read(slot);
         let scratch = slot.scratch();
-        // It may have failed by the same path before the directory was told, as with EROFS.
+        // It may have failed by the same path before the directory was reported, as with EROFS.
         if scratch.call.entry.dirfd == AT_FDCWD && directory_cache::has_failed_elsewhere() {
             scratch.call.has_failed = true;
         }
@@ -78,7 +78,7 @@ pub(crate) fn locate(slot: &mut Slot) {
     }
 }
 
-/// Takes the directory that the kernel has resolved, if it was told and is still there.
+/// Takes the directory that the kernel has resolved, if it was reported and is still there.
 ///
 /// The call has given it up, and it may have been freed since. What a dentry still has its inode of is not: an
 /// inode is taken from its dentry first, and dentries and mounts are freed only when all programs that run

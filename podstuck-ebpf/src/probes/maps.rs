@@ -68,7 +68,7 @@ pub(crate) static EVENTS: RingBuf<u8, { 1 << 20 }> = RingBuf::new();
 #[btf_map]
 pub(crate) static LOSSES: PerCpuArray<u64, { loss::COUNT as usize }> = PerCpuArray::new();
 
-/// Own calls seen by each probe, entry and exit, by `record::call`; behind them those whose directory was told.
+/// Own calls seen by each probe, entry and exit, by `record::call`; behind them those whose directory was reported.
 /// The self-test reads it.
 #[btf_map]
 pub(crate) static OWN_CALLS: PerCpuArray<u64, { 2 * call::COUNT }> = PerCpuArray::new();

@@ -45,7 +45,7 @@ mod target;
 mod walk;
 mod words;
 
-/// A program that could panic does not pass the verifier: there is no way out of this loop.
+/// A program that could panic does not pass the verifier: this loop never ends, and is never reached.
 #[panic_handler]
 fn panic(_info: &core::panic::PanicInfo) -> ! {
     loop {}

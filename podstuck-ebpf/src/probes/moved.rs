@@ -24,7 +24,7 @@ struct Moved {
 #[btf_map]
 static MOVED: LruHashMap<u64, Moved, { lru::MOVED }> = LruHashMap::new();
 
-/// How many there ever were: nothing is looked up while there is none.
+/// The number of entries ever made: nothing is looked up while it is 0.
 #[btf_map]
 static MOVES: Array<u64, 1> = Array::new();
 
@@ -43,7 +43,7 @@ pub(crate) fn note(was: &Trail, path: u64) {
 /// Looks whether the component just taken is where a target has moved to.
 #[inline(always)]
 pub(crate) fn adopt(trail: &mut Trail) {
-    // Where somebody has a file system of his own, any path can be had.
+    // A process with a file system of its own can have any path.
     if trail.target != 0
         || !trail.is_known(config())
         || MOVES.get(0).is_none_or(|moves| *moves == 0)

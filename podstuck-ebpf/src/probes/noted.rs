@@ -1,4 +1,4 @@
-//! The failure that a slot has noted last. Whoever cannot remove an object often tries again at once, and need not
+//! The failure that a slot has noted last. A process that cannot remove an object often retries at once, and need not
 //! find its path and note it each time.
 
 use super::{
@@ -27,7 +27,7 @@ pub(crate) fn is_noted(scratch: &Scratch) -> bool {
             break;
         }
         let difference = noted ^ now;
-        // What is behind the argument is from another one.
+        // The bytes behind the argument are left from another one.
         let behind = if rest < 8 { 64 - rest * 8 } else { 0 };
         if difference << behind != 0 {
             return false;

@@ -60,7 +60,7 @@ pub(crate) fn reasons(call: &Returned, new: bool) -> u32 {
         }
     } else if call.errno != EISDIR && call.errno != ENOENT {
         // Every removal of a directory in Go's way begins with EISDIR, and ends with ENOENT where
-        // somebody was faster: neither is worth a look, both are counted.
+        // another process was faster: neither is worth a record, both are counted.
         why |= reason::FAILED;
     }
     why
@@ -72,7 +72,7 @@ pub(crate) fn report(slot: &mut Slot, why: u32) {
     let scratch = slot.scratch();
     let errno = scratch.call.errno;
     if why & reason::FAILED != 0 && errno != ENOTEMPTY {
-        // Before the limit: that an object succeeds which has failed is told of each.
+        // Before the limit: each success of an object that has failed is reported.
         note_failure(slot);
     }
     let scratch = slot.scratch();
@@ -80,15 +80,15 @@ pub(crate) fn report(slot: &mut Slot, why: u32) {
     let Returned { trail, process, entry, now, followed, look_alike, .. } = call;
     let followed = *followed;
     let what = why << 16 | u32::from(errno & 0xfff) << 4 | u32::from(entry.call);
-    // Of look-alikes some are shown, whoever makes them: they must not displace the limits of others. Those of the
-    // node's root are a kind of their own, which nobody else displaces.
+    // Of look-alikes some are shown, whichever process makes them: they must not displace the limits of others. Those of
+    // the node's root are a kind of their own, which no other process displaces.
     let (started_ns, tgid) = match *look_alike {
         look_alike::NONE => (process.started_ns, process.tgid),
         whose => (u64::from(whose), 0),
     };
     let kind = LimitKey { target: trail.target, started_ns, tgid, what };
     let Some(suppressed) = limit::admit(held_back, &kind, *now) else {
-        // Directories are shown as samples; of everything else somebody may want each.
+        // Directories are shown as samples; of everything else each record may be wanted.
         if why & !(reason::DIRECTORY | reason::LOOK_ALIKE) != 0 {
             count_loss(loss::RATE_LIMITED);
         }
@@ -115,14 +115,14 @@ global_function! {
             path::follow(slot);
         }
         let scratch = slot.scratch();
-        // First: who removes the object meanwhile is counted after this, and it is noted again.
+        // First: a removal of the object meanwhile is counted after this, and it is noted again.
         noted::note(scratch);
         let Returned { trail, place, entry, resolved, has_failed, .. } = &scratch.call;
         failed::note(trail.target, trail.path);
         if !*has_failed {
             directory_cache::mark_failed(*place);
         }
-        // Every unmount is told.
+        // Every unmount is reported.
         if !*resolved && entry.dirfd == AT_FDCWD && entry.call != u16::from(call::UMOUNT2) {
             directory_cache::mark_failed_elsewhere();
         }

@@ -23,7 +23,7 @@ use super::{
 #[btf_map]
 static ROOT_TABLE: Array<Root, { ROOTS }> = Array::new();
 
-/// A directory that was shown. Nobody keeps it open, so another may have the address of its inode some day:
+/// A directory that was shown. It is not kept open, so another may have the address of its inode some day:
 /// number and file system tell.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -45,7 +45,7 @@ static VIEWS: HashMap<ViewKey, u32, 8192> = HashMap::new();
 #[btf_map]
 static VIEW_FILTER: Array<u64, { FILTER_WORDS as usize }> = Array::new();
 
-/// Mount namespaces that user space has looked at. Written by user space.
+/// Mount namespaces that user space has read. Written by user space.
 #[btf_map]
 static KNOWN_VIEWS: HashMap<u32, u8, 4096> = HashMap::new();
 
@@ -104,8 +104,8 @@ pub(crate) fn enter(trail: &mut Trail) {
 }
 
 /// The view in which the path is to be understood: the caller's mount namespace. One that user space has not
-/// looked at yet is taken for the host's if the path comes from the host's root directory and the
-/// namespace belongs to the first user namespace: in any other, mounts are anybody's.
+/// read yet is taken for the host's if the path comes from the host's root directory and the
+/// namespace belongs to the first user namespace: in any other, an unprivileged process may have mounted it.
 #[inline(always)]
 fn view(trail: &Trail) -> Option<u32> {
     let o = offsets();

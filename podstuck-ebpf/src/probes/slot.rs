@@ -7,15 +7,15 @@ use podstuck_common::config::SLOTS;
 
 use super::{claim, globals::config, scratch::Scratch};
 
-/// Programs on functions can be preempted, so that others run on their CPU meanwhile, on other functions: whoever
+/// Programs on functions can be preempted, so that others run on their CPU meanwhile, on other functions: a program that
 /// needs a slot claims one. A third at a time has none, and its call's outcome is not known. That is rarer than that
 /// the kernel itself leaves a program out because one on the same function was preempted. Of programs on
 /// tracepoints and of kprobes one at a time runs on a CPU (`trace_call_bpf` in kernel/trace/bpf_trace.c): where there
-/// are no others, user space makes this one slot, which nobody has to claim.
+/// are no others, user space makes this one slot, which is never claimed.
 #[btf_map]
 static SCRATCH: PerCpuArray<Scratch, { SLOTS as usize }> = PerCpuArray::new();
 
-/// The right to use one piece of scratch memory on this CPU. Whoever has it lends the memory, so that no two
+/// The right to use one piece of scratch memory on this CPU. The holder lends the memory, so that no two
 /// references to it live at a time.
 pub(crate) struct Slot {
     number: u32,
@@ -23,7 +23,7 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    /// A slot that nobody uses, if there is one.
+    /// A slot that is not in use, if there is one.
     #[inline(always)]
     pub(crate) fn claim() -> Option<Self> {
         if config().one_slot != 0 {
@@ -35,7 +35,7 @@ impl Slot {
             if unsafe { claim::claim(&raw mut (*slot.scratch).claims) } {
                 return Some(slot);
             }
-            // It is somebody else's.
+            // It belongs to another program.
             forget(slot);
         }
         None
@@ -54,7 +54,7 @@ impl Slot {
         unsafe { &mut *self.scratch }
     }
 
-    /// The slot of this number, on the other side of a call that cannot take a reference. It stays with whoever
+    /// The slot of this number, on the other side of a call that cannot take a reference. It stays with the program that
     /// claimed it.
     ///
     /// # Safety

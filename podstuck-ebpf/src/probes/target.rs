@@ -42,7 +42,7 @@ pub(crate) fn find_read(slot: &mut Slot) {
 }
 
 global_function! {
-    /// Takes the answer for the call's directory from the table, or reads its trail anew.
+    /// Takes the answer for the call's directory from the table, or reads its trail again.
     fn learn(slot) -> u32 {
         let scratch = slot.scratch();
         // What follows may end half-way.

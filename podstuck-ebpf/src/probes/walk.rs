@@ -95,7 +95,7 @@ global_function! {
     }
 }
 
-/// Starts the trail with that of an ancestor, if the cache has it.
+/// Starts with the trail of an ancestor, if the cache has it.
 #[inline(always)]
 fn recall(scratch: &mut Scratch, place: KernelPath) -> bool {
     let Some(cached) = directory_cache::lookup(scratch, place) else { return false };

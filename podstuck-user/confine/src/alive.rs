@@ -1,10 +1,11 @@
-//! Whether a file system lives, by what can be asked without entering it: what FUSE's servers have not answered
-//! (`/sys/fs/fuse/connections`), what block devices have begun and not completed, whether they are suspended
-//! (`/sys/dev/block`), and which calls are known to hang there. An overlay is followed to what it lies on, btrfs to its
-//! devices (`lies_on`). Who enters one that does not live does not come back, and keeps it busy.
+//! Tells whether a file system answers, from data that can be read without entering it: requests that FUSE servers
+//! have not answered (`/sys/fs/fuse/connections`), requests that block devices have begun and not completed, whether
+//! those devices are suspended (`/sys/dev/block`), and calls known to hang there. An overlay is followed to the file
+//! systems of its layers, btrfs to its devices (`lies_on`). A process that enters a dead file system does not return,
+//! and keeps it busy.
 //!
-//! A FUSE server that is stopped shows nothing of a request that was taken back, as one is whose helper was killed. So
-//! a file system that did not answer a helper is remembered, and entered again less and less often.
+//! A stopped FUSE server shows nothing of a request that was withdrawn, as after its helper was killed. So a file
+//! system that did not answer a helper is remembered, and entered at growing intervals.
 
 use std::{
     cell::{OnceCell, RefCell},
@@ -30,22 +31,23 @@ use podstuck_model::{
     path::{safe, safe_path},
 };
 
-/// Who completes nothing for so long does not live: disks take milliseconds, a busy one some hundred.
+/// A device or server that completes nothing in this time does not answer: disks take milliseconds, a busy one some
+/// hundred.
 const LONG: Duration = Duration::from_secs(1);
-/// Between two looks at who has something to complete.
+/// Interval between two reads of what has been completed.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Threads in calls that hang, and the file system that each is on, by its type and minor number.
+/// Threads in hung calls, by thread id, and the file system of each, by type and minor number.
 static HANGING: Mutex<BTreeMap<u32, (String, u32)>> = Mutex::new(BTreeMap::new());
 /// File systems whose servers did not answer a helper the last time, by type and minor number.
 static SILENT: Mutex<BTreeMap<(String, u32), BackOff>> = Mutex::new(BTreeMap::new());
-/// What the looks at the node leave out, each with the reason.
+/// Places that scans of the node leave out, each with the reason.
 static LEFT_OUT: Mutex<BTreeMap<(PathBuf, String), BTreeSet<Feed>>> = Mutex::new(BTreeMap::new());
 
-/// What could not be read the last time, and why.
+/// Places that could not be read the last time, each with the error.
 static UNREAD: Mutex<BTreeMap<(Feed, PathBuf), String>> = Mutex::new(BTreeMap::new());
 
-/// What a look is about.
+/// Why a path is to be entered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Occasion {
     /// A call has returned from there just now.
@@ -54,20 +56,20 @@ pub enum Occasion {
     Unknown,
 }
 
-/// Takes that a thread hangs.
+/// Notes that a thread hangs.
 pub fn hangs(tid: u32, on: &MountPoint) {
     if has_server(&on.fs_type) {
         of(&HANGING).insert(tid, (on.fs_type.clone(), on.minor));
     }
 }
 
-/// It does no more, or is not followed any more.
+/// Notes that a thread no longer hangs, or is no longer followed.
 pub fn hangs_no_more(tid: u32) {
     of(&HANGING).remove(&tid);
 }
 
-/// Takes whether a path, as a process sees it, answered a helper. One silence counts for all that the same server
-/// serves, in all mount namespaces.
+/// Notes whether a path, as a process sees it, answered a helper. One missing answer counts for every mount of the
+/// same server, in all mount namespaces.
 pub fn came_to(pid: u32, path: &Path, answer: bool) {
     if answer && of(&SILENT).is_empty() {
         return;
@@ -84,12 +86,12 @@ fn came_to_on(table: &Mounts, path: &Path, answer: bool) {
     if answer {
         of(&SILENT).remove(&key);
     } else {
-        // The next time is after the first pause.
+        // The next try is after the first pause.
         of(&SILENT).entry(key).or_default().is_due(Instant::now());
     }
 }
 
-/// Why what a server has just not answered is not asked for again, of a path as a process sees it.
+/// Why a path, as a process sees it, is not tried again: its server did not answer the last time.
 pub(crate) fn why_silent(pid: u32, path: &Path) -> Option<String> {
     let table = (!of(&SILENT).is_empty()).then(|| proc::mounts(pid)).flatten()?;
     let mount = table.covering(path)?;
@@ -98,17 +100,18 @@ pub(crate) fn why_silent(pid: u32, path: &Path) -> Option<String> {
 
 /// Why a path is not to be entered as a process sees it.
 pub fn why_not(pid: u32, path: &Path, occasion: Occasion) -> Option<String> {
-    // Of one that has ended, looks are made as we see it.
+    // A process that has ended has no mount table: this process's is used.
     let table = proc::mounts(pid).or_else(|| proc::mounts(std::process::id()))?;
     why_not_in(&table, path, occasion)
 }
 
-/// The same, by what is mounted there.
+/// Why a path is not to be entered, by this mount table.
 pub fn why_not_in(table: &Mounts, path: &Path, occasion: Occasion) -> Option<String> {
     Looking::new(table, occasion).up_from(table.covering(path)?)
 }
 
-/// The same of what a process has open under a number, which needs no path: by the mount that it is open through.
+/// Why an open file of a process is not to be entered, by the mount that the descriptor was opened through. Needs no
+/// path.
 pub fn why_not_open(process: &Path, pid: u32, descriptor: u32) -> Option<String> {
     let text = fs::read_to_string(process.join(format!("fdinfo/{descriptor}"))).ok()?;
     let id = text.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim().parse().ok()?;
@@ -117,10 +120,10 @@ pub fn why_not_open(process: &Path, pid: u32, descriptor: u32) -> Option<String>
     Looking::new(&table, Occasion::Unknown).up_from(table.by_id(id)?)
 }
 
-/// Goes from a mount to those that it needs, each once.
+/// Walks from a mount to the mounts that it depends on, each once.
 struct Looking<'a> {
     table: &'a Mounts,
-    /// That of the node's first process, in which layers of overlays are named. Read when there is one.
+    /// The mount table of the node's first process, in which layers of overlays are named. Read on first use.
     nodes: OnceCell<Option<Mounts>>,
     occasion: Occasion,
     passed: RefCell<BTreeSet<u32>>,
@@ -131,10 +134,10 @@ impl<'a> Looking<'a> {
         Self { table, nodes: OnceCell::new(), occasion, passed: RefCell::default() }
     }
 
-    /// Why one of them does not live: this one, those above it, and those below an overlay.
+    /// Why one of the mounts does not answer: this one, those above it, and those below an overlay.
     fn up_from(&self, mount: &'a Mount) -> Option<String> {
         let mut mount = Some(mount);
-        // A table may be read while it changes, and so have a ring in it.
+        // A table may be read while it changes, and so contain a cycle.
         while let Some(through) = mount.filter(|it| self.passed.borrow_mut().insert(it.id)) {
             if let Some(why) = self.why(through) {
                 return Some(why);
@@ -163,20 +166,20 @@ impl<'a> Looking<'a> {
     }
 }
 
-/// Which of these places the looks of a kind are to leave out, which is told from now on: by the mounts of
-/// whoever sees them, where they are known.
+/// Whether scans for `feed` must leave out each of these places, in their order. [`degraded`] reports those left out
+/// from now on. Decided by the mount table of the process that sees the place, where that is known.
 pub fn left_out<'a>(
     feed: Feed,
     looks: impl Iterator<Item = (Option<&'a Mounts>, &'a Path)>,
 ) -> Vec<bool> {
     let (mut known, mut found) = (BTreeMap::new(), BTreeSet::new());
     let is_left_out = looks.map(|(table, path)| {
-        // A file system that completes nothing takes a second to say so, however many paths lead into it.
+        // A dead file system takes a second to be recognized, whatever number of paths lead into it.
         let mount = table.and_then(|table| Some((table.pid, table.covering(path)?.id)));
         let why: &Option<String> =
             known.entry(mount).or_insert_with(|| why_not_in(table?, path, Occasion::Unknown));
-        let told = |why| format!("is not looked at, because {why}");
-        found.extend(why.clone().map(|why| (path.to_owned(), told(why))));
+        let sentence = |why| format!("is not looked at, because {why}");
+        found.extend(why.clone().map(|why| (path.to_owned(), sentence(why))));
         why.is_some()
     });
     let is_left_out = is_left_out.collect();
@@ -192,7 +195,7 @@ pub fn left_out<'a>(
     is_left_out
 }
 
-/// Takes what came of a look that was made there.
+/// Notes the outcome of a read of `path`: `failed` is the error.
 pub fn looked(feed: Feed, path: &Path, failed: Option<&str>) {
     let key = (feed, path.to_owned());
     let mut all = of(&UNREAD);
@@ -202,33 +205,33 @@ pub fn looked(feed: Feed, path: &Path, failed: Option<&str>) {
     }
 }
 
-/// What is left out, and what could not be read.
+/// Places that are left out, and places that could not be read.
 pub fn degraded() -> Vec<Degraded> {
-    let told = |path: &PathBuf, why: &str, feeds: Vec<Feed>| Degraded {
+    let finding = |path: &PathBuf, why: &str, feeds: Vec<Feed>| Degraded {
         sentence: format!("{} {why}", safe_path(path)),
         feeds,
         place: Some(path.clone()),
     };
     let left_out = of(&LEFT_OUT);
     let left_out = left_out.iter().map(|((path, why), feeds)| (path, why, feeds.iter().copied()));
-    let left_out = left_out.map(|(path, why, feeds)| told(path, why, feeds.collect()));
+    let left_out = left_out.map(|(path, why, feeds)| finding(path, why, feeds.collect()));
     let mut unread: BTreeMap<(&PathBuf, &str), Vec<Feed>> = BTreeMap::new();
     let all = of(&UNREAD);
     for ((feed, path), why) in all.iter() {
         unread.entry((path, why)).or_default().push(*feed);
     }
-    let unread = unread.into_iter().map(|((path, why), feeds)| told(path, why, feeds));
+    let unread = unread.into_iter().map(|((path, why), feeds)| finding(path, why, feeds));
     left_out.chain(unread).collect()
 }
 
 fn fuse(mount: &Mount, occasion: Occasion) -> Option<String> {
-    // One on a block device goes by another number.
+    // A mount on a block device goes by another number.
     if !is_fuse(&mount.fs_type) || mount.device.major != 0 {
         return None;
     }
     let minor = mount.device.minor;
     let hangs = is_known_to_hang(mount);
-    // Who uses it busily always has a request under way.
+    // A busy user always has a request under way.
     if !hangs && occasion == Occasion::Answered {
         return None;
     }
@@ -236,7 +239,7 @@ fn fuse(mount: &Mount, occasion: Occasion) -> Option<String> {
     if !hangs && comes_on(|| unanswered(minor).is_none_or(|now| now < first)) {
         return None;
     }
-    // Not how many: what is told is news only while it is another thing.
+    // Without the count: a changed sentence would be reported as news.
     Some(format!("its server leaves requests unanswered ({})", waiting(minor)))
 }
 
@@ -280,7 +283,7 @@ fn disk(device: Device) -> Option<String> {
     ))
 }
 
-/// Whether it does soon.
+/// Whether `moves` becomes true within [`LONG`].
 fn comes_on(moves: impl Fn() -> bool) -> bool {
     let end = Instant::now() + LONG;
     while !moves() {
@@ -292,12 +295,12 @@ fn comes_on(moves: impl Fn() -> bool) -> bool {
     true
 }
 
-/// What a block device does (Documentation/block/stat.rst).
+/// Counters of a block device (Documentation/block/stat.rst).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Work {
-    /// Reads, writes, discards and flushes that were completed.
+    /// Completed reads, writes, discards and flushes.
     done: u64,
-    /// Begun, and not completed.
+    /// Requests begun and not completed.
     open: u64,
 }
 
@@ -306,7 +309,7 @@ impl Work {
         let fields: Vec<u64> =
             stat.split_ascii_whitespace().map_while(|field| field.parse().ok()).collect();
         let field = |at: usize| fields.get(at).copied();
-        // The last two since Linux 4.18 and 5.5.
+        // The last two exist since Linux 4.18 and 5.5.
         let done = [field(0)?, field(4)?, field(11).unwrap_or(0), field(15).unwrap_or(0)];
         let done = done.into_iter().fold(0, u64::saturating_add);
         Some(Self { done, open: field(8)? })

@@ -1,4 +1,4 @@
-//! Who does not answer is asked again, less and less often.
+//! Exponential back-off for a place that does not answer.
 
 use std::time::{Duration, Instant};
 
@@ -7,23 +7,23 @@ const FIRST: Duration = Duration::from_secs(2);
 /// No pause is longer.
 const LONGEST: Duration = Duration::from_secs(5 * 60);
 
-/// When to ask again.
+/// Time of the next try.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BackOff {
-    /// Nobody was asked yet.
+    /// `None` before the first try.
     next: Option<Instant>,
     pause: Duration,
 }
 
 impl BackOff {
-    /// Takes note of whether there was an answer: after one, it is time to ask whenever somebody wants to.
+    /// Notes whether there was an answer: after one, the next try is due at once.
     pub fn came_to(&mut self, answer: bool) {
         if answer {
             *self = Self::default();
         }
     }
 
-    /// Whether it is time to ask; then the next time is later.
+    /// Whether a try is due; if so, schedules the next one.
     pub fn is_due(&mut self, now: Instant) -> bool {
         if self.next.is_some_and(|next| now < next) {
             return false;

@@ -1,4 +1,4 @@
-//! The clocks of this machine. Only who observes reads them; what is decided goes by the time of events.
+//! The clocks of this machine. Only observers read them; decisions use the time of events.
 
 use std::time::Duration;
 
@@ -6,13 +6,13 @@ use jiff::Timestamp;
 use podstuck_model::time::{Clock, Monotonic};
 use rustix::time::{ClockId, clock_gettime};
 
-/// Now, by the clock of every record.
+/// Now, on the clock of every record.
 pub fn now() -> Monotonic {
     let t = clock_gettime(ClockId::Monotonic);
     Monotonic(t.tv_sec.unsigned_abs() * 1_000_000_000 + t.tv_nsec.unsigned_abs())
 }
 
-/// Ties both clocks together now.
+/// Relates the wall clock to the monotonic clock, now.
 pub fn start() -> Clock {
     let (wall, monotonic) = (Timestamp::now(), now());
     let booted = clock_gettime(ClockId::Boottime);
@@ -22,7 +22,7 @@ pub fn start() -> Clock {
     Clock::new(wall, monotonic).that_slept(if slept.as_secs() > 0 { slept } else { Duration::ZERO })
 }
 
-/// Nanoseconds of a tick, in which `/proc/PID/stat` tells when a process was started.
+/// Nanoseconds per tick, the unit of start times in `/proc/PID/stat`.
 pub fn tick_ns() -> u64 {
     1_000_000_000 / rustix::param::clock_ticks_per_second().max(1)
 }

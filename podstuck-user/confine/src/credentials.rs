@@ -1,4 +1,4 @@
-//! What a process may do, and who has started it, as far as the kernel shows it.
+//! The privileges of a process, and the user that started it, where the kernel shows them.
 
 use std::{fs, path::Path};
 
@@ -8,12 +8,12 @@ const CAP_SYS_ADMIN: u32 = 21;
 const IDS: std::ops::RangeInclusive<u64> = 11..=14;
 
 /// Whether a process may be the node's root: all its user and group ids are 0, it has `CAP_SYS_ADMIN`, and its user
-/// namespace has all of the node's user ids, as only root can make one. This takes no lock of the process.
+/// namespace contains all user ids of the node, as only root can create one. Takes no lock of the process.
 pub fn may_be_root(process: &Path) -> bool {
     is_maybe_root(process).unwrap_or(false)
 }
 
-/// The same; `None` when that could not be read.
+/// As [`may_be_root`]; `None` when that could not be read.
 pub fn is_maybe_root(process: &Path) -> Option<bool> {
     if !is_privileged(&fs::read(process.join("status")).ok()?) {
         return Some(false);
@@ -22,8 +22,9 @@ pub fn is_maybe_root(process: &Path) -> Option<bool> {
     Some(ids(process)? == ids(Path::new("/proc/self"))?)
 }
 
-/// By the text of `/proc/PID/status`. Each line has the real id, the effective one, the saved one and that for the file
-/// system: a set-user-ID program keeps the real one of the user who has started it.
+/// Whether the text of `/proc/PID/status` shows root's ids and `CAP_SYS_ADMIN`. Each line has the real id, the
+/// effective one, the saved one and the file system one: a set-user-ID program keeps the real id of the user that
+/// started it.
 pub fn is_privileged(status: &[u8]) -> bool {
     let field = |name: &[u8]| {
         let mut lines = status.split(|byte| *byte == b'\n');
@@ -39,13 +40,13 @@ pub fn is_privileged(status: &[u8]) -> bool {
     is_root(b"Uid:") && is_root(b"Gid:") && is_admin
 }
 
-/// Whether root has started the program that a process runs: by the ids that the kernel has noted when the program was
-/// executed, in the text of `/proc/PID/auxv`. A set-user-ID program may have taken root's ids since. `None` where there is
-/// no such note, as of a process that has ended.
+/// Whether root started the program that a process runs: by the ids that the kernel noted when the program was
+/// executed, in the text of `/proc/PID/auxv`. A set-user-ID program may have taken root's ids since. `None` when
+/// there is no such note, as for a process that has ended.
 ///
 /// `AT_SECURE` decides nothing: it is also set where SELinux changes the domain of a service.
 pub fn is_started_by_root(auxv: &[u8]) -> Option<bool> {
-    // Of the words of a 32-bit program, two are read as one of a 64-bit kernel at first, which names no id.
+    // Two words of a 32-bit program read as one of a 64-bit kernel at first, which names no id.
     of_words::<8>(auxv).or_else(|| of_words::<4>(auxv))
 }
 
@@ -80,8 +81,8 @@ mod tests {
     }
 
     #[test]
-    fn who_has_started_a_program_is_noted_at_its_start() {
-        // As of `su`, which user 4242 has started and which has taken root's ids.
+    fn the_user_that_started_a_program_is_noted_at_its_start() {
+        // As for `su`, which user 4242 has started and which has taken root's ids.
         let table = [
             ([0, 0, 0, 0], Some(true)),
             ([4242, 0, 4242, 4242], Some(false)),

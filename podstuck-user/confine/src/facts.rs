@@ -1,4 +1,4 @@
-//! What this kernel is, for `doctor` and the `start` record.
+//! Facts about this kernel, for `doctor` and the `start` record.
 
 use std::fs;
 
@@ -9,18 +9,18 @@ pub fn release() -> String {
     uname().map(|names| names.release().to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// The version in a release, as (6, 12).
+/// The version in a release, as `(6, 12)`.
 pub fn version(release: &str) -> Option<(u32, u32)> {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit());
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-/// What this node is called: kubelet takes the host's name unless it is told another.
+/// The node's name: kubelet takes the host name unless `--hostname-override` sets another.
 pub fn node_name() -> String {
     uname().map(|names| names.nodename().to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// How control groups are mounted: decides whether a cgroup id names a pod.
+/// How control groups are mounted, which decides whether a cgroup id names a pod.
 pub fn cgroup_layout() -> &'static str {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let has = |kind: &str| mounts.lines().any(|l| l.split(' ').nth(2) == Some(kind));

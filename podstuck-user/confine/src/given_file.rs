@@ -1,5 +1,5 @@
-//! Files that are named on the command line, or lie in a directory that is. Whoever names one may mean a file that
-//! somebody else has made: one that has no end, or that waits for a writer, keeps no command.
+//! Files that are named on the command line, or lie in a directory that is. Another user may have made the file: one
+//! without an end, or one that waits for a writer, must not block a command.
 
 use std::{
     fs::{File, FileType, OpenOptions},
@@ -15,7 +15,7 @@ use rustix::fs::OFlags;
 /// # Errors
 /// Fails where it is no regular file.
 pub fn open(path: &Path) -> io::Result<File> {
-    // A pipe without a writer would keep the call; of a terminal nothing is wanted.
+    // A pipe without a writer would block the call; a terminal must not become the controlling one.
     let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits();
     let flags = i32::try_from(flags).unwrap_or_default();
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
@@ -27,14 +27,14 @@ pub fn open(path: &Path) -> io::Result<File> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, why))
 }
 
-/// Reads a file that has no more bytes than this.
+/// Reads a file of at most `most` bytes.
 ///
 /// # Errors
 /// Fails where it cannot be read, is no regular file, or is longer.
 pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let file = open(path)?;
     let mut bytes = Vec::new();
-    // It may grow, or say less than it has, as those of `/proc` do.
+    // It may grow, or report less than it has, as files of `/proc` do.
     if file.metadata()?.len() <= most {
         file.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
         if bytes.len() as u64 <= most {
@@ -78,7 +78,7 @@ mod tests {
         std::fs::write(&path, "12345").unwrap();
         assert_eq!(read(&path, 5).unwrap(), b"12345");
         assert_eq!(read(&path, 4).unwrap_err().to_string(), "it is longer than 4 bytes");
-        // Without an end on the disk.
+        // A sparse file.
         File::create(&path).unwrap().set_len(20 << 30).unwrap();
         assert!(read(&path, 1 << 20).is_err());
         assert!(read("/proc/self/status".as_ref(), 10).is_err(), "it says that it is empty");

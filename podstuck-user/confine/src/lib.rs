@@ -1,11 +1,11 @@
-//! What the tool may do, and how it looks at what may never answer.
+//! Limits the privileges of the tool, and reads what may never answer.
 //!
-//! Each thread and each helper limits itself to what its work takes (`role`, by `privilege`, `refused_calls` and
-//! `write_places`). What could touch a dead file system happens in a process of the `fork_server` that can be left
-//! behind: `helper` asks it and bounds how many hang, `alive` says what is not to be entered (by `lies_on`,
+//! Each thread and each helper restricts itself to what its work takes (`role`, by `privilege`, `refused_calls` and
+//! `write_places`). Reads that could touch a dead file system run in a process of the `fork_server` that can be left
+//! behind: `helper` asks it and bounds how many hang, `alive` names what is not to be entered (by `lies_on`,
 //! `mount_point`, `nfs_stats`). What the kernel answers from memory is read here (`proc`, with `credentials` and
-//! `silent`), where it takes a lock on a thread that can be left behind (`timed_read`). `given_file` and `way` open
-//! what others name; `clock`, `back_off` and `facts` know no other module.
+//! `silent`); a read that takes a lock runs on a thread that can be left behind (`timed_read`). `given_file` and
+//! `way` open files that others name; `clock`, `back_off` and `facts` depend on no other module.
 
 pub mod back_off;
 pub mod clock;

@@ -1,5 +1,5 @@
-//! What a file system lies on that has no block device of its own: an overlay on the directories of others, btrfs on
-//! several devices. All of it is told by mount tables and by sysfs, which ask no disk.
+//! What a file system without a block device of its own depends on: an overlay on the directories of others, btrfs on
+//! several devices. Read from mount tables and sysfs, which ask no disk.
 
 use std::{
     fs,
@@ -11,12 +11,12 @@ use podstuck_model::{
     mounts::{Device, Mount, Mounts},
 };
 
-/// Layers of an overlay that are looked at: the kernel takes no more.
+/// Limit of layers read of an overlay: the kernel accepts no more.
 const LAYERS: usize = 500;
-/// Devices of a btrfs that are looked at.
+/// Limit of devices read of a btrfs.
 const DEVICES: usize = 64;
 
-/// Directories in the options of an overlay. Relative ones, which Docker uses, lead nowhere.
+/// The directories in the options of an overlay. Relative ones, which Docker uses, cannot be resolved.
 pub fn layer_paths(options: &str) -> Vec<PathBuf> {
     let values = options.split(',').filter_map(|option| option.split_once('='));
     let layers = values.filter(|(key, _)| {
@@ -26,7 +26,7 @@ pub fn layer_paths(options: &str) -> Vec<PathBuf> {
     paths.map(|path| unescape(path.as_bytes())).collect()
 }
 
-/// The mounts that an overlay's layers are on, each once, by the table of whoever mounted it.
+/// The mounts that an overlay's layers are on, each once, by the table of the process that mounted it.
 pub fn below<'a>(overlay: &Mount, table: &'a Mounts) -> Vec<&'a Mount> {
     if overlay.fs_type != "overlay" {
         return Vec::new();
@@ -42,8 +42,8 @@ pub fn below<'a>(overlay: &Mount, table: &'a Mounts) -> Vec<&'a Mount> {
     found
 }
 
-/// The block devices that a mount needs: its own, or those of its btrfs, whose mounts have a number that the kernel
-/// made up, and name one of them.
+/// The block devices that a mount needs: its own, or those of its btrfs. The device number of a btrfs mount is made
+/// up by the kernel; the mount's source names one of the devices.
 pub fn devices(mount: &Mount) -> Vec<Device> {
     if mount.device.major != 0 {
         return vec![mount.device];
@@ -57,13 +57,13 @@ pub fn devices(mount: &Mount) -> Vec<Device> {
     devices.iter().filter_map(|device| number(device)).take(DEVICES).collect()
 }
 
-/// By the last name of a path.
+/// The device number, by the last component of a device's path.
 fn number(device: &Path) -> Option<Device> {
     let file = Path::new("/sys/class/block").join(device.file_name()?).join("dev");
     fs::read_to_string(file).ok()?.trim().parse().ok()
 }
 
-/// The kernel's own name of what the device mapper calls so.
+/// The kernel's name of a device-mapper device.
 fn of_mapper(name: &str) -> Option<String> {
     let is_it = |device: &PathBuf| {
         fs::read_to_string(device.join("dm/name")).is_ok_and(|own| own.trim_end() == name)
@@ -114,7 +114,7 @@ mod tests {
         assert_eq!(devices(&mount), [mount.device]);
         let made_up = Mount { device: Device { major: 0, minor: 33 }, ..mount };
         assert!(devices(&made_up).is_empty(), "there is no such device");
-        // One that is there is found by its name.
+        // An existing device is found by its name.
         let Some(disk) = entries("/sys/class/block").pop() else {
             return podstuck_testing::skip("no block device");
         };

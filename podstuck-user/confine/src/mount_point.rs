@@ -1,5 +1,4 @@
-//! What a path is mounted on, by the mount table of the process that named it. Reading that touches
-//! no file system.
+//! Finds the mount that a path is on, in the mount table of the process that named it. This touches no file system.
 
 use std::{fs, path::Path};
 
@@ -21,7 +20,7 @@ pub fn of(pid: u32, path: &Path) -> Option<MountPoint> {
 
 /// The FUSE mounts at or below a path, and the one that it is on.
 pub fn fuse_at(pid: u32, path: &Path) -> Vec<MountPoint> {
-    // One that has ended has no table.
+    // A process that has ended has no table.
     let Some(table) = proc::mounts(pid) else { return Vec::new() };
     let on = table.covering(path).filter(|mount| mount.point != path);
     let below = table.all.iter().filter(|mount| mount.point.starts_with(path));
@@ -29,12 +28,12 @@ pub fn fuse_at(pid: u32, path: &Path) -> Vec<MountPoint> {
     all.filter(|mount| is_fuse(&mount.fs_type)).map(describe).collect()
 }
 
-/// Where the kernel says how many requests a FUSE server has not answered.
+/// The file with the number of requests that a FUSE server has not answered.
 pub fn waiting(minor: u32) -> String {
     format!("/sys/fs/fuse/connections/{minor}/waiting")
 }
 
-/// How many these are.
+/// The number of requests that a FUSE server has not answered.
 pub fn unanswered(minor: u32) -> Option<u64> {
     fs::read_to_string(waiting(minor)).ok()?.trim().parse().ok()
 }
@@ -54,7 +53,7 @@ fn describe(mount: &Mount) -> MountPoint {
     }
 }
 
-/// Where an NFS mount's server is, and what has come from it, as a process sees the mount.
+/// The server of an NFS mount, and the bytes received from it, as a process sees the mount.
 fn server_of(pid: u32, mount: &Mount) -> Option<NfsServer> {
     if !mount.fs_type.starts_with("nfs") {
         return None;
@@ -93,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn the_control_file_system_is_none() {
+    fn the_fuse_control_file_system_has_no_server() {
         assert!(is_fuse("fuse.s3fs") && is_fuse("fuseblk") && !is_fuse("fusectl"));
     }
 }

@@ -1,5 +1,5 @@
-//! What has come from an NFS server so far: `/proc/PID/mountstats`, which the client answers from memory
-//! (fs/nfs/super.c, `nfs_show_stats`). Bytes of answers are counted, since a call that timed out has ended, too.
+//! Bytes received from an NFS server: `/proc/PID/mountstats`, which the client answers from memory (fs/nfs/super.c,
+//! `nfs_show_stats`). Bytes of answers are counted, not calls: a call that timed out has ended, too.
 
 use std::{
     fs,
@@ -11,17 +11,17 @@ use procfs::{FromBufRead as _, process::MountStats};
 
 use podstuck_model::mountinfo::escape;
 
-/// So much is read: a node with thousands of mounts has less.
+/// Limit of bytes read: a node with thousands of mounts has less.
 const LONGEST: u64 = 8 << 20;
 
-/// Bytes of answers to all calls on the file system that is mounted there; `None` where that is not told.
+/// Bytes of answers to all calls on the file system mounted at `point`; `None` when the kernel does not show them.
 pub fn received(pid: u32, point: &Path) -> Option<u64> {
     let here = [b" mounted on ", &*escape(point), b" with fstype nfs"].concat();
-    // Of several at one place the last: it covers those before.
+    // Of several mounts at one place the last: it covers the others.
     open(pid, &here)?.pop()
 }
 
-/// The same of all NFS mounts that a process sees together.
+/// Bytes of answers on all NFS mounts that a process sees.
 pub fn received_by_all(pid: u32) -> Option<u64> {
     let all = open(pid, b" with fstype nfs")?;
     (!all.is_empty()).then(|| all.into_iter().fold(0, u64::wrapping_add))
@@ -32,7 +32,8 @@ fn open(pid: u32, header: &[u8]) -> Option<Vec<u64>> {
     Some(parse(BufReader::new(file.take(LONGEST)), header))
 }
 
-/// Of each mount whose first line has these words. Only what is said of those is parsed: others may have any name.
+/// The bytes of each mount whose first line contains `header`. Only these blocks are parsed: other mounts may have
+/// any name.
 fn parse(text: impl BufRead, header: &[u8]) -> Vec<u64> {
     let begins = |line: &[u8]| line.starts_with(b"device ") || line.starts_with(b"no device ");
     let is_its = |line: &[u8]| line.windows(header.len()).any(|part| part == header);

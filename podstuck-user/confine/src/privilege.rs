@@ -1,4 +1,4 @@
-//! What the tool may do: checked before anything is loaded.
+//! The privileges of the tool, checked before anything is loaded.
 
 use anyhow::Result;
 use caps::{CapSet, Capability, CapsHashSet};
@@ -12,7 +12,7 @@ use thiserror::Error;
 )]
 pub struct Missing(String);
 
-/// Loading and attaching programs.
+/// For loading and attaching programs.
 const TO_LOAD: [Capability; 2] = [Capability::CAP_BPF, Capability::CAP_PERFMON];
 
 /// Whether programs can be loaded. `CAP_SYS_ADMIN` includes the newer two.
@@ -27,13 +27,13 @@ pub fn check() -> Result<(), Missing> {
     }
 }
 
-/// Looking at other users' processes and files.
+/// For reading other users' processes and files.
 const TO_LOOK: [Capability; 2] = [Capability::CAP_SYS_PTRACE, Capability::CAP_DAC_READ_SEARCH];
 
-/// Whether the whole node can be looked at.
+/// Whether the whole node can be scanned.
 ///
 /// # Errors
-/// Names what is missing.
+/// Fails with the missing capability.
 pub fn can_look() -> Result<(), Missing> {
     let has = |c: Capability| caps::has_cap(None, CapSet::Effective, c).unwrap_or(false);
     let passes = |c: Capability| match c {
@@ -47,22 +47,22 @@ pub fn can_look() -> Result<(), Missing> {
     }
 }
 
-/// No program that this process executes gets more than it has, by set-user-ID, by the capabilities of a
-/// file, or by a security module. To be called before there are threads.
+/// Ensures that no program that this process executes gains privileges, by set-user-ID, file capabilities, or a
+/// security module. Call it before there are threads.
 pub fn gain_nothing() {
     if let Err(error) = rustix::thread::set_no_new_privs(true) {
         tracing::info!("no_new_privs: {error}");
     }
 }
 
-/// Keeps these, as far as they are there, and gives up the rest, for this thread and all it starts.
+/// Keeps those of the wanted capabilities that are held, and drops the rest, for this thread and all it starts.
 pub(crate) fn keep(wanted: &[Capability]) -> Result<()> {
     let held = caps::read(None, CapSet::Permitted)?;
     let keep: CapsHashSet = wanted.iter().copied().filter(|c| held.contains(c)).collect();
     // The bounding set too, or a helper program run as root would get everything back.
     for other in caps::all().difference(&keep) {
-        // Fails for those that this kernel does not know, and without CAP_SETPCAP, which then is
-        // not there to be abused either.
+        // Fails for capabilities that this kernel does not know, and without CAP_SETPCAP, which then cannot be abused
+        // either.
         let _ = caps::drop(None, CapSet::Bounding, *other);
     }
     caps::set(None, CapSet::Effective, &keep)?;

@@ -1,6 +1,6 @@
-//! Lists of `/proc`: processes, threads, and what one of them sees mounted. Reading these touches no other
-//! file system. States, starts and namespaces are not known of who does not answer ([`crate::silent`]); the
-//! rest takes no lock of a process.
+//! Reads `/proc`: the lists of processes and threads, and the mount table of a process. These reads touch no other
+//! file system. State, start time and namespaces are unavailable for a process that does not answer
+//! ([`crate::silent`]); the other reads take no lock of the process.
 
 use std::{
     fs::{self, File},
@@ -17,7 +17,7 @@ pub fn processes() -> Vec<u32> {
     processes_in(Path::new("/proc"))
 }
 
-/// The same of another node's or namespace's `/proc`, mounted at `proc`.
+/// All process ids of another node's or namespace's `/proc`, mounted at `proc`, ascending.
 pub fn processes_in(proc: &Path) -> Vec<u32> {
     let mut pids: Vec<u32> = numbers(proc).collect();
     pids.sort_unstable();
@@ -34,18 +34,19 @@ fn numbers(directory: &Path) -> impl Iterator<Item = u32> + use<> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-/// Name of a process or thread, given its directory, as its bytes; empty when it has ended.
+/// The name (`comm`) of a process or thread, given its directory, as raw bytes; empty when it has ended.
 pub fn comm(directory: &Path) -> Vec<u8> {
     let mut comm = fs::read(directory.join("comm")).unwrap_or_default();
     comm.pop_if(|byte| *byte == b'\n');
     comm
 }
 
-/// What is read of a command line that is a kubelet's, a runtime's or a registrar's: one word may be of 128 KiB
+/// Bytes read of the command line of a kubelet, a runtime or a registrar: one argument may be 128 KiB long
 /// (`MAX_ARG_STRLEN`).
 pub const COMMAND_LINE: usize = 128 << 10;
 
-/// The beginning of a command line, its words ended by NUL: a process may make its own as long as its memory.
+/// The first `most` bytes of a command line, its arguments separated by NUL. A process can make its command line as
+/// long as its memory.
 ///
 /// # Errors
 /// Fails when the process has ended.
@@ -55,19 +56,19 @@ pub fn command_line(process: &Path, most: usize) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// What `stat` says of a process or a thread: fields 3, 4 and 22 of proc_pid_stat(5).
+/// Fields 3, 4 and 22 of `stat` of a process or thread, see proc_pid_stat(5).
 #[derive(Clone, Copy, Debug)]
 pub struct Stat {
     /// Its state.
     pub state: char,
-    /// Its parent; 0 of one outside of the own PID namespace.
+    /// The parent's process id; 0 when the parent is outside of the own PID namespace.
     pub parent: u32,
-    /// When it was started, in ticks since boot.
+    /// Start time, in ticks since boot.
     pub started: u64,
 }
 
 impl Stat {
-    /// Reads it, given the directory; `None` when it has ended.
+    /// Reads `stat` in a process's or thread's directory; `None` when it has ended.
     pub fn read(directory: &Path) -> Option<Self> {
         let text = silent::read(directory, |directory| fs::read(directory.join("stat")).ok())?;
         // The name may hold anything, also brackets.
@@ -87,33 +88,33 @@ impl Stat {
     }
 }
 
-/// State and start, in ticks since boot, of a thread. `None` when it has ended.
+/// State and start time, in ticks since boot, of a thread; `None` when it has ended.
 pub fn stat(pid: u32, tid: u32) -> Option<(char, u64)> {
     stat_in(Path::new(&format!("/proc/{pid}/task/{tid}")))
 }
 
-/// The same, given its directory.
+/// State and start time, in ticks since boot, given the directory of a process or thread.
 pub fn stat_in(directory: &Path) -> Option<(char, u64)> {
     Stat::read(directory).map(|it| (it.state, it.started))
 }
 
-/// Whether a thread still exists. That takes no descriptor.
+/// Whether a thread still exists. Opens no descriptor.
 pub fn exists(pid: u32, tid: u32) -> bool {
     Path::new(&format!("/proc/{pid}/task/{tid}")).exists()
 }
 
-/// Whether a state is that of who was stopped by a signal or by its tracer, and does nothing.
+/// Whether a state means stopped by a signal or by a tracer.
 pub fn is_stopped(state: char) -> bool {
     matches!(state, 'T' | 't')
 }
 
-/// When a process was started, in ticks since boot; `None` when it has ended.
+/// Start time of a process, in ticks since boot; `None` when it has ended.
 pub fn started(pid: u32) -> Option<u64> {
     Some(stat(pid, pid)?.1)
 }
 
-/// The namespace of a kind (`mnt`, `user`) that a process is in, given its directory: the text of the link,
-/// which is read and not followed. `None` when it has ended, and of a kind that the kernel does not have.
+/// The namespace of a kind (`mnt`, `user`) of a process, given its directory: the text of the link, which is read and
+/// not followed. `None` when the process has ended, or the kernel has no such kind.
 pub fn namespace(directory: &Path, kind: &str) -> Option<PathBuf> {
     silent::read(directory, |directory| fs::read_link(directory.join("ns").join(kind)).ok())
 }
@@ -125,8 +126,8 @@ pub fn mount_namespace(text: &Path) -> Option<u32> {
 
 /// Mounts that a process sees; `None` when it has ended.
 ///
-/// No descriptor of the table is kept: an open one keeps the whole namespace alive, with every mount
-/// in it, also after its last process (`proc_mounts_open` in fs/proc_namespace.c takes a reference).
+/// No descriptor of the table stays open: an open one keeps the whole namespace alive, with every mount in it, even
+/// after its last process has ended (`proc_mounts_open` in fs/proc_namespace.c takes a reference).
 pub fn mounts(pid: u32) -> Option<Mounts> {
     let text = fs::read(mount_table(pid)).ok()?;
     Some(parse_mounts(pid, &text))

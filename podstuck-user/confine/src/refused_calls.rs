@@ -1,6 +1,6 @@
-//! System calls that a thread can never need, refused with EPERM from its own first moment on
-//! (seccomp). What it starts inherits that. The list names what is refused, so that a new version of a
-//! library may use a call that nobody has thought of.
+//! System calls that a thread never needs, refused with EPERM from the thread's start (seccomp). Processes that it
+//! starts inherit that. The list names the refused calls, so that a new version of a library may use a call that is
+//! in no list.
 
 use std::collections::BTreeMap;
 
@@ -12,21 +12,21 @@ use seccompiler::{
     SeccompRule, apply_filter,
 };
 
-/// What calls are there for.
+/// The purpose of a group of calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Group {
-    /// To change the machine, or other processes, or to get around these limits: mounts, modules, clocks,
-    /// `ptrace`, keys, io_uring (which makes calls that no filter sees).
+    /// Change the machine or other processes, or get around these limits: mounts, modules, clocks, `ptrace`, keys,
+    /// io_uring (which makes calls that no filter sees).
     Machine,
-    /// To load programs into the kernel and to read their maps.
+    /// Load programs into the kernel and read their maps.
     Bpf,
-    /// To go into another namespace or root directory.
+    /// Enter another namespace or root directory.
     Enter,
-    /// To make, remove, rename and change files by name.
+    /// Create, remove, rename and change files by name.
     Change,
-    /// To open files for writing, as far as the call says so in its own arguments.
+    /// Open files for writing, where the call's own arguments show it.
     OpenToWrite,
-    /// To open files by arguments that a filter cannot see.
+    /// Open files by arguments that a filter cannot see.
     OpenUnseen,
 }
 
@@ -87,15 +87,15 @@ const MACHINE: &[i64] = &[
     libc::SYS_modify_ldt,
 ];
 
-/// In place of a mount's descriptor in `open_by_handle_at(2)`: the kernel's own file system of namespaces (`linux/fcntl.h`,
-/// Linux 6.18).
+/// Stands for a mount's descriptor in `open_by_handle_at(2)`: the kernel's own file system of namespaces
+/// (`linux/fcntl.h`, Linux 6.18).
 pub const FD_NSFS_ROOT: libc::c_int = -10003;
 
 const BPF: &[i64] = &[libc::SYS_bpf, libc::SYS_perf_event_open];
 
 const ENTER: &[i64] = &[libc::SYS_setns, libc::SYS_chroot];
 
-/// Since calls have the same numbers everywhere; the C library's list does not have it everywhere.
+/// The same number on all architectures; the C library's list does not have it on each.
 const FCHMODAT2: i64 = 452;
 
 const CHANGE: &[i64] = &[
@@ -154,7 +154,7 @@ const OPENING: &[(i64, u8)] = &[
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
-/// Refuses these to this thread, and to what it starts from now on.
+/// Refuses these calls to this thread, and to all that it starts from now on.
 ///
 /// # Errors
 /// Fails on kernels without seccomp.
@@ -184,19 +184,19 @@ pub(crate) fn refuse(groups: &[Group]) -> Result<()> {
 }
 
 fn always(rules: &mut Rules, calls: &[i64]) {
-    // A call without rules is refused whatever its arguments are.
+    // A call without rules is refused with any arguments.
     rules.extend(calls.iter().map(|call| (*call, Vec::new())));
 }
 
-/// The call that shows a directory to the probes, and that the kernel refuses itself, is let through.
+/// Lets through the call that shows a directory to the probes, which the kernel itself refuses.
 fn but_to_show() -> Result<SeccompRule> {
     let compare = SeccompCmpOp::MaskedEq(u64::from(SHOW_BIT));
     let condition = SeccompCondition::new(2, SeccompCmpArgLen::Dword, compare, 0)?;
     Ok(SeccompRule::new(vec![condition])?)
 }
 
-/// `open_by_handle_at` opens a file whatever directory it is in, if `CAP_DAC_READ_SEARCH` permits. A namespace is no file
-/// of a directory, and to open it takes `CAP_SYS_ADMIN`.
+/// `open_by_handle_at` opens a file in any directory, with `CAP_DAC_READ_SEARCH`. A namespace is not a file of a
+/// directory, and opening it takes `CAP_SYS_ADMIN`.
 fn but_namespaces() -> Result<SeccompRule> {
     let namespaces = u64::from(FD_NSFS_ROOT.cast_unsigned());
     let condition =

@@ -1,5 +1,5 @@
-//! What each thread and each helper may do: the least that its work takes. It limits itself first, and
-//! then begins to work. `docs/security.md` has the same as a table, and a test reads it from `/proc`.
+//! The privileges of each thread and each helper: the least that its work takes. It drops the rest first, and then
+//! begins to work. `docs/security.md` has the same as a table, and a test reads it from `/proc`.
 
 use std::fs::File;
 
@@ -17,49 +17,51 @@ use crate::{
     write_places,
 };
 
-/// What a thread, or a helper, is there for.
+/// The purpose of a thread or a helper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// The main thread once the probes are in: it empties the ring, and gives what the others inherit.
+    /// The main thread once the probes are attached: it empties the ring, and has every privilege that the others
+    /// inherit.
     Run,
-    /// Forks helpers and writers, before the run is said to have begun: all that one of them needs. From then
-    /// on it is one that looks.
+    /// Forks helpers and writers, until the run is reported to have begun: has all that one of them needs. After that
+    /// it has the privileges of [`Self::Look`].
     Fork,
     /// Reads the probes' maps.
     ReadMaps,
-    /// Follows calls that hang. The kernel shows its stacks to whoever has `CAP_SYS_ADMIN` when the file is
-    /// opened (`proc_pid_stack` in fs/proc/base.c).
+    /// Follows hung calls. The kernel shows their stacks to a process that has `CAP_SYS_ADMIN` when it opens the file
+    /// (`proc_pid_stack` in fs/proc/base.c).
     ReadStacks,
-    /// Looks at the node, and asks helpers.
+    /// Scans the node, and asks helpers.
     Look,
-    /// Has logs read, the kernel's as well.
+    /// Asks helpers to read logs, including the kernel's.
     ReadLogs,
-    /// Has the API server asked: its helper enters kubelet's network and root directory, or runs a program
-    /// for credentials, which may write a file of its own.
+    /// Asks a helper to query the API server: the helper enters kubelet's network namespace and root directory, or
+    /// runs a program for credentials, which may write a file of its own.
     AskApi,
-    /// Writes to files that are open.
+    /// Writes to files that are already open.
     WriteOpen,
-    /// Is there for signals.
+    /// Waits for signals.
     HearSignals,
-    /// A process that holds the probes in their hooks.
+    /// A process that keeps the probes attached.
     Hold,
-    /// A helper that looks at files, also of other processes.
+    /// A helper that reads files, also those of other processes.
     Helper,
-    /// One that opens by `openat2(2)`: beneath a directory, or beneath the root of another process.
+    /// A helper that opens by `openat2(2)`: beneath a directory, or beneath the root of another process.
     HelperBeneath,
-    /// One that enters another root directory, network or mount namespace first.
+    /// A helper that first enters another root directory, network namespace or mount namespace.
     HelperInside,
-    /// One that reads the kernel's log.
+    /// A helper that reads the kernel's log.
     HelperKernelLog,
-    /// One that asks the API server, until it has credentials.
+    /// A helper that queries the API server, until it has credentials.
     HelperApi,
 }
 
-/// `/proc` of other users' processes, and their directories.
+/// For reading `/proc` of other users' processes, and their directories.
 const TO_LOOK: [Capability; 2] = [CAP_SYS_PTRACE, CAP_DAC_READ_SEARCH];
 
 impl Role {
-    /// Limits this thread, and all that it starts. What the kernel cannot do is left out, and told.
+    /// Restricts this thread and all that it starts. Restrictions that the kernel does not support are skipped and
+    /// logged.
     pub fn assume(self) {
         if let Err(error) = keep(&self.capabilities()) {
             tracing::info!("{self:?} keeps all privileges: {error:#}");
@@ -74,12 +76,12 @@ impl Role {
 
     fn capabilities(self) -> Vec<Capability> {
         let more: &[Capability] = match self {
-            // Below 5.19, `bpf(2)` on a map that is open takes it, too.
+            // Before Linux 5.19, `bpf(2)` on an open map needs it, too.
             Self::Run | Self::ReadMaps => &[CAP_BPF],
             Self::ReadStacks => &[CAP_SYS_ADMIN],
             Self::ReadLogs | Self::HelperKernelLog => &[CAP_SYSLOG],
             Self::HelperInside => &[CAP_SYS_ADMIN, CAP_SYS_CHROOT],
-            // The bounding set cannot be made smaller without the last.
+            // Shrinking the bounding set needs the last.
             Self::Fork => {
                 &[CAP_SYS_ADMIN, CAP_SYS_CHROOT, CAP_DAC_OVERRIDE, CAP_SYSLOG, CAP_SETPCAP]
             }
@@ -92,7 +94,7 @@ impl Role {
 
     fn refused(self) -> Vec<Group> {
         let more: &[Group] = match self {
-            // The threads of its runtime look at less.
+            // The threads of its runtime read less.
             Self::Run => &[Enter, Change, OpenToWrite],
             Self::ReadMaps => &[Enter, Change, OpenToWrite, OpenUnseen],
             Self::Look | Self::ReadStacks | Self::ReadLogs => &[Bpf, Enter, Change, OpenToWrite],
@@ -102,15 +104,14 @@ impl Role {
             }
             Self::Helper | Self::HelperKernelLog => &[Bpf, Enter, Change, OpenToWrite, OpenUnseen],
             Self::HelperBeneath => &[Bpf, Enter, Change, OpenToWrite],
-            // What others name is opened beneath the root that they have.
+            // Paths that other processes name are opened beneath the root of those processes.
             Self::HelperInside => &[Bpf, Change, OpenToWrite],
         };
         [&[Machine], more].concat()
     }
 }
 
-/// For a helper that from now on talks to the API server, and looks at nothing else: it keeps no
-/// capability and writes nowhere.
+/// For a helper that from now on only talks to the API server: it keeps no capability and writes nowhere.
 pub fn only_talk() {
     if let Err(error) = keep(&[]) {
         tracing::info!("the helper keeps its privileges: {error:#}");
@@ -122,14 +123,14 @@ pub fn only_talk() {
     restrict(None);
 }
 
-/// For a helper that has opened by `openat2(2)` what it was asked about.
+/// For a helper that has already opened by `openat2(2)` the file that it was asked about.
 pub fn open_no_more_unseen() {
     if let Err(error) = refused_calls::refuse(&[OpenUnseen]) {
         tracing::info!("the helper may still open by openat2: {error:#}");
     }
 }
 
-/// For a thread that from now on writes files in one directory, whosever it is.
+/// For a thread that from now on only writes files in one directory, of any owner.
 pub fn only_write_beneath(directory: &File) {
     if let Err(error) = keep(&[CAP_DAC_OVERRIDE]) {
         tracing::info!("the export keeps all privileges: {error:#}");
@@ -146,10 +147,10 @@ fn restrict(beneath: Option<&File>) {
     }
 }
 
-/// What of all this the kernel can do.
+/// The restrictions that the kernel supports.
 ///
 /// # Errors
-/// Says what it cannot.
+/// Fails with the restriction that it does not support.
 pub fn tried() -> Result<String, String> {
     let seccomp = std::thread::spawn(|| refused_calls::refuse(&[Machine])).join();
     let seccomp = seccomp.map_err(|_| "seccomp cannot be tried".to_owned())?;
@@ -166,7 +167,7 @@ mod tests {
 
     use super::*;
 
-    /// In a process of its own: what is given up does not come back.
+    /// Runs in a process of its own: dropped privileges do not come back.
     fn apart(test: impl FnOnce()) {
         if is_started_again() {
             test();
@@ -197,7 +198,7 @@ mod tests {
                 assert!(is_refused(fs::create_dir(dir.path().join("new"))));
                 assert_eq!(umount2("/nowhere", MntFlags::empty()), Err(nix::Error::EPERM));
                 assert!(is_refused(std::os::unix::fs::chroot("/")));
-                // What it executes, as `journalctl`, can do no more.
+                // A program that it executes, such as `journalctl`, can do no more.
                 let cat = Command::new("cat").arg(&file).output().unwrap();
                 assert_eq!(cat.stdout, b"text");
                 assert!(!Command::new("rm").arg(&file).output().unwrap().status.success());
@@ -250,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_the_api_server_may_write_until_it_has_credentials() {
+    fn the_api_helper_may_write_until_it_has_credentials() {
         apart(|| {
             let dir = tempfile::tempdir().unwrap();
             let file = dir.path().join("file");

@@ -1,9 +1,9 @@
-//! Processes that do not answer. Most of what `/proc/PID` shows takes the lock under which the process
-//! executes a program (`timed_read.rs`), and waits for as long as it hangs there.
+//! Processes that do not answer. Most files of `/proc/PID` take the lock under which the process executes a program
+//! (`timed_read.rs`), and a read waits as long as the process hangs there.
 //!
-//! Who reads about all processes of a node cannot have another thread read about each of them. He says about
-//! which one he reads; where that lasts, his owner leaves him behind and starts another thread, and nobody
-//! asks this process again before it has answered.
+//! A scan of all processes of a node cannot start a thread for each of them. The scanning thread publishes which
+//! process it reads; when that read lasts too long, the thread's owner leaves it behind and starts another thread.
+//! The process is not read again before that read has returned.
 
 use std::{
     cell::OnceCell,
@@ -17,30 +17,30 @@ use std::{
 
 use crate::credentials::may_be_root;
 
-/// While so many do not answer, only those are asked that may be of the node: each costs a thread.
+/// While this many processes do not answer, only processes that may belong to the node are read: each costs a thread.
 const SILENT_MAX: usize = 32;
 
 static SILENT: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
-/// Whether there are any, so that nobody takes the lock where all is well.
+/// Whether any process is silent. Spares the lock where none is.
 static ANY: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
-    /// What this thread reads, if it has an owner who looks after it.
+    /// What this thread reads, if an owner watches it.
     static OWN: OnceCell<Arc<Reading>> = const { OnceCell::new() };
 }
 
-/// What a thread reads at the moment.
+/// What a thread reads now.
 #[derive(Debug, Default)]
 pub struct Reading {
-    /// About whom; 0 for nobody.
+    /// Process id of the process being read; 0 for none.
     pid: AtomicU32,
-    /// Which of its reads.
+    /// Sequence number of the read.
     number: AtomicU64,
     left_behind: AtomicBool,
 }
 
 impl Reading {
-    /// What this thread reads from now on is said here.
+    /// Publishes this thread's reads here from now on.
     pub fn of_this_thread(self: &Arc<Self>) {
         OWN.with(|own| own.set(self.clone())).unwrap_or_default();
     }
@@ -59,13 +59,13 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// What the thread is to use.
+    /// The record that the thread publishes its reads in.
     pub fn reading(&self) -> Arc<Reading> {
         self.thread.clone()
     }
 
-    /// Whether the thread still reads what it read at the last question. Then it is left behind, and this is
-    /// the owner of the next one.
+    /// Whether the thread is still in the read that the last call saw. If so, the thread is left behind, and this
+    /// becomes the owner of the next thread.
     pub fn has_to_leave(&mut self) -> bool {
         let Reading { pid, number, left_behind } = &*self.thread;
         let now = (pid.load(Ordering::Acquire), number.load(Ordering::Acquire));
@@ -81,18 +81,20 @@ impl Owner {
     }
 }
 
-/// Takes over what somebody else has found, in a process that has nobody to look after its thread.
+/// Takes over the silent processes that another process has found. For a process without an owner that watches its
+/// thread.
 pub fn know(pids: &[u32]) {
     silent().extend(pids);
     ANY.store(!pids.is_empty(), Ordering::Release);
 }
 
-/// Those that do not answer now, ascending.
+/// Process ids of the processes that do not answer now, ascending.
 pub fn all() -> Vec<u32> {
     silent().iter().copied().collect()
 }
 
-/// Reads what is shown of a process under its lock, given its directory; `None` when it is known not to answer.
+/// Reads a file of a process that takes its lock, given its directory; `None` when the process is known not to
+/// answer.
 pub fn read<T>(directory: &Path, read: impl FnOnce(&Path) -> Option<T>) -> Option<T> {
     let Some(pid) = pid_of(directory) else { return read(directory) };
     if ANY.load(Ordering::Acquire) {
@@ -122,7 +124,7 @@ fn silent() -> std::sync::MutexGuard<'static, BTreeSet<u32>> {
     SILENT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whose directory it is, or that of one of his threads.
+/// The process id in the path of a process's or thread's directory.
 fn pid_of(directory: &Path) -> Option<u32> {
     let below = directory.strip_prefix("/proc").ok()?;
     below.iter().next()?.to_str()?.parse().ok()
@@ -135,8 +137,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_does_not_answer_is_left_and_not_asked_again_until_he_does() {
-        // No process has so high a number.
+    fn a_silent_process_is_left_and_not_read_again_until_it_answers() {
+        // No process has a number this high.
         let process = Path::new("/proc/4194999");
         let fine = || read(process, |_| Some(()));
         let mut owner = Owner::default();
@@ -163,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_says_whose_it_is() {
+    fn a_directory_names_its_process() {
         let of = |path| pid_of(Path::new(path));
         assert_eq!(of("/proc/12"), Some(12));
         assert_eq!(of("/proc/12/task/13"), Some(12));

@@ -1,9 +1,9 @@
-//! Reads that may wait for ever, on a thread that is left behind when one does.
+//! Reads that may block for ever, on a thread that is left behind when one does.
 //!
-//! Much of `/proc/PID` takes the lock under which the process executes a program
-//! (`exec_update_lock`): `syscall` and `stack` always have, and on newer kernels (seen on 6.18)
-//! `stat`, `wchan` and all links do, too. A process that hangs there, because an old file of it lies
-//! on a dead file system, holds it for as long. `status`, `comm` and `mountinfo` do not take it.
+//! Many files of `/proc/PID` take the lock under which the process executes a program (`exec_update_lock`): `syscall`
+//! and `stack` always do, and on newer kernels (seen on 6.18) `stat`, `wchan` and all links do, too. A process that
+//! hangs there, because an old file of it is on a dead file system, holds the lock as long as it hangs. `status`,
+//! `comm` and `mountinfo` do not take it.
 
 use std::{
     io,
@@ -12,9 +12,9 @@ use std::{
     time::Duration,
 };
 
-/// How long a read may take. It takes microseconds.
+/// Time limit of a read. A read takes microseconds.
 const LIMIT: Duration = Duration::from_millis(200);
-/// Threads that may be left behind. While so many wait, nothing is read.
+/// Limit of threads left behind. While this many wait, nothing is read.
 const LEFT_MAX: usize = 4;
 
 type Read<T> = Box<dyn FnOnce() -> T + Send>;
@@ -22,15 +22,15 @@ type Read<T> = Box<dyn FnOnce() -> T + Send>;
 /// Reads about processes, one at a time.
 #[derive(Debug)]
 pub struct TimedReader<T = io::Result<Vec<u8>>> {
-    /// What its threads are called, and what they do first.
+    /// Name of its threads, and what they do first.
     name: &'static str,
     prepare: fn(),
     reader: Option<ReaderThread<T>>,
-    /// What waits, and for which process.
+    /// The waiting threads, and the process that each reads.
     left: Vec<(u32, JoinHandle<()>)>,
 }
 
-/// Its threads have the capabilities of the thread that asks.
+/// Its threads have the capabilities of the calling thread.
 impl Default for TimedReader {
     fn default() -> Self {
         Self::new("reader", || {})
@@ -38,13 +38,13 @@ impl Default for TimedReader {
 }
 
 impl<T: Send + 'static> TimedReader<T> {
-    /// Has read nothing yet.
+    /// A reader that has read nothing yet.
     pub fn new(name: &'static str, prepare: fn()) -> Self {
         Self { name, prepare, reader: None, left: Vec::new() }
     }
 
-    /// Reads something of a process; `None` when there is no answer. A process that did not answer
-    /// is not asked again before it has, or has ended.
+    /// Reads a file of a process; `None` when there is no answer in time. A process that did not answer is not read
+    /// again before it has answered or ended.
     pub fn read(&mut self, pid: u32, read: impl FnOnce() -> T + Send + 'static) -> Option<T> {
         self.left.retain(|(_, thread)| !thread.is_finished());
         if self.left.len() >= LEFT_MAX || self.left.iter().any(|(silent, _)| *silent == pid) {
@@ -66,7 +66,7 @@ impl<T: Send + 'static> TimedReader<T> {
     }
 }
 
-/// A thread that reads until nobody asks it any more.
+/// A thread that reads until its queue is closed.
 #[derive(Debug)]
 struct ReaderThread<T> {
     thread: JoinHandle<()>,
@@ -82,7 +82,7 @@ impl<T: Send + 'static> ReaderThread<T> {
         let serve = move || {
             prepare();
             for read in queue {
-                // Too late: the next one asks another thread.
+                // Too late: the next read uses another thread.
                 if sender.send(read()).is_err() {
                     return;
                 }
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_hangs_is_left_behind_until_he_answers() {
+    fn a_read_that_hangs_is_left_behind_until_it_returns() {
         let mut timed = TimedReader::default();
         let gate = Arc::new(Mutex::new(()));
         let closed = gate.lock().unwrap();

@@ -1,5 +1,5 @@
-//! The names of a path in their order, for code that opens each of them by itself and follows links only where it has
-//! looked at them.
+//! The components of a path, in order, for code that opens each one itself and follows a link only after it has
+//! checked it.
 
 use std::{
     collections::VecDeque,
@@ -10,35 +10,35 @@ use std::{
 
 use rustix::{fs::readlinkat, io::Errno};
 
-/// As many links as the kernel follows in one path (`MAXSYMLINKS`).
+/// Links that the kernel follows in one path (`MAXSYMLINKS`).
 const LINKS: usize = 40;
 
-/// Where the names of a link begin.
+/// Where the components of a link's target begin.
 pub enum Base {
-    /// From the root directory on.
+    /// At the root directory.
     Root,
-    /// From the directory that the link is in.
+    /// At the directory that the link is in.
     Here,
 }
 
-/// The names that are left.
+/// The components that are left.
 pub struct Way {
     names: VecDeque<OsString>,
     links: usize,
 }
 
 impl Way {
-    /// To the end of this path.
+    /// All components of this path.
     pub fn of(path: &Path) -> Self {
         Self { names: names(path).collect(), links: 0 }
     }
 
-    /// The next name, which may be `..`.
+    /// The next component, which may be `..`.
     pub fn pop(&mut self) -> Option<OsString> {
         self.names.pop_front()
     }
 
-    /// Puts what a link names before all that is left.
+    /// Puts the components of a link's target before those that are left.
     ///
     /// # Errors
     /// Fails when the link cannot be read, and with `ELOOP` where there are more links than the kernel follows.

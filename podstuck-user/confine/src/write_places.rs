@@ -1,9 +1,8 @@
-//! Where a thread may write (Landlock), as far as the running kernel can say so.
+//! Restricts where a thread may write (Landlock), where the running kernel supports that.
 //!
-//! What it reads is left alone. But a thread with a rule of Landlock, whatever the rule says, cannot look
-//! through `/proc/PID/root`, `fd`, `cwd`, `maps` and `ns` of processes without it
-//! (`hook_ptrace_access_check` in security/landlock/task.c), which is what most of the tool's work is. So
-//! it is for threads and helpers that do not do that.
+//! Reads are not restricted. But a thread with any Landlock rule cannot look through `/proc/PID/root`, `fd`, `cwd`,
+//! `maps` and `ns` of processes without it (`hook_ptrace_access_check` in security/landlock/task.c), which most of
+//! the tool's work needs. So it is for threads and helpers that do not do that.
 
 use std::{fs::File, thread};
 
@@ -12,14 +11,14 @@ use landlock::{
     ABI, AccessFs, LandlockStatus, PathBeneath, Ruleset, RulesetAttr, RulesetCreatedAttr,
 };
 
-/// The newest ways to write that are named; older kernels know fewer.
+/// The newest access rights that are named; older kernels know fewer.
 const NEWEST: ABI = ABI::V5;
 
-/// From now on this thread, and what it starts, may write only beneath this directory, or nowhere. Files
-/// that are open already are not concerned. Says what the kernel can do.
+/// From now on this thread, and what it starts, may write only beneath this directory, or nowhere. Files that are
+/// already open are not affected. Returns what the kernel enforces.
 ///
 /// # Errors
-/// Fails when the kernel, which says that it can, cannot.
+/// Fails when the kernel offers Landlock and refuses the rule.
 pub(crate) fn restrict(beneath: Option<&File>) -> Result<LandlockStatus> {
     let writing = AccessFs::from_write(NEWEST);
     let ruleset = Ruleset::default().handle_access(writing).and_then(Ruleset::create);
@@ -31,7 +30,7 @@ pub(crate) fn restrict(beneath: Option<&File>) -> Result<LandlockStatus> {
     Ok(ruleset.restrict_self().context("Landlock")?.landlock)
 }
 
-/// What this kernel can do, by trying it on a thread that then ends.
+/// What this kernel supports, tried on a thread that then ends.
 ///
 /// # Errors
 /// Says why it cannot.

@@ -1,4 +1,4 @@
-//! Exact counts, added up by series over the whole run.
+//! Exact counts, summed by series over the whole run.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,15 +19,15 @@ use crate::{
     },
 };
 
-/// Targets remembered by name. A node has some thousands.
+/// Maximum number of named targets. A node has some thousands.
 const TARGETS_MAX: usize = 4 << 10;
-/// Series kept apart. A node has some thousands at a time, but a busy one makes new targets for
-/// ever, and a loop over `mkdir` and `rmdir` as many as it likes. Files of twice as many took the whole
+/// Maximum number of series. A node has some thousands at a time, but a busy node creates new targets continually,
+/// and a loop over `mkdir` and `rmdir` creates any number. Export files with twice as many series took the whole
 /// second that the last export has.
 const SERIES_MAX: usize = 6 << 10;
-/// What is left of them when there are more: those counted last.
+/// Number of series kept when the maximum is reached: those counted last.
 const SERIES_LEFT: usize = SERIES_MAX / 4 * 3;
-/// The volume of the series in which the others go on. No volume can have this name.
+/// The volume label of the series that the others are merged into. No volume can have this name.
 const FOLDED: &str = "(other targets)";
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,17 +41,17 @@ struct RawKey {
 #[derive(Default)]
 struct Counted {
     series: Series,
-    /// The drain that last added to it.
+    /// The number of the last drain that added to it.
     last: u64,
-    /// What its target was called then, since the name may be forgotten before the counts are.
+    /// Its target at that time, since the name may be evicted before the counts are.
     target: Option<Arc<Target>>,
 }
 
-/// All counts of a run. Targets stay ids until somebody asks, because the record that names one
-/// may arrive after its first counts.
+/// All counts of a run. Targets are ids until they are read, because the record that names one may arrive after its
+/// first counts.
 ///
-/// Its memory is bounded: of too many series, those that were not counted for longest are added up
-/// over all targets. Nothing is lost by that but the name of the target.
+/// Memory is bounded: if there are too many series, the least recently counted are merged across targets. Only the
+/// target names are lost.
 pub struct Aggregate {
     series: BTreeMap<RawKey, Counted>,
     folded: BTreeMap<(Span, Outcome, Component), Series>,
@@ -75,12 +75,12 @@ impl Default for Aggregate {
 }
 
 impl Aggregate {
-    /// Learns the target behind an id.
+    /// Stores the target of an id.
     pub fn name(&mut self, target_id: u64, target: &Arc<Target>) {
         self.names.insert(target_id, target.clone());
     }
 
-    /// How many names of targets had to be forgotten.
+    /// Number of evicted target names.
     pub fn dropped(&self) -> u64 {
         self.names.dropped()
     }
@@ -99,7 +99,7 @@ impl Aggregate {
         self.make_room();
     }
 
-    /// All series by name. Calls on targets that were never named keep their id.
+    /// All series, by labels. Targets that were never named keep their id.
     pub fn table(&self) -> SeriesTable {
         let mut table = SeriesTable::new();
         for ((span, outcome, component), series) in &self.folded {
@@ -125,7 +125,7 @@ impl Aggregate {
         table
     }
 
-    /// What is known of the targets of all series beside what they are told apart by.
+    /// The names of the targets of all series, in addition to their labels.
     pub fn target_names(&self) -> NamesTable {
         let mut all: BTreeMap<_, [BTreeSet<&str>; 3]> = BTreeMap::new();
         for (raw, Counted { target, .. }) in &self.series {
@@ -151,7 +151,7 @@ impl Aggregate {
         all.into_iter().map(|(key, names)| (key, named(names))).collect()
     }
 
-    /// Adds a phase of an unmount, which is no call and not counted as one.
+    /// Adds a phase of an unmount, which is not counted as a call.
     pub fn add_phase(&mut self, span: Span, target_id: u64, component: Component, took: Duration) {
         let raw = RawKey { target_id, span, outcome: Outcome::OK, component };
         let ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
@@ -167,7 +167,7 @@ impl Aggregate {
         counted.last = self.drains;
     }
 
-    /// Many at once, because they are sorted for it.
+    /// Merges many at once, because it sorts them.
     fn make_room(&mut self) {
         if self.series.len() <= SERIES_MAX {
             return;
@@ -182,12 +182,12 @@ impl Aggregate {
         }
     }
 
-    /// All calls.
+    /// Number of all calls.
     pub fn calls(&self) -> u64 {
         self.calls
     }
 
-    /// Calls by call and outcome. Every call is listed, also one never made.
+    /// Counts by call and outcome. Every call is listed, even with no count.
     pub fn by_outcome(&self) -> ByOutcome {
         let mut all: ByOutcome = Call::ALL.iter().map(|c| (c.name(), Default::default())).collect();
         for ((call, outcome), calls) in &self.outcomes {
@@ -198,8 +198,8 @@ impl Aggregate {
     }
 }
 
-/// Pod UID, volume and container of a target, as labels. What a runtime has of a container is no volume, and has no
-/// name that says anything: containerd numbers its snapshots.
+/// Pod UID, volume and container of a target, as labels. A runtime's directory of a container is no volume, and its
+/// name is meaningless: containerd numbers its snapshots.
 fn labels(target: &Target) -> TargetKey {
     let pod = target.pod.as_ref().map(|pod| pod.uid.clone()).unwrap_or_default();
     let volume = match (&target.volume, target.kind) {
@@ -268,7 +268,7 @@ mod tests {
             let (name, plugin) = (name.to_owned(), "container-layer".to_owned());
             Some(Volume { name, plugin, path: JsonPath("/s".into()) })
         };
-        // Two snapshots of one container, of which one has a name that is known, and another's bundle.
+        // Two snapshots of one container, of which one has a known name, and the bundle of another.
         let layer = TargetKind::ContainerLayer;
         for (id, name, kind, volume, container) in [
             (1, None, layer, volume("41"), "web"),

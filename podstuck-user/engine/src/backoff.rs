@@ -1,25 +1,24 @@
-//! kubelet's retry ladder: 0.5 s after the first failure, doubled each time, at most 122 s
-//! (`exponentialbackoff` in pkg/util/goroutinemap, cap of 2 min 2 s; measured gaps 0.64, 1.04,
-//! 2.05, 4.04, ... 122 s).
+//! kubelet's back-off: 0.5 s after the first failure, then doubled, at most 122 s (`exponentialbackoff` in
+//! pkg/util/goroutinemap, cap of 2 min 2 s; measured gaps 0.64, 1.04, 2.05, 4.04, ... 122 s).
 
 use std::time::Duration;
 
 use crate::model::time::Monotonic;
 
-/// The longest pause.
+/// The longest delay.
 pub const CAP: Duration = Duration::from_secs(122);
 const FIRST: Duration = Duration::from_millis(500);
-/// Calls closer together belong to the same attempt: one removal makes several.
+/// Calls within this time belong to one attempt: one removal makes several calls.
 const SAME_ATTEMPT: Duration = Duration::from_millis(200);
-/// How far a gap may be from the ladder, to both sides. The work itself takes time too.
+/// Relative deviation of a gap from the back-off, to both sides. The attempt itself takes time, too.
 const SLACK: f64 = 0.35;
-/// Attempts remembered: more than the ladder has rungs.
+/// Maximum number of stored attempts: more than the back-off has steps.
 const REMEMBERED: usize = 32;
 
-/// When something was tried.
+/// The times of attempts.
 #[derive(Clone, Debug, Default)]
 pub struct Attempts {
-    /// When each attempt began.
+    /// The start of each attempt.
     times: Vec<Monotonic>,
     /// The last call of the last attempt.
     last: Option<Monotonic>,
@@ -27,7 +26,7 @@ pub struct Attempts {
 }
 
 impl Attempts {
-    /// Notes a call; whether it begins a new attempt.
+    /// Adds a call; returns whether it starts a new attempt.
     pub fn note(&mut self, time: Monotonic) -> bool {
         let new = self.last.is_none_or(|last| time.since(last) > SAME_ATTEMPT);
         self.last = Some(time);
@@ -41,18 +40,18 @@ impl Attempts {
         new
     }
 
-    /// How many attempts there were.
+    /// Number of attempts.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Pauses between them.
+    /// Gaps between the attempts.
     pub fn gaps(&self) -> Vec<Duration> {
         self.times.windows(2).map(|w| w[1].since(w[0])).collect()
     }
 
-    /// The gap to the next attempt, if the gaps so far are rungs of kubelet's ladder. One gap alone is near
-    /// some rung too often: two that follow each other must fit.
+    /// The gap to the next attempt, if the gaps so far follow kubelet's back-off. A single gap is too often close to
+    /// some step: two consecutive ones must fit.
     pub fn next_gap(&self) -> Option<Duration> {
         let gaps = self.gaps();
         let last = gaps.last().filter(|_| gaps.len() > 1)?;

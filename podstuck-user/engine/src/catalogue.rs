@@ -1,4 +1,4 @@
-//! All causes that podstuck can name, and those that it only knows to be confused with them.
+//! All causes that podstuck can name, and look-alikes that it cannot recognise.
 
 use crate::{
     cause::{Cause, CauseId},
@@ -6,8 +6,7 @@ use crate::{
     ids,
 };
 
-/// Every cause that a finding can have, in the order in which documents list them: what only says that no cause is known
-/// comes last.
+/// All causes of findings, in the order of the documents: the admissions that no cause is known come last.
 pub fn all() -> impl Iterator<Item = &'static Cause> + Clone {
     let of = |admissions| {
         let all = FAMILIES.iter().flat_map(|family| family.causes.iter().copied());
@@ -16,7 +15,7 @@ pub fn all() -> impl Iterator<Item = &'static Cause> + Clone {
     of(false).chain(of(true))
 }
 
-/// A cause that is known in the field, and that podstuck does not recognise.
+/// A cause known from the field that podstuck cannot recognise.
 #[derive(Debug)]
 pub struct Elsewhere {
     /// Its name.
@@ -29,7 +28,7 @@ const fn elsewhere(id: CauseId, title: &'static str) -> Elsewhere {
     Elsewhere { id, title }
 }
 
-/// Causes that some of ours are confused with, and that podstuck does not recognise.
+/// Look-alikes of podstuck's causes that it cannot recognise.
 pub static ELSEWHERE: [Elsewhere; 3] = [
     elsewhere(
         ids::CONTAINER_CLEARS_OWN_VOLUME,
@@ -46,18 +45,18 @@ pub static ELSEWHERE: [Elsewhere; 3] = [
     ),
 ];
 
-/// The cause of this name.
+/// The cause with a name.
 pub fn find(id: &str) -> Option<&'static Cause> {
     all().find(|cause| cause.id.as_str() == id)
 }
 
-/// The name itself, also of a cause that podstuck does not recognise.
+/// The id of a name, also of a cause that podstuck cannot recognise.
 pub fn id(name: &str) -> Option<CauseId> {
     let known = ELSEWHERE.iter().map(|known| known.id).find(|id| id.as_str() == name);
     find(name).map(|cause| cause.id).or(known)
 }
 
-/// What a name means in one line, also of a cause that podstuck does not recognise.
+/// The title of a cause, also of one that podstuck cannot recognise.
 pub fn title(id: CauseId) -> Option<&'static str> {
     let known = ELSEWHERE.iter().find(|known| known.id == id).map(|known| known.title);
     find(id.as_str()).map(|cause| cause.title).or(known)

@@ -26,8 +26,7 @@ fn a_look_alike_is_known() {
     }
 }
 
-/// What is confused with another cause is confused with in turn. Of what is not known nothing can be
-/// told apart.
+/// Look-alikes are symmetric. An admission that no cause is known has no distinguishing facts.
 #[test]
 fn two_causes_look_alike_from_both_sides() {
     let mut missing = Vec::new();
@@ -86,7 +85,7 @@ fn a_cause_says_what_there_is_to_know() {
         assert_eq!(podstuck_testing::own_words(&whole), [""; 0], "{id}");
         let facts: Vec<&str> = cause.confirmed_by.iter().map(|proof| proof.fact).collect();
         let texts = facts.iter().chain([&cause.title, &cause.meaning]);
-        for text in texts.chain(cause.look_alikes.iter().map(|other| &other.told_apart_by)) {
+        for text in texts.chain(cause.look_alikes.iter().map(|other| &other.differs_by)) {
             assert!(!text.contains("  ") && !text.contains('\n'), "{id}: {text}");
         }
     }

@@ -1,5 +1,5 @@
-//! The chain of who waits for whom: from the API server over kubelet, the runtime or the driver to the last one that is
-//! known. It needs no cause to be recognised; a cause explains its last link.
+//! The chain of waits: from the API server over kubelet, the runtime or the driver to the last known link. It does
+//! not depend on a recognised cause; a cause explains its last link.
 
 use crate::{
     backoff, catalogue,
@@ -27,42 +27,42 @@ use crate::{
     waits::{COLLECTED, GO_ON, Waits},
 };
 
-/// Processes of a pod that are named beside the first.
+/// Maximum number of a pod's processes that are named beside the first.
 const NAMED: usize = 4;
-/// The name of a sandbox's own process.
+/// Name of the sandbox's own process.
 const PAUSE: &str = "pause";
-/// What a shim is there for.
+/// What a shim must do.
 const SHIM_MUST: &str = "end the pod's processes and report their end";
-/// Longest name of a process.
+/// Maximum length of a process name.
 const COMM: usize = 16;
 
-/// What the chain is made of.
+/// The inputs of the chain.
 pub(crate) struct Facts<'a> {
-    /// The last look at the node.
+    /// The last scan of the node.
     pub(crate) sample: &'a NodeSample,
-    /// What components have logged of the pod, the latest last.
+    /// Log messages of components about the pod, the latest last.
     pub(crate) said: &'a [Said],
-    /// Since when the pod is to be deleted, where that is known.
+    /// The requested deletion of the pod, if known.
     pub(crate) terminating: Option<&'a Terminating>,
-    /// The pod's record, where it was read.
+    /// The pod's record, if it was read.
     pub(crate) record: Option<&'a PodRecord>,
-    /// What is found to hold the pod, the most likely first.
+    /// Findings that hold the pod, the most likely first.
     pub(crate) causes: &'a [Finding],
-    /// What the processes that must act were seen to wait for.
+    /// The observed waits of the processes that must act.
     pub(crate) waits: &'a Waits,
-    /// Turns the kernel's time into the calendar's.
+    /// Converts the kernel's time to calendar time.
     pub(crate) clock: &'a Clock,
-    /// That kubelet has not asked the runtime to stop a container of it.
+    /// Set if kubelet has not asked the runtime to stop a container of the pod.
     pub(crate) not_asked: Option<NotAsked<'a>>,
-    /// Why kubelet does not hear of a deletion, where it has not heard of this one.
+    /// The failing watch of kubelet, if kubelet has not received the deletion.
     pub(crate) watch: Option<&'a Said>,
 }
 
-/// Causes that lie in kubelet itself: what comes after its part waits for that.
+/// Causes inside kubelet: all later steps wait for it.
 const OF_KUBELET: [CauseId; 3] =
     [ids::KUBELET_MISSED_DELETION, ids::KUBELET_STEP_FAILS, ids::POD_NEVER_STARTED];
 
-/// Causes that keep the runtime after a container's end.
+/// Causes that hold the runtime after a container's end.
 const OF_SANDBOX: [CauseId; 6] = [
     ids::OCI_HOOK_FAILS,
     ids::CNI_TEARDOWN_FAILED,
@@ -86,7 +86,7 @@ pub(crate) fn chain(pod: &PodStage, facts: &Facts<'_>) -> Vec<Link> {
     let has_finalizers = facts.record.is_some_and(|record| !record.finalizers.is_empty());
     if pod.stage != Stage::Api || !has_finalizers {
         let stage = match pod.stage {
-            // Until shim and runtime have done their work, kubelet does not come to what is left.
+            // kubelet does not start on volumes and control groups before shim and runtime have finished.
             Stage::Volumes | Stage::Cgroup if facts.waits.holds_containers(facts.clock) => {
                 Stage::Containers
             }
@@ -111,7 +111,7 @@ pub(crate) fn chain(pod: &PodStage, facts: &Facts<'_>) -> Vec<Link> {
             && let Some(state) = facts.sample.pod(&pod.pod.uid)
         {
             match stage {
-                // The container has ended, and the sandbox's own process ends after it.
+                // The container has ended; the sandbox's own process ends after it.
                 Stage::Containers if holding.is_some_and(|id| OF_SANDBOX.contains(&id)) => {
                     links.extend(of_runtime(&[], facts));
                 }
@@ -139,15 +139,15 @@ pub(crate) fn chain(pod: &PodStage, facts: &Facts<'_>) -> Vec<Link> {
             }
         }
     }
-    // Of what is kubelet's own, its link says all.
+    // A cause inside kubelet is already in kubelet's link.
     if !is_kubelets {
         end_with(&mut links, of_cause(pod, facts.causes));
     }
     links
 }
 
-/// Puts what is found to be the reason at the link of whom it names, or else at the end. What is behind that link stays
-/// where it waits for that.
+/// Adds the cause to the link of the process or object that it names, or else at the end. Links behind it are
+/// dropped, unless it waits for the next one.
 fn end_with(links: &mut Vec<Link>, reason: Option<Link>) {
     let Some(reason) = reason else { return };
     let Some(at) = links.iter().position(|link| is_same(&link.who, &reason.who)) else {
@@ -162,7 +162,7 @@ fn end_with(links: &mut Vec<Link>, reason: Option<Link>) {
     link.source = format!("{}, {}", link.source, reason.source);
     link.since = link.since.or(reason.since);
     if !waits_for_next {
-        // What it was taken to wait for is not the reason.
+        // Its supposed wait is not the cause.
         if links.len() > at + 1 {
             links[at].waits_for = None;
         }
@@ -170,13 +170,13 @@ fn end_with(links: &mut Vec<Link>, reason: Option<Link>) {
     }
 }
 
-/// Whether a link is about whom a cause names: by the process, or by the name where it has none.
+/// Whether a link is about the process or object that a cause names: by pid, or by name if there is no pid.
 fn is_same(link: &str, named: &str) -> bool {
     let pid = |who: &str| {
         let (_, rest) = who.split_once("pid ")?;
         rest.split(|at: char| !at.is_ascii_digit()).next()?.parse::<u32>().ok()
     };
-    // Whom that one waits for is said behind a comma.
+    // The part after the comma says what that process waits for.
     let named = named.split(", which").next().unwrap_or(named);
     let name = named.strip_prefix("the ").unwrap_or(named);
     match pid(named) {
@@ -187,28 +187,28 @@ fn is_same(link: &str, named: &str) -> bool {
     }
 }
 
-/// Whether what holds a pod lies in kubelet itself.
+/// Whether a cause lies inside kubelet.
 pub(crate) fn is_of_kubelet(id: CauseId) -> bool {
     OF_KUBELET.contains(&id)
 }
 
-/// A link by a fact that a look at the node shows.
+/// A link from a fact of a scan.
 fn seen(who: String, must: &str, waits_for: Option<String>, fact: String, source: &str) -> Link {
     let (must, source) = (must.to_owned(), source.to_owned());
     Link { who, must, waits_for, since: None, fact, source }
 }
 
-/// The same, and what it waits for.
+/// Sets what the link waits for.
 fn waits_for(link: Link, what: &str) -> Link {
     Link { waits_for: Some(what.to_owned()), ..link }
 }
 
-/// What kubelet is at may come before what the node shows.
+/// Overrides the stage: kubelet's current step may precede the state of the node.
 fn at_stage(pod: &PodStage, stage: Stage) -> PodStage {
     PodStage { stage, ..pod.clone() }
 }
 
-/// The same by what the component has logged last, where it has.
+/// Replaces the fact by the component's log message, if there is one.
 fn logged(link: Link, said: Option<&Said>) -> Link {
     match said {
         Some(said) => Link { fact: quote(said), source: said.source.clone(), ..link },
@@ -216,7 +216,7 @@ fn logged(link: Link, said: Option<&Said>) -> Link {
     }
 }
 
-/// The API server, where it is known that the pod is to be deleted.
+/// The API server's link, if the deletion is known.
 fn of_record(pod: &PodStage, facts: &Facts<'_>) -> Option<Link> {
     let Terminating { since, by } = facts.terminating?;
     let finalizers = facts.record.map(|record| record.finalizers.join(", ")).unwrap_or_default();
@@ -230,7 +230,7 @@ fn of_record(pod: &PodStage, facts: &Facts<'_>) -> Option<Link> {
     Some(Link { since: Some(*since), ..link })
 }
 
-/// kubelet, and what it must do at this stage; whether it can act.
+/// kubelet's link at this stage, and whether kubelet can act.
 fn of_kubelet(pod: &PodStage, facts: &Facts<'_>) -> (Link, bool) {
     const WHERE: &str = "kubelet's directory, mountinfo, control groups";
     let holding = holding(pod, facts.causes).map(|cause| cause.id);
@@ -282,27 +282,28 @@ fn of_kubelet(pod: &PodStage, facts: &Facts<'_>) -> (Link, bool) {
     (of_log, true)
 }
 
-/// The call that keeps kubelet from the pod, where that is what is found.
+/// The call in which kubelet hangs, if that is the cause.
 fn kubelets_call(cause: &Finding, kubelet: &str) -> Option<String> {
     let is_its = !is_of_kubelet(cause.id) && cause.held_by.as_deref() == Some(kubelet);
     is_its.then(|| format!("its call about {} to return", safe_path(&cause.call.path.0)))
 }
 
-/// What kubelet itself has started for the pod, such as an `umount`: what it waits for, and the links from there.
+/// A task that kubelet has started for the pod, such as an `umount`: what kubelet waits for, and the links from
+/// there.
 fn kubelets_task(facts: &Facts<'_>) -> Option<(Option<String>, Vec<Link>)> {
     let [kubelet] = facts.sample.kubelets[..] else { return None };
     let mut links = facts.waits.task(kubelet, "", facts.clock).links.into_iter();
     Some((links.next()?.waits_for, links.collect()))
 }
 
-/// A look at a volume that fails each time, so that nobody comes to its unmount.
+/// A `stat` of a volume that fails on each attempt, so that its unmount is never attempted.
 pub(crate) struct FailedLook<'a> {
     mount: &'a Mounted,
     errno: String,
     said: &'a Said,
 }
 
-/// The last one of kubelet's log, where what it is about is mounted still, and on no device of the node.
+/// The last failed `stat` in kubelet's log, if its volume is still mounted and is on no block device.
 pub(crate) fn failed_look<'a>(state: &'a PodState, said: &'a [Said]) -> Option<FailedLook<'a>> {
     let looks = said.iter().filter_map(|said| Some((said, said.looked.as_ref()?)));
     let (last, look) = looks.max_by_key(|(said, _)| said.at)?;
@@ -329,7 +330,7 @@ impl FailedLook<'_> {
         seen(self.mount.what.clone(), &must, None, fact, &self.said.source)
     }
 
-    /// What lets kubelet go on.
+    /// The action that lets kubelet continue.
     pub(crate) fn way_out(&self) -> String {
         let Self { mount, errno, .. } = self;
         let point = safe_path(&mount.point);
@@ -342,7 +343,7 @@ impl FailedLook<'_> {
     }
 }
 
-/// kubelet, of a static pod whose mirror pod is deleted: it has nothing to do.
+/// kubelet's link for a static pod whose mirror pod is deleted: kubelet has nothing to do.
 fn of_static_pod(facts: &Facts<'_>) -> Link {
     let who = match facts.sample.kubelets[..] {
         [pid] => format!("kubelet (pid {pid})"),
@@ -359,13 +360,13 @@ fn of_static_pod(facts: &Facts<'_>) -> Link {
     )
 }
 
-/// The volume that keeps kubelet: one that is mounted before one that is not.
+/// The volume that holds kubelet: a mounted one before others.
 fn first_left(state: &PodState) -> Option<&VolumeState> {
     let mut volumes = state.volumes.iter();
     volumes.clone().find(|volume| !volume.mounts.is_empty()).or_else(|| volumes.next())
 }
 
-/// What is left of a pod's volumes: the driver that must unmount it, or the mount.
+/// What kubelet waits for at a pod's volumes: the driver that must unmount one, or the mount.
 fn left(state: &PodState) -> Option<String> {
     let volume = first_left(state)?;
     let csi = volume.csi.as_ref().map(driver);
@@ -378,9 +379,9 @@ fn mount_of(volume: &VolumeState) -> Option<String> {
     Some(format!("{}, {}, to be unmounted", safe_path(&mount.point), mount.what))
 }
 
-/// The runtime, and the processes that it has not ended.
+/// The links of the runtime and of the processes that it has not ended.
 fn of_containers(state: &PodState, facts: &Facts<'_>) -> Vec<Link> {
-    // What the runtime itself has started for the sandbox: its shim is not asked before that returns.
+    // A command of the runtime for the sandbox: the shim is not called before it returns.
     if let Some(hung) = facts.waits.hung_command(facts.clock)
         && hung.by.part == Part::Daemon
     {
@@ -388,10 +389,10 @@ fn of_containers(state: &PodState, facts: &Facts<'_>) -> Vec<Link> {
     }
     let group = facts.sample.cgroups.iter().find(|group| group.uid == state.uid);
     let mut tasks: Vec<&Task> = group.iter().flat_map(|group| &group.tasks).collect();
-    // The sandbox's own process ends after all others.
+    // The sandbox's own process ends last.
     tasks.sort_by_key(|task| (task.comm == PAUSE, task.started, task.pid));
     let shim = group.and_then(|group| shim_of(group));
-    // Where somebody complains, its sandbox's own process is not what they wait for: it ends when they go on.
+    // With a complaint, the sandbox's own process is not the reason: it ends when the runtime or kubelet continues.
     let is_left =
         !tasks.is_empty() && tasks.iter().all(|task| task.comm == PAUSE && task.is_alive());
     let complains = last_of(facts, &RUNTIMES).or_else(|| last_of(facts, &[Component::Kubelet]));
@@ -404,11 +405,11 @@ fn of_containers(state: &PodState, facts: &Facts<'_>) -> Vec<Link> {
         links.extend(facts.waits.follow(pid, SHIM_MUST, facts.clock).links);
         return links;
     }
-    // Of what its runtime fails at, it has no part.
+    // The shim has no part in the runtime's failure.
     if let Some(shim) = shim.filter(|_| !tasks.is_empty() || !is_left) {
         tasks.retain(|task| task.pid != shim.pid);
         links.push(of_shim(shim, tasks.len()));
-        // The others end when that one is out of the way.
+        // The other processes end once the tracer releases that one.
         if let Some(tracer) = shim.unreaped.iter().find_map(of_tracer) {
             links.push(tracer);
             return links;
@@ -440,7 +441,7 @@ fn of_containers(state: &PodState, facts: &Facts<'_>) -> Vec<Link> {
     links
 }
 
-/// The shim of a pod: one that does not do its work before one that does.
+/// The shim of a pod: one that is halted or has unreaped children before others.
 fn shim_of(group: &PodGroup) -> Option<&Shim> {
     let is_idle = |shim: &&Shim| shim.is_halted() || !shim.unreaped.is_empty();
     group.shims.iter().find(is_idle).or_else(|| group.shims.first())
@@ -467,7 +468,7 @@ fn of_shim(shim: &Shim, left: usize) -> Link {
     seen(who, SHIM_MUST, waits_for, fact, &format!("/proc/{pid}/stat"))
 }
 
-/// Who keeps the end of a process from its parent.
+/// The link of a tracer that hides a process's exit from its parent.
 fn of_tracer(child: &Unreaped) -> Option<Link> {
     let tracer = child.traced_by.clone()?;
     let name = format!("{} (pid {})", clip(&safe(child.comm.as_bytes()), COMM), child.pid);
@@ -497,7 +498,7 @@ fn of_task(task: &Task) -> (Option<String>, String) {
 
 const RUNTIMES: [Component; 3] = [Component::Containerd, Component::Dockerd, Component::CriO];
 
-/// The runtime that complains of the pod, or else the first one.
+/// The runtime that complains about the pod, or else the first one.
 fn runtime<'a>(facts: &Facts<'a>) -> Option<&'a Runtime> {
     let said = last_of(facts, &RUNTIMES);
     let is_its = |it: &&Runtime| said.is_none_or(|said| said.component == it.component);
@@ -527,7 +528,7 @@ fn of_runtime(tasks: &[&Task], facts: &Facts<'_>) -> Option<Link> {
     Some(logged(seen(who, must, waits_for, fact, "/proc"), last_of(facts, &RUNTIMES)))
 }
 
-/// The CSI driver of the volume that keeps kubelet.
+/// The links of the CSI driver of the volume that holds kubelet.
 fn of_driver(state: &PodState, facts: &Facts<'_>) -> Vec<Link> {
     let parts = || {
         let volume = first_left(state)?;
@@ -561,7 +562,7 @@ fn driver(csi: &CsiState) -> String {
     format!("CSI driver{}", name.unwrap_or_default())
 }
 
-/// The first cause that holds the pod.
+/// The first finding that blocks the pod.
 fn holding<'a>(pod: &PodStage, causes: &'a [Finding]) -> Option<&'a Finding> {
     causes.iter().find(|cause| {
         let is_of_pod = cause.pod.as_ref().is_none_or(|it| it.uid == pod.pod.uid);
@@ -569,7 +570,7 @@ fn holding<'a>(pod: &PodStage, causes: &'a [Finding]) -> Option<&'a Finding> {
     })
 }
 
-/// What is found to be the reason.
+/// The link of that finding.
 fn of_cause(pod: &PodStage, causes: &[Finding]) -> Option<Link> {
     let cause = holding(pod, causes)?;
     let (who, must) = match &cause.held_by {
@@ -582,13 +583,13 @@ fn of_cause(pod: &PodStage, causes: &[Finding]) -> Option<Link> {
     Some(Link { since: Some(cause.first), ..link })
 }
 
-/// The complaint of one of these components that says most.
+/// The most significant complaint of these components.
 fn last_of<'a>(facts: &Facts<'a>, components: &[Component]) -> Option<&'a Said> {
     weightiest(facts.said.iter().filter(|said| components.contains(&said.component)))
 }
 
-/// Of complaints the one that says most: what was said once and long before the last one counts for little, an error
-/// for more than a warning, and the last one of these for most.
+/// The most significant complaint: a repeated or recent one before a single old one, then an error before a warning,
+/// then the latest.
 pub(crate) fn weightiest<'a>(said: impl Iterator<Item = &'a Said> + Clone) -> Option<&'a Said> {
     let said = said.filter(|said| said.report.is_none());
     let last = said.clone().map(|said| said.at).max()?;
@@ -599,7 +600,7 @@ pub(crate) fn weightiest<'a>(said: impl Iterator<Item = &'a Said> + Clone) -> Op
     said.max_by_key(|said| (is_lasting(said), said.level, said.at))
 }
 
-/// What a component has logged, as a fact.
+/// A component's log message, as a fact.
 pub(crate) fn quote(said: &Said) -> String {
     let times = if said.times > 1 { format!("{} times, ", said.times) } else { String::new() };
     format!("it logged, {times}last at {:.0}: {}", said.at, safe(said.text.as_bytes()))
@@ -663,7 +664,7 @@ mod tests {
         Said::new(component, "log", UID, Timestamp::from_second(9).unwrap(), text)
     }
 
-    /// Nothing but the look at the node.
+    /// Facts that consist of a scan only.
     fn facts(sample: &NodeSample) -> Facts<'_> {
         Facts {
             sample,
@@ -679,7 +680,11 @@ mod tests {
     }
 
     /// Who must do what, and what each waits for.
-    fn told(stage: Stage, sample: &NodeSample, said: &[Said]) -> Vec<(String, Option<String>)> {
+    fn who_waits(
+        stage: Stage,
+        sample: &NodeSample,
+        said: &[Said],
+    ) -> Vec<(String, Option<String>)> {
         let facts = Facts { said, ..facts(sample) };
         let links = chain(&at(stage), &facts);
         links.into_iter().map(|link| (link.who, link.waits_for)).collect()
@@ -695,7 +700,7 @@ mod tests {
         let sample = NodeSample { cgroups, runtimes, ..node() };
         let some = |text: &str| Some(text.to_owned());
         assert_eq!(
-            told(Stage::Containers, &sample, &[]),
+            who_waits(Stage::Containers, &sample, &[]),
             [
                 ("kubelet (pid 1)".into(), some("containerd")),
                 ("containerd (pid 40)".into(), some("3 processes of the pod to end")),
@@ -721,22 +726,22 @@ mod tests {
             of: None,
             unreaped,
         };
-        let told = |unreaped| {
+        let chain_with = |unreaped| {
             let (tasks, shims) =
                 (vec![task("containerd-shim", 6), task("pause", 5)], vec![shim(unreaped)]);
             let cgroups = vec![PodGroup { tasks, shims, ..pod_group(UID) }];
             let sample = NodeSample { cgroups, ..node() };
-            told(Stage::Containers, &sample, &[])
+            who_waits(Stage::Containers, &sample, &[])
         };
         let who = || "containerd-shim-runc-v2 (pid 6)".to_owned();
-        let works = told(Vec::new());
+        let works = chain_with(Vec::new());
         assert_eq!(works[1], (who(), Some("them to end".into())));
         let stop = Some("the runtime to stop the pod's sandbox".to_owned());
         assert_eq!(works[2], ("pause (pid 5)".into(), stop));
-        assert_eq!(told(vec![child.clone()])[1], (who(), None));
+        assert_eq!(chain_with(vec![child.clone()])[1], (who(), None));
         let traced = Unreaped { traced_by: Some("strace (pid 9)".into()), ..child };
         let tracer = Some("strace (pid 9), which traces it, to let it go".to_owned());
-        let chain = told(vec![traced]);
+        let chain = chain_with(vec![traced]);
         assert_eq!(chain[1..], [(who(), tracer), ("strace (pid 9)".into(), None)]);
     }
 
@@ -751,8 +756,9 @@ mod tests {
         };
         let complains =
             [said(Component::CriO, "failed to destroy network: cni config uninitialized")];
-        let last =
-            |tasks, said: &[Said]| told(Stage::Containers, &sample(tasks), said).pop().unwrap();
+        let last = |tasks, said: &[Said]| {
+            who_waits(Stage::Containers, &sample(tasks), said).pop().unwrap()
+        };
         assert_eq!(last(vec![task(PAUSE, 5)], &complains), ("cri-o (pid 40)".into(), None));
         assert_eq!(last(vec![task(PAUSE, 5)], &[]).0, "pause (pid 5)");
         assert_eq!(last(vec![task(PAUSE, 5), task("web", 7)], &complains).0, "web (pid 7)");
@@ -853,7 +859,7 @@ mod tests {
         assert!(links[0].fact.contains("SIGCONT"), "{links:?}");
         let none = NodeSample { kubelets: Vec::new(), ..node() };
         let its_start = Some("its start".to_owned());
-        assert_eq!(told(Stage::Volumes, &none, &[]), [("kubelet".into(), its_start)]);
+        assert_eq!(who_waits(Stage::Volumes, &none, &[]), [("kubelet".into(), its_start)]);
     }
 
     #[test]
@@ -894,7 +900,7 @@ mod tests {
         let runtimes: Vec<Runtime> = vec![runtime(Component::Containerd)];
         let sample = NodeSample { cgroups, runtimes, ..node() };
         let since = Timestamp::from_second(1).unwrap();
-        let not_asked = NotAsked { since, told: Some(since), is_unheard: false, log: "log" };
+        let not_asked = NotAsked { since, received: Some(since), is_unheard: false, log: "log" };
         let no_watch = Facts { not_asked: Some(not_asked), ..facts(&sample) };
         let links = chain(&at(Stage::Containers), &no_watch);
         assert_eq!((links.len(), links[0].waits_for.as_deref()), (1, None), "{links:?}");
@@ -908,9 +914,9 @@ mod tests {
 
     /// azurefile-csi-driver#662, and any other file system that a server has.
     #[test]
-    fn a_look_that_fails_each_time_is_what_kubelet_waits_for() {
+    fn a_stat_that_fails_each_time_is_what_kubelet_waits_for() {
         let point = std::path::Path::new("/k/pods/u/volumes/kubernetes.io~csi/pv/mount");
-        let told = |major: u32, times: u64, later: Option<i64>| {
+        let failing = |major: u32, times: u64, later: Option<i64>| {
             let device = Device { major, minor: 40 };
             let what = "//a/share of type fuse.smb".to_owned();
             let mount = Mounted { device, what, ..testing::mounted(point, 12) };
@@ -937,15 +943,15 @@ mod tests {
             let way_out = failed_look(&sample.pods[0], &said).map(|it| it.way_out());
             (links, way_out)
         };
-        let (links, way_out) = told(0, 2, None);
+        let (links, way_out) = failing(0, 2, None);
         let [kubelet, server] = &links[..] else { panic!("{links:?}") };
         assert!(kubelet.waits_for.as_ref().unwrap().ends_with("fails with EHOSTDOWN"), "{links:?}");
         assert!(server.who.starts_with("//a/share"), "{links:?}");
         assert!(server.fact.starts_with("kubelet logged, 2 times"), "{links:?}");
         assert!(way_out.unwrap().contains("unmount /k/pods/u/volumes/"));
-        assert!(told(8, 2, None).1.is_none(), "a device of the node has it");
-        assert!(told(0, 1, None).1.is_none(), "once is a moment");
-        assert!(told(0, 2, Some(9)).1.is_none(), "kubelet has met something else since");
+        assert!(failing(8, 2, None).1.is_none(), "a device of the node has it");
+        assert!(failing(0, 1, None).1.is_none(), "once is a moment");
+        assert!(failing(0, 2, Some(9)).1.is_none(), "kubelet has met something else since");
     }
 
     /// kubernetes#90593.
@@ -960,17 +966,17 @@ mod tests {
         let (tracker, path) = (TrackerId::HungCall, "/k/pods/b/volumes/x~y/z".into());
         let mut draft = Draft::about_state(tracker, cause, 1, target, path, Monotonic(0));
         draft.blocks_deletion = Some(true);
-        let told = |who: &str| {
+        let held_by = |who: &str| {
             let mut draft = draft.clone();
             draft.held_by(who);
             let causes = Ledger::new(CLOCK).admit(Verdict::Found(Box::new(draft)));
             chain(&at(Stage::Containers), &Facts { causes: &causes, ..facts(&sample) })
         };
-        let links = told("kubelet (pid 42)");
+        let links = held_by("kubelet (pid 42)");
         assert_eq!(links.len(), 1, "{links:?}");
         let waits = "its call about /k/pods/b/volumes/x~y/z to return";
         assert_eq!(links[0].waits_for.as_deref(), Some(waits));
-        assert!(told("backup (pid 43)").len() > 2);
+        assert!(held_by("backup (pid 43)").len() > 2);
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! Commands on a path that is to be found where a process sees it.
+//! Commands on a path in the mount namespace of a process.
 //!
-//! In another mount namespace the program is still the node's own: `nsenter` would run the one of
-//! the image that the namespace shows, whoever made it, with all the rights of the node's root.
+//! In another mount namespace the program is still the node's own: `nsenter` would run the program of the image
+//! that the namespace shows, with the rights of the node's root, whatever is in that image.
 
 use std::{
     ffi::OsStr,
@@ -23,61 +23,59 @@ use crate::{
     tracker::Context,
 };
 
-/// This node's name as a word of `kubectl`'s, where it is not known. Where it is, the engine puts it there
-/// ([`crate::engine`]): Kubernetes need not call a node by its host's name.
+/// The node's name as a word for `kubectl`, if unknown. If it is known, the engine inserts it ([`crate::engine`]):
+/// the name of a Node may differ from the host name.
 pub(crate) const THIS_NODE: &str = "$(hostname)";
 
-/// Whose view of the mounts counts.
+/// The mount namespace in which a command acts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct View {
-    /// A process in another mount namespace than whoever reads the finding; `None` for his own.
+    /// A process in a mount namespace other than the reader's; `None` for the reader's own.
     process: Option<u32>,
-    /// A process with that view and its mount namespace, as a search for holders takes them; `None` where neither is
-    /// known.
+    /// A process in that namespace and the namespace's inode number, for a search for holders; `None` if unknown.
     seen_by: Option<(u32, u32)>,
 }
 
 impl View {
-    /// The node's, as whoever reads the finding has it.
+    /// The node's namespace, in which the reader of a finding runs commands.
     pub(crate) const OURS: Self = Self { process: None, seen_by: None };
 
-    /// That of a process in a namespace, given by its inode number; 0 for our own.
+    /// The namespace with an inode number, 0 for podstuck's own, through a process in it.
     pub(crate) fn in_namespace(context: &Context<'_>, namespace: u32, pid: u32) -> Self {
         let ours = namespace == 0 || namespace == context.own_mnt_ns;
         let inode = if namespace == 0 { context.own_mnt_ns } else { namespace };
         Self { process: (!ours).then_some(pid), seen_by: Some((pid, inode)) }
     }
 
-    /// The caller's. An `umount` has ended before anybody reads about it; whoever started it is in
-    /// the same namespace.
+    /// The caller's namespace. An `umount` has ended before a finding is read; its parent is in the same namespace.
     pub(crate) fn of(context: &Context<'_>, op: &Operation) -> Self {
         let actor = &op.actor;
         let parent = actor.parent.as_ref().filter(|_| actor.component == Component::UmountHelper);
         Self::in_namespace(context, op.mnt_ns, parent.map_or(actor.pid, |parent| parent.pid))
     }
 
-    /// The one in which something is unmounted.
+    /// The namespace of an unmount.
     pub(crate) fn of_unmount(unmount: &Unmount) -> Self {
         Self { process: unmount.process, seen_by: unmount.seen_by }
     }
 
-    /// Where that is, at the end of a sentence.
+    /// The namespace, as the end of a sentence.
     pub(crate) fn place_name(self) -> String {
         self.process.map(|pid| format!(" in pid {pid}'s mount namespace")).unwrap_or_default()
     }
 
-    /// What is done to an object, in a sentence.
+    /// An action on an object, as a sentence.
     pub(crate) fn says(self, verb: &str, path: &Path) -> String {
         let place = self.place_name();
-        // As long for each pid.
+        // Reserves the length of the longest pid.
         let others = if place.is_empty() { 0 } else { " in pid 4194304's mount namespace".len() };
         let room = SENTENCE.saturating_sub(verb.len() + " ".len() + others);
         format!("{verb} {}{place}", near(path, room))
     }
 
-    /// `mount` or `umount` with its options, on a mount point, if the mount that was seen is still there.
-    /// Both go into the namespace just for their calls; a helper such as `umount.nfs` they would take from
-    /// there, so it is left out.
+    /// `mount` or `umount` with its options, on a mount point, if the mount that was seen is still there. The
+    /// program itself enters the namespace for its system calls. It would run a helper such as `umount.nfs` from
+    /// there, so helpers are disabled.
     pub(crate) fn on_mount(self, words: &str, point: &Path, id: Option<u32>) -> Step {
         let at = word(point);
         let act = match self.process {
@@ -95,7 +93,7 @@ impl View {
         };
         let does = self.says(verb, point);
         let mut step = Step::guarded(does, act, format!("`{words}` of {}", safe_path(point)));
-        // A lazy one is not refused, whoever uses the mount.
+        // A lazy unmount is never refused.
         let can_be_busy = unmounts && !words.split(' ').any(|word| word == "-l");
         let View { process, seen_by } = self;
         step.unmounts = can_be_busy.then(|| Unmount { process, seen_by, point: point.into() });
@@ -109,17 +107,18 @@ impl View {
         step
     }
 
-    /// Succeeds while a mount is where it was seen. An id alone is given again, and what is mounted may be
-    /// moved with a directory above it, and a link put in its place.
+    /// Succeeds while a mount is where it was seen. The id alone is not enough: ids are reused, and a mount can move
+    /// with a directory above it and be replaced by a link.
     pub(crate) fn is_mounted(self, id: u32, point: &Path) -> String {
         let line = [format!("{id} ").as_bytes(), &escape(point)].concat();
         let line = word(OsStr::from_bytes(&line));
         format!("cut -d\" \" -f1,5 {} | grep -qxF {line}", self.table())
     }
 
-    /// Any other program, on a file or directory, if it still is the one that was seen. Links on the way lead
-    /// astray, those of a container to the node's own files; so the object itself is compared, in a directory
-    /// that nobody can exchange any more. `act` is given its name there; `verb` says what it does to it.
+    /// Any other program, on a file or directory, if that is still the object that was seen. Symbolic links on the
+    /// path could redirect it, in a container to the node's own files; so the object itself is compared, in a
+    /// directory that can no longer be exchanged. `act` receives the name in that directory; `verb` says what it
+    /// does to it.
     pub(crate) fn on_file(
         self,
         verb: &str,
@@ -141,7 +140,7 @@ impl View {
         Step::inside(self.says(verb, path), &above, act, is_same, &what)
     }
 
-    /// The same on a file system, by a mount of it.
+    /// The same on a file system, through a mount of it.
     pub(crate) fn on_mounted(
         self,
         verb: &str,
@@ -158,7 +157,7 @@ impl View {
         Step::inside(does, &word(self.place(point)), act("."), is_same, &what)
     }
 
-    /// A program that only shows something. In another namespace it is kept from being led out of that.
+    /// A read-only program. In another namespace, a path cannot lead it out of that namespace.
     pub(crate) fn look(
         self,
         verb: &str,
@@ -174,14 +173,14 @@ impl View {
         Step::inside(does, &place, act("\"$PWD\""), Some((is_there, words)), "")
     }
 
-    /// As it is reached from here.
+    /// The path as it is reached from the reader's namespace.
     fn place(self, path: &Path) -> PathBuf {
         let Some(pid) = self.process else { return path.into() };
         let below = path.strip_prefix("/").unwrap_or(path);
         PathBuf::from(format!("/proc/{pid}/root")).join(below)
     }
 
-    /// The file with the mounts, for a command that searches it.
+    /// The mount table, for a command that searches it.
     pub(crate) fn table(self) -> String {
         match self.process {
             None => "/proc/self/mountinfo".into(),
@@ -190,33 +189,33 @@ impl View {
     }
 }
 
-/// Whether a path is one of an object, and not a way to it: what lies at its beginning says whose it is.
+/// Whether a path is absolute and has no `..`, so that its beginning says whose object it is.
 fn is_direct(at: &Path) -> bool {
     at.is_absolute() && !at.components().any(|part| part == path::Component::ParentDir)
 }
 
-/// A command, what it checks before it acts, and what shows that it has worked.
+/// A command with the check before it and the check of its success.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Step {
     does: Does,
     act: String,
-    /// As a command and in words.
+    /// The check as a command and in words.
     check: Option<(String, String)>,
-    /// Where both are done, as a word of the shell.
+    /// The namespace in which both run, as a word of the shell.
     inside: Option<String>,
-    /// Whether it is in words that not every shell knows.
+    /// Whether it uses syntax that not every shell supports.
     in_sh: bool,
-    /// The command's name and object, of one that must not be run without the check.
+    /// The command's name and object, if it must not be run without the check.
     unchecked: Option<String>,
-    /// The same of one that others may pay for; they, where they are known.
+    /// The same for a command that harms other users; these users, if known.
     forced: Option<(String, Option<Vec<String>>)>,
     verify: Option<String>,
-    /// What it unmounts, where that can be refused.
+    /// The mount that it unmounts, if the kernel may refuse that.
     unmounts: Option<Unmount>,
 }
 
 impl Step {
-    /// A command, and what it does: an imperative, as in `restart kubelet.service`.
+    /// A command and its effect: an imperative, such as `restart kubelet.service`.
     pub(crate) fn new(does: impl Into<String>, act: impl Into<String>) -> Self {
         Self {
             does: Does::new(does),
@@ -247,49 +246,49 @@ impl Step {
         Self { check, inside, unchecked, ..Self::new(does, act) }
     }
 
-    /// With what that is good for, as in `, which keeps the volume busy`; left out where the sentence gets long.
+    /// Appends the purpose, such as `, which keeps the volume busy`, if the sentence stays short enough.
     pub(crate) fn so(mut self, purpose: &str) -> Self {
         self.does.push(purpose);
         self
     }
 
-    /// With another sentence, of a command that was put together.
+    /// Replaces the sentence, for a composed command.
     pub(crate) fn does(mut self, does: impl Into<String>) -> Self {
         self.does = Does::new(does);
         self
     }
 
-    /// With other words for what it does.
+    /// Replaces the words for its effect.
     pub(crate) fn called(mut self, what: String) -> Self {
         self.unchecked = self.unchecked.map(|_| what);
         self
     }
 
-    /// With something else to be done before, behind the check.
+    /// Inserts a command between the check and the action.
     pub(crate) fn after(mut self, command: &str) -> Self {
         self.act = format!("{command} && {}", self.act);
         self.in_sh = true;
         self
     }
 
-    /// With something else to be done afterwards.
+    /// Appends another command.
     pub(crate) fn then(mut self, other: &Self) -> Self {
         self.act = format!("{} && ({})", self.act, other.script());
         self.in_sh = true;
-        // Neither is given without its check.
+        // If its check is missing, so is the whole step's.
         if other.check.is_none() && other.unchecked.is_some() {
             (self.check, self.unchecked) = (None, other.unchecked.clone());
         }
         self
     }
 
-    /// With a command that succeeds once it has worked.
+    /// Sets the command that succeeds once it has worked.
     pub(crate) fn verified_by(mut self, command: impl Into<String>) -> Self {
         self.verify = Some(command.into());
         self
     }
 
-    /// With another check before its own. It stands for none that is missing.
+    /// Adds a check before its own. It does not replace a missing one.
     pub(crate) fn only_if(mut self, check: String, words: String) -> Self {
         self.check = match self.check {
             Some((other, others)) => {
@@ -301,20 +300,20 @@ impl Step {
         self
     }
 
-    /// One that takes something from everybody who has the same file system; they, where that is known.
+    /// Marks a command that takes a file system away from all its users; these users, if known.
     pub(crate) fn forced(mut self, others: Option<Vec<String>>) -> Self {
         let what = self.unchecked.clone().unwrap_or_default();
         self.forced = Some((what, others));
         self
     }
 
-    /// What is typed, if it can be.
+    /// The command line, if it is safe to type.
     pub(crate) fn line(&self) -> Result<shell::Line, shell::Unprintable> {
-        // Whoever types it stays where he is.
+        // A subshell keeps the reader's working directory.
         shell::line(&self.script(), self.in_sh || self.inside.is_some())
     }
 
-    /// What it does, with names that are words of [`shell`].
+    /// The script, with names as words of [`shell`].
     fn script(&self) -> String {
         let checked = match &self.check {
             Some((check, _)) => format!("{check} && {}", self.act),
@@ -326,12 +325,12 @@ impl Step {
         }
     }
 
-    /// As it is printed.
+    /// The remedy as it is printed.
     pub(crate) fn remedy(self, risk: impl Into<String>) -> Remedy {
         let line = self.line();
         let what = self.unchecked.clone().unwrap_or_else(|| "a command".into());
         let guard = self.check.map(|(_, words)| words);
-        // By its numbers, whoever reads this finds the object himself.
+        // With the numbers, the reader can identify the object.
         let object = guard.as_ref().map(|object| format!(" ({object})")).unwrap_or_default();
         let what = format!("{what}{object}");
         let (forced, others) = self.forced.unzip();
@@ -358,12 +357,12 @@ impl Step {
     }
 }
 
-/// A process or a thread of it, as a command is to meet it.
+/// The process or thread that a command must hit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Process<'a> {
     pid: u32,
     tid: u32,
-    /// The thread's, in ticks since boot, field 22 of its `stat`.
+    /// Start of the thread in ticks since boot, field 22 of its `stat`.
     started: Option<u64>,
     name: Option<&'a str>,
 }
@@ -391,7 +390,7 @@ impl<'a> Process<'a> {
     }
 }
 
-/// Columns of a name in a sentence.
+/// Maximum columns of a name in a sentence.
 pub(crate) const NAME: usize = 40;
 
 /// Sends a signal to a process, if it is still the one that was seen.
@@ -410,9 +409,9 @@ pub(crate) fn kill(words: &str, process: Process<'_>) -> Step {
     step
 }
 
-/// Does something to a process, if the thread that was seen of it is still there: whoever reads this may do so
-/// an hour later, and ids are given again. What precedes its start in its `stat` may hold anything
-/// (proc_pid_stat(5)). `verb` is what is done to it.
+/// Acts on a process, if the thread that was seen still exists: the command may be run an hour later, and ids are
+/// reused. The fields before the start in its `stat` may contain any text (proc_pid_stat(5)). `verb` says what is
+/// done to it.
 pub(crate) fn if_same(verb: &str, process: Process<'_>, act: String) -> Step {
     let Process { pid, tid, started, .. } = process;
     let (of, what) = if pid == tid {
@@ -430,14 +429,13 @@ pub(crate) fn if_same(verb: &str, process: Process<'_>, act: String) -> Step {
     step
 }
 
-/// All pods of this node, to find one of them by its name.
+/// Lists all pods of this node, to find one of them by name.
 pub(crate) fn pods_of_node(does: &str) -> Step {
     let list = "kubectl get pods --all-namespaces --field-selector";
     Step::new(does, format!("{list} spec.nodeName={THIS_NODE} -o wide"))
 }
 
-/// Succeeds where a process has ended, a moment after it was told to. One that its parent has not waited for
-/// is still listed.
+/// Succeeds once a process has ended, shortly after a signal. A zombie is still listed.
 pub(crate) fn has_ended(pid: u32) -> String {
     format!("sleep 1; ! grep -qs '^State:.[^XZ]' /proc/{pid}/status")
 }

@@ -17,7 +17,7 @@ use podstuck_testing::skip;
 use super::{Process, View, kill};
 use crate::model::object::FileId;
 
-/// How each is started, so that it keeps no settings and reads none; and whether it knows pasted text by brackets.
+/// The command line of each shell, so that it reads and saves no settings; and whether it supports bracketed paste.
 const SHELLS: [(&str, &str, bool); 5] = [
     ("bash", "bash --norc --noprofile -i", true),
     ("zsh", "zsh -f -i", true),
@@ -25,7 +25,7 @@ const SHELLS: [(&str, &str, bool); 5] = [
     ("busybox", "busybox ash -i", false),
     ("fish", "fish --no-config -i", true),
 ];
-/// Names as a tenant may choose them: what each of these shells, a terminal, printf and xargs read as theirs.
+/// Names that a tenant may choose: with characters that are special for these shells, a terminal, printf and xargs.
 const NAMES: [&[u8]; 26] = [
     b"plain-1.x",
     b"-rf",
@@ -96,14 +96,14 @@ impl Session {
         self.keys.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Until it has done all that was typed.
+    /// Waits until all typed commands have finished.
     fn wait(&mut self) {
         self.count += 1;
         let done = self.top.join(format!("done-{}", self.count));
         let begun = Instant::now();
         let mut asked = None;
         while !done.exists() {
-            // One that is not ready yet may throw away what was typed.
+            // A shell that is not ready may discard typed text.
             if asked.is_none_or(|asked: Instant| asked.elapsed() > Duration::from_secs(5)) {
                 self.type_in(&format!("touch {}", done.display()));
                 asked = Some(Instant::now());
@@ -137,7 +137,7 @@ fn id(path: &Path) -> FileId {
     FileId { device: stat.dev(), inode: stat.ino() }
 }
 
-/// All that lies there, but for what shells keep.
+/// All files below a directory, except those that shells save.
 fn all(directory: &Path) -> BTreeSet<OsString> {
     let mut found = BTreeSet::new();
     for entry in fs::read_dir(directory).unwrap() {
@@ -194,14 +194,14 @@ fn in_shell((program, shell, knows_brackets): (&str, &str, bool)) {
             after.remove(path.as_os_str());
             assert_eq!(all(&files), after, "{program}, {brackets}: {line}\n{}", session.screen());
         }
-        // Only what the shells themselves write: nothing was made or removed where they are.
+        // Only files that the shells themselves write: no command created or removed a file.
         let home: Vec<_> = all(&top.path().join("home")).into_iter().collect();
         assert!(!home.iter().any(|path| path.as_bytes().ends_with(b"PWNED")), "{home:?}");
         on_a_process(&mut session, program);
     }
 }
 
-/// A line without a script of its own is understood, too.
+/// A line without its own script works, too.
 fn on_a_process(session: &mut Session, program: &str) {
     let mut child = Command::new("sleep").arg("600").spawn().unwrap();
     let pid = child.id();

@@ -17,7 +17,7 @@ fn printed(step: Step) -> (String, Option<String>) {
     (remedy.words().to_owned(), remedy.verify)
 }
 
-/// As each shell runs it that a root may have.
+/// Runs a line in each shell that root may use.
 fn run(line: &str) -> bool {
     let run = |shell: &str| Command::new(shell).args(["-c", line]).stderr(Stdio::null()).status();
     let [bash, sh] = ["bash", "sh"].map(|shell| run(shell).unwrap().success());
@@ -52,11 +52,11 @@ fn a_process_is_named_by_its_start_too() {
 
 #[test]
 fn a_process_that_has_the_number_of_another_is_left_alone() {
-    // Its name pretends to be the rest of the line.
+    // Its name imitates the rest of the line.
     let directory = tempfile::tempdir().unwrap();
     let directory = directory.path();
     let program = directory.join("x) S 1 1 1");
-    // Not a copy: a process that another test starts may have it open to write for a moment (ETXTBSY).
+    // Not a copy: a process started by another test may hold it open for writing for a moment (ETXTBSY).
     symlink("/bin/sleep", &program).unwrap();
     let mut child = Command::new(&program).arg("60").spawn().unwrap();
     let pid = child.id();
@@ -117,7 +117,7 @@ fn nothing_is_forced_in_doubt_or_on_the_unnamed() {
 }
 
 #[test]
-fn without_xargs_an_object_is_told_by_its_numbers() {
+fn without_xargs_an_object_is_named_by_its_numbers() {
     let file = Some(FileId { device: 5, inode: 6 });
     let remedy =
         |path| View::OURS.on_file("try", path, file, |it| format!("rm {it}")).remedy("low");
@@ -127,7 +127,7 @@ fn without_xargs_an_object_is_told_by_its_numbers() {
     assert!(advice.contains("/k/a'b is inode 6 of device 5 still"), "{advice}");
     assert!(advice.contains("no xargs and sh"), "{advice}");
     assert!(remedy(Path::new("/k/a b")).without_xargs().command.is_some(), "a word does");
-    // A line that a shell would cut off is one that none is given.
+    // A line that a shell would truncate is not printed.
     let long = format!("/k/{}", "n'".repeat(250));
     let advice = remedy(Path::new(&long)).advice.unwrap();
     assert!(advice.contains("inode 6 of device 5") && advice.contains("longer"), "{advice}");
@@ -179,7 +179,7 @@ fn a_mount_that_was_moved_or_whose_id_was_given_again_is_left_alone() {
     assert!(!is_there(mount.id + 100_000, "/proc"));
 }
 
-/// With all that a name may have but a null byte and a slash.
+/// With all characters that a name may contain: all but a null byte and a slash.
 #[test]
 fn a_hostile_mount_point_is_found_by_its_own_line() {
     let name: Vec<u8> = (1..=255).filter(|byte| *byte != b'/').collect();
@@ -204,7 +204,7 @@ fn a_hostile_mount_point_is_found_by_its_own_line() {
     }
 }
 
-/// A container exchanges a directory on the way for a link to the node's own.
+/// A container exchanges a directory on the path for a link to the node's own.
 #[test]
 fn a_link_on_the_way_leads_no_command_to_another_file() {
     let top = tempfile::tempdir().unwrap();
@@ -230,7 +230,7 @@ fn a_link_on_the_way_leads_no_command_to_another_file() {
     assert!(!run(&command));
 }
 
-/// With a shell's words, options, bytes that are no text, and line ends.
+/// With shell syntax, options, bytes that are not UTF-8, and line ends.
 #[test]
 fn a_file_with_a_hostile_name_is_the_one_that_is_met() {
     let top = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! How far a container's removal has come on this node, from the state alone.
+//! The progress of a container's removal on this node, from the state alone.
 
 use crate::model::{
     container::{ContainerName, ContainerProgress, ContainerStage, ContainerState},
@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(stage(&state).0, ContainerStage::Volume);
         state.parts.clear();
         assert_eq!(stage(&state).0, ContainerStage::Gone);
-        let nobody = ContainerName { id: "bb".into(), name: None, pod: None };
-        assert_eq!(super::stage(&nobody, &NodeSample::default()).stage, ContainerStage::Gone);
+        let unknown = ContainerName { id: "bb".into(), name: None, pod: None };
+        assert_eq!(super::stage(&unknown, &NodeSample::default()).stage, ContainerStage::Gone);
     }
 }

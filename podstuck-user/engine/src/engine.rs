@@ -1,4 +1,4 @@
-//! The engine: events in, findings and questions out.
+//! The engine: events in, findings and queries out.
 
 mod answer;
 mod deleted;
@@ -40,23 +40,23 @@ use crate::{
     waits::Waits,
 };
 
-/// How often the progress of a bulk deletion is told.
+/// Interval of progress reports of a mass deletion.
 const PROGRESS_EVERY: Duration = Duration::from_secs(5);
-/// Drains between the end of a target and its findings': the counts of its last calls come with the
-/// drain after the next.
+/// Drains from the end of a target to the end of its findings: the drain after the next has the counts of its last
+/// calls.
 const DRAINS_TO_CLEAR: u8 = 2;
-/// What comes out at an event.
+/// The outputs for an event.
 #[derive(Clone, Debug)]
 pub enum Output {
-    /// To be told: a finding that is new, changed or over.
+    /// A finding that is new, changed or over.
     Finding(Box<Finding>),
-    /// To be told: a call that does not return, or has at last.
+    /// A call that does not return, or has returned.
     Hung(Box<Hung>),
-    /// To be told: how far a bulk deletion is.
+    /// The progress of a mass deletion.
     Progress(Box<Progress>),
-    /// To be told: the pod in question has gone from this node.
+    /// The pod in question has left this node.
     Gone(Box<diagnosis::Gone>),
-    /// To be asked: the answer is an event.
+    /// A query; the answer is an event.
     Query(Box<Query>),
 }
 
@@ -67,7 +67,7 @@ struct Gone {
     drains: u8,
 }
 
-/// Everything that a run knows.
+/// The state of a run.
 pub struct Engine {
     run: Run,
     trackers: Vec<Box<dyn Tracker>>,
@@ -76,23 +76,23 @@ pub struct Engine {
     ledger: Ledger,
     said: SaidOfPods,
     gone: Vec<Gone>,
-    /// What the API server said of this node, or of several on this machine.
+    /// The Node objects from the API server, for one or several nodes on this machine.
     nodes: Vec<NodeRecord>,
-    /// What it said of the pod that was asked about.
+    /// The record of the pod in question.
     record: Option<PodRecord>,
-    /// A look found a directory of that pod: what its record said may be over by now.
+    /// A later scan found a directory of that pod: the record may be outdated.
     record_is_old: bool,
     deletions: deleted::ToGo,
-    /// How far kubelet has come with each of them.
+    /// kubelet's progress with each pod.
     kubelet_steps: KubeletSteps,
     presence: presence::Presence,
     ways_out: ways_out::WaysOut,
     waits: Waits,
     sample: Option<Arc<NodeSample>>,
-    progress_told: Monotonic,
+    progress_reported: Monotonic,
     firm_since: Option<Monotonic>,
     settled_since: Option<Monotonic>,
-    /// The time of the last event, which is now.
+    /// The current time: that of the last event.
     now: Monotonic,
     ended: Option<Monotonic>,
     completeness: Completeness,
@@ -100,7 +100,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Has seen nothing yet.
+    /// An engine without events.
     pub fn new(run: Run) -> Self {
         let begun = run.clock.started();
         Self {
@@ -119,7 +119,7 @@ impl Engine {
             ways_out: ways_out::WaysOut::default(),
             waits: Waits::default(),
             sample: None,
-            progress_told: begun,
+            progress_reported: begun,
             firm_since: None,
             settled_since: None,
             now: begun,
@@ -130,21 +130,21 @@ impl Engine {
         }
     }
 
-    /// For what was recorded: nobody acts on it.
+    /// For a recording, whose commands are not run.
     #[must_use]
     pub fn of_replay(mut self) -> Self {
         self.ledger.is_replay = true;
         self
     }
 
-    /// For a node without `xargs` or `sh`: names that no shell takes as a word are in no command.
+    /// For a node without `xargs` or `sh`: no command contains a name that needs quoting by `xargs`.
     #[must_use]
     pub fn without_xargs(mut self) -> Self {
         self.ledger.has_xargs = false;
         self
     }
 
-    /// Takes an event; what comes out of it.
+    /// Processes an event and returns the outputs.
     pub fn take(&mut self, event: &Event) -> Vec<Output> {
         self.now = self.now.max(event.at);
         let mut outputs = Vec::new();
@@ -189,8 +189,9 @@ impl Engine {
             }
             What::Completeness(completeness) => self.completeness.clone_from(completeness),
             What::Degraded(parts) => {
-                let told = self.ledger.degraded(parts, event.at);
-                outputs.extend(told.into_iter().map(|finding| Output::Finding(Box::new(finding))));
+                let findings = self.ledger.degraded(parts, event.at);
+                outputs
+                    .extend(findings.into_iter().map(|finding| Output::Finding(Box::new(finding))));
             }
             What::WindowEnded => self.ended = Some(event.at),
             What::End(cost) => self.cost.clone_from(cost),
@@ -211,7 +212,7 @@ impl Engine {
                     steps.found(self.ways_out.answered(asked, found, &self.ledger));
                 }
             }
-            What::Told(_) | What::Heard(_) => {}
+            What::Logged(_) | What::Heard(_) => {}
         }
         if matches!(event.what, What::Counts(_) | What::Sample(_)) {
             steps.found(self.ways_out.late(event.at, &self.ledger));
@@ -220,10 +221,10 @@ impl Engine {
         if matches!(event.what, What::Counts(_)) {
             self.clear_gone(event.at, &mut steps);
         }
-        // What failed an hour ago may have been cured since. Told of it, the tool looks; where a look does
-        // not show a cause, there is nothing to admit.
+        // A failure in a log may be over by now. It makes podstuck check the object; if the check shows no cause,
+        // there is nothing to report.
         steps.verdicts.retain(|verdict| match verdict {
-            Verdict::Found(draft) => !(draft.is_told && draft.cause.is_admission()),
+            Verdict::Found(draft) => !(draft.is_logged && draft.cause.is_admission()),
             _ => true,
         });
         forget_moments(&mut steps.verdicts);
@@ -232,8 +233,8 @@ impl Engine {
                 self.ways_out.amend(draft, event.at);
                 self.add_records(draft);
             }
-            let told = self.ledger.admit(verdict);
-            outputs.extend(told.into_iter().map(|finding| Output::Finding(Box::new(finding))));
+            let findings = self.ledger.admit(verdict);
+            outputs.extend(findings.into_iter().map(|finding| Output::Finding(Box::new(finding))));
         }
         let since = |known: Option<Monotonic>, now: bool| now.then(|| known.unwrap_or(event.at));
         self.firm_since = since(self.firm_since, self.ledger.all().any(rank::is_firm));
@@ -244,12 +245,12 @@ impl Engine {
         }
         outputs.extend(steps.queries.into_iter().map(|query| Output::Query(Box::new(query))));
         if matches!(event.what, What::Counts(_)) {
-            self.tell_progress(event.at, &mut outputs);
+            self.report_progress(event.at, &mut outputs);
         }
         outputs
     }
 
-    /// Of the pod in question, while something of it is here.
+    /// The query about the waits of the pod in question, while a part of it is on the node.
     fn ask_of_waits(&mut self, now: Monotonic) -> Option<Query> {
         let (uid, sample) = (&self.run.pod.as_ref()?.uid, self.sample.as_ref()?);
         if !self.run.one_answer || !sample.may_have_pod(uid) {
@@ -259,7 +260,7 @@ impl Engine {
         self.waits.ask(uid, sample, &said, now)
     }
 
-    /// What an operation means to all trackers: an unmount was tried, or something is over.
+    /// The effects of an operation on the shared state: an unmount attempt, or the end of an object.
     fn before_trackers(&mut self, op: &Operation, steps: &mut Steps) {
         if op.call == Call::Umount2 {
             self.unmounts.note(op);
@@ -274,9 +275,9 @@ impl Engine {
         }
     }
 
-    /// Shows an event to all trackers; an answer only to the one that asked.
+    /// Passes an event to all trackers; an answer only to the one that asked.
     fn show(&mut self, event: &Event, steps: &mut Steps) {
-        // What it may not end, clear, explain or count, no tracker is to tell apart.
+        // Trackers need not distinguish operations that may not end, clear, explain or count.
         if let What::Operation(op) = &event.what
             && op.actor.is_stranger_to(&op.target)
         {
@@ -312,7 +313,7 @@ impl Engine {
         }
     }
 
-    /// Has all trackers forget an object, or a target, and say how often it happened in the end.
+    /// Makes all trackers forget an object, or a target, and report their final counts.
     fn forget(
         &mut self,
         target_id: u64,
@@ -339,51 +340,51 @@ impl Engine {
         }
     }
 
-    fn tell_progress(&mut self, now: Monotonic, outputs: &mut Vec<Output>) {
-        if now.since(self.progress_told) < PROGRESS_EVERY {
+    fn report_progress(&mut self, now: Monotonic, outputs: &mut Vec<Output>) {
+        if now.since(self.progress_reported) < PROGRESS_EVERY {
             return;
         }
-        self.progress_told = now;
+        self.progress_reported = now;
         let all = self.progress(now).into_iter();
         outputs.extend(all.map(|progress| Output::Progress(Box::new(progress))));
     }
 
-    /// What the run is.
+    /// The parameters of the run.
     pub fn run(&self) -> &Run {
         &self.run
     }
 
-    /// How many findings there were.
+    /// Number of findings so far.
     pub fn found(&self) -> u64 {
         self.ledger.found()
     }
 
-    /// How many calls there were.
+    /// Number of calls so far.
     pub fn calls(&self) -> u64 {
         self.aggregate.calls()
     }
 
-    /// All findings as they stand.
+    /// The current state of all findings.
     pub fn findings(&self) -> impl Iterator<Item = &Finding> {
         self.ledger.all()
     }
 
-    /// All counts as they stand.
+    /// The current counts.
     pub fn series(&self) -> SeriesTable {
         self.aggregate.table()
     }
 
-    /// What is known of their targets.
+    /// The names of their targets.
     pub fn target_names(&self) -> NamesTable {
         self.aggregate.target_names()
     }
 
-    /// How long it has watched.
+    /// Duration of the observation so far.
     pub fn window(&self) -> Duration {
         self.ended.unwrap_or(self.now).since(self.run.clock.started())
     }
 
-    /// What may be missing.
+    /// Data that may be missing.
     pub fn completeness(&self) -> Completeness {
         let trackers = self.trackers.iter().map(|tracker| tracker.dropped()).sum::<u64>();
         let known = self.unmounts.dropped() + self.kubelet_steps.dropped();
@@ -397,7 +398,7 @@ impl Engine {
         all
     }
 
-    /// What the run saw, lost and cost.
+    /// The totals, losses and cost of the run.
     pub fn summary(&self) -> Summary {
         Summary {
             window_s: self.window().as_secs_f64(),
@@ -409,7 +410,7 @@ impl Engine {
     }
 }
 
-/// What ends and is found again in one step has not ended: the ledger replaces it where the cause differs.
+/// Drops the end of a finding that is found again in the same step: the ledger replaces it if the cause differs.
 fn forget_moments(verdicts: &mut Vec<Verdict>) {
     let mut found = BTreeSet::new();
     let mut kept: Vec<Verdict> = std::mem::take(verdicts);

@@ -1,4 +1,4 @@
-//! What all trackers together make of a healthy removal, and of a stuck one.
+//! All trackers together on a healthy removal and on a stuck one.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use crate::{
     tracker::TrackerId,
 };
 
-/// Shows an operation; what is asked and how many findings are told.
+/// Passes an operation; returns the queries and the number of findings.
 fn show(engine: &mut Engine, op: &Operation) -> (Vec<Query>, usize) {
     sorted(engine.take(&Event { at: op.end, what: What::Operation(Box::new(op.clone())) }))
 }
@@ -61,7 +61,7 @@ fn the_noise_of_a_healthy_removal_asks_nothing() {
         (Call::Umount2, Errno::ENOENT),
     ] {
         for second in 0..100 {
-            // Each removal begins with one such failure for each directory.
+            // Each removal starts with one such failure per directory.
             let op = failed(call, errno, &format!("x{second}"), f64::from(second));
             let (queries, findings) = show(&mut engine, &op);
             assert!(queries.is_empty() && findings == 0, "{call:?} {errno:?}");
@@ -78,7 +78,7 @@ fn a_container_may_delete_through_its_own_mounts() {
 }
 
 #[test]
-fn a_mount_that_was_deleted_through_is_not_told_again_as_busy() {
+fn a_mount_that_was_deleted_through_is_not_reported_again_as_busy() {
     let mut engine = engine();
     show(&mut engine, &crossed());
     let busy = failed(Call::UnlinkatDir, Errno::EBUSY, "m", 2.0);
@@ -88,15 +88,15 @@ fn a_mount_that_was_deleted_through_is_not_told_again_as_busy() {
 #[test]
 fn one_busy_removal_is_not_yet_a_cause_two_attempts_are() {
     let mut engine = engine();
-    let mut told = Vec::new();
+    let mut counts = Vec::new();
     for second in [1.0, 1.5] {
         let op = failed(Call::UnlinkatDir, Errno::EBUSY, "m", second);
         let (queries, _) = show(&mut engine, &op);
         let query = Box::new(queries[0].clone());
         let what = What::Answer { query, answer: Box::new(Answer::Mounts(None)) };
-        told.push(sorted(engine.take(&Event { at: op.end, what })).1);
+        counts.push(sorted(engine.take(&Event { at: op.end, what })).1);
     }
-    assert_eq!(told, [0, 1]);
+    assert_eq!(counts, [0, 1]);
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn a_hung_call_and_a_dead_mount_of_one_target_do_not_end_each_other() {
     assert_eq!(hung.target_id, op.target_id);
     engine.take(&Event { at: hung.at, what: What::Stuck(Box::new(hung.clone())) });
     assert_eq!(open(&engine), ["fuse-daemon-dead", "fuse-daemon-hung"]);
-    // Each ends by what it is about.
+    // Each ends through its own object.
     hung.over = true;
     let ended = engine.take(&Event { at: hung.at, what: What::Stuck(Box::new(hung)) });
     assert_eq!(sorted(ended).1, 1);
@@ -126,7 +126,7 @@ fn a_hung_call_and_a_dead_mount_of_one_target_do_not_end_each_other() {
     assert!(open(&engine).is_empty());
 }
 
-/// The causes that hold now.
+/// The findings that hold now.
 fn open(engine: &Engine) -> Vec<&'static str> {
     let findings = engine.findings().filter(|finding| finding.state != FindingState::Cleared);
     let mut ids: Vec<_> = findings.map(|finding| finding.id.as_str()).collect();
@@ -134,13 +134,13 @@ fn open(engine: &Engine) -> Vec<&'static str> {
     ids
 }
 
-/// A refused removal that a log tells of, and what a look at the object shows now.
-fn told_and_seen(immutable: bool) -> (Vec<Query>, Engine) {
+/// A refused removal from a log, and the result of a check of the object.
+fn logged_and_checked(immutable: bool) -> (Vec<Query>, Engine) {
     let mut engine = engine();
     let mut op = failed(Call::Unlinkat, Errno::EPERM, "f", 1.0);
-    (op.told_by, op.directory) = (Some("log of kubelet".into()), (0, 0));
+    (op.logged_in, op.directory) = (Some("log of kubelet".into()), (0, 0));
     let at = Monotonic(9_000_000_000);
-    let (queries, _) = sorted(engine.take(&Event { at, what: What::Told(Box::new(op)) }));
+    let (queries, _) = sorted(engine.take(&Event { at, what: What::Logged(Box::new(op)) }));
     let attributes = Attributes { known: true, immutable, append_only: false };
     let seen = ObjectAttributes {
         files: Some((FILE, FILE)),
@@ -159,15 +159,15 @@ fn told_and_seen(immutable: bool) -> (Vec<Query>, Engine) {
 }
 
 #[test]
-fn what_a_log_tells_is_looked_at_and_blamed_only_on_what_still_holds() {
-    let (queries, engine) = told_and_seen(true);
+fn a_logged_failure_is_checked_and_blamed_only_on_what_still_holds() {
+    let (queries, engine) = logged_and_checked(true);
     let findings: Vec<&Finding> = engine.findings().collect();
     assert_eq!((queries.len(), findings.len()), (1, 1));
     let finding = &findings[0];
     assert_eq!(finding.id.as_str(), "immutable-attribute");
     assert_eq!(finding.certainty, Certainty::Firm);
     assert_eq!(finding.evidence[0].source, Source::Log("log of kubelet".into()));
-    let (queries, engine) = told_and_seen(false);
+    let (queries, engine) = logged_and_checked(false);
     assert_eq!(
         (queries.len(), engine.findings().count()),
         (1, 0),
@@ -176,7 +176,7 @@ fn what_a_log_tells_is_looked_at_and_blamed_only_on_what_still_holds() {
 }
 
 #[test]
-fn a_pod_that_nobody_will_remove_is_said_to_be_one() {
+fn a_pod_that_no_kubelet_will_remove_has_a_note() {
     let notes = |kubelets: &[u32], stopped: &[u32], is_left: bool, ready: &str| {
         let pod = pod_state("u");
         let who = Pod { uid: "u".into(), namespace: None, name: None };
@@ -203,7 +203,7 @@ fn a_pod_that_nobody_will_remove_is_said_to_be_one() {
 }
 
 #[test]
-fn who_could_not_look_does_not_say_that_nothing_is_left() {
+fn a_scan_that_could_not_read_does_not_say_that_nothing_is_left() {
     let who = Pod { uid: "u".into(), namespace: None, name: None };
     let mut engine = Engine::new(Run { pod: Some(who), ..run() });
     let notes = |engine: &Engine| engine.diagnosis().notes.join("; ");
@@ -221,14 +221,14 @@ fn who_could_not_look_does_not_say_that_nothing_is_left() {
     assert_eq!((engine.target_may_be_left(), notes(&engine)), (false, String::new()));
 }
 
-/// What the API server says of this node, which lacks these pods.
+/// The Node object; the API server lacks these pods.
 fn node(missing: Vec<Pod>) -> NodeRecord {
     let read = Timestamp::UNIX_EPOCH;
     NodeRecord { node: "n".into(), read, ready: None, drivers: None, missing }
 }
 
 #[test]
-fn nobody_waits_for_a_pod_that_the_api_server_does_not_have() {
+fn a_pod_that_the_api_server_does_not_have_is_not_blocked() {
     let blocks = |answers: &[&[&str]]| {
         let mut engine = engine();
         let mut op = failed(Call::Unlinkat, Errno::EPERM, "f", 1.0);
@@ -282,11 +282,11 @@ fn looked(second: u64, pods: Vec<PodState>) -> Event {
 
 #[test]
 fn a_firm_answer_stands_sooner_where_a_scan_confirms_it() {
-    let (_, mut engine) = told_and_seen(true);
+    let (_, mut engine) = logged_and_checked(true);
     let at = |milliseconds: u64| Monotonic(9_000_000_000 + milliseconds * 1_000_000);
     let is_firm = |engine: &Engine, milliseconds| engine.is_firm(at(milliseconds));
     assert_eq!([500, 1500, 2000].map(|it| is_firm(&engine, it)), [false, false, true]);
-    // What was scanned before the cause was known says nothing new.
+    // A scan from before the cause was known adds nothing.
     engine.take(&looked(9, vec![pod_state("u")]));
     assert_eq!([1500, 2000].map(|it| is_firm(&engine, it)), [false, true]);
     engine.take(&looked(10, vec![pod_state("u")]));
@@ -308,18 +308,18 @@ fn a_record_that_is_to_go_is_left_when_nothing_else_is() {
     assert!(answer.causes.is_empty());
     assert!(answer.next.iter().any(|next| next.contains("webhook")), "{:?}", answer.next);
     assert!(answer.notes.is_empty(), "{:?}", answer.notes);
-    // The directory went after the record was read, and the record with it, for all that is known.
+    // The directory was removed after the record was read; the record may have been, too.
     let gone = [record(Some(0), false), looked(2, vec![pod_state("u")]), looked(4, Vec::new())];
     let (left, stage, _) = after(&gone);
     assert_eq!((left, stage), (false, Stage::Gone));
-    // That nobody could look at first says nothing of it.
+    // A scan that could not read all roots does not decide.
     let mut unread = looked(2, Vec::new());
     if let What::Sample(sample) = &mut unread.what {
         Arc::make_mut(sample).unread.push("/k2".into());
     }
     let (left, stage, _) = after(&[record(Some(0), false), unread, looked(4, Vec::new())]);
     assert_eq!((left, stage), (true, Stage::Api));
-    // Nobody has asked for it to go, or its time has not come.
+    // No deletion was requested, or the grace period is not over.
     let (left, stage, _) = after(&[record(None, false), looked(2, Vec::new())]);
     assert_eq!((left, stage), (false, Stage::Gone));
     let (left, _, answer) = after(&[record(Some(900), true), looked(2, Vec::new())]);
@@ -331,7 +331,7 @@ fn a_path_in_a_pod_that_is_left_is_not_taken_for_gone() {
     const UID: &str = "0f0e0d0c-1111-2222-3333-444455556666";
     let after = |path: String, pods: Vec<PodState>| {
         let mut engine = Engine::new(Run { pod: None, directory: Some(path.into()), ..run() });
-        assert!(engine.target_may_be_left(), "nobody has looked");
+        assert!(engine.target_may_be_left(), "there was no scan");
         engine.take(&looked(2, pods));
         (engine.target_may_be_left(), engine.diagnosis())
     };

@@ -1,4 +1,4 @@
-//! Calls that do not return, as they are reported: also those whose cause is not known.
+//! Reports of hung calls, also of those without a known cause.
 
 use crate::model::{
     hung::{Hung, Phase, Since},
@@ -7,7 +7,7 @@ use crate::model::{
     stuck::StuckThread,
 };
 
-/// A thread that is stuck, or no longer is.
+/// Reports a thread that is stuck, or no longer is.
 pub(crate) fn stuck(seen: &StuckThread) -> Hung {
     Hung {
         syscall: safe(seen.syscall.as_bytes()).into_owned(),
@@ -29,7 +29,7 @@ pub(crate) fn stuck(seen: &StuckThread) -> Hung {
     }
 }
 
-/// A call that took long and is over: also one whose outcome is harmless.
+/// Reports a slow call that has returned, whatever its outcome.
 pub(crate) fn returned(op: &Operation) -> Hung {
     Hung {
         syscall: op.call.name().into(),

@@ -1,4 +1,4 @@
-//! The names of all causes, also of those that are only known to be confused with ours: the compiler knows each.
+//! The ids of all causes and look-alikes, as constants that the compiler checks.
 
 use crate::cause::CauseId;
 
@@ -9,7 +9,7 @@ macro_rules! ids {
             pub const $constant: CauseId = CauseId::new($name);
         )*
 
-        /// All of them, by name.
+        /// All ids, by name.
         #[cfg(test)]
         pub(crate) const ALL: &[CauseId] = &[$($constant),*];
     };

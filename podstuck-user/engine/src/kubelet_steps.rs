@@ -1,5 +1,5 @@
-//! How far kubelet has come with a pod's deletion by its own log: that it has heard of it, and that it has the runtime
-//! stop a container.
+//! kubelet's progress with a pod's deletion, by its log: whether it has received the deletion, and whether it has
+//! asked the runtime to stop a container.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -15,38 +15,38 @@ use crate::{
     },
 };
 
-/// Pods remembered.
+/// Maximum number of stored pods.
 const REMEMBERED: usize = 4096;
-/// The API server's times are whole seconds, and another clock's.
+/// Tolerance: the API server's times are whole seconds of another clock.
 const SLACK: SignedDuration = SignedDuration::from_secs(2);
-/// kubelet asks within a moment after it has heard, and its log is read every two seconds.
+/// kubelet asks the runtime within a moment after it receives the deletion, and its log is read every two seconds.
 const SOON: SignedDuration = SignedDuration::from_secs(5);
-/// client-go's reflector waits half a minute at most between two attempts, and as long again by chance.
+/// client-go's reflector waits at most half a minute between two attempts, and up to the same again as jitter.
 const FRESH: SignedDuration = SignedDuration::from_secs(120);
-/// A watch that fails once is made again.
+/// Failures after which a watch counts as failing: a single failure is retried.
 const AGAIN: u64 = 3;
 
-/// What kubelet has said of one pod, last.
+/// kubelet's last messages about a pod.
 #[derive(Clone, Debug, Default)]
 struct Of {
-    /// In this log.
+    /// The log that contains them.
     log: Option<String>,
-    /// It has learned of the pod.
+    /// kubelet has received the pod.
     added: Option<Timestamp>,
-    /// It has heard of the deletion.
+    /// kubelet has received the deletion.
     to_go: Option<Timestamp>,
-    /// It has had a container stopped, or has come further.
+    /// kubelet has asked for the stop of a container, or a later step has happened.
     came_on: Option<Timestamp>,
 }
 
-/// Its watch of pods, which fails.
+/// A failing watch of pods.
 #[derive(Clone, Debug)]
 pub(crate) struct Watch {
     pub(crate) first: Timestamp,
     pub(crate) said: Said,
 }
 
-/// What is known of all pods.
+/// The progress of all pods.
 pub(crate) struct KubeletSteps {
     /// By log.
     heard: BTreeMap<String, Heard>,
@@ -62,22 +62,22 @@ impl Default for KubeletSteps {
     }
 }
 
-/// kubelet has asked for no stop of a container of a pod that is to go.
+/// Evidence that kubelet has not asked the runtime to stop a container of a pod in deletion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NotAsked<'a> {
-    /// From when on its log has nothing of it.
+    /// The start of the period in which the log lacks that step.
     pub(crate) since: Timestamp,
-    /// When it has heard of the deletion, if it has.
-    pub(crate) told: Option<Timestamp>,
-    /// Its log goes back to before the deletion and has nothing of it, nor that kubelet has learned of the pod since.
+    /// When it received the deletion, if it has.
+    pub(crate) received: Option<Timestamp>,
+    /// Its log goes back to before the request and has neither the deletion nor a later receipt of the pod.
     pub(crate) is_unheard: bool,
     pub(crate) log: &'a str,
 }
 
 impl NotAsked<'_> {
-    /// As a fact.
+    /// The evidence as a fact.
     pub(crate) fn fact(&self) -> String {
-        match self.told {
+        match self.received {
             Some(at) => format!(
                 "its log has `SyncLoop DELETE` of the pod at {at:.0}, and no `Killing container` since: it has not asked \
                  the runtime to stop a container"
@@ -91,7 +91,7 @@ impl NotAsked<'_> {
     }
 }
 
-/// When a pod's deletion was requested.
+/// The time at which a pod's deletion was requested.
 pub(crate) fn requested(record: &PodRecord) -> Option<Timestamp> {
     let grace = SignedDuration::from_secs(i64::try_from(record.grace_s).unwrap_or(i64::MAX));
     let by = record.deletion?;
@@ -99,7 +99,7 @@ pub(crate) fn requested(record: &PodRecord) -> Option<Timestamp> {
 }
 
 impl KubeletSteps {
-    /// Takes note of what kubelet does.
+    /// Takes kubelet's log messages.
     pub(crate) fn listen(&mut self, what: &What) {
         match what {
             What::Said(said) => self.said(said),
@@ -146,7 +146,7 @@ impl KubeletSteps {
         }
     }
 
-    /// The log of the kubelet that has the pod: the one that names it, or else the only one.
+    /// The log of the pod's kubelet: the one that names the pod, or else the only one.
     pub(crate) fn log(&self, uid: &str) -> Option<&str> {
         let of = self.of.get(&uid.to_owned()).and_then(|of| of.log.as_deref());
         let mut all = self.heard.keys();
@@ -154,7 +154,7 @@ impl KubeletSteps {
         of.or(only.map(String::as_str))
     }
 
-    /// Its watch of pods, where that fails again and again, and did a moment ago.
+    /// The watch of the pod's kubelet, if it fails repeatedly and did so recently.
     pub(crate) fn watch(&self, uid: &str, now: Timestamp) -> Option<&Watch> {
         let lasts = |watch: &&Watch| {
             watch.said.times >= AGAIN && now.duration_since(watch.said.at) <= FRESH
@@ -167,12 +167,12 @@ impl KubeletSteps {
         watch.filter(lasts)
     }
 
-    /// Whether kubelet has heard of the deletion.
-    pub(crate) fn is_told(&self, uid: &str) -> bool {
+    /// Whether kubelet has received the deletion.
+    pub(crate) fn has_received(&self, uid: &str) -> bool {
         self.of.get(&uid.to_owned()).is_some_and(|of| of.to_go.is_some())
     }
 
-    /// Whether it has done anything for it since it was requested.
+    /// Whether kubelet or the runtime has acted on the pod since the request.
     pub(crate) fn has_acted(&self, uid: &str, requested: Option<Timestamp>) -> bool {
         let came_on = self.of.get(&uid.to_owned()).and_then(|of| of.came_on);
         let after = |at: Timestamp| {
@@ -181,8 +181,8 @@ impl KubeletSteps {
         came_on.is_some_and(after)
     }
 
-    /// That kubelet has not asked the runtime to stop a container of a pod: only where its log is read from before the
-    /// request on, or from the moment on in which this kubelet has learned of the pod, and names each step.
+    /// Evidence that kubelet has not asked the runtime to stop a container. It requires a log that names each step
+    /// and goes back to before the request, or to the moment in which this kubelet received the pod.
     pub(crate) fn not_asked(
         &self,
         uid: &str,
@@ -197,12 +197,12 @@ impl KubeletSteps {
         let of = self.of.get(&uid.to_owned()).cloned().unwrap_or_default();
         let (since, log) = (heard.since, heard.source.as_str());
         let is_whole = requested.is_some_and(|requested| since <= requested);
-        if let Some(told) = of.to_go {
-            let is_known = is_whole || of.added.is_some_and(|added| added <= told);
-            let is_late = now.duration_since(told) >= SOON;
+        if let Some(received) = of.to_go {
+            let is_known = is_whole || of.added.is_some_and(|added| added <= received);
+            let is_late = now.duration_since(received) >= SOON;
             return (is_known && is_late).then_some(NotAsked {
-                since: told,
-                told: Some(told),
+                since: received,
+                received: Some(received),
                 is_unheard: false,
                 log,
             });
@@ -211,13 +211,13 @@ impl KubeletSteps {
         let added = of.added.filter(|added| *added >= requested);
         match added {
             None if is_whole => {
-                Some(NotAsked { since: requested, told: None, is_unheard: true, log })
+                Some(NotAsked { since: requested, received: None, is_unheard: true, log })
             }
-            // kubelet learns with the pod that it is to go, and may wait for as long as the grace lasts.
+            // kubelet receives the deletion together with the pod, and may wait for the grace period.
             Some(added) => {
                 let grace = SignedDuration::try_from(grace).unwrap_or(SignedDuration::MAX);
                 let is_late = now.duration_since(added) >= grace.saturating_add(SOON);
-                is_late.then_some(NotAsked { since: added, told: None, is_unheard: false, log })
+                is_late.then_some(NotAsked { since: added, received: None, is_unheard: false, log })
             }
             None => None,
         }
@@ -251,32 +251,32 @@ mod tests {
         steps
     }
 
-    fn told(since: i64, reports: &[(Report, i64)]) -> Option<(i64, bool, bool)> {
+    fn not_asked(since: i64, reports: &[(Report, i64)]) -> Option<(i64, bool, bool)> {
         let steps = steps(since, reports);
-        let told = steps.not_asked(UID, Some(at(500)), GRACE, at(600))?;
-        Some((told.since.as_second(), told.told.is_some(), told.is_unheard))
+        let found = steps.not_asked(UID, Some(at(500)), GRACE, at(600))?;
+        Some((found.since.as_second(), found.received.is_some(), found.is_unheard))
     }
 
     #[test]
     fn what_is_missing_counts_only_in_a_log_that_would_have_it() {
         use Report::{Added, ContainerEnded, Killing, ToGo};
-        assert_eq!(told(400, &[]), Some((500, false, true)));
-        assert_eq!(told(400, &[(Added, 450)]), Some((500, false, true)));
-        assert_eq!(told(550, &[]), None, "the log begins too late");
-        assert_eq!(told(400, &[(ToGo, 501)]), Some((501, true, false)));
-        assert_eq!(told(550, &[(ToGo, 560)]), None, "it may have heard of it before");
-        assert_eq!(told(550, &[(Added, 551), (ToGo, 560)]), Some((560, true, false)));
-        assert_eq!(told(400, &[(ToGo, 501), (Killing, 502)]), None);
-        assert_eq!(told(400, &[(ToGo, 501), (ContainerEnded, 502)]), None);
+        assert_eq!(not_asked(400, &[]), Some((500, false, true)));
+        assert_eq!(not_asked(400, &[(Added, 450)]), Some((500, false, true)));
+        assert_eq!(not_asked(550, &[]), None, "the log begins too late");
+        assert_eq!(not_asked(400, &[(ToGo, 501)]), Some((501, true, false)));
+        assert_eq!(not_asked(550, &[(ToGo, 560)]), None, "it may have heard of it before");
+        assert_eq!(not_asked(550, &[(Added, 551), (ToGo, 560)]), Some((560, true, false)));
+        assert_eq!(not_asked(400, &[(ToGo, 501), (Killing, 502)]), None);
+        assert_eq!(not_asked(400, &[(ToGo, 501), (ContainerEnded, 502)]), None);
         assert_eq!(
-            told(400, &[(Killing, 450), (ToGo, 501)]),
+            not_asked(400, &[(Killing, 450), (ToGo, 501)]),
             Some((501, true, false)),
             "a restart"
         );
-        assert_eq!(told(400, &[(ToGo, 597)]), None, "it has just heard");
-        // A kubelet that was started after the request learns of both at once.
-        assert_eq!(told(550, &[(Added, 551)]), Some((551, false, false)));
-        assert_eq!(told(550, &[(Added, 570)]), None, "its grace lasts");
+        assert_eq!(not_asked(400, &[(ToGo, 597)]), None, "it has just heard");
+        // A kubelet that was started after the request receives both at once.
+        assert_eq!(not_asked(550, &[(Added, 551)]), Some((551, false, false)));
+        assert_eq!(not_asked(550, &[(Added, 570)]), None, "its grace lasts");
     }
 
     #[test]
@@ -286,17 +286,17 @@ mod tests {
         let heard = Heard { source, since, until, names_steps: false };
         steps.listen(&What::Heard(Box::new(heard.clone())));
         assert_eq!(steps.not_asked(UID, Some(at(500)), GRACE, at(600)), None);
-        let told = |steps: &KubeletSteps| {
-            steps.not_asked(UID, Some(at(500)), GRACE, at(600)).map(|told| told.log.to_owned())
+        let log_of = |steps: &KubeletSteps| {
+            steps.not_asked(UID, Some(at(500)), GRACE, at(600)).map(|found| found.log.to_owned())
         };
         let whole = |source: &str| {
             let heard = Heard { source: source.into(), names_steps: true, ..heard.clone() };
             What::Heard(Box::new(heard))
         };
         steps.listen(&whole("log"));
-        assert_eq!(told(&steps).as_deref(), Some("log"));
+        assert_eq!(log_of(&steps).as_deref(), Some("log"));
         steps.listen(&whole("another"));
-        assert_eq!(told(&steps), None, "whose is it?");
+        assert_eq!(log_of(&steps), None, "whose is it?");
         steps.listen(&What::Said(Box::new(Said::new(
             Component::Kubelet,
             "another",
@@ -304,7 +304,7 @@ mod tests {
             at(450),
             "x",
         ))));
-        assert_eq!(told(&steps).as_deref(), Some("another"));
+        assert_eq!(log_of(&steps).as_deref(), Some("another"));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What a finding may lack: parts of the tool that cannot do their work, and that such findings are made by.
+//! The effect of degraded parts of podstuck on findings.
 
 use std::path::Path;
 
@@ -9,13 +9,13 @@ use crate::{
     tracker::TrackerId,
 };
 
-/// What a tracker's findings are made of.
+/// The feeds of a tracker's findings.
 fn made_of(id: TrackerId) -> &'static [Feed] {
-    // What a finding advises is made of holders alone; no tracker finds it.
+    // A finding's remedies depend on the holders only; no tracker finds them.
     tracker(id).map_or(&[Feed::Holders], |spec| spec.feeds)
 }
 
-/// A conclusion from what is not there that does not count, since a part that had to see everything there did not.
+/// A fact proven by absence that does not count, because its feed is degraded for that object.
 pub(crate) fn incomplete(parts: &[Degraded], cause: &Cause, object: &Path) -> Option<String> {
     cause.absences().find_map(|(fact, feed)| {
         let part = parts.iter().find(|part| part.concerns(&[feed], object))?;
@@ -23,7 +23,7 @@ pub(crate) fn incomplete(parts: &[Degraded], cause: &Cause, object: &Path) -> Op
     })
 }
 
-/// What cannot be done of that by which such a finding about an object is made.
+/// The degraded parts that affect a tracker's findings about an object.
 pub(crate) fn lacking(parts: &[Degraded], tracker: TrackerId, object: &Path) -> Vec<String> {
     let concerned = parts.iter().filter(|part| part.concerns(made_of(tracker), object));
     concerned.map(|part| part.sentence.clone()).collect()

@@ -1,4 +1,4 @@
-//! The life of findings: new, updated when there is news, cleared when the call succeeds.
+//! The life cycle of findings: new, updated when facts change, cleared when the call succeeds.
 
 use std::{
     collections::BTreeMap,
@@ -21,83 +21,82 @@ use crate::{
     verdict::{Draft, Fact, NotThis, Unmounting, Verdict},
 };
 
-/// Two updates of one finding are at least this far apart, unless the verdict itself changes.
+/// Minimum time between two updates of a finding, unless the verdict itself changes.
 const UPDATE_EVERY: Duration = Duration::from_secs(5);
-/// Findings kept. More at once would be a fault of ours, and none is dropped silently: the oldest
-/// cleared ones go first, and open ones are never dropped.
+/// Maximum number of findings. The oldest cleared ones are dropped first; open ones are never dropped.
 const KEPT: usize = 4096;
 
 struct Entry {
     finding: Finding,
-    /// Other trackers that found the same, and have not said that it is over.
+    /// Other trackers with the same finding that have not ended it.
     beside: Vec<TrackerId>,
     path: PathBuf,
-    told: Monotonic,
-    /// What parts of the tool could not do when this was found, or seen again.
+    reported: Monotonic,
+    /// The degraded parts when this was found, or seen again.
     lacked: Vec<String>,
-    /// Whether the unmount that it advises would be refused, as it was told.
+    /// Whether the advised unmount would be refused, as last reported.
     unmounting: Unmounting,
 }
 
 /// All findings of a run.
 pub(crate) struct Ledger {
     clock: Clock,
-    /// What is told is of a recording.
+    /// Whether the run is a replay.
     pub(crate) is_replay: bool,
     /// Whether the node has `xargs` and `sh`.
     pub(crate) has_xargs: bool,
     entries: BTreeMap<(TrackerId, u64), Entry>,
     cleared: Vec<Finding>,
     found: u64,
-    /// What parts of the tool cannot do now.
+    /// The degraded parts of podstuck.
     parts: Vec<Degraded>,
 }
 
 impl Ledger {
-    /// Empty; `clock` turns the kernel's time into the calendar's.
+    /// An empty ledger; `clock` converts the kernel's time to calendar time.
     pub(crate) fn new(clock: Clock) -> Self {
         let (entries, cleared, parts) = (BTreeMap::new(), Vec::new(), Vec::new());
         Self { clock, is_replay: false, has_xargs: true, entries, cleared, found: 0, parts }
     }
 
-    /// How many findings there were, cleared ones included.
+    /// Number of findings so far, including cleared ones.
     pub(crate) fn found(&self) -> u64 {
         self.found
     }
 
-    /// All findings as they stand.
+    /// The current state of all findings.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Finding> {
         self.cleared.iter().chain(self.entries.values().map(|entry| &entry.finding))
     }
 
-    /// Whether that cause is found of that object, and not over.
+    /// Whether the finding of that key is open and has that cause.
     pub(crate) fn holds(&self, key: (TrackerId, u64), cause: CauseId) -> bool {
         self.entries.get(&key).is_some_and(|entry| entry.finding.id == cause)
     }
 
-    /// What parts of the tool cannot do now.
+    /// The degraded parts of podstuck.
     pub(crate) fn parts(&self) -> &[Degraded] {
         &self.parts
     }
 
-    /// Takes what parts of the tool cannot do now; what is to be told because of it.
+    /// Takes the degraded parts of podstuck; returns the findings to report.
     pub(crate) fn degraded(&mut self, parts: &[Degraded], at: Monotonic) -> Vec<Finding> {
         self.parts = parts.to_vec();
-        let mut told = Vec::new();
+        let mut findings = Vec::new();
         for ((tracker, _), entry) in &mut self.entries {
             let mut now = lacking(parts, *tracker, &entry.path);
             now.retain(|what| !entry.lacked.contains(what));
             let lacks = [entry.lacked.as_slice(), &now].concat();
             let before = std::mem::replace(&mut entry.finding.degraded, lacks);
             if entry.finding.degraded.iter().any(|what| !before.contains(what)) {
-                (entry.finding.state, entry.told) = (FindingState::Update, at);
-                told.push(entry.finding.clone());
+                (entry.finding.state, entry.reported) = (FindingState::Update, at);
+                findings.push(entry.finding.clone());
             }
         }
-        told
+        findings
     }
 
-    /// Takes a verdict; what is to be told because of it.
+    /// Takes a verdict; returns the findings to report.
     pub(crate) fn admit(&mut self, verdict: Verdict) -> Vec<Finding> {
         match verdict {
             Verdict::Found(draft) => self.found_one(*draft),
@@ -118,9 +117,9 @@ impl Ledger {
         let key = (draft.tracker, draft.target_id);
         let (path, last, unmounting) = (draft.path.clone(), draft.last, draft.unmounting);
         let mut finding = self.finding(draft);
-        let mut told = Vec::new();
+        let mut findings = Vec::new();
         if let Some(twin) = self.twin(key, &finding) {
-            told.extend(self.over(key, last));
+            findings.extend(self.over(key, last));
             if let Some(mut entry) = self.entries.remove(&twin) {
                 entry.beside.push(twin.0);
                 self.entries.insert(key, entry);
@@ -131,7 +130,7 @@ impl Ledger {
                 finding.state = FindingState::Update;
                 finding.instance.clone_from(&entry.finding.instance);
                 keep_times(&mut finding.evidence, &entry.finding.evidence);
-                // Who is found to hold it is to be known at once, and why what was advised would fail.
+                // A new holder, and a new reason why the advised unmount would fail, are reported at once.
                 let is_named = entry.finding.held_by.is_none() && finding.held_by.is_some()
                     || unmounting > entry.unmounting;
                 let changed = entry.finding.certainty != finding.certainty
@@ -140,30 +139,31 @@ impl Ledger {
                 let news = changed
                     || entry.finding.count != finding.count
                     || entry.finding.degraded != finding.degraded;
-                let due = last.since(entry.told) >= UPDATE_EVERY;
+                let due = last.since(entry.reported) >= UPDATE_EVERY;
                 if changed || (news && due) {
-                    entry.told = last;
-                    told.push(finding.clone());
+                    entry.reported = last;
+                    findings.push(finding.clone());
                 }
                 entry.lacked.clone_from(&finding.degraded);
                 entry.unmounting = unmounting;
                 entry.finding = finding;
                 entry.path = path;
-                return told;
+                return findings;
             }
-            Some(_) => told.extend(self.over(key, last)),
+            Some(_) => findings.extend(self.over(key, last)),
             None => self.leaves(key),
         }
         self.found += 1;
         finding.instance = format!("{}-{}", finding.id, self.found);
-        told.push(finding.clone());
+        findings.push(finding.clone());
         let lacked = finding.degraded.clone();
-        let entry = Entry { finding, beside: Vec::new(), path, told: last, lacked, unmounting };
+        let entry = Entry { finding, beside: Vec::new(), path, reported: last, lacked, unmounting };
         self.entries.insert(key, entry);
-        told
+        findings
     }
 
-    /// The same cause of the same target, found by another tracker: a look finds what a call then fails at.
+    /// The same cause of the same target, found by another tracker: a scan and a later failed call may find one
+    /// fault.
     fn twin(&self, key: (TrackerId, u64), finding: &Finding) -> Option<(TrackerId, u64)> {
         let is_twin = |(other, entry): &(&(TrackerId, u64), &Entry)| {
             other.0 != key.0 && other.1 == key.1 && entry.finding.id == finding.id
@@ -179,7 +179,7 @@ impl Ledger {
         keys.into_iter().filter_map(|key| self.clear_one(key, at)).collect()
     }
 
-    /// For one tracker it is over: the finding stays for as long as it holds for another.
+    /// A tracker ends a finding: it stays open while another tracker still finds it.
     fn over(&mut self, key: (TrackerId, u64), at: Monotonic) -> Option<Finding> {
         self.leaves(key);
         let Some(next) = self.entries.get_mut(&key).and_then(|entry| entry.beside.pop()) else {
@@ -190,7 +190,7 @@ impl Ledger {
         None
     }
 
-    /// A tracker does not find any more what another one keeps.
+    /// Removes a tracker from findings that another tracker keeps.
     fn leaves(&mut self, (tracker, target): (TrackerId, u64)) {
         let of_target = self.entries.iter_mut().filter(|((_, other), _)| *other == target);
         of_target.for_each(|(_, entry)| entry.beside.retain(|beside| *beside != tracker));
@@ -269,7 +269,7 @@ impl Ledger {
     }
 }
 
-/// What was known before is known for as long as before.
+/// Keeps the times of facts that were known before.
 fn keep_times(now: &mut [Evidence], before: &[Evidence]) {
     for fact in now {
         let same = |known: &&Evidence| known.fact == fact.fact && known.source == fact.source;
@@ -306,8 +306,8 @@ mod tests {
         Verdict::Found(Box::new(draft))
     }
 
-    fn states(told: &[Finding]) -> Vec<(&str, FindingState)> {
-        told.iter().map(|f| (f.id.as_str(), f.state)).collect()
+    fn states(findings: &[Finding]) -> Vec<(&str, FindingState)> {
+        findings.iter().map(|f| (f.id.as_str(), f.state)).collect()
     }
 
     #[test]
@@ -334,9 +334,9 @@ mod tests {
         use FindingState::{Cleared, New};
         let mut ledger = Ledger::new(clock());
         ledger.admit(draft(&SUBMOUNT, 1.0, 1));
-        let told = ledger.admit(draft(&SUBPATH_BUSY, 2.0, 2));
+        let findings = ledger.admit(draft(&SUBPATH_BUSY, 2.0, 2));
         assert_eq!(
-            states(&told),
+            states(&findings),
             [("emptydir-bidirectional-submount", Cleared), ("subpath-busy", New)]
         );
     }
@@ -351,7 +351,7 @@ mod tests {
         ledger.admit(of(second, 2.0));
         assert!(ledger.admit(over(second)).is_empty(), "the first one holds");
         assert_eq!(states(&ledger.admit(over(first))).len(), 1);
-        // In the other order, and where the first one finds something else.
+        // In the other order, and if the first tracker finds another cause.
         ledger.admit(of(first, 1.0));
         ledger.admit(of(second, 2.0));
         assert!(ledger.admit(over(first)).is_empty());
@@ -364,9 +364,9 @@ mod tests {
     fn a_cause_that_another_tracker_has_found_too_is_one_finding() {
         let mut ledger = Ledger::new(clock());
         let seen = ledger.admit(draft_of(TrackerId::LeftRootfs, &SUBMOUNT, 1.0, 1));
-        let told = ledger.admit(draft(&SUBMOUNT, 7.0, 3));
-        assert_eq!(states(&told), [("emptydir-bidirectional-submount", FindingState::Update)]);
-        assert_eq!(told[0].instance, seen[0].instance);
+        let findings = ledger.admit(draft(&SUBMOUNT, 7.0, 3));
+        assert_eq!(states(&findings), [("emptydir-bidirectional-submount", FindingState::Update)]);
+        assert_eq!(findings[0].instance, seen[0].instance);
         let over = Verdict::Over {
             tracker: TrackerId::LeftRootfs,
             target_id: 7,
@@ -399,21 +399,21 @@ mod tests {
     #[test]
     fn what_a_part_could_not_do_stands_beside_what_is_made_of_it() {
         let lost = |what: &str, feed| Degraded::new(what, &[feed]);
-        let lacks = |told: &[Finding]| -> Vec<Vec<String>> {
-            told.iter().map(|finding| finding.degraded.clone()).collect()
+        let lacks = |findings: &[Finding]| -> Vec<Vec<String>> {
+            findings.iter().map(|finding| finding.degraded.clone()).collect()
         };
         let mut ledger = Ledger::new(clock());
-        let holders = lost("nobody can be searched for", Feed::Holders);
+        let holders = lost("holders cannot be searched for", Feed::Holders);
         assert!(ledger.degraded(std::slice::from_ref(&holders), Monotonic(0)).is_empty());
-        let told = ledger.admit(draft(&SUBMOUNT, 1.0, 1));
-        assert_eq!(lacks(&told), [["nobody can be searched for"]], "made meanwhile");
+        let findings = ledger.admit(draft(&SUBMOUNT, 1.0, 1));
+        assert_eq!(lacks(&findings), [["holders cannot be searched for"]], "made meanwhile");
         let other = ledger.admit(draft_of(TrackerId::DiskFull, &SUBPATH_BUSY, 1.0, 1));
         assert_eq!(lacks(&other), [[""; 0]], "no search is needed for it");
         let node = lost("the node is not looked at", Feed::Node);
-        let told = ledger.degraded(&[holders, node.clone()], Monotonic(2));
-        let both = ["nobody can be searched for", "the node is not looked at"];
-        assert_eq!(lacks(&told), [both.to_vec(), vec!["the node is not looked at"]]);
-        assert!(told.iter().all(|finding| finding.state == FindingState::Update));
+        let findings = ledger.degraded(&[holders, node.clone()], Monotonic(2));
+        let both = ["holders cannot be searched for", "the node is not looked at"];
+        assert_eq!(lacks(&findings), [both.to_vec(), vec!["the node is not looked at"]]);
+        assert!(findings.iter().all(|finding| finding.state == FindingState::Update));
         assert!(ledger.degraded(&[node], Monotonic(3)).is_empty(), "nothing new");
         assert_eq!(lacks(&ledger.admit(draft(&SUBMOUNT, 9.0, 1))), [["the node is not looked at"]]);
         assert!(ledger.degraded(&[], Monotonic(4)).is_empty());
@@ -433,8 +433,8 @@ mod tests {
             Verdict::Found(draft)
         };
         ledger.admit(with_facts(1.0));
-        let told = ledger.admit(with_facts(9.0)).pop().unwrap();
-        let since: Vec<i64> = told.evidence.iter().map(|fact| fact.since.as_second()).collect();
+        let finding = ledger.admit(with_facts(9.0)).pop().unwrap();
+        let since: Vec<i64> = finding.evidence.iter().map(|fact| fact.since.as_second()).collect();
         assert_eq!(since, [1, 9]);
     }
 }

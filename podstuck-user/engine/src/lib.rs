@@ -1,13 +1,12 @@
-//! What podstuck knows and decides, as a function of what it is told.
+//! The decisions of podstuck, as a pure function of its input events.
 //!
-//! Nothing in this crate reads a clock, a file or `/proc`, or knows that a kernel is there: time and
-//! facts come with [`event::Event`]s, and what is wanted beside them is asked by a
-//! [`query::Query`], whose answer comes back as an event. So a run that was recorded can be played
-//! again, and a test needs no node.
+//! Nothing in this crate reads a clock, a file or `/proc`, or knows that a kernel is there: time and facts come
+//! with [`event::Event`]s, and further facts are requested by a [`query::Query`], whose answer comes back as an
+//! event. So a recorded run can be replayed, and a test needs no node.
 //!
-//! An event goes to the [`engine`], which shows it to the trackers (`trackers`, one kind of object
-//! each). Those collect and ask; what it all means is said by rules (`rules`), which are pure functions.
-//! The `ledger` gives what they say a life: new, updated, cleared.
+//! The [`engine`] passes each event to the trackers (`trackers`), each of which follows one kind of object. They
+//! collect facts and ask; rules (`rules`), which are pure functions, draw the conclusions. The `ledger` keeps the
+//! life cycle of the findings: new, updated, cleared.
 
 pub use podstuck_model as model;
 pub use podstuck_model::{bounded, cause, event, query};

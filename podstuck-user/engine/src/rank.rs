@@ -1,4 +1,4 @@
-//! Which of several findings is the answer.
+//! The order of findings, and which of them answers the question.
 
 use std::cmp::Reverse;
 
@@ -13,8 +13,7 @@ use crate::{
     where_next::{self, Known},
 };
 
-/// Whether a finding is an answer on which somebody may act: it holds, its cause is known well, and
-/// it says whether the pod waits for it.
+/// Whether a finding is certain enough to act on: it holds, it is firm, and it says whether it blocks the pod.
 pub(crate) fn is_firm(finding: &Finding) -> bool {
     finding.state != FindingState::Cleared
         && finding.certainty == Certainty::Firm
@@ -22,8 +21,7 @@ pub(crate) fn is_firm(finding: &Finding) -> bool {
         && !finding.is_later
 }
 
-/// Whether a finding is an answer that does not become better by waiting: likely at least, of what the pod
-/// waits for.
+/// Whether waiting cannot improve a finding: it is at least likely, and it blocks the pod.
 pub(crate) fn is_settled(finding: &Finding) -> bool {
     finding.state != FindingState::Cleared
         && finding.certainty >= Certainty::Likely
@@ -31,8 +29,7 @@ pub(crate) fn is_settled(finding: &Finding) -> bool {
         && finding.is_settled
 }
 
-/// The order in which causes are told: what blocks before what does not, known before unexplained,
-/// then by certainty and severity.
+/// The order of findings: blocking before harmless, causes before admissions, then by certainty and severity.
 pub fn order(finding: &Finding) -> impl Ord + use<> {
     let blocks = match finding.blocks_deletion {
         Some(true) if !finding.is_later => 0,
@@ -45,7 +42,7 @@ pub fn order(finding: &Finding) -> impl Ord + use<> {
     (blocks, admits, certainty, Reverse(finding.severity), Reverse(finding.last))
 }
 
-/// Puts everything that was found into an answer.
+/// Assembles the answer from all findings.
 pub fn diagnosis<'a>(
     target: Option<&str>,
     stages: Vec<PodStage>,
@@ -59,7 +56,7 @@ pub fn diagnosis<'a>(
     let firm = causes.first().is_some_and(is_firm);
     let mut ruled_out: Vec<RuledOut> = Vec::new();
     for other in causes.iter().flat_map(|cause| &cause.likely_causes_ruled_out) {
-        // What one finding rules out may be what another one is.
+        // A cause that one finding rules out may be found by another.
         let found = causes.iter().any(|cause| cause.id == other.cause);
         let same = |known: &RuledOut| known.cause == other.cause && known.fact == other.fact;
         if !found && !ruled_out.iter().any(same) {
@@ -106,7 +103,7 @@ mod tests {
         verdict::{Draft, Verdict},
     };
 
-    /// A cause without look-alikes, and whether something about it is doubtful.
+    /// A cause without look-alikes, its tracker, whether it blocks the pod, and whether it is doubtful.
     type Made = (&'static Cause, TrackerId, Option<bool>, bool);
 
     fn ledger(drafts: &[Made]) -> Ledger {
@@ -153,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_admits_is_never_firm_and_what_it_rules_out_is_told_once() {
+    fn an_admission_is_never_firm_and_what_it_rules_out_is_listed_once() {
         let made = |tracker| (&BUSY_UNEXPLAINED, tracker, Some(true), false);
         let ledger = ledger(&[made(TrackerId::Busy), made(TrackerId::Refused)]);
         let answer = diagnosis(None, Vec::new(), Vec::new(), 1.0, ledger.all());

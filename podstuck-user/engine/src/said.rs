@@ -1,14 +1,14 @@
-//! What components say in their logs about pods.
+//! The components' log messages about pods.
 
 use crate::{
     bounded::Bounded,
     model::said::{Said, template},
 };
 
-/// Errors remembered, of all pods.
+/// Maximum number of stored messages, over all pods.
 const ERRORS: usize = 1024;
 
-/// The last of each error, by pod.
+/// The last message of each kind, by pod.
 pub(crate) struct SaidOfPods {
     errors: Bounded<(String, String), Said>,
 }
@@ -20,14 +20,14 @@ impl Default for SaidOfPods {
 }
 
 impl SaidOfPods {
-    /// Somebody says something, possibly again.
+    /// Adds a message, which may be a repetition.
     pub(crate) fn note(&mut self, said: &Said) {
         let key = (said.uid.clone(), template(&said.text));
         let times = self.errors.get(&key).map_or(0, |before| before.times) + said.times;
         self.errors.insert(key, Said { times, ..said.clone() });
     }
 
-    /// What is said about these pods, the latest last.
+    /// The messages about these pods, the latest last.
     pub(crate) fn of<'a>(&self, uids: impl Iterator<Item = &'a str>) -> Vec<Said> {
         let uids: Vec<&str> = uids.collect();
         let all = self.errors.iter().map(|(_, said)| said);
@@ -59,8 +59,8 @@ mod tests {
         all.note(&said("a", "refused", 2));
         all.note(&said("b", "busy", 9));
         let of_a = all.of(["a"].into_iter());
-        let told: Vec<(&str, i64, u64)> =
+        let stored: Vec<(&str, i64, u64)> =
             of_a.iter().map(|s| (s.text.as_str(), s.at.as_second(), s.times)).collect();
-        assert_eq!(told, [("refused", 2, 1), ("busy", 3, 3)]);
+        assert_eq!(stored, [("refused", 2, 1), ("busy", 3, 3)]);
     }
 }

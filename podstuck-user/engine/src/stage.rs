@@ -1,4 +1,4 @@
-//! How far a pod's deletion has come on this node, from the state alone.
+//! The progress of a pod's deletion on this node, from the state alone.
 
 use crate::model::{
     diagnosis::{PodStage, Stage},
@@ -7,7 +7,7 @@ use crate::model::{
     path::safe_path,
 };
 
-/// The stage of a pod; `None` when nobody could look whether it has a directory.
+/// The stage of a pod; `None` if it has no directory and a kubelet root could not be read.
 pub(crate) fn stage(pod: &Pod, sample: &NodeSample) -> Option<PodStage> {
     let (stage, fact) = match sample.pod(&pod.uid) {
         Some(state) => of(state, sample),
@@ -17,12 +17,12 @@ pub(crate) fn stage(pod: &Pod, sample: &NodeSample) -> Option<PodStage> {
     Some(PodStage { pod: pod.clone(), stage, fact, chain: Vec::new() })
 }
 
-/// That of one that is there, with what shows it.
+/// The stage of a pod that has a directory, with the evidence.
 pub(crate) fn of(state: &PodState, sample: &NodeSample) -> (Stage, String) {
     of_runtime(state, sample).unwrap_or_else(|| of_kubelet(state))
 }
 
-/// What its runtime has not cleared away: kubelet goes on only after that.
+/// A container that its runtime has not cleared away: kubelet continues only after that.
 fn of_runtime(state: &PodState, sample: &NodeSample) -> Option<(Stage, String)> {
     let left = sample.rootfs.iter().find(|left| left.pod == state.uid)?;
     let point = safe_path(&left.mount.point);
@@ -70,7 +70,7 @@ mod tests {
         let sample =
             NodeSample { pods: state.cloned().into_iter().collect(), ..NodeSample::default() };
         let pod = Pod { uid: "u".into(), namespace: None, name: None };
-        // What another root has nobody knows, and is no matter where it is found in this one.
+        // The unread root is unknown, and does not matter if the pod is found in this one.
         let unread = NodeSample { unread: vec!["/k2".into()], ..sample.clone() };
         let known = stage(&pod, &unread).map(|known| known.stage);
         let stage = stage(&pod, &sample).unwrap().stage;

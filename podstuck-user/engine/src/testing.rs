@@ -1,4 +1,4 @@
-//! Events for the trackers' tests, and somebody who asks and answers.
+//! Events for the trackers' tests, and a harness that answers their queries.
 
 use std::{
     path::{Path, PathBuf},
@@ -46,10 +46,10 @@ use crate::{
 /// Root of the sample volume.
 pub(crate) const VOLUME: &str = "/k/pods/u/volumes/kubernetes.io~empty-dir/data";
 
-/// A file or directory that was looked at.
+/// A file or directory that was checked.
 pub(crate) const FILE: FileId = FileId { device: 5, inode: 6 };
 
-/// kubelet's disk of one GiB, with so much room.
+/// kubelet's disk of one GiB, with this many bytes available.
 pub(crate) fn space(available: u64, at: Monotonic) -> Space {
     let capacity = Capacity {
         device: 1,
@@ -96,11 +96,11 @@ pub(crate) fn failed(call: Call, errno: Errno, object: &str, seconds: f64) -> Op
         depth: 1,
         mount_depth: 0,
         suppressed: 0,
-        told_by: None,
+        logged_in: None,
     }
 }
 
-/// Somebody who plays a part.
+/// A process of a component.
 pub(crate) fn actor(component: Component) -> Actor {
     let comm = component.name().into();
     Actor { pid: 42, started: None, comm, cgroup: None, component, pod: None, parent: None }
@@ -161,7 +161,7 @@ pub(crate) fn snapshot(holders: Vec<Holder>) -> Snapshot {
     Snapshot { at: Monotonic(0), subject: Ok(subject), holders, unseen: Vec::new(), looked_at }
 }
 
-/// A pod whose containers have ended and of which no volume is left.
+/// A pod whose containers have ended and which has no volume left.
 pub(crate) fn pod_state(uid: &str) -> PodState {
     PodState {
         seen_by: None,
@@ -177,7 +177,7 @@ pub(crate) fn pod_state(uid: &str) -> PodState {
     }
 }
 
-/// What is left of a pod in the control groups, without a process.
+/// A pod's control group without processes.
 pub(crate) fn pod_group(uid: &str) -> PodGroup {
     PodGroup {
         target_id: 7,
@@ -191,7 +191,7 @@ pub(crate) fn pod_group(uid: &str) -> PodGroup {
     }
 }
 
-/// A process that sleeps.
+/// A sleeping process.
 pub(crate) fn task(comm: &str, pid: u32) -> Task {
     Task {
         pid,
@@ -212,7 +212,7 @@ pub(crate) fn task(comm: &str, pid: u32) -> Task {
     }
 }
 
-/// A runtime that runs.
+/// A running runtime.
 pub(crate) fn runtime(component: Component) -> Runtime {
     Runtime {
         pid: 40,
@@ -226,7 +226,7 @@ pub(crate) fn runtime(component: Component) -> Runtime {
     }
 }
 
-/// A raw block volume of a CSI driver, as a pod has it that runs.
+/// A raw block volume of a CSI driver, as a running pod has it.
 pub(crate) fn block_volume(uid: &str, name: &str) -> BlockVolume {
     let maps = format!("/k/plugins/kubernetes.io/csi/volumeDevices/{name}");
     let published = format!("/k/plugins/kubernetes.io/csi/volumeDevices/publish/{name}/{uid}");
@@ -251,7 +251,7 @@ pub(crate) fn mounts(text: &str) -> Mounts {
     Mounts { all, source: "/proc/7/mountinfo".into(), pid: 7 }
 }
 
-/// Kubelet's thread 42, which has been for three seconds in an `unlinkat` with this kernel stack.
+/// Thread 42 of kubelet, which has been in an `unlinkat` for three seconds with this kernel stack.
 pub(crate) fn stuck(stack: &[&str]) -> StuckThread {
     let op = failed(Call::Unlinkat, Errno::EIO, "m", 1.0);
     StuckThread {
@@ -277,24 +277,24 @@ pub(crate) fn stuck(stack: &[&str]) -> StuckThread {
     }
 }
 
-/// One tracker alone, and what came of the events that it was shown.
+/// A single tracker and the shared state that it sees.
 pub(crate) struct Alone<T> {
     /// The tracker.
     pub(crate) tracker: T,
-    /// Unmounts seen.
+    /// Unmounts so far.
     pub(crate) unmounts: Unmounts,
-    /// How far kubelet has come with each pod.
+    /// kubelet's progress with each pod.
     pub(crate) kubelet_steps: KubeletSteps,
-    /// What processes wait for.
+    /// Waits of processes.
     pub(crate) waits: Waits,
     /// The pod that the run is about.
     pub(crate) asked: Option<String>,
-    /// Who may explain what it sees.
+    /// Other trackers, which may explain the subject.
     pub(crate) others: Vec<Box<dyn Tracker>>,
 }
 
 impl<T: Tracker + Default> Alone<T> {
-    /// Nothing was seen yet.
+    /// A tracker without events.
     pub(crate) fn new() -> Self {
         let (unmounts, kubelet_steps) = (Unmounts::default(), KubeletSteps::default());
         let (waits, others) = (Waits::default(), Vec::new());
@@ -303,7 +303,7 @@ impl<T: Tracker + Default> Alone<T> {
 }
 
 impl<T: Tracker> Alone<T> {
-    /// Shows an event.
+    /// Passes an event.
     pub(crate) fn take(&mut self, at: Monotonic, what: What) -> Steps {
         let mut steps = Steps::default();
         self.kubelet_steps.listen(&what);
@@ -316,17 +316,17 @@ impl<T: Tracker> Alone<T> {
         steps
     }
 
-    /// Shows an operation; what is asked.
+    /// Passes an operation; returns the queries.
     pub(crate) fn ask(&mut self, op: &Operation) -> Vec<Query> {
         self.take(op.end, What::Operation(Box::new(op.clone()))).queries
     }
 
-    /// Shows an answer; what is found.
+    /// Passes an answer; returns the finding.
     pub(crate) fn answer(&mut self, query: &Query, answer: Answer) -> Option<Draft> {
         self.answer_at(Monotonic(20_000_000_000), query, answer)
     }
 
-    /// The same at a time.
+    /// Passes an answer at a given time.
     pub(crate) fn answer_at(
         &mut self,
         at: Monotonic,
@@ -338,7 +338,7 @@ impl<T: Tracker> Alone<T> {
     }
 }
 
-/// What was found, of all that was said.
+/// The findings among the verdicts.
 pub(crate) fn found(verdicts: Vec<Verdict>) -> Vec<Draft> {
     let found = verdicts.into_iter().filter_map(|verdict| match verdict {
         Verdict::Found(draft) => Some(*draft),
@@ -347,7 +347,7 @@ pub(crate) fn found(verdicts: Vec<Verdict>) -> Vec<Draft> {
     found.collect()
 }
 
-/// A run on the whole node that begins at time 0, which is that of Unix.
+/// A run on the whole node that starts at time 0, the Unix epoch.
 pub(crate) fn run() -> Run {
     Run {
         clock: Clock::new(Timestamp::UNIX_EPOCH, Monotonic(0)),
@@ -364,7 +364,7 @@ pub(crate) fn run() -> Run {
     }
 }
 
-/// A context at a time, in a mount namespace that is none of the sample calls'.
+/// A context at a time, in a mount namespace that none of the sample calls has.
 pub(crate) fn context<'a>(
     now: Monotonic,
     unmounts: &'a Unmounts,
@@ -391,7 +391,7 @@ pub(crate) fn context<'a>(
     }
 }
 
-/// The record of a pod that is deleted, with its time of grace over, its containers ended and nothing that holds it.
+/// The record of a pod in deletion: its grace period is over, its containers have ended, it has no finalizers.
 pub(crate) fn pod_record(uid: &str) -> PodRecord {
     PodRecord {
         pod: Pod { uid: uid.into(), namespace: Some("shop".into()), name: Some("cart".into()) },

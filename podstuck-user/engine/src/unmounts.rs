@@ -1,4 +1,4 @@
-//! Unmounts seen, by path: whether anybody tried is half of the diagnosis.
+//! Unmounts seen, by path: many causes depend on whether an unmount was attempted.
 
 use std::path::{Path, PathBuf};
 
@@ -9,31 +9,31 @@ use crate::{
     model::{call::Outcome, operation::Operation, path::safe, time::Monotonic},
 };
 
-/// Paths remembered. A node unmounts a handful for each pod.
+/// Maximum number of stored paths. A node unmounts a handful for each pod.
 const PATHS: usize = 4096;
 
-/// What was tried on one path.
+/// The unmount attempts on a path.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tried {
-    /// Calls that succeeded, and when the last did.
+    /// Number of calls that succeeded.
     pub(crate) ok: u64,
-    /// Calls that failed with EBUSY.
+    /// Number of calls that failed with EBUSY.
     pub(crate) busy: u64,
-    /// Calls that failed otherwise.
+    /// Number of calls that failed with another errno.
     pub(crate) other: u64,
-    /// The last one: when, how, by whom.
+    /// The last call: time, outcome, caller.
     pub(crate) last: Option<(Monotonic, Outcome, String)>,
-    /// The last one that succeeded: when, and the caller's mount namespace.
+    /// The last call that succeeded: time, and the caller's mount namespace.
     pub(crate) last_ok: Option<(Monotonic, u32)>,
 }
 
 impl Tried {
-    /// Whether anybody tried at all.
+    /// Whether there was an attempt.
     pub(crate) fn any(&self) -> bool {
         self.ok + self.busy + self.other > 0
     }
 
-    /// Whether the last one that succeeded did so in this mount namespace; `None` without one.
+    /// Whether the last successful call was in this mount namespace; `None` if none succeeded.
     pub(crate) fn succeeded_in(&self, namespace: u32) -> Option<bool> {
         self.last_ok.map(|(_, caller)| caller == namespace)
     }
@@ -51,7 +51,7 @@ impl Default for Unmounts {
 }
 
 impl Unmounts {
-    /// Notes an unmount.
+    /// Adds an unmount.
     pub(crate) fn note(&mut self, op: &Operation) {
         let tried = self.by_path.or_insert_with(key(&op.path).into(), Tried::default);
         match op.outcome {
@@ -66,17 +66,17 @@ impl Unmounts {
         tried.last = Some((op.end, op.outcome, who));
     }
 
-    /// How many paths had to be forgotten.
+    /// Number of dropped paths.
     pub(crate) fn dropped(&self) -> u64 {
         self.by_path.dropped()
     }
 
-    /// What was tried on a path, in whatever mount namespace and below whatever prefix.
+    /// The attempts on a path, in any mount namespace and below any prefix.
     pub(crate) fn on(&self, path: &Path) -> Tried {
         self.by_path.get(key(path)).cloned().unwrap_or_default()
     }
 
-    /// What was tried on any of them.
+    /// The attempts on any of these paths.
     pub(crate) fn on_any_of<'a>(&self, paths: impl Iterator<Item = &'a Path>) -> Tried {
         let mut all = Tried::default();
         for tried in paths.map(|path| self.on(path)) {
@@ -92,7 +92,7 @@ impl Unmounts {
     }
 }
 
-/// A driver in a container may see kubelet's directory elsewhere: from the pod on, paths agree.
+/// A driver in a container may have kubelet's directory under another path: paths agree from the pod's directory on.
 fn key(path: &Path) -> &Path {
     let mut rest = path.components();
     while let Some(component) = rest.next() {

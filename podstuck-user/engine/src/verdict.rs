@@ -1,4 +1,4 @@
-//! What a tracker says: a finding before it has a history, or that one is over.
+//! The outputs of a tracker: a finding without history, or the end of one.
 
 use std::{
     path::{Path, PathBuf},
@@ -24,138 +24,138 @@ use crate::{
     tracker::TrackerId,
 };
 
-/// Processes of which it is said what they wait for.
+/// Maximum number of processes whose waits become facts.
 const LINKS: usize = 4;
 
-/// Something to tell about a finding.
+/// A change of a finding.
 #[derive(Clone, Debug)]
 pub(crate) enum Verdict {
-    /// It exists, and this is what is known now.
+    /// The finding exists; its current facts.
     Found(Box<Draft>),
-    /// How often it happened in the end, for a finding that is about to be cleared.
+    /// The final count, for a finding that is about to be cleared.
     Counted {
-        /// Whose finding.
+        /// The finding's tracker.
         tracker: TrackerId,
         /// The target.
         target_id: u64,
-        /// How often.
+        /// The count.
         count: u64,
     },
-    /// The object was removed, or everything of the target.
+    /// The object, or everything of the target, was removed.
     Cleared {
         /// The target.
         target_id: u64,
-        /// The object; `None` when the whole target is gone.
+        /// The object; `None` if the whole target is gone.
         path: Option<PathBuf>,
-        /// When.
+        /// The time.
         at: Monotonic,
     },
-    /// A state that was told does not hold any more.
+    /// A reported state has ended.
     Over {
-        /// Whose finding.
+        /// The finding's tracker.
         tracker: TrackerId,
         /// The target.
         target_id: u64,
-        /// When.
+        /// The time.
         at: Monotonic,
     },
 }
 
-/// A sentence, where it was read, and since when it is known.
+/// A fact, its source, and the time since which it is known.
 #[derive(Clone, Debug)]
 pub(crate) struct Fact {
     pub(crate) fact: String,
     pub(crate) source: Source,
-    /// `None` for as long as the finding itself.
+    /// `None`: since the finding itself.
     pub(crate) since: Option<Monotonic>,
 }
 
-/// A cause that it is not.
+/// A cause that is ruled out.
 #[derive(Clone, Debug)]
 pub(crate) struct NotThis {
     pub(crate) cause: CauseId,
     pub(crate) fact: String,
-    /// `None` for as long as the finding itself.
+    /// `None`: since the finding itself.
     pub(crate) since: Option<Monotonic>,
 }
 
-/// Whether an unmount that is advised would be refused.
+/// Whether an advised unmount would be refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Unmounting {
-    /// Not as far as is known.
+    /// Not refused, as far as known.
     #[default]
     Free,
-    /// Nobody has looked who uses the mount.
+    /// The users of the mount are unknown.
     NotLooked,
-    /// Somebody uses it.
+    /// The mount is in use.
     Refused,
 }
 
-/// What a tracker concludes.
+/// A tracker's conclusion.
 #[derive(Clone, Debug)]
 pub(crate) struct Draft {
-    /// Which tracker: with the target, the finding's key.
+    /// The tracker: with the target, it is the finding's key.
     pub(crate) tracker: TrackerId,
     /// The cause.
     pub(crate) cause: &'static Cause,
-    /// How bad.
+    /// Its severity.
     pub(crate) severity: Severity,
-    /// Whether the pod waits for it.
+    /// Whether it blocks the pod; `None` if unknown.
     pub(crate) blocks_deletion: Option<bool>,
     /// Hash that names the target.
     pub(crate) target_id: u64,
     /// The target.
     pub(crate) target: Arc<Target>,
-    /// Who called; `None` when the fault is that nobody does.
+    /// The caller; `None` if the fault is that no call is made.
     pub(crate) actor: Option<Arc<Actor>>,
-    /// What was called.
+    /// The call.
     pub(crate) call: Option<Call>,
-    /// How it ended.
+    /// Its outcome.
     pub(crate) outcome: Option<Outcome>,
     /// The object.
     pub(crate) path: PathBuf,
-    /// How often.
+    /// Number of calls.
     pub(crate) count: u64,
-    /// First time.
+    /// The first time.
     pub(crate) first: Monotonic,
-    /// Last time.
+    /// The last time.
     pub(crate) last: Monotonic,
-    /// Who or what holds it, in a few words, safe to be shown.
+    /// The holder, in a few words, safe to show.
     pub(crate) held_by: Option<String>,
-    /// What that one must do where it is more than to let go.
+    /// What the holder must do other than release the object.
     pub(crate) must: Option<&'static str>,
-    /// Facts.
+    /// The evidence.
     pub(crate) evidence: Vec<Fact>,
-    /// Meaning.
+    /// The meaning.
     pub(crate) explanation: String,
-    /// Ways out.
+    /// Remedies.
     pub(crate) remedies: Vec<Remedy>,
-    /// Whether what they unmount is in use.
+    /// Whether the mounts that they unmount are in use.
     pub(crate) unmounting: Unmounting,
-    /// What it is not.
+    /// Causes that are ruled out.
     pub(crate) ruled_out: Vec<NotThis>,
-    /// What may be as well: it does not matter, since what was found suffices.
+    /// Look-alikes that may hold as well: they do not matter, since this cause suffices.
     pub(crate) beside: Vec<CauseId>,
-    /// Facts that the cause requires and that were not observed.
+    /// Required facts that were not observed.
     pub(crate) missing: Vec<&'static str>,
-    /// Whether it rests on a call that no probe saw.
-    pub(crate) is_told: bool,
-    /// Whether to watch for longer adds nothing: it has lasted for longer than all that could come is apart.
+    /// Whether it rests on a logged call that no probe saw.
+    pub(crate) is_logged: bool,
+    /// Whether watching longer adds nothing: it has lasted longer than the interval of all possible new facts.
     pub(crate) is_settled: bool,
-    /// Whether it holds the pod only when the node has done its part.
+    /// Whether it blocks the pod only after the node has done its part.
     pub(crate) is_later: bool,
-    /// What else could be behind it, and which fact would tell: for what has no name of its own.
+    /// Unnamed alternatives, each by the fact that would distinguish it.
     pub(crate) doubts: Vec<&'static str>,
 }
 
 impl Draft {
-    /// A draft about an operation, to be filled.
+    /// A draft about an operation, to be completed.
     pub(crate) fn about(tracker: TrackerId, cause: &'static Cause, op: &Operation) -> Self {
         Self {
             actor: Some(op.actor.clone()),
             call: Some(op.call),
             outcome: Some(op.outcome),
-            is_told: op.told_by.is_some(),
+            is_logged: op.logged_in.is_some(),
             ..Self::about_state(
                 tracker,
                 cause,
@@ -167,7 +167,7 @@ impl Draft {
         }
     }
 
-    /// A draft about a state that nobody changes, seen at `at`, to be filled.
+    /// A draft about a static state, seen at `at`, to be completed.
     pub(crate) fn about_state(
         tracker: TrackerId,
         cause: &'static Cause,
@@ -199,14 +199,14 @@ impl Draft {
             ruled_out: Vec::new(),
             beside: Vec::new(),
             missing: Vec::new(),
-            is_told: false,
+            is_logged: false,
             is_settled: false,
             is_later: false,
             doubts: Vec::new(),
         }
     }
 
-    /// A draft about a whole pod: by its directory, or by its record where no scan has one.
+    /// A draft about a whole pod: by its directory, or by its record if no scan has found one.
     pub(crate) fn about_pod(
         tracker: TrackerId,
         cause: &'static Cause,
@@ -221,7 +221,7 @@ impl Draft {
         Self::about_state(tracker, cause, id, Arc::new(target), path, at)
     }
 
-    /// Names who or what holds it; who is named first counts.
+    /// Sets the holder; the first one set is kept.
     pub(crate) fn held_by(&mut self, who: impl Into<String>) {
         self.held_by.get_or_insert_with(|| who.into());
     }
@@ -236,7 +236,7 @@ impl Draft {
         self.take(Fact { fact: fact.into(), source, since: Some(at) });
     }
 
-    /// Says of the processes behind the first one what they wait for.
+    /// Adds the waits of the processes behind the first one as facts.
     pub(crate) fn links(&mut self, links: &[Link]) {
         for link in links.iter().skip(1).take(LINKS) {
             let waits = link.waits_for.as_ref().map(|what| format!(" waits for {what}:"));
@@ -254,8 +254,8 @@ impl Draft {
         self.evidence.push(fact);
     }
 
-    /// Says which fact tells it apart from a cause. What does not look alike needs none, so that
-    /// siblings with one rule can say it for all of them.
+    /// Rules out a cause by a fact. A cause that is no look-alike is ignored, so that related causes can share one
+    /// rule.
     pub(crate) fn rule_out(&mut self, cause: CauseId, fact: impl Into<String>) {
         self.rule_out_since(cause, fact, None);
     }
@@ -273,18 +273,17 @@ impl Draft {
         }
     }
 
-    /// Says that the cause is known whether or not that other one holds as well: what was found is
-    /// enough by itself.
+    /// Declares that this cause suffices whether or not the other one holds as well.
     pub(crate) fn suffices_beside(&mut self, other: CauseId) {
         self.beside.push(other);
     }
 
-    /// Says which fact that the cause requires was not observed.
+    /// Adds a required fact that was not observed.
     pub(crate) fn lacks(&mut self, fact: &'static str) {
         self.missing.push(fact);
     }
 
-    /// Says which other fact that would tell it apart is not known.
+    /// Adds an unknown fact that would distinguish it from an unnamed alternative.
     pub(crate) fn doubt(&mut self, fact: &'static str) {
         self.doubts.push(fact);
     }
@@ -295,7 +294,7 @@ impl Draft {
         self.cause.id.as_str()
     }
 
-    /// Fails where its cause or its certainty is another one, and says what is not known.
+    /// Panics if the cause or the certainty differs, and prints what is not known.
     #[cfg(test)]
     #[track_caller]
     pub(crate) fn assert_is(&self, id: &str, certainty: Certainty) {
@@ -303,7 +302,7 @@ impl Draft {
         assert_eq!(found, (id, certainty), "not known: {:#?}", self.not_known());
     }
 
-    /// How sure it is, by the rule that [`Certainty`] states.
+    /// The certainty, by the rule of [`Certainty`].
     pub(crate) fn certainty(&self) -> Certainty {
         let proven = match self.by_unknown() {
             Certainty::Firm if self.unproven().is_some() => Certainty::Likely,
@@ -317,45 +316,44 @@ impl Draft {
         Certainty::by_unknown(self.missing.len(), self.open().count() + self.doubts.len() + hearsay)
     }
 
-    /// A fact that the cause requires, of which there is no evidence from where it is to be read. It is named where
-    /// nothing else is unknown.
+    /// A required fact without evidence from one of its origins. It is named if nothing else is unknown.
     fn unproven(&self) -> Option<&'static str> {
         let origins: Vec<_> = self.evidence.iter().filter_map(|it| it.source.origin()).collect();
         let is_firm = self.by_unknown() == Certainty::Firm && !self.cause.is_admission();
         self.cause.unproven(&origins).filter(|_| is_firm)
     }
 
-    /// Whether it rests on a log that somebody else than root may write.
+    /// Whether it rests on a log that users other than root can write.
     fn is_hearsay(&self) -> bool {
         let is_not_roots =
             |it: &Fact| matches!(&it.source, Source::Log(log) if log.contains(NOT_ROOTS));
         self.evidence.iter().any(is_not_roots)
     }
 
-    /// Why it is not firm: what was not observed, and what it was not told apart from.
+    /// Why it is not firm: facts that were not observed, and look-alikes that are not ruled out.
     pub(crate) fn not_known(&self) -> Vec<String> {
         let facts = self.missing.iter().chain(&self.doubts).map(|fact| (*fact).to_owned());
         let open = self.open().map(|other| {
-            format!("whether it is {} (what would tell: {})", other.cause, other.told_apart_by)
+            format!("whether it is {} (what would tell: {})", other.cause, other.differs_by)
         });
         let hearsay = self.is_hearsay().then(|| format!("whether a log is right {NOT_ROOTS}"));
         let unproven = self.unproven().map(|fact| format!("whether {fact}"));
         facts.chain(open).chain(hearsay).chain(unproven).collect()
     }
 
-    /// Causes that look alike, and that no fact tells it apart from.
+    /// Look-alikes that no fact rules out.
     fn open(&self) -> impl Iterator<Item = &'static LookAlike> {
         let is_ruled_out = |id| self.ruled_out.iter().any(|other| other.cause == id);
-        let is_told_apart = move |id| is_ruled_out(id) || self.beside.contains(&id);
-        self.cause.look_alikes.iter().filter(move |other| !is_told_apart(other.cause))
+        let is_excluded = move |id| is_ruled_out(id) || self.beside.contains(&id);
+        self.cause.look_alikes.iter().filter(move |other| !is_excluded(other.cause))
     }
 
-    /// Adds a way out. The safest comes first.
+    /// Adds a remedy. The safest comes first.
     pub(crate) fn remedy(&mut self, step: Step, risk: impl Into<String>) -> &mut Remedy {
         self.remedies.push_mut(step.remedy(risk))
     }
 
-    /// Adds what somebody must do or decide, which no command does.
+    /// Adds an action or a decision for the administrator that no command performs.
     pub(crate) fn advice(
         &mut self,
         advice: impl Into<String>,

@@ -1,21 +1,21 @@
-//! What a thread waits for, by the functions of the kernel that it is in: the table that hung calls,
-//! processes that cannot be killed and the chain of who waits for whom are judged by.
+//! What a thread waits for, by its kernel functions: the table for hung calls, unkillable processes and the chain of
+//! waits.
 //!
 //! The names are those of Linux 5.10 to 6.18: fs/notify/fanotify/fanotify.c, fs/fuse/dev.c, fs/super.c and
 //! kernel/locking/percpu-rwsem.c (a frozen file system), net/sunrpc, fs/nfs, drivers/block.
 
 use crate::model::path::safe;
 
-/// What does not answer.
+/// What a thread waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WaitsFor {
     /// A fanotify listener, which must permit the access.
     Fanotify,
     /// The server of a FUSE file system.
     Fuse,
-    /// A file system to be thawed; or, where no function names it, another lock of that kind.
+    /// A frozen file system to be thawed; or, if no function says so, another lock of that kind.
     Thaw {
-        /// A function says that a write to a file system is about to begin.
+        /// Whether a function shows the start of a write to a file system.
         named: bool,
     },
     /// An NFS server.
@@ -24,7 +24,7 @@ pub(crate) enum WaitsFor {
     Nvidia,
     /// A CephFS server.
     Ceph,
-    /// A disk on the network.
+    /// A network block device.
     NetworkDisk,
     /// An SMB server.
     Smb,
@@ -32,14 +32,14 @@ pub(crate) enum WaitsFor {
     DiskFileSystem,
     /// A block device.
     BlockDevice,
-    /// A page of a file, which a disk, a server on the network or a FUSE server is to read or write.
+    /// A page of a file that a disk, a network server or a FUSE server must read or write.
     Page,
-    /// The names do not tell.
+    /// The functions do not show it.
     Unknown,
 }
 
 impl WaitsFor {
-    /// In a few words; `None` where the names do not tell.
+    /// In a few words; `None` if the functions do not show it.
     pub(crate) fn words(self) -> Option<&'static str> {
         Some(match self {
             Self::Fanotify => "a fanotify listener, which must permit the access",
@@ -60,7 +60,7 @@ impl WaitsFor {
     }
 }
 
-/// How a function shows it: by the beginning of its name, or by its module.
+/// The signs in a function: a prefix of its name, or its module.
 struct Signs {
     waits: WaitsFor,
     prefixes: &'static [&'static str],
@@ -75,8 +75,8 @@ const fn signs(
     Signs { waits, prefixes, modules }
 }
 
-/// The innermost functions say least: every thread that waits for a disk is in `io_schedule`. So the list
-/// is in the order of how much a name says.
+/// Sorted by significance. The innermost functions say least: every thread that waits for a disk is in
+/// `io_schedule`.
 static TABLE: [Signs; 12] = [
     // A listener that reads its events is in `fanotify_read`.
     signs(WaitsFor::Fanotify, &["fanotify_handle_event", "fanotify_get_response"], &[]),
@@ -102,7 +102,7 @@ static TABLE: [Signs; 12] = [
         &["ext4", "jbd2", "xfs", "btrfs"],
     ),
     signs(WaitsFor::BlockDevice, &["blk_", "bio", "rq_qos", "scsi", "nvme"], &[]),
-    // Pages of all file systems are waited for here (mm/filemap.c).
+    // Pages of all file systems are waited for in these (mm/filemap.c).
     signs(
         WaitsFor::Page,
         &["folio_", "__folio_lock", "wait_on_page", "__lock_page", "io_schedule"],
@@ -116,11 +116,11 @@ impl Signs {
             Some((name, module)) => (name, module.trim_end_matches(']')),
             None => (function, ""),
         };
-        // Shutting a file system down is no question to its server.
+        // The shutdown of a file system makes no request to its server.
         if self.waits == WaitsFor::Nfs && name.ends_with("_super") {
             return false;
         }
-        // What disks and the file system of Ceph have in common says nothing of which it is.
+        // Functions that Ceph's block device and its file system share do not distinguish them.
         let is_common = ["ceph_osdc_", "ceph_monc_", "ceph_con_", "ceph_msg_"];
         let is_common = module == "libceph" || is_common.iter().any(|p| name.starts_with(p));
         if self.waits == WaitsFor::Ceph && is_common {
@@ -130,7 +130,7 @@ impl Signs {
     }
 }
 
-/// The functions that a thread is in, by its stack and its wait channel.
+/// The functions of a thread, from its stack and its wait channel.
 pub(crate) fn functions<'a>(
     stack: &'a [String],
     channel: Option<&'a str>,
@@ -138,13 +138,13 @@ pub(crate) fn functions<'a>(
     stack.iter().map(String::as_str).chain(channel)
 }
 
-/// What it waits for, by these functions (`name` or `name [module]`).
+/// What a thread waits for, by its functions (`name` or `name [module]`).
 pub(crate) fn waits_for<'a>(functions: impl Iterator<Item = &'a str> + Clone) -> WaitsFor {
     let shows = |signs: &&Signs| functions.clone().any(|function| signs.are_in(function));
     TABLE.iter().find(shows).map_or(WaitsFor::Unknown, |signs| signs.waits)
 }
 
-/// The same in words, where it waits in this function.
+/// The same in words, for a thread that waits in this function.
 pub(crate) fn words(stack: &[String], channel: &str) -> String {
     let function = safe(channel.as_bytes());
     match waits_for(functions(stack, Some(channel))).words() {

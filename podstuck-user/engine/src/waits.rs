@@ -1,5 +1,5 @@
-//! What the processes wait for that must act for the pod in question, from one to the next. A link needs a fact that has
-//! lasted: a child that has not ended, a lock that another process has, bytes that the other end does not read.
+//! The waits of the processes that must act for the pod in question, from one process to the next. A link requires a
+//! lasting fact: a child that has not ended, a lock held by another process, bytes that the peer does not read.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,47 +24,47 @@ use crate::{
     wait_channel,
 };
 
-/// How often they are looked at. Each look reads the descriptors of all processes.
+/// Interval of the scans, each of which reads the descriptors of all processes.
 const EVERY: Duration = Duration::from_secs(2);
-/// A look that was dropped is not answered.
+/// A dropped query is not answered: time until the next one.
 const LOST: Duration = Duration::from_secs(30);
-/// What a process waits for that works lasts for less.
+/// A process that makes progress waits for less than this.
 const LASTS: Duration = Duration::from_secs(3);
-/// On a connection that is busy, several looks in a row may find other bytes.
+/// On a busy connection, several scans in a row may find unread bytes, each time others.
 const UNREAD_LASTS: Duration = Duration::from_secs(5);
-/// Containers whose shims are looked for.
+/// Maximum number of containers whose shims are searched for.
 const CONTAINERS: usize = 16;
-/// Processes named that have a pipe open.
+/// Maximum number of named processes that have a pipe open.
 const NAMED: usize = 3;
-/// Why an answer is waited for on a connection.
+/// The reason to expect an answer on a connection.
 const ONLY: &str = "this is its only connection, and all that it has sent is read";
 
-/// What a process waits for that is stopped.
+/// What a stopped process waits for.
 pub(crate) const GO_ON: &str = "a SIGCONT or its debugger";
-/// What one waits for that has ended.
+/// What a zombie waits for.
 pub(crate) const COLLECTED: &str = "its parent to collect its exit status";
 
-/// A command of a component that ends within a second when nothing keeps it.
+/// A component's command that makes progress ends within a second.
 const COMMAND_LASTS: Duration = Duration::from_secs(30);
-/// What OCI runtimes and CNI plugins are to do in such a command.
+/// Subcommands of OCI runtimes, and commands of CNI plugins.
 const VERBS: [&str; 11] = [
     "create", "delete", "kill", "pause", "resume", "start", "state", "update", "ADD", "CHECK",
     "DEL",
 ];
 
-/// From a process that must do something to the last one that is known.
+/// The chain from a process that must act to the last known one.
 #[derive(Debug, Default)]
 pub(crate) struct Followed<'a> {
-    /// Empty where it is not seen to wait.
+    /// Empty if it is not seen to wait.
     pub(crate) links: Vec<Link>,
-    /// The process at the end, where it is not seen to wait for another one.
+    /// The process at the end, if it is not seen to wait for another one.
     pub(crate) last: Option<&'a Waiting>,
-    /// The call in which that one is.
+    /// The call in which that process is.
     pub(crate) stuck: Option<&'a StuckThread>,
 }
 
 impl Followed<'_> {
-    /// The last process, if a signal has stopped it.
+    /// The last process, if it is stopped.
     pub(crate) fn stopped(&self) -> Option<&Waiting> {
         self.last.filter(|last| matches!(last.state, 'T' | 't'))
     }
@@ -78,26 +78,26 @@ pub(crate) struct HungCommand<'a> {
     pub(crate) command: &'a Waiting,
     /// When it was started.
     pub(crate) since: Monotonic,
-    /// From the component to the last process.
+    /// The chain from the component to the last process.
     pub(crate) followed: Followed<'a>,
 }
 
-/// What was seen of them.
+/// The observed waits.
 #[derive(Default)]
 pub(crate) struct Waits {
     asked: Option<Monotonic>,
     answered: bool,
-    /// By the last look.
+    /// The result of the last scan.
     found: Vec<Waiting>,
     at: Monotonic,
-    /// Since when a process, by its id and start, is seen to wait for something.
+    /// Since when a process, by pid and start, is seen in each wait.
     since: BTreeMap<(u32, u64, Key), Monotonic>,
-    /// Calls that have not returned, by thread.
+    /// Hung calls, by thread.
     stuck: BTreeMap<u32, StuckThread>,
 }
 
 impl Waits {
-    /// Nothing was seen.
+    /// No observation.
     #[cfg(test)]
     pub(crate) const NONE: Self = Self {
         asked: None,
@@ -108,7 +108,7 @@ impl Waits {
         stuck: BTreeMap::new(),
     };
 
-    /// What is to be asked of a pod now.
+    /// The next query about a pod, if one is due.
     pub(crate) fn ask(
         &mut self,
         uid: &str,
@@ -139,7 +139,7 @@ impl Waits {
     /// Takes an answer.
     pub(crate) fn answered(&mut self, found: &Result<Vec<Waiting>, NoAnswer>, now: Monotonic) {
         self.answered = true;
-        // What was seen before may be over.
+        // Earlier waits may be over.
         self.found = found.as_ref().cloned().unwrap_or_default();
         self.at = now;
         let keys = self.found.iter().flat_map(|it| it.on.iter().map(|on| key(it, on)));
@@ -147,7 +147,7 @@ impl Waits {
         self.since = since.collect();
     }
 
-    /// Takes note of a call that has not returned, or has by now.
+    /// Takes a hung call, or its end.
     pub(crate) fn stuck(&mut self, seen: &StuckThread) {
         match seen.over {
             true => drop(self.stuck.remove(&seen.thread.tid)),
@@ -155,18 +155,18 @@ impl Waits {
         }
     }
 
-    /// A call of a process that has not returned.
+    /// A hung call of a process.
     pub(crate) fn call_of(&self, pid: u32) -> Option<&StuckThread> {
         self.stuck.values().filter(|it| it.thread.pid == pid).min_by_key(|it| it.began)
     }
 
-    /// The shim that waits for something.
+    /// A shim that waits.
     pub(crate) fn shim(&self, clock: &Clock) -> Option<u32> {
         let mut shims = self.found.iter().filter(|it| it.part == Part::Shim);
         shims.find(|it| self.first(it, clock).is_some()).map(|it| it.pid)
     }
 
-    /// Whether a shim waits for something, or the runtime for a command.
+    /// Whether a shim waits, or the runtime waits for a command.
     pub(crate) fn holds_containers(&self, clock: &Clock) -> bool {
         self.shim(clock).is_some() || self.hung_command(clock).is_some()
     }
@@ -174,7 +174,7 @@ impl Waits {
     /// The oldest command of a shim or a runtime that does not return.
     pub(crate) fn hung_command(&self, clock: &Clock) -> Option<HungCommand<'_>> {
         let starts = self.found.iter().filter(|it| matches!(it.part, Part::Shim | Part::Daemon));
-        // What it waits for itself is known when both were seen for as long.
+        // A command's own wait is known once both were seen for this time.
         let is_followed = |by: &Waiting, on: &On| {
             self.since.get(&key(by, on)).is_some_and(|seen| self.at.since(*seen) >= LASTS)
         };
@@ -194,11 +194,11 @@ impl Waits {
         Some(HungCommand { by, command, since, followed })
     }
 
-    /// From a process that must do something to the last one.
+    /// The chain from a process that must act to the last known one.
     pub(crate) fn follow(&self, pid: u32, must: &str, clock: &Clock) -> Followed<'_> {
         let (mut links, mut seen, mut must) = (Vec::new(), BTreeSet::new(), must.to_owned());
         let mut next = self.of(pid);
-        // Those that wait for each other end with the one that waits for the first.
+        // A cycle of waits ends with the process that waits for the first.
         while let Some(waiting) = next.filter(|it| seen.insert(it.pid)) {
             let Some((on, since)) = self.first(waiting, clock) else {
                 if links.is_empty() {
@@ -217,7 +217,7 @@ impl Waits {
         Followed { links, ..Followed::default() }
     }
 
-    /// The same, where it waits for a command that it has started.
+    /// The same, if it waits for a command that it has started.
     pub(crate) fn task(&self, pid: u32, must: &str, clock: &Clock) -> Followed<'_> {
         let first = self.of(pid).and_then(|it| self.first(it, clock));
         match first {
@@ -230,11 +230,11 @@ impl Waits {
         self.found.iter().find(|it| it.pid == pid)
     }
 
-    /// What says most of what it waits for, and since when that is so.
+    /// The most significant wait, and since when.
     fn first<'a>(&self, waiting: &'a Waiting, clock: &Clock) -> Option<(&'a On, Timestamp)> {
         let lasting = waiting.on.iter().filter_map(|on| {
             let seen = self.since.get(&key(waiting, on)).copied()?;
-            // When a child was started is known, of the rest when it was seen first.
+            // The start of a child is known; other waits count from the first scan that saw them.
             let since = match on.other().filter(|_| matches!(on, On::Child { .. })) {
                 Some(pid) => clock.when(clock.after_boot(self.of(pid)?.started)),
                 None => seen,
@@ -242,7 +242,7 @@ impl Waits {
             (self.at.since(since) >= lasts(on)).then(|| (on, clock.at(since)))
         });
         let lasting: Vec<(&On, Timestamp)> = lasting.collect();
-        // Which of several connections an answer is to come on is not seen.
+        // Of several idle connections, the one with the pending answer is unknown.
         let silent: BTreeSet<Key> =
             lasting.iter().filter(|(on, _)| is_read(on)).map(|(on, _)| on.end()).collect();
         let all = lasting.into_iter().filter(|(on, _)| !is_read(on) || silent.len() == 1);
@@ -325,7 +325,7 @@ impl Waits {
     }
 }
 
-/// The one at the end, by what the kernel shows of it and of the call that it is in.
+/// The link of the last process, by its state and its call.
 fn last(waiting: &Waiting, stuck: Option<&StuckThread>, must: String, clock: &Clock) -> Link {
     let Waiting { pid, state, channel, .. } = waiting;
     let (who, channel) = (waiting.name(), channel.as_deref());
@@ -361,7 +361,7 @@ fn key(waiting: &Waiting, on: &On) -> (u32, u64, Key) {
     (waiting.pid, waiting.started, on.key())
 }
 
-/// How long it must be so.
+/// The time that a wait must last.
 fn lasts(on: &On) -> Duration {
     match on {
         On::Socket { request: Request::Unread, .. }
@@ -370,7 +370,7 @@ fn lasts(on: &On) -> Duration {
     }
 }
 
-/// Whether only a connection shows it.
+/// Whether a connection is the only evidence.
 fn is_read(on: &On) -> bool {
     matches!(
         on,
@@ -378,7 +378,7 @@ fn is_read(on: &On) -> bool {
     )
 }
 
-/// What proves most comes first.
+/// Order of significance, the most significant first.
 fn rank(on: &On) -> u8 {
     match on {
         On::Lock { .. } => 0,
@@ -435,7 +435,7 @@ mod tests {
         On::Socket { number, path, peer: Some(peer), request, unread }
     }
 
-    /// Looks at these seconds.
+    /// The waits after scans at these seconds.
     fn seen(at: &[u64], found: &[Waiting]) -> Waits {
         let mut waits = Waits::default();
         for second in at {
@@ -444,7 +444,7 @@ mod tests {
         waits
     }
 
-    fn told(waits: &Waits, pid: u32) -> Vec<(String, String, Option<String>)> {
+    fn links_of(waits: &Waits, pid: u32) -> Vec<(String, String, Option<String>)> {
         let links = waits.follow(pid, "end the container", &CLOCK).links;
         links.into_iter().map(|link| (link.who, link.must, link.waits_for)).collect()
     }
@@ -464,7 +464,7 @@ mod tests {
         ];
         let waits = seen(&[10, 14], &found);
         assert_eq!(
-            told(&waits, 6),
+            links_of(&waits, 6),
             [
                 link("containerd-shim (pid 6)", "end the container", "runc delete (pid 8) to end"),
                 link(
@@ -476,10 +476,10 @@ mod tests {
             ]
         );
         assert_eq!(waits.shim(&CLOCK), Some(6));
-        // The child was started 1 s after boot: what it waits for has been seen once.
-        assert_eq!(told(&seen(&[10], &found), 6).len(), 2);
+        // The child was started 1 s after boot; its own wait has been seen once.
+        assert_eq!(links_of(&seen(&[10], &found), 6).len(), 2);
         let none = seen(&[10, 14], &[waiting(6, "containerd-shim", Part::Shim, vec![])]);
-        assert_eq!((told(&none, 6), none.shim(&CLOCK)), (vec![], None));
+        assert_eq!((links_of(&none, 6), none.shim(&CLOCK)), (vec![], None));
     }
 
     #[test]
@@ -489,19 +489,19 @@ mod tests {
             [waiting(6, "containerd-shim", Part::Shim, on), waiting(7, "vmm", Part::Other, vec![])]
         };
         let mut waits = seen(&[10], &at(Request::Unread));
-        assert_eq!(told(&waits, 6), []);
+        assert_eq!(links_of(&waits, 6), []);
         waits.answered(&Ok(at(Request::Read).to_vec()), Monotonic(12_000_000_000));
         waits.answered(&Ok(at(Request::Unread).to_vec()), Monotonic(14_000_000_000));
-        assert_eq!(told(&waits, 6), [], "it was read in between");
+        assert_eq!(links_of(&waits, 6), [], "it was read in between");
         waits.answered(&Ok(at(Request::Unread).to_vec()), Monotonic(20_000_000_000));
         let first = link(
             "containerd-shim (pid 6)",
             "end the container",
             "vmm (pid 7) to read what it has sent at /run/api.sock",
         );
-        assert_eq!(told(&waits, 6)[0], first);
+        assert_eq!(links_of(&waits, 6)[0], first);
         waits.answered(&Err(NoAnswer::Refused("no".into())), Monotonic(22_000_000_000));
-        assert_eq!(told(&waits, 6), [], "it is not known any more");
+        assert_eq!(links_of(&waits, 6), [], "it is not known any more");
     }
 
     #[test]
@@ -510,8 +510,8 @@ mod tests {
             let on = peers.iter().map(|pid| socket(u64::from(*pid), *pid, Request::Read, 0));
             seen(&[10, 14], &[waiting(8, "runc delete", Part::Task, on.collect())])
         };
-        assert_eq!(told(&at(&[20]), 8).len(), 1);
-        assert_eq!(told(&at(&[20, 21]), 8).len(), 0);
+        assert_eq!(links_of(&at(&[20]), 8).len(), 1);
+        assert_eq!(links_of(&at(&[20, 21]), 8).len(), 0);
     }
 
     #[test]
@@ -538,10 +538,10 @@ mod tests {
             waiting(6, "a", Part::Shim, vec![socket(1, 7, Request::Unread, 9)]),
             waiting(7, "b", Part::Other, vec![socket(2, 6, Request::Unread, 9)]),
         ];
-        let told = told(&seen(&[10, 16], &found), 6);
-        let who: Vec<&str> = told.iter().map(|(who, ..)| who.as_str()).collect();
+        let links = links_of(&seen(&[10, 16], &found), 6);
+        let who: Vec<&str> = links.iter().map(|(who, ..)| who.as_str()).collect();
         assert_eq!(who, ["a (pid 6)", "b (pid 7)"]);
-        assert!(told[1].2.as_deref().unwrap().starts_with("a (pid 6) to read"), "{told:?}");
+        assert!(links[1].2.as_deref().unwrap().starts_with("a (pid 6) to read"), "{links:?}");
     }
 
     /// aws-fsx-csi-driver#495.

@@ -1,4 +1,4 @@
-//! Where to look next, where nothing is certain.
+//! Further checks, if no finding is firm.
 
 use crate::model::{
     container::{ContainerProgress, ContainerStage},
@@ -9,28 +9,28 @@ use crate::model::{
     shell::is_object_name,
 };
 
-/// What is known already, and needs no look.
+/// What is already known and needs no check.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Known<'a> {
     /// The pod in question.
     pub(crate) pod: Option<&'a Pod>,
-    /// The CSI drivers of its volumes that are left; an empty name where vol_data.json does not give it.
+    /// The CSI drivers of its remaining volumes; an empty name if vol_data.json does not have it.
     pub(crate) drivers: &'a [String],
     /// Whether its record was read.
     pub(crate) is_record_read: bool,
-    /// Who was asked of the API, or why nobody has answered; `None` where nobody was.
+    /// The API server that was asked, or why it did not answer; `None` if none was asked.
     pub(crate) api: Option<&'a str>,
     /// The last complaint about it in a log.
     pub(crate) complaint: Option<&'a Said>,
-    /// What lets kubelet look at a volume again, where that is what fails.
+    /// The action that makes a failing `stat` of a volume succeed, if that is the fault.
     pub(crate) failed_look: Option<&'a str>,
-    /// Whether its containers run, and nothing says that they are to end.
+    /// Whether its containers run, and nothing says that they must end.
     pub(crate) may_be_to_stay: bool,
-    /// Whether it went while it was watched.
+    /// Whether it was removed during the run.
     pub(crate) has_gone: bool,
-    /// Whether it waits inside kubelet, so that neither the runtime nor a driver is to be asked.
+    /// Whether it waits inside kubelet, so that neither the runtime nor a driver needs a check.
     pub(crate) is_kubelets: bool,
-    /// Whether to look for longer would show nothing more.
+    /// Whether watching longer would show nothing more.
     pub(crate) is_exhausted: bool,
 }
 
@@ -39,7 +39,7 @@ fn complaint(said: &Said) -> String {
     format!("what {source} says: {text}")
 }
 
-/// What only the record says, and how to hand it over.
+/// What only the record shows, and how to pass it to podstuck.
 fn record(known: Known<'_>) -> String {
     let Some(Pod { uid, namespace, name }) = known.pod else {
         return "the pod's record: `kubectl get pod NAME -o json`: is there a deletionTimestamp, and has it \
@@ -49,7 +49,7 @@ fn record(known: Known<'_>) -> String {
     };
     let why = known.api.map_or_else(
         || "the API server was not asked".to_owned(),
-        |told| safe(told.as_bytes()).into_owned(),
+        |api| safe(api.as_bytes()).into_owned(),
     );
     let what = format!(
         "the pod's record, which this node does not have ({why}): whether the pod's deletion was requested, and \
@@ -70,14 +70,14 @@ fn record(known: Known<'_>) -> String {
     }
 }
 
-/// Where to look when no cause is firm. Kubernetes' own records say what no system call shows.
+/// Further checks, if no cause is firm. Kubernetes' own records show what no system call does.
 pub(crate) fn of_pods(stages: &[PodStage], known: Known<'_>) -> Vec<String> {
     let has = |stage| stages.iter().any(|pod| pod.stage == stage);
-    // What a component complains of names the culprit, or who knows him.
+    // A component's complaint names the culprit, or a component that knows it.
     let mut next: Vec<String> = known.failed_look.map(str::to_owned).into_iter().collect();
     next.extend(known.complaint.map(complaint));
     let record = (!known.is_record_read).then(|| record(known));
-    // Of a pod that is stuck in its volumes, the record says no more than that it is to go.
+    // For a pod that is stuck in its volumes, the record says only that it is being deleted.
     let (first, last) = match has(Stage::Containers) || has(Stage::Volumes) {
         true if !known.may_be_to_stay => (None, record),
         _ => (record, None),
@@ -141,7 +141,7 @@ pub(crate) fn of_pods(stages: &[PodStage], known: Known<'_>) -> Vec<String> {
     next
 }
 
-/// The same of a container that is no pod's: its runtime alone says whether it is to go.
+/// The same for a container that belongs to no pod: only its runtime knows whether it is being removed.
 pub(crate) fn of_container(containers: &[ContainerProgress]) -> Vec<String> {
     if containers.iter().all(|it| it.stage == ContainerStage::Gone) {
         return Vec::new();

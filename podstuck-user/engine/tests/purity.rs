@@ -1,6 +1,6 @@
-//! The engine reads no clock, no file, no environment and asks no process: what it knows comes with
-//! events. Clippy forbids the calls by name (`clippy.toml`); this looks for everything by which one
-//! gets at them, also what nobody has thought of there.
+//! The engine reads no clock, no file and no environment, and queries no process: its input is events. Clippy
+//! forbids the calls by name (`clippy.toml`); this test searches for every way to reach such a call, including ways
+//! that are not on that list.
 #![expect(
     clippy::disallowed_methods,
     clippy::unwrap_used,
@@ -12,10 +12,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Modules of `std` that reach outside, and what of others does.
+/// Modules of `std` with external effects, and types of other crates that have them.
 const OUTSIDE: [&str; 10] =
     ["fs", "env", "process", "thread", "net", "io", "Instant", "SystemTime", "File", "OpenOptions"];
-/// The same in full, as it is written without a `use`.
+/// The same as full paths, without a `use`.
 const CALLS: [&str; 13] = [
     "std::fs",
     "std::env",
@@ -31,10 +31,9 @@ const CALLS: [&str; 13] = [
     "File::",
     "libc::",
 ];
-/// Crates that decide nothing by themselves and reach nothing outside. `nix` is here for its errnos,
-/// see [`of_nix`].
+/// Dependencies without external effects. `nix` is allowed for its errnos, see [`of_nix`].
 const PURE: [&str; 12] = [
-    // Why a command failed, which the programs share (`exit.rs`).
+    // The error type of failed commands (`exit.rs`).
     "anyhow",
     "base64",
     "jiff",
@@ -42,7 +41,7 @@ const PURE: [&str; 12] = [
     "nix",
     "podstuck-common",
     "podstuck-model",
-    // Says what is written, for programs.
+    // Derives the JSON schema of the output.
     "schemars",
     "serde",
     "serde_json",
@@ -50,14 +49,14 @@ const PURE: [&str; 12] = [
     "unicode-properties",
 ];
 
-/// The crate of the facts, and that of the causes.
+/// The model crate and the engine crate.
 const CRATES: [&str; 2] = ["../model", "."];
 
 fn manifests() -> impl Iterator<Item = PathBuf> {
     CRATES.into_iter().map(|name| Path::new(env!("CARGO_MANIFEST_DIR")).join(name))
 }
 
-/// All files of both without their tests, by their path below `src`.
+/// All source files of both crates without tests, by their path below `src`.
 fn sources() -> Vec<(String, String)> {
     let all: Vec<_> = manifests().flat_map(|manifest| sources_of(&manifest.join("src"))).collect();
     assert!(all.len() > 100, "only {} files", all.len());
@@ -84,7 +83,7 @@ fn sources_of(root: &Path) -> Vec<(String, String)> {
     found
 }
 
-/// A file's text without comments, and without its tests, which come last.
+/// The code of a file without comments and tests, which come last.
 fn code(text: &str) -> String {
     let text = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
     let lines = text.lines().map(|line| match line.trim_start().starts_with("//") {
@@ -94,7 +93,7 @@ fn code(text: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// `use` declarations of `std`, as words.
+/// The `use` declarations of `std`, split into words.
 fn imports(code: &str) -> Vec<Vec<&str>> {
     let declarations = code.split("use std::").skip(1);
     let until_end = declarations.map(|rest| rest.split(';').next().unwrap_or_default());
@@ -105,7 +104,7 @@ fn words(code: &str) -> Vec<&str> {
     code.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|w| !w.is_empty()).collect()
 }
 
-/// What is used of `nix`: its first word.
+/// The first word of each use of `nix`.
 fn of_nix(code: &str) -> impl Iterator<Item = &str> {
     code.split("nix::").skip(1).filter_map(|rest| words(rest).first().copied())
 }

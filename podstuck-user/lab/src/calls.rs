@@ -96,7 +96,7 @@ impl<'a> Calls<'a> {
 /// What is lost beyond this, to a slow disk or between attempts, is not caught up with.
 const LATE: Duration = Duration::from_millis(100);
 
-/// Slows a loop down to so many steps per second.
+/// Slows a loop down to a number of steps per second.
 #[derive(Debug)]
 struct Pace {
     per_second: u32,
@@ -109,7 +109,7 @@ impl Pace {
         Self { per_second: per_second.max(1), steps: 0, start: Instant::now() }
     }
 
-    /// Sleeps a hundred times a second, which costs nothing and looks smooth. The count starts anew
+    /// Sleeps a hundred times a second, which costs nothing and looks smooth. The count restarts
     /// every second.
     fn step(&mut self) {
         self.steps += 1;

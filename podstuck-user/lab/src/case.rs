@@ -16,7 +16,7 @@ pub struct Case {
     /// What the machine must have and may lack, beside root and the kernel's types.
     pub needs: Option<&'static str>,
     /// Options of `podstuck lab` with which the finding comes to its last form. Without a duration, that
-    /// takes some seconds from when it is first told.
+    /// takes some seconds after its first report.
     pub options: &'static [&'static str],
     /// Those of a `podstuck watch` beside it.
     pub watch_options: &'static [&'static str],
@@ -85,9 +85,9 @@ pub(super) enum Kind {
     Protected(Attribute),
     /// Very many files and directories.
     MassFiles,
-    /// Somebody else's directory is mounted in it.
+    /// A directory that is not the pod's is mounted in it.
     ForeignMount,
-    /// Somebody else's directory is mounted over it, read-only.
+    /// A directory that is not the pod's is mounted over it, read-only.
     Covered,
     /// A file system in memory.
     Memory,
@@ -103,7 +103,7 @@ pub(super) enum Kind {
     Csi(Driver),
 }
 
-/// How a CSI driver answers when it is told to unpublish.
+/// How a CSI driver answers the request to unpublish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Driver {
     /// It unmounts.
@@ -118,7 +118,7 @@ pub(super) enum Driver {
     Missing,
     /// It cannot be reached, or does not answer: what is wrong is a fixture's.
     Silent,
-    /// It unmounted long ago; somebody wrote into the mount point since.
+    /// It unmounted long ago; another process has written into the mount point since.
     UnmountedEarly,
     /// kubelet lost what it knew of the volume, and does not find it.
     Unknown,
@@ -174,12 +174,12 @@ impl Case {
         self.volumes.iter().any(|volume| volume.kind == Kind::Csi(Driver::Orphaned))
     }
 
-    /// Whether deletions must be slow enough for somebody to write in between.
+    /// Whether deletions must be slow enough for another process to write in between.
     pub(super) fn has_writer(&self) -> bool {
         self.fixtures.contains(&Fixture::Writer)
     }
 
-    /// Whether the fault shows only after the pod is gone, so that the case stays until it is told
+    /// Whether the fault shows only after the pod is gone, so that the case stays until it is asked
     /// to end.
     pub(super) fn stays_until_stopped(&self) -> bool {
         let stays = [Fixture::PrivateCopy, Fixture::ManyMounts];
@@ -222,7 +222,7 @@ impl Volume {
 /// others in the lab's own process, once the files are built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fixture {
-    /// Somebody who goes on writing into the pod's emptyDir.
+    /// A process that keeps writing into the pod's emptyDir.
     Writer,
     /// A process works in the volume.
     HostProcess,
@@ -260,6 +260,6 @@ pub(super) enum Fixture {
     DriverDown,
     /// The CSI driver is stopped.
     DriverStopped,
-    /// Somebody has mounted a directory very many times.
+    /// A process has mounted a directory very many times.
     ManyMounts,
 }

@@ -33,7 +33,7 @@ fn of_containers(group: &Path) -> Vec<PathBuf> {
     entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect()
 }
 
-/// Whether a process is left in a group of a container. A zombie is none.
+/// Whether a process is left in a group of a container. A zombie does not count.
 pub(super) fn has_container(pod: &Pod) -> bool {
     let mut containers = of_pod(pod).into_iter().flat_map(|group| of_containers(&group));
     containers

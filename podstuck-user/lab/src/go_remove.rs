@@ -43,7 +43,7 @@ pub(super) enum Failure {
     /// A container was killed, and has not ended.
     #[error("StopContainer: DeadlineExceeded: it was killed, and runs")]
     Alive,
-    /// The volume is still mounted, and kubelet believes that somebody else will change that.
+    /// The volume is still mounted, and kubelet expects another component to change that.
     #[error("waiting for volumes that are still mounted")]
     Waiting,
     /// The run ended before the removal did.
@@ -69,7 +69,7 @@ impl Failure {
     }
 }
 
-/// How many names are read at once. After a full batch the directory is opened anew, because
+/// How many names are read at once. After a full batch the directory is opened again, because
 /// deleting may have moved what was not read yet.
 const BATCH: usize = 1024;
 
@@ -104,7 +104,7 @@ fn remove_from(calls: &mut Calls, parent: &OwnedFd, name: &OsStr) -> Result<(), 
     }
     let as_file = match calls.unlink(parent, name) {
         Ok(()) | Err(Errno::NOENT) => return Ok(()),
-        // The last two may come before the kernel looks whether it is a directory.
+        // The last two may come before the kernel checks whether it is a directory.
         Err(errno @ (Errno::ISDIR | Errno::PERM | Errno::ACCESS)) => errno,
         Err(errno) => return Err(Failure::new("unlinkat", name, errno)),
     };

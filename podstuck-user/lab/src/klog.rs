@@ -88,6 +88,6 @@ fn before(ago: Duration) -> Timestamp {
 fn write(ago: Duration, source: &str, text: &str) {
     let time = before(ago).to_zoned(TimeZone::system()).strftime("%m%d %H:%M:%S.%6f");
     let pid = getpid().as_raw_nonzero();
-    // Whoever cannot write his log goes on without it.
+    // A log that cannot be written does not stop the case.
     let _ = writeln!(io::stderr().lock(), "E{time} {pid:>7} {source}] {text}");
 }

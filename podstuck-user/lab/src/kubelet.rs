@@ -1,6 +1,6 @@
 //! How kubelet deletes a pod, in the words of its own functions.
 //!
-//! Kubelets up to 1.29 tell a mount by its device number alone, so that a bind mount from the same
+//! Kubelets up to 1.29 recognize a mount by its device number alone, so that a bind mount from the same
 //! file system does not look like one, and they try to remove it. One thing differs from the
 //! original: kubelet and CSI drivers start `umount(8)`, the lab makes the call itself.
 
@@ -143,7 +143,7 @@ impl<'a, 'b> Kubelet<'a, 'b> {
         for part in entries.map(|entry| entry.path()).filter(|part| *part != volumes) {
             self.remove_on_one_device(&part, remove)?;
         }
-        // Never a file below `volumes`: it could be somebody's data.
+        // Never a file below `volumes`: it could be data of another owner.
         self.remove_on_one_device(&volumes, rmdir)?;
         rmdir(self.calls, &directory).map_err(|errno| Failure::new("unlinkat", directory, errno))
     }

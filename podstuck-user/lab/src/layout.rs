@@ -54,7 +54,7 @@ pub(super) fn driver_state(root: &Path) -> PathBuf {
     root.join("var/lib/csi-hostpath-data")
 }
 
-/// A directory that belongs to nobody in the pod.
+/// A directory that does not belong to the pod.
 pub(super) fn foreign_data(root: &Path) -> PathBuf {
     root.join("somebody-elses-data")
 }

@@ -60,8 +60,8 @@ pub struct Options {
     pub entries: Option<u32>,
     /// Most deletions per second; `None` leaves it to the case.
     pub rate: Option<u32>,
-    /// End after so many attempts, whole ones, over all pods; `None` sets no limit. For who counts calls:
-    /// how many fit into a duration is up to the machine.
+    /// End after this number of whole attempts, over all pods; `None` sets no limit. For tests that count calls:
+    /// how many fit into a duration depends on the machine.
     pub attempts: Option<u64>,
     /// As an hour into the incident: the removal is tried before the case is announced, kubelet's log tells of
     /// attempts at its longest back-off, and the next one is two minutes away.

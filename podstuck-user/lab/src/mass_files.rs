@@ -1,4 +1,4 @@
-//! Fills a volume with more entries than anybody wants to delete.
+//! Fills a volume with very many entries.
 //!
 //! On ext4 a second run within some minutes of the first one fills slowly: the file system does not
 //! give out inodes that were deleted a moment ago, and searches for others each time.
@@ -29,12 +29,12 @@ pub(super) fn default_rate(entries: u32) -> u32 {
     (entries / SECONDS_TO_WATCH).max(1)
 }
 
-/// Directories among so many entries.
+/// The number of directories among `entries` entries.
 pub(super) fn directories(entries: u32) -> u32 {
     entries / (FILES_PER_DIRECTORY + 1)
 }
 
-/// Creates exactly so many entries, unless stopped before. A terminal sees a progress bar.
+/// Creates exactly `entries` entries, unless stopped before. A terminal sees a progress bar.
 pub(super) fn fill(directory: &Path, entries: u32, stop: &AtomicBool) -> Result<()> {
     let bar = ProgressBar::new(entries.into());
     if let Ok(style) = ProgressStyle::with_template("creating {wide_bar} {human_pos}/{human_len}") {

@@ -40,7 +40,7 @@ pub struct RemovalArgs {
     pub uid: String,
     /// Most deletions per second (`--rate`, left out for no limit).
     pub rate: Option<u32>,
-    /// Ends after so many attempts (`--attempts`, left out for no limit).
+    /// Ends after this number of attempts (`--attempts`, left out for no limit).
     pub attempts: Option<u64>,
     /// Whether the first attempts are those of the last hour (`--late`); standard error then is kubelet's log.
     pub late: bool,
@@ -99,7 +99,7 @@ pub(super) fn play(args: &RemovalArgs, out: &mut impl Write) -> Result<()> {
 /// Long enough to tell one pod from the next.
 const BETWEEN_PODS: Duration = Duration::from_millis(500);
 
-/// How often kubelet looks whether a pod's volumes are still there.
+/// How often kubelet checks whether a pod's volumes are still there.
 const POLL: Duration = Duration::from_millis(100);
 /// After which a pod whose containers could not be ended is tried again (`backOffPeriod`, without its jitter).
 const POD_WORKER: Duration = Duration::from_secs(10);

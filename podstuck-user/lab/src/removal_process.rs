@@ -88,7 +88,7 @@ impl RemovalProcess {
         }
     }
 
-    /// Waits for its last line, and tells it to end as soon as `is_over` says so.
+    /// Waits for its last line, and asks it to end as soon as `is_over` says so.
     pub(super) fn finish(&mut self, is_over: impl Fn() -> bool) -> Result<String> {
         let mut asked: Option<Instant> = None;
         let line = loop {

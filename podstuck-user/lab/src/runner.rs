@@ -77,7 +77,7 @@ pub(super) fn run_to(
 /// How long the attempts of the last hour take. One that hangs does so by then.
 const PAST_ATTEMPTS: Duration = Duration::from_secs(2);
 
-/// Deletions per second that leave somebody who writes in between the time to do so.
+/// Deletions per second that leave another process the time to write in between.
 const WRITERS_RATE: u32 = 25;
 
 fn require_privileges(case: &Case) -> Result<()> {

@@ -1,10 +1,10 @@
-//! A memory of limited size: what was used longest ago goes first, and is counted.
+//! A map of limited size. It drops the least recently used entry and counts what it dropped.
 
 use std::{borrow::Borrow, hash::Hash, num::NonZeroUsize};
 
 use lru::LruCache;
 
-/// At most so many entries.
+/// At most `capacity` entries.
 #[derive(Debug)]
 pub struct Bounded<K: Hash + Eq, V> {
     entries: LruCache<K, V>,
@@ -12,21 +12,21 @@ pub struct Bounded<K: Hash + Eq, V> {
 }
 
 impl<K: Hash + Eq + Clone, V> Bounded<K, V> {
-    /// Empty. A capacity of 0 is taken for 1.
+    /// Empty. A capacity of 0 becomes 1.
     pub fn new(capacity: usize) -> Self {
         let capacity = NonZeroUsize::new(capacity).unwrap_or(NonZeroUsize::MIN);
-        // Grows as it is filled: most stay far below their capacity.
+        // The table grows on demand: most maps stay far below their capacity.
         let mut entries = LruCache::unbounded();
         entries.resize(capacity);
         Self { entries, dropped: 0 }
     }
 
-    /// How many entries had to go because there were too many.
+    /// Number of entries dropped because the map was full.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }
 
-    /// The entry of a key, which counts as used; made where there is none.
+    /// The entry of a key, created if missing. Counts as use.
     pub fn or_insert_with(&mut self, key: K, make: impl FnOnce() -> V) -> &mut V {
         if self.entries.len() >= self.entries.cap().get() && !self.entries.contains(&key) {
             self.dropped += 1;
@@ -34,7 +34,7 @@ impl<K: Hash + Eq + Clone, V> Bounded<K, V> {
         self.entries.get_or_insert_mut(key, make)
     }
 
-    /// Puts an entry in the place of the one that a key has.
+    /// Inserts or replaces the entry of a key.
     pub fn insert(&mut self, key: K, value: V) {
         let full = self.entries.len() >= self.entries.cap().get();
         if full && !self.entries.contains(&key) {
@@ -43,14 +43,14 @@ impl<K: Hash + Eq + Clone, V> Bounded<K, V> {
         self.entries.put(key, value);
     }
 
-    /// The same; the key whose entry had to go for it.
+    /// Like [`Self::insert`]; returns the key of the entry that was dropped for it.
     pub fn push(&mut self, key: K, value: V) -> Option<K> {
         let (gone, _) = self.entries.push(key.clone(), value).filter(|(gone, _)| *gone != key)?;
         self.dropped += 1;
         Some(gone)
     }
 
-    /// The entry of a key. That does not count as use.
+    /// The entry of a key. Does not count as use.
     pub fn get<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<&V>
     where
         K: Borrow<Q>,
@@ -58,7 +58,7 @@ impl<K: Hash + Eq + Clone, V> Bounded<K, V> {
         self.entries.peek(key)
     }
 
-    /// The entry of a key, to be changed; counts as use.
+    /// The entry of a key, mutable. Counts as use.
     pub fn get_mut<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> Option<&mut V>
     where
         K: Borrow<Q>,
@@ -74,7 +74,7 @@ impl<K: Hash + Eq + Clone, V> Bounded<K, V> {
         self.entries.contains(key)
     }
 
-    /// Takes the entry of a key out.
+    /// Removes the entry of a key and returns it.
     pub fn remove<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
@@ -82,7 +82,7 @@ impl<K: Hash + Eq + Clone, V> Bounded<K, V> {
         self.entries.pop(key)
     }
 
-    /// Keeps the entries for which this is so.
+    /// Keeps the entries for which `keep` returns true.
     pub fn retain(&mut self, mut keep: impl FnMut(&K, &mut V) -> bool) {
         let mut out = Vec::new();
         for (key, value) in &mut self.entries {
@@ -95,22 +95,22 @@ impl<K: Hash + Eq + Clone, V> Bounded<K, V> {
         }
     }
 
-    /// All entries, the one used last first.
+    /// All entries, the most recently used first.
     pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
         self.entries.iter()
     }
 
-    /// The same, to be changed.
+    /// All entries, mutable, the most recently used first.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (&K, &mut V)> {
         self.entries.iter_mut()
     }
 
-    /// How many there are.
+    /// Number of entries.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there is none.
+    /// Whether the map is empty.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }

@@ -5,7 +5,7 @@ use podstuck_common::record::call;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
-/// A deleting or unmounting system call; `unlinkat` with `AT_REMOVEDIR` is one of its own.
+/// A system call that deletes or unmounts. `unlinkat` with `AT_REMOVEDIR` is a call of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Call {
     /// `umount2(2)`
@@ -21,21 +21,21 @@ pub enum Call {
 }
 
 impl Call {
-    /// All of them, in the order of their codes.
+    /// All calls, in the order of their codes.
     pub const ALL: [Self; call::COUNT] =
         [Self::Umount2, Self::Unlink, Self::Unlinkat, Self::UnlinkatDir, Self::Rmdir];
 
-    /// The call of a record's code; `None` for a code that no probe sends.
+    /// The call of a record's code; `None` for an unknown code.
     pub fn from_code(code: u8) -> Option<Self> {
         Self::ALL.get(usize::from(code)).copied()
     }
 
-    /// The name in reports, as in `unlinkat+AT_REMOVEDIR`.
+    /// The name in reports, such as `unlinkat+AT_REMOVEDIR`.
     pub const fn name(self) -> &'static str {
         call::NAMES[self as usize]
     }
 
-    /// Whether it removes directories, and neither other names nor mounts.
+    /// Whether it removes directories only.
     pub const fn removes_directory(self) -> bool {
         matches!(self, Self::UnlinkatDir | Self::Rmdir)
     }
@@ -55,7 +55,7 @@ impl<'de> Deserialize<'de> for Call {
     }
 }
 
-/// How a call ended: 0 for success, else its errno.
+/// The outcome of a call: 0 for success, else its errno.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
@@ -65,17 +65,17 @@ impl Outcome {
     /// The call succeeded.
     pub const OK: Self = Self(0);
 
-    /// The errno, `None` after a success.
+    /// The errno; `None` after a success.
     pub fn errno(self) -> Option<Errno> {
         (self.0 != 0).then(|| Errno::from_raw(i32::from(self.0)))
     }
 
-    /// Whether this is the given errno.
+    /// Whether the outcome is this errno.
     pub fn is(self, errno: Errno) -> bool {
         i32::from(self.0) == errno as i32
     }
 
-    /// `ok`, `EBUSY`, or `errno 530` for one without a name.
+    /// `ok`, `EBUSY`, or `errno 530` for an errno without a name.
     pub fn name(self) -> String {
         match self.errno() {
             None => "ok".into(),

@@ -1,4 +1,4 @@
-//! A cause as a value: what it means, what confirms it, what it is confused with, the way out.
+//! A cause as a value: its meaning, the facts that confirm it, its look-alikes, its remedies.
 //!
 //! Rules decide by it, documents are generated from it, labs and tests refer to it.
 
@@ -14,19 +14,19 @@ use crate::{degraded::Feed, diagnosis::Stage};
 pub struct CauseId(&'static str);
 
 impl CauseId {
-    /// A name, checked where it is a constant: what is not kebab-case does not compile there.
+    /// Creates a name. In a constant, a name that is not kebab-case is a compile error.
     pub const fn new(name: &'static str) -> Self {
         assert!(is_kebab_case(name.as_bytes()), "the id of a cause is in kebab-case");
         Self(name)
     }
 
-    /// As documents, JSON and people write it.
+    /// The name in documents, in JSON and in output.
     pub const fn as_str(self) -> &'static str {
         self.0
     }
 }
 
-/// Words of lower-case letters and digits, joined by single dashes; a letter comes first.
+/// Whether a name consists of lower-case letters, digits and single dashes between them, a letter first.
 const fn is_kebab_case(name: &[u8]) -> bool {
     let mut at = 0;
     let mut after_dash = true;
@@ -54,39 +54,38 @@ impl Serialize for CauseId {
     }
 }
 
-/// What a finding of this name says.
+/// Whether a finding names a cause or admits that none is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// Why something is stuck, or slow.
+    /// The reason why a deletion is stuck or slow.
     Cause,
-    /// That it is not known why. It is never more than possible, and any cause comes before it.
+    /// No cause is known. Its certainty is at most possible, and any cause ranks before it.
     Admission,
 }
 
-/// How a cause was tried.
+/// How a cause was tested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum TriedWith {
-    /// By a lab of the same name.
+    /// By a lab with the cause's name.
     Lab,
-    /// By a test that makes the fault on this machine in another way.
+    /// By a test that produces the fault on this machine in another way.
     Test,
     /// With a real containerd or dockerd.
     RealRuntime,
     /// With a real kubelet.
     RealKubelet,
-    /// With what was captured of a real node that has it: what its logs say, its pod's record, mounts, directories
-    /// and control groups.
+    /// With data captured on a real node: logs, the pod's record, mounts, directories and control groups.
     Recording,
-    /// By a test on a real API server.
+    /// By a test against a real API server.
     ApiServer,
-    /// With objects of the documented form, which a test makes up.
+    /// With objects of the documented form that a test constructs.
     Objects,
 }
 
 impl TriedWith {
-    /// What a person is told.
+    /// The text in output.
     pub const fn words(self) -> &'static str {
         match self {
             Self::Lab => "a lab",
@@ -100,31 +99,31 @@ impl TriedWith {
     }
 }
 
-/// Where a fact is read: the kind of a source of evidence.
+/// The kind of source of a piece of evidence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Origin {
-    /// Calls that the probes have seen.
+    /// Calls that the probes saw.
     Calls,
-    /// The mounts that a process sees.
+    /// The mount table of a process.
     Mounts,
-    /// `/proc`, control groups.
+    /// `/proc` and control groups.
     Proc,
     /// Other files, or their presence.
     Files,
-    /// A system call of podstuck's own on the object.
+    /// A system call of podstuck itself on the object.
     Look,
     /// A component's log.
     Log,
-    /// The pod's record, and what else the API server has.
+    /// The pod's record and other objects of the API server.
     Api,
-    /// kubelet's own list of its pods, by its `/pods`.
+    /// kubelet's list of its pods, from its `/pods` endpoint.
     Kubelet,
-    /// Several scans of the node.
+    /// A comparison of several scans of the node.
     Scans,
 }
 
 impl Origin {
-    /// What a person is told.
+    /// The text in output.
     pub const fn words(self) -> &'static str {
         match self {
             Self::Calls => "the probes",
@@ -140,30 +139,31 @@ impl Origin {
     }
 }
 
-/// A fact that confirms a cause, and what proves it. In JSON its sentence.
+/// A fact that confirms a cause, and its proof. JSON has the sentence only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Proof {
-    /// The sentence.
+    /// The fact, as a sentence.
     pub fact: &'static str,
-    /// What proves it.
+    /// The proof.
     pub by: By,
 }
 
 impl Proof {
-    /// Whether the tool reads it nowhere.
+    /// Whether podstuck has no source for it.
     pub const fn is_hidden(&self) -> bool {
         matches!(self.by, By::Seen([]))
     }
 }
 
-/// What proves a fact.
+/// How a fact is proven.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
-    /// It is seen: a firm finding has evidence from one of these. It is hidden from the tool where there is none.
+    /// By evidence: a firm finding has evidence from one of these origins. An empty list means that the fact is
+    /// hidden from podstuck.
     Seen(&'static [Origin]),
-    /// It may be seen in place of the fact before it.
+    /// By evidence that can stand in for the preceding fact.
     OrSeen(&'static [Origin]),
-    /// It is concluded from what is not there, which counts only while this part of the tool sees everything.
+    /// By absence, which counts only while this feed is complete.
     Absent(Feed),
 }
 
@@ -178,90 +178,90 @@ impl Serialize for Proof {
     }
 }
 
-/// Shorter to write in a list of proofs.
+/// Creates a proof by evidence.
 pub const fn seen(fact: &'static str, from: &'static [Origin]) -> Proof {
     Proof { fact, by: By::Seen(from) }
 }
 
-/// Shorter to write in a list of proofs.
+/// Creates a proof that can stand in for the preceding one.
 pub const fn or_seen(fact: &'static str, from: &'static [Origin]) -> Proof {
     Proof { fact, by: By::OrSeen(from) }
 }
 
-/// A fact that the tool reads nowhere: what takes it is never more than likely, and what takes two, possible.
+/// A fact for which podstuck has no source. A cause with one such fact is at most likely, with two at most possible.
 pub const fn hidden(fact: &'static str) -> Proof {
     seen(fact, &[])
 }
 
-/// Shorter to write in a list of proofs.
+/// Creates a proof by absence.
 pub const fn absent(fact: &'static str, feed: Feed) -> Proof {
     Proof { fact, by: By::Absent(feed) }
 }
 
-/// A cause that shows in the same way at first sight.
+/// A cause with the same first symptoms.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct LookAlike {
-    /// Its name. It may be one that podstuck does not recognise.
+    /// Its name. podstuck may not recognise that cause.
     pub cause: CauseId,
-    /// The fact that holds here and does not hold there.
-    pub told_apart_by: &'static str,
+    /// The fact that is true here and false for that cause.
+    pub differs_by: &'static str,
 }
 
-/// What can be done.
+/// A remedy of a cause.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct WayOut {
-    /// In a few words; a finding has the command with its paths.
+    /// The action, in a few words; a finding has the command with its paths.
     pub action: &'static str,
     /// What it may break; empty for nothing.
     pub risk: &'static str,
 }
 
-/// A line of somebody's log.
+/// A line of a component's log.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct LogLine {
-    /// Whose log.
+    /// The component.
     pub component: &'static str,
-    /// A text to search for.
+    /// The text to search for.
     pub text: &'static str,
 }
 
-/// Why a deletion does not come to its end.
+/// A reason why a deletion does not complete.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Cause {
     /// Its name.
     pub id: CauseId,
-    /// What it means, in one line.
+    /// The meaning, in one line.
     pub title: &'static str,
-    /// The stage of the deletion in which it holds the pod, or in which it shows.
+    /// The stage of the deletion in which it blocks the pod, or in which it is visible.
     pub stage: Stage,
     /// A cause, or the admission that none is known.
     pub kind: Kind,
-    /// What happens, in a few sentences.
+    /// The mechanism, in a few sentences.
     pub meaning: &'static str,
-    /// The facts that confirm it, each with what proves it.
+    /// The facts that confirm it, each with its proof.
     pub confirmed_by: &'static [Proof],
-    /// The line of a log by which an expert confirms it, where there is one.
+    /// The log line that confirms it, if there is one.
     pub log: Option<LogLine>,
-    /// What it is confused with.
+    /// Causes with the same first symptoms.
     pub look_alikes: &'static [LookAlike],
-    /// What can be done, the first of them first.
+    /// Remedies, the preferred one first.
     pub ways_out: &'static [WayOut],
-    /// Who met it: issues as `PROJECT#NUMBER`, and articles. They were read, and not played again; empty if none is
-    /// known.
+    /// Reports from the field: issues as `PROJECT#NUMBER`, and articles. They were read, not reproduced; empty if
+    /// none is known.
     pub field: &'static [&'static str],
-    /// How it was tried; empty if it was not.
+    /// How it was tested; empty if it was not.
     pub tried: &'static [TriedWith],
-    /// Where the kernel, Kubernetes or a runtime does it.
+    /// Where the kernel, Kubernetes or a runtime implements it.
     pub source: &'static [&'static str],
 }
 
 impl Cause {
-    /// Whether it only says that no cause is known.
+    /// Whether it is the admission that no cause is known.
     pub fn is_admission(&self) -> bool {
         self.kind == Kind::Admission
     }
 
-    /// The first fact that has to be seen, and that no evidence from these states.
+    /// The first fact that needs evidence and has none from these origins.
     pub fn unproven(&self, evidence: &[Origin]) -> Option<&'static str> {
         let mut required: Vec<(&'static str, bool)> = Vec::new();
         for proof in self.confirmed_by {
@@ -277,12 +277,12 @@ impl Cause {
         required.into_iter().find(|(_, is_seen)| !is_seen).map(|(fact, _)| fact)
     }
 
-    /// The facts that the tool reads nowhere.
+    /// The facts for which podstuck has no source.
     pub fn hidden(&self) -> impl Iterator<Item = &'static str> {
         self.confirmed_by.iter().filter(|proof| proof.is_hidden()).map(|proof| proof.fact)
     }
 
-    /// What it concludes from what is not there, and the part of the tool that must see everything for that.
+    /// The facts proven by absence, each with the feed that must be complete.
     pub fn absences(&self) -> impl Iterator<Item = (&'static str, Feed)> {
         self.confirmed_by.iter().filter_map(|proof| match proof.by {
             By::Absent(feed) => Some((proof.fact, feed)),
@@ -290,13 +290,13 @@ impl Cause {
         })
     }
 
-    /// What it is confused with, if it is that.
+    /// The look-alike of this name, if it is one of this cause.
     pub fn look_alike(&self, id: CauseId) -> Option<&LookAlike> {
         self.look_alikes.iter().find(|look_alike| look_alike.cause == id)
     }
 }
 
-/// Two causes are one if they have one name.
+/// Causes are equal if their names are.
 impl PartialEq for Cause {
     fn eq(&self, other: &Self) -> bool {
         self.id == other.id
@@ -305,17 +305,17 @@ impl PartialEq for Cause {
 
 impl Eq for Cause {}
 
-/// Shorter to write in a table of look-alikes.
-pub const fn like(cause: CauseId, told_apart_by: &'static str) -> LookAlike {
-    LookAlike { cause, told_apart_by }
+/// Creates a look-alike.
+pub const fn like(cause: CauseId, differs_by: &'static str) -> LookAlike {
+    LookAlike { cause, differs_by }
 }
 
-/// Shorter to write in a list of ways out.
+/// Creates a remedy.
 pub const fn way(action: &'static str, risk: &'static str) -> WayOut {
     WayOut { action, risk }
 }
 
-/// Shorter to write where a log confirms a cause.
+/// Creates a log line that confirms a cause.
 pub const fn log(component: &'static str, text: &'static str) -> Option<LogLine> {
     Some(LogLine { component, text })
 }

@@ -1,22 +1,22 @@
-//! Who waits for whom, from the deletion of a pod to what holds it.
+//! The chain of waits, from the deletion of a pod to the process or object that blocks it.
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// A link of the chain. The next one is what this one waits for.
+/// A link of the chain. It waits for the next one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Link {
-    /// Who must act: a component, a process, or an object.
+    /// The component, process or object that must act.
     pub who: String,
-    /// What it must do.
+    /// The action that is due.
     pub must: String,
     /// What it waits for; `None` where that is not visible.
     pub waits_for: Option<String>,
-    /// Since when this is so; `None` where that is not known.
+    /// Since when; `None` if unknown.
     pub since: Option<Timestamp>,
-    /// The fact that says so.
+    /// The evidence, as a sentence.
     pub fact: String,
-    /// Where the fact was read.
+    /// The source of the evidence.
     pub source: String,
 }

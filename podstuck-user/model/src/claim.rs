@@ -1,32 +1,32 @@
-//! A pod's claim of storage as the API server has it: the PersistentVolumeClaim, its PersistentVolume, and
-//! whether the storage is attached to the node.
+//! A pod's storage in the API: the PersistentVolumeClaim, its PersistentVolume, and whether the storage is attached
+//! to the node.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// A volume of a pod that is a PersistentVolumeClaim, and what of it matters for the pod's end.
+/// A volume of a pod that is a PersistentVolumeClaim: the fields that matter for the pod's deletion.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claim {
-    /// The pod's name for the volume.
+    /// The name of the volume in the pod.
     pub volume_name: String,
-    /// The PersistentVolumeClaim's, in the pod's namespace.
+    /// The name of the PersistentVolumeClaim, in the pod's namespace.
     pub claim: String,
-    /// When the API server was asked for it; `None` where it was not, or did not say.
+    /// When it was read from the API server; `None` if it was not, or the request failed.
     pub read: Option<Timestamp>,
-    /// Whether the claim itself is to go.
+    /// The claim's own deletion, if requested.
     pub deletion: Option<Deletion>,
-    /// What it is bound to, as far as that was said.
+    /// The PersistentVolume that it is bound to, if known.
     pub bound: Option<PersistentVolume>,
-    /// Whether the storage is attached; `None` where it need not be, or that was not said.
+    /// Whether the storage is attached; `None` if the driver needs no attachment, or unknown.
     pub attachment: Option<Attachment>,
 }
 
-/// An object that is being deleted.
+/// The requested deletion of an object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Deletion {
-    /// Since when.
+    /// When it was requested.
     pub at: Timestamp,
-    /// Who must agree before it goes.
+    /// The finalizers that must be removed first.
     pub finalizers: Vec<String>,
 }
 
@@ -35,35 +35,35 @@ pub struct Deletion {
 pub struct PersistentVolume {
     /// Its name, which is the name of the volume's directory on the node.
     pub name: String,
-    /// Whether it is to go.
+    /// Its deletion, if requested.
     pub deletion: Option<Deletion>,
-    /// Who drives it; `None` where it is no CSI driver.
+    /// Its CSI source; `None` if it has another driver.
     pub csi: Option<CsiSource>,
 }
 
-/// A volume of a CSI driver.
+/// The CSI source of a PersistentVolume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CsiSource {
     /// The driver's name.
     pub driver: String,
-    /// What the driver calls the volume.
+    /// The driver's name for the volume.
     pub handle: String,
-    /// The name that an attachment of it to the pod's node has (pkg/volume/csi, `getAttachmentName`).
+    /// The name of its VolumeAttachment for the pod's node (pkg/volume/csi, `getAttachmentName`).
     pub attachment: String,
 }
 
-/// A VolumeAttachment, which the attach/detach controller makes and the driver's attacher fulfils.
+/// A VolumeAttachment: the attach/detach controller creates it, the driver's attacher fulfils it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Attachment {
-    /// There is none of that name.
+    /// No VolumeAttachment has that name.
     Missing,
-    /// There is one.
+    /// The VolumeAttachment exists.
     There {
-        /// Whether the driver says that it is attached.
+        /// Whether the driver reports the storage as attached.
         attached: bool,
-        /// Since when it is to be detached.
+        /// When the detachment was requested.
         deletion: Option<Timestamp>,
-        /// What the driver said when it could not detach it.
+        /// The driver's error, if detaching failed.
         detach_error: Option<String>,
     },
 }
@@ -74,7 +74,7 @@ impl Attachment {
         matches!(self, Self::Missing | Self::There { attached: false, .. })
     }
 
-    /// Whether it is, or is to be.
+    /// Whether the storage is detached, or its detachment was requested.
     pub fn is_ending(&self) -> bool {
         self.is_detached() || matches!(self, Self::There { deletion: Some(_), .. })
     }

@@ -1,4 +1,4 @@
-//! Who has a connection to a daemon.
+//! The clients of a daemon.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,23 +11,23 @@ pub struct Client {
     pub pid: u32,
     /// When it was started.
     pub since: Monotonic,
-    /// What it is on this node.
+    /// The component that it belongs to.
     pub component: Component,
-    /// The name of its program and what it is to do, as in `docker volume create`: at most two words, of small
-    /// letters only, before the first option. What follows may be a secret. Safe to be shown.
+    /// Program and subcommand, such as `docker volume create`: at most two words of lower-case letters before the
+    /// first option. Later arguments may be secrets. Safe to show.
     pub command: String,
-    /// How far it has come.
+    /// The state of its request.
     pub request: Request,
 }
 
-/// How far a request has come, by the kernel's queues.
+/// The state of a request, by the kernel's queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Request {
-    /// The daemon has not taken the connection.
+    /// The daemon has not accepted the connection.
     Pending,
-    /// It has not read all that was sent.
+    /// The daemon has not read everything that was sent.
     Unread,
-    /// It has read all.
+    /// The daemon has read everything.
     Read,
 }

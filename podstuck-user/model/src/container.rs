@@ -1,4 +1,4 @@
-//! A container, and how far its removal has come on this node.
+//! A container, and the progress of its removal on this node.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -12,43 +12,43 @@ use super::{
     runtime::Shim,
 };
 
-/// Which container.
+/// The identity of a container.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct ContainerName {
-    /// As its runtime gave it.
+    /// The runtime's id.
     pub id: String,
-    /// Kubernetes' name for it, or else its runtime's, if it has one.
+    /// The name in Kubernetes, else the runtime's name, if any.
     pub name: Option<String>,
-    /// Its pod, if it belongs to one.
+    /// The pod that it belongs to, if any.
     pub pod: Option<Pod>,
 }
 
-/// A container at one moment.
+/// The state of a container at one time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContainerState {
-    /// Which.
+    /// The container.
     pub container: ContainerName,
-    /// Whose it is: containerd, dockerd, or for all that use containers-storage CRI-O.
+    /// The runtime: containerd, dockerd, or CRI-O for everything that uses containers-storage.
     pub runtime: Component,
-    /// Its first process, while that runs.
+    /// Its first process, while it runs.
     pub init: Option<u32>,
-    /// The process that looks after it, while that lives.
+    /// Its shim, while it runs.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub shim: Option<Shim>,
-    /// Whether its runtime still has a record of it: a bundle, or an entry of its own.
+    /// Whether its runtime still has a record of it: a bundle, or an entry in its own store.
     pub recorded: bool,
-    /// Whether its runtime wrote that its removal was begun. Docker does.
+    /// Whether its runtime recorded that the removal has begun. Docker does.
     pub to_go: bool,
-    /// A process that sees its directories there, and the inode number of that process's mount namespace.
+    /// A process that sees its directories at these paths, and the inode number of that process's mount namespace.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub seen_by: Option<(u32, u32)>,
-    /// Where its root file system is mounted.
+    /// The mounts of its root file system.
     pub mounts: Vec<Mounted>,
-    /// What of it is still there.
+    /// The parts of it that still exist.
     pub parts: Vec<ContainerPart>,
 }
 
-/// Something that belongs to a container.
+/// A part of a container.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContainerPart {
     /// Bundle, layer or volume.
@@ -62,39 +62,39 @@ pub struct ContainerPart {
     pub target: Arc<Target>,
 }
 
-/// How far the removal of a container has come on this node.
+/// The progress of a container's removal on this node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ContainerProgress {
     /// The container.
     pub container: ContainerName,
-    /// How far.
+    /// The stage.
     pub stage: ContainerStage,
-    /// The fact that says so.
+    /// The evidence, as a sentence.
     pub fact: String,
 }
 
-/// The stages of a container's removal, in the order in which runtimes come through them.
+/// The stages of a container's removal, in the order in which runtimes pass through them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ContainerStage {
     /// Its first process runs.
     Running,
-    /// That has ended, and its root file system is mounted.
+    /// Its first process has ended, its root file system is mounted.
     Mounted,
-    /// Nothing is mounted, and its task's bundle is there.
+    /// Nothing is mounted, its task's bundle exists.
     Bundle,
-    /// Its writable layer is there.
+    /// Its writable layer exists.
     Layer,
-    /// Only its runtime's record of it is there.
+    /// Only its runtime's record exists.
     Recorded,
-    /// Only a volume of it is there.
+    /// Only a volume of it exists.
     Volume,
-    /// This node has nothing of it.
+    /// Nothing of it is left on this node.
     Gone,
 }
 
 impl ContainerStage {
-    /// What a person is told.
+    /// The text in output.
     pub const fn meaning(self) -> &'static str {
         match self {
             Self::Running => "it runs",

@@ -1,4 +1,4 @@
-//! A mount namespace with very many mounts.
+//! A mount namespace with a very large number of mounts.
 
 use std::{
     collections::BTreeMap,
@@ -12,35 +12,35 @@ use super::{
     raw_path,
 };
 
-/// From how many on there are very many. A node with 250 pods, more than kubelet takes unless it is told to (110), and
-/// ten mounts for each has a quarter of it; nodes that were slow for their mounts had tens of thousands (systemd issue
-/// 16728, kubernetes issue 120103). The kernel refuses more than 100,000 (`fs.mount-max`).
+/// The threshold. A node with 250 pods (kubelet's default limit is 110) and ten mounts for each has a quarter of it;
+/// nodes that were slow because of their mounts had tens of thousands (systemd issue 16728, kubernetes issue
+/// 120103). The kernel allows at most 100,000 (`fs.mount-max`).
 pub const VERY_MANY: usize = 10_000;
 
-/// A mount namespace with very many mounts.
+/// A mount namespace with at least [`VERY_MANY`] mounts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Crowd {
     /// Its inode number.
     pub namespace: u32,
     /// A process in it.
     pub pid: u32,
-    /// Where they were read.
+    /// The file that the mounts were read from.
     pub source: String,
-    /// How many there are.
+    /// Number of mounts.
     pub mounts: usize,
-    /// The lowest directory that more than half of the mount points lie below.
+    /// The deepest directory that contains more than half of the mount points.
     #[serde(with = "raw_path")]
     pub below: PathBuf,
-    /// How many do.
+    /// Number of mount points below it.
     pub are_below: usize,
-    /// What is mounted most often, in a few words.
+    /// The most frequent mount, in a few words.
     pub what: String,
-    /// How often.
+    /// How often it is mounted.
     pub times: usize,
 }
 
 impl Crowd {
-    /// `None` where there are not very many.
+    /// `None` below [`VERY_MANY`] mounts.
     pub fn of(namespace: u32, table: &Mounts) -> Option<Self> {
         let all = &table.all;
         if all.len() < VERY_MANY {
@@ -65,7 +65,8 @@ impl Crowd {
     }
 }
 
-/// The lowest directory that more than half of them lie below, and how many do. There is one on each level at most.
+/// The deepest directory that contains more than half of the mount points, and their number. At most one directory
+/// of each level qualifies.
 fn most_are_below(all: &[Mount]) -> (&Path, usize) {
     let half = all.len() / 2;
     let mut found = (Path::new("/"), all.len());
@@ -73,7 +74,7 @@ fn most_are_below(all: &[Mount]) -> (&Path, usize) {
         let mut counts: BTreeMap<&Path, usize> = BTreeMap::new();
         for mount in all {
             let levels = mount.point.components().count();
-            // The mount point is no part of it.
+            // The mount point itself does not count.
             let above = levels.checked_sub(depth + 1).filter(|above| *above > 0);
             if let Some(above) = above.and_then(|above| mount.point.ancestors().nth(above)) {
                 *counts.entry(above).or_default() += 1;
@@ -104,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn where_most_are_and_what_is_told() {
+    fn the_fullest_directory_and_the_most_frequent_mount_are_named() {
         let leak = |at: usize| (format!("/srv/agent/runs/{at}/data"), "/agent".to_owned());
         let pod = |at: usize| (format!("/var/lib/kubelet/pods/{at}/volumes/v"), format!("/{at}"));
         let most = (0..VERY_MANY - 100).map(leak).chain((0..100).map(pod));

@@ -12,36 +12,35 @@ use super::{
     time::Monotonic,
 };
 
-/// A CSI volume's driver.
+/// A CSI volume and its driver.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CsiState {
     /// `vol_data.json`
     pub data: VolumeData,
-    /// Where the driver registers.
+    /// The driver's registration socket.
     #[serde(with = "raw_path")]
     pub socket: PathBuf,
-    /// Whether it has.
+    /// The state of the registration.
     pub registration: Registration,
-    /// When something was put into that directory or taken out of it last; `None` when unknown.
+    /// When the registration directory was last modified; `None` if unknown.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub registry_changed: Option<Timestamp>,
-    /// Who answers kubelet's calls; `None` where that was not looked for or could not be told.
+    /// The process that serves kubelet's calls; `None` if it was not searched for or not found.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub driver: Option<DriverState>,
 }
 
-/// The socket on which kubelet calls a CSI driver, and who listens on it.
+/// The socket on which kubelet calls a CSI driver, and its listener.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DriverState {
-    /// As kubelet sees it.
+    /// Its path in kubelet's mount namespace.
     #[serde(with = "raw_path")]
     pub socket: PathBuf,
-    /// Where that was read.
+    /// The source of the listener.
     pub source: String,
-    /// Who listens; `None` when nobody does.
+    /// The listener; `None` if no process listens.
     pub process: Option<DriverProcess>,
-    /// Process id of its registrar, mostly another container of the same pod; `None` in recordings from
-    /// before this was noted.
+    /// Process id of its registrar, usually another container of the same pod; `None` in older recordings.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub registrar: Option<u32>,
 }
@@ -51,66 +50,67 @@ pub struct DriverState {
 pub struct DriverProcess {
     /// Process id.
     pub pid: u32,
-    /// Its name, safe to be shown.
+    /// Its name, safe to show.
     pub comm: String,
     /// When it was started.
     pub started: Monotonic,
-    /// The same in ticks since boot: with its id, this names it.
+    /// The same in ticks since boot: with the pid, it identifies the process.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub ticks: Option<u64>,
-    /// Whether what it unmounts is unmounted for kubelet, too.
+    /// Whether its unmounts reach kubelet's mount namespace.
     pub reach: Reach,
-    /// Why it cannot answer, if something shows that.
+    /// What keeps it from answering, if anything is known to.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub halted: Option<Halted>,
 }
 
 impl DriverProcess {
-    /// Whether the volume is not mounted where the driver runs, and what happens there stays there.
+    /// Whether the volume is not mounted in the driver's mount namespace, and events there do not propagate to
+    /// kubelet's.
     pub fn is_cut_off(&self) -> bool {
         self.reach == Reach::Cut { mounted: false }
     }
 }
 
-/// Whether an unmount of a volume in the driver's mount namespace reaches kubelet's.
+/// Whether an unmount in the driver's mount namespace reaches kubelet's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reach {
-    /// It is the same namespace, or the mount that the volume is mounted on is shared with kubelet's.
+    /// The namespaces are the same, or the mount below the volume is shared with kubelet's.
     Whole,
     /// That mount is not shared: an unmount stays in the driver's namespace.
     Cut {
-        /// Whether the volume is mounted in there.
+        /// Whether the volume is mounted in the driver's namespace.
         mounted: bool,
     },
-    /// The tables do not tell.
+    /// The mount tables do not show it.
     Unknown,
 }
 
 /// Whether a CSI driver is registered with kubelet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Registration {
-    /// Its socket is there, and somebody listens.
+    /// Its socket exists and has a listener.
     Listening,
-    /// Its socket is there, and nobody listens.
+    /// Its socket exists and has no listener.
     Deaf,
-    /// Its socket is not there: kubelet forgets a driver whose socket is removed.
+    /// Its socket does not exist: kubelet unregisters a driver whose socket is removed.
     Absent,
     /// The driver is not known.
     Unknown,
 }
 
-/// kubelet's `vol_data.json` (pkg/volume/csi, `saveVolumeData`), without which it can neither find
-/// the driver nor tell it which volume to unpublish.
+/// kubelet's `vol_data.json` (pkg/volume/csi, `saveVolumeData`). Without it, kubelet can neither find the driver nor
+/// name the volume to unpublish.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum VolumeData {
-    /// There is none.
+    /// The file does not exist.
     Missing,
-    /// There is one, and it says nothing.
+    /// The file exists and cannot be parsed.
     Corrupt {
         /// Its size in bytes.
         size: u64,
     },
-    /// As written.
+    /// The content.
     Known {
         /// `driverName`
         driver: String,
@@ -119,7 +119,7 @@ pub enum VolumeData {
         /// `volumeLifecycleMode`: Persistent or Ephemeral; empty before Kubernetes 1.16.
         lifecycle: String,
     },
-    /// It could not be read: nothing is known.
+    /// The file could not be read.
     Unknown,
 }
 
@@ -134,7 +134,7 @@ impl VolumeData {
 }
 
 impl DriverState {
-    /// Who listens where, in a sentence.
+    /// The socket and its listener, in a sentence.
     pub fn words(&self) -> String {
         let socket = safe_path(&self.socket);
         match &self.process {

@@ -1,4 +1,4 @@
-//! What a part of the tool could not do any more, and which evidence is missing for that.
+//! A degraded part of podstuck, and the evidence that is missing because of it.
 
 use std::path::{Path, PathBuf};
 
@@ -6,25 +6,25 @@ use serde::{Deserialize, Serialize};
 
 use super::raw_path;
 
-/// A part of the tool that could not do its work any more, or still waits.
+/// A part of podstuck that has stopped working, or still waits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Degraded {
-    /// A sentence. It is escaped already.
+    /// The reason, as a sentence, already escaped.
     pub sentence: String,
-    /// What came by this part; nothing where no finding is made of it.
+    /// The feeds that this part supplies; empty if no finding uses it.
     pub feeds: Vec<Feed>,
-    /// What it cannot look at, as whoever is asked about sees it, where the rest comes as before.
+    /// The path that it cannot inspect, as the process under inspection sees it, if the rest still works.
     #[serde(with = "raw_path::option", skip_serializing_if = "Option::is_none", default)]
     pub place: Option<PathBuf>,
 }
 
 impl Degraded {
-    /// All of what a part did is missing.
+    /// Everything that the part supplies is missing.
     pub fn new(sentence: impl Into<String>, feeds: &[Feed]) -> Self {
         Self { sentence: sentence.into(), feeds: feeds.into(), place: None }
     }
 
-    /// Whether what was said of an object may lack it, given what that is made of.
+    /// Whether a finding about `object` that uses the feeds `made_of` may lack evidence.
     pub fn concerns(&self, made_of: &[Feed], object: &Path) -> bool {
         let related = |place: &PathBuf| place.starts_with(object) || object.starts_with(place);
         self.feeds.iter().any(|feed| made_of.contains(feed))
@@ -33,7 +33,7 @@ impl Degraded {
 }
 
 impl Feed {
-    /// What must have been complete for a conclusion from what is not there.
+    /// The data that must be complete for a conclusion from absence.
     pub const fn completeness(self) -> &'static str {
         match self {
             Self::Calls => "the records of calls, from the start on",
@@ -47,23 +47,23 @@ impl Feed {
     }
 }
 
-/// What findings are made of, by the part of the tool that it comes from.
+/// The sources of findings, by the part of podstuck that supplies them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Feed {
-    /// Records and counts of calls.
+    /// Records and counters of calls.
     Calls,
-    /// Calls that hang.
+    /// Scans for hung calls.
     HungCalls,
-    /// Looks at the node.
+    /// Scans of the node.
     Node,
-    /// How full file systems are.
+    /// Usage of file systems.
     Space,
-    /// Looks at objects, by helpers.
+    /// Checks of objects, by helper processes.
     Objects,
     /// Searches for holders.
     Holders,
-    /// What components log.
+    /// The components' logs.
     Logs,
 }
 
@@ -77,7 +77,7 @@ mod tests {
         let all = Degraded::new("x", &[Feed::Objects, Feed::Logs]);
         assert!(all.concerns(&[Feed::Calls, Feed::Objects], volume));
         assert!(!all.concerns(&[Feed::Calls], volume));
-        assert!(!Degraded::new("nobody reads", &[]).concerns(&[Feed::Calls], volume));
+        assert!(!Degraded::new("a part that fails", &[]).concerns(&[Feed::Calls], volume));
         let at = |place: &str| Degraded { place: Some(place.into()), ..all.clone() };
         for (place, concerned) in [
             ("/k", true),

@@ -1,4 +1,4 @@
-//! A pod with a deletion under way, in one line.
+//! A pod with a deletion in progress, in one line.
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -6,19 +6,19 @@ use serde::Serialize;
 
 use super::{diagnosis::PodStage, finding::Finding, identity::Pod};
 
-/// What is known of it.
+/// The facts of that line.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Deleted {
     /// The pod.
     pub pod: Pod,
-    /// When somebody asked for it, by its record, or when kubelet heard so, by its log.
+    /// When the deletion was requested, by the pod's record, or when kubelet learned of it, by its log.
     pub since: Option<Timestamp>,
-    /// How far it has come; `None` where nobody could look.
+    /// The stage of its deletion; `None` if the node could not be scanned.
     pub stage: Option<PodStage>,
-    /// What holds it, the most likely cause.
+    /// The most likely cause.
     pub cause: Option<Finding>,
-    /// Whether to look for longer would add nothing.
+    /// Whether watching longer would add nothing.
     pub is_known: bool,
-    /// Whether another pod of this node has the same name: one that was made anew leaves its predecessor.
+    /// Whether another pod of this node has the same name, such as the predecessor of a recreated pod.
     pub is_ambiguous: bool,
 }

@@ -13,98 +13,98 @@ use super::{
     said::Said,
 };
 
-/// What `diagnose` found out.
+/// The answer of `diagnose`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Diagnosis {
-    /// What was asked about; `null` for the whole node.
+    /// The target of the question; `null` for the whole node.
     pub target: Option<String>,
-    /// How far the pods in question have come.
+    /// The stage of each pod in question.
     pub stages: Vec<PodStage>,
-    /// How far the container in question has come.
+    /// The stage of the container in question.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub containers: Vec<ContainerProgress>,
-    /// Whether the first cause is beyond reasonable doubt.
+    /// Whether the first cause is certain enough to act on.
     pub firm: bool,
-    /// Since when the pod is to go.
+    /// The requested deletion of the pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub terminating: Option<Terminating>,
-    /// That the pod went while it was watched.
+    /// Set if the pod was removed during the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gone: Option<Gone>,
-    /// How far deletions of very many entries have come.
+    /// The progress of mass deletions.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub progress: Vec<Progress>,
-    /// How long was looked, in seconds.
+    /// Duration of the observation in seconds.
     pub window_s: f64,
-    /// What holds now, the most likely cause first.
+    /// Current findings, the most likely cause first.
     pub causes: Vec<Finding>,
-    /// What matters whatever the cause is, and however it is cured: most of it keeps the pod here.
+    /// Facts that matter whatever the cause and its remedy are; most of them keep the pod on the node.
     pub notes: Vec<String>,
-    /// What was found and is over.
+    /// Findings that no longer hold.
     pub over: Vec<Finding>,
-    /// What components say in their logs about the pods, the last of each kind.
+    /// Log messages of components about the pods, the last of each kind.
     pub said: Vec<Said>,
-    /// What it is not, each with the fact that says so.
+    /// Causes that are ruled out, each with the fact that does so.
     pub ruled_out: Vec<RuledOut>,
-    /// Where to look next; empty when the verdict is firm.
+    /// Further checks; empty if the verdict is firm.
     pub next: Vec<String>,
 }
 
-/// Since when a pod is `Terminating`.
+/// The requested deletion of a pod that is `Terminating`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Terminating {
-    /// When somebody asked for it.
+    /// When it was requested.
     pub since: Timestamp,
-    /// Who says so.
+    /// The source of that time.
     pub by: String,
 }
 
-/// A pod of which nothing is left on this node.
+/// A pod that has left this node.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Gone {
     /// The pod.
     pub pod: Pod,
-    /// How long after the run's begin, in seconds.
+    /// Seconds since the start of the run.
     pub after_s: f64,
 }
 
-/// How far a pod's deletion has come on this node.
+/// The progress of a pod's deletion on this node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PodStage {
     /// The pod.
     pub pod: Pod,
-    /// How far.
+    /// The stage.
     pub stage: Stage,
-    /// The fact that says so.
+    /// The evidence, as a sentence.
     pub fact: String,
-    /// Who waits for whom, from the API server to the last one that is known.
+    /// The chain of waits, from the API server to the last known link.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub chain: Vec<Link>,
 }
 
-/// The stages of a deletion, in kubelet's order since 1.27: `SyncTerminatingPod`, then
-/// `SyncTerminatedPod` with its wait for volumes, then the pod's cgroup.
+/// The stages of a deletion, in kubelet's order since 1.27: `SyncTerminatingPod`, then `SyncTerminatedPod` with its
+/// wait for volumes, then the pod's cgroup.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Stage {
-    /// Processes of the pod live: its containers run, or do not die.
+    /// Processes of the pod are alive.
     Containers,
-    /// None lives, and something is mounted or lies in its volumes.
+    /// No process is alive; a volume is mounted or has files.
     Volumes,
-    /// Its volumes are gone, its cgroup is not.
+    /// Its volumes are gone, its cgroup exists.
     Cgroup,
-    /// Nothing of it is left but directories: what is missing now is the API's to say.
+    /// Only directories are left; the rest is visible in the API only.
     Directories,
-    /// This node has nothing of it.
+    /// Nothing is left on this node.
     Gone,
-    /// The same, and the API server still has its record, which is to go.
+    /// Nothing is left on this node; the API server still has the pod's record, which is being deleted.
     Api,
 }
 
 impl Stage {
-    /// What a person is told.
+    /// The text in output.
     pub const fn meaning(self) -> &'static str {
         match self {
             Self::Containers => "its containers run or do not die",

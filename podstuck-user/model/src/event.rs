@@ -1,4 +1,4 @@
-//! Everything that the engine ever learns. A recording is these, in order.
+//! All inputs of the engine. A recording is a sequence of them.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -24,19 +24,19 @@ use crate::{
     time::{Clock, Monotonic},
 };
 
-/// What a run is, known before its first event.
+/// The parameters of a run, known before its first event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// Turns the time of events into the calendar's.
+    /// Converts the events' monotonic time to calendar time.
     pub clock: Clock,
-    /// What is said first.
+    /// The first line of output.
     pub start: Start,
-    /// Inode number of the tool's own mount namespace, in which whoever reads a finding types; 0 when
-    /// it could not be read.
+    /// Inode number of podstuck's own mount namespace, in which the reader of a finding runs commands; 0 if it could
+    /// not be read.
     pub own_mnt_ns: u32,
-    /// How long to wait before something is called a fault.
+    /// Durations after which a state counts as a fault.
     pub thresholds: Thresholds,
-    /// One question, one answer (`diagnose`), and not findings as they form.
+    /// One answer at the end (`diagnose`) instead of findings as they arise.
     pub one_answer: bool,
     /// The pod that the run is restricted to.
     pub pod: Option<Pod>,
@@ -49,28 +49,28 @@ pub struct Run {
 }
 
 impl Run {
-    /// Whether it is about one pod, container or directory, and not about the whole node.
+    /// Whether the run is about one pod, container or directory.
     pub fn has_target(&self) -> bool {
         self.start.target.is_some()
     }
 
-    /// Whether calls are seen.
+    /// Whether probes observe calls.
     pub fn is_traced(&self) -> bool {
         self.thresholds.not_attempted < Thresholds::UNTRACED
     }
 }
 
-/// How long to wait before something is called a fault.
+/// Durations after which a state counts as a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Thresholds {
-    /// A call that has not returned.
+    /// For a call that has not returned.
     pub hung: Duration,
-    /// A mount that nobody tries to unmount.
+    /// For a mount that no process tries to unmount.
     pub not_attempted: Duration,
 }
 
 impl Thresholds {
-    /// In place of [`Self::not_attempted`] where no calls are seen: longer than any run.
+    /// Replaces [`Self::not_attempted`] in a run without probes: longer than any run.
     pub const UNTRACED: Duration = Duration::from_secs(u32::MAX as u64);
 }
 
@@ -82,51 +82,52 @@ impl Default for Thresholds {
     }
 }
 
-/// One thing learnt, and when.
+/// An input of the engine with its time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Event {
-    /// By the kernel's clock. Events of one source are in order; those of several may overlap by as
-    /// long as a look takes.
+    /// Kernel time. Events of one source are in order; those of several sources may overlap by the duration of a
+    /// scan.
     pub at: Monotonic,
-    /// What.
+    /// The input.
     pub what: What,
 }
 
-/// What was learnt.
+/// The inputs of the engine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum What {
-    /// The target behind an id, which events before and after name by the id.
+    /// The target of an id; earlier and later events use the id alone.
     Named {
         /// Hash that names the target.
         target_id: u64,
         /// The target.
         target: Arc<Target>,
     },
-    /// A call that was reported one by one.
+    /// A call that was reported individually.
     Operation(Box<Operation>),
-    /// A call that a component's log tells of, from before the run or during it. It failed at that time;
-    /// what holds now is to be looked at.
-    Told(Box<Operation>),
-    /// What a component's log says about a pod.
+    /// A failed call from a component's log, before or during the run. Only a check shows whether the fault still
+    /// exists.
+    #[serde(rename = "told")]
+    Logged(Box<Operation>),
+    /// A component's log message about a pod.
     Said(Box<Said>),
-    /// From when on a component's log was read.
+    /// The period that a component's log covers.
     Heard(Box<Heard>),
-    /// The exact counts since the last drain, once a second: what a clock's tick is to the engine.
+    /// The exact counts since the last drain, once a second. It also serves as the engine's clock tick.
     Counts(Vec<Count>),
-    /// How the node looks.
+    /// A scan of the node.
     Sample(Arc<NodeSample>),
     /// A thread that is stuck, or no longer is.
     Stuck(Box<StuckThread>),
-    /// A phase of an unmount that no probe sees the end of.
+    /// A phase of an unmount whose end no probe sees.
     Phase {
-        /// Which.
+        /// The phase.
         span: Span,
         /// Hash that names the target.
         target_id: u64,
-        /// The part that the caller plays.
+        /// The caller's component.
         component: Component,
-        /// How long it took.
+        /// Its duration.
         took: Duration,
     },
     /// An answer to a query.
@@ -145,18 +146,18 @@ pub enum What {
     },
     /// This node, as the API server has it.
     Node(Box<NodeRecord>),
-    /// What may be missing up to now.
+    /// Events that may have been lost so far.
     Completeness(Completeness),
-    /// What parts of the tool cannot do now. It comes when that changes.
+    /// The degraded parts of podstuck. Sent on change.
     Degraded(Vec<Degraded>),
-    /// The observation is over: what follows was on its way.
+    /// The observation has ended; later events were in flight.
     WindowEnded,
-    /// Everything is known, and what it cost.
+    /// The end of the run, with its cost.
     End(SelfCost),
 }
 
 impl What {
-    /// What a search for holders has found, and what was asked.
+    /// The query and the result of a search for holders.
     pub fn holders(&self) -> Option<(&Query, &Snapshot)> {
         match self {
             Self::Answer { query, answer } => {
@@ -168,7 +169,7 @@ impl What {
     }
 }
 
-/// Calls of one kind and latency since the last drain.
+/// Calls with the same key and latency bucket since the last drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Count {
     /// Hash that names the target; 0 for none.
@@ -177,37 +178,37 @@ pub struct Count {
     /// The process that called.
     #[serde(rename = "p")]
     pub pid: u32,
-    /// When it was started, in ticks since boot: with its id, this names it. `None` when unknown.
+    /// Its start in ticks since boot: with the pid, it identifies the process. `None` if unknown.
     #[serde(rename = "s", skip_serializing_if = "Option::is_none", default)]
     pub started: Option<u64>,
-    /// What was called.
+    /// The call.
     #[serde(rename = "c")]
     pub call: Call,
-    /// How it ended.
+    /// Its outcome.
     #[serde(rename = "o")]
     pub outcome: Outcome,
-    /// The part that the caller plays for this target.
+    /// The caller's component, for this target.
     #[serde(rename = "w")]
     pub component: Component,
     /// Latency bucket (see [`podstuck_common::bucket`]).
     #[serde(rename = "b")]
     pub bucket: u16,
-    /// How often.
+    /// Number of calls.
     #[serde(rename = "n")]
     pub calls: u64,
-    /// Summed duration in nanoseconds.
+    /// Sum of the durations in nanoseconds.
     #[serde(rename = "d")]
     pub total_ns: u64,
-    /// The shortest in nanoseconds; 0 where it is not known.
+    /// The shortest duration in nanoseconds; 0 if unknown.
     #[serde(rename = "l")]
     pub min_ns: u64,
-    /// The longest; 0 in the same way.
+    /// The longest duration in nanoseconds; 0 if unknown.
     #[serde(rename = "m")]
     pub max_ns: u64,
 }
 
 impl Count {
-    /// What the probes have counted.
+    /// The counters of the probes.
     pub fn totals(&self) -> CallTotals {
         let Self { calls, total_ns, min_ns, max_ns, .. } = *self;
         CallTotals { calls, total_ns, min_ns, max_ns }

@@ -1,4 +1,4 @@
-//! What is known, where it was read, since when; what that rules out, and how sure it makes.
+//! Facts with source and time, what they rule out, and the certainty that follows.
 
 use std::fmt;
 
@@ -9,36 +9,36 @@ use serde::{Deserialize, Serialize, Serializer};
 use super::time::rfc3339;
 use crate::cause::{By, Cause, CauseId, Origin};
 
-/// Where a fact was read.
+/// The source of a fact.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     /// A probe on the system calls.
     Probe,
-    /// The mounts that a process sees: the file, as in `/proc/812/mountinfo`.
+    /// The mount table of a process: the file, such as `/proc/812/mountinfo`.
     Mountinfo(String),
-    /// Another file of `/proc` or of control groups, at one moment: its path, or what was gone
-    /// through.
+    /// Another file of `/proc` or of control groups at one time: its path, or a description of the files that were
+    /// scanned.
     Proc(String),
     /// A file, or the presence of one.
     File(String),
-    /// A look at an object by a system call of our own, as in `statx`.
+    /// A system call of podstuck itself on the object, such as `statx`.
     Look(&'static str),
-    /// Somebody's log.
+    /// A component's log.
     Log(String),
     /// The pod's record in the API.
     Record,
-    /// The API server, asked at that time.
+    /// The API server, at that time.
     Api(Timestamp),
     /// kubelet's own list of its pods.
     Kubelet,
-    /// What several looks at the node have in common.
+    /// A comparison of several scans of the node.
     Samples,
-    /// Nobody has read it: it follows from other facts.
+    /// None: it follows from other facts.
     Inference,
 }
 
 impl Source {
-    /// The mounts that a process sees.
+    /// The mount table of a process.
     pub fn mountinfo(file: impl Into<String>) -> Self {
         Self::Mountinfo(file.into())
     }
@@ -48,12 +48,12 @@ impl Source {
         Self::Proc(file.into())
     }
 
-    /// A file elsewhere.
+    /// Another file.
     pub fn file(file: impl Into<String>) -> Self {
         Self::File(file.into())
     }
 
-    /// Of which kind it is; none where nobody has read it.
+    /// Its kind; `None` for an inference.
     pub const fn origin(&self) -> Option<Origin> {
         Some(match self {
             Self::Probe => Origin::Calls,
@@ -91,27 +91,27 @@ impl Serialize for Source {
     }
 }
 
-/// One fact, where it was read, and since when it is known.
+/// A fact with its source and time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Evidence {
-    /// A sentence.
+    /// The fact, as a sentence.
     pub fact: String,
     /// `syscall probe`, `/proc/812/mountinfo`, `statx`, ...
     pub source: Source,
-    /// From here on it is known to hold.
+    /// The time since which it is known to be true.
     #[serde(serialize_with = "timestamp")]
     pub since: Timestamp,
 }
 
-/// A cause that it is not, and the fact that says so. In JSON a sentence, as in
-/// `stacked-mounts: there is one mount on the path`.
+/// A cause that is ruled out, and the fact that does so. In JSON a sentence, such as `stacked-mounts: there is one
+/// mount on the path`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuledOut {
     /// The cause.
     pub cause: CauseId,
-    /// What speaks against it.
+    /// The fact.
     pub fact: String,
-    /// From here on that is known.
+    /// The time since which it is known.
     pub since: Timestamp,
 }
 
@@ -127,28 +127,28 @@ impl Serialize for RuledOut {
     }
 }
 
-/// How sure a finding is. The rule is the same for all of them:
+/// The certainty of a finding. One rule applies to all of them:
 ///
-/// - *firm*: all facts that the cause requires were observed, the finding has evidence of each from a source that the
-///   catalogue names for it, what is concluded from an absence was looked for by a part of the tool that saw everything,
-///   and for every cause that looks alike the fact that tells the two apart is known;
-/// - *likely*: one fact that tells it apart from something else is unknown;
-/// - *possible*: anything less. What only admits that no cause is known is never more.
+/// - *firm*: all required facts were observed, each has evidence from an origin that the catalogue lists for it,
+///   every feed from which an absence is concluded is complete, and for every look-alike the distinguishing fact is
+///   known;
+/// - *likely*: one distinguishing fact is unknown;
+/// - *possible*: anything less. An admission that no cause is known is never more.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Certainty {
-    /// Something required was not observed, or several look-alikes remain.
+    /// A required fact was not observed, or several look-alikes remain.
     Possible,
     /// One look-alike remains.
     Likely,
-    /// None remains.
+    /// No look-alike remains.
     Firm,
 }
 
 impl Certainty {
-    /// By what is unknown: required facts, and facts that tell look-alikes apart.
+    /// From the number of unknown required facts and of unknown distinguishing facts.
     pub const fn by_unknown(required: usize, telling_apart: usize) -> Self {
         match (required, telling_apart) {
             (0, 0) => Self::Firm,
@@ -157,8 +157,8 @@ impl Certainty {
         }
     }
 
-    /// The most that a finding of this cause can be: an admission admits something, nothing is proven by absences alone,
-    /// and what is hidden is not known.
+    /// The highest certainty for this cause: an admission is possible at most, absences alone prove nothing, and
+    /// hidden facts count as unknown.
     pub fn at_most(cause: &Cause) -> Self {
         let is_seen = cause.confirmed_by.iter().any(|it| matches!(it.by, By::Seen([_, ..])));
         match cause.is_admission() {
@@ -167,7 +167,7 @@ impl Certainty {
         }
     }
 
-    /// In text and in tables.
+    /// The word in text and tables.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Firm => "certain",
@@ -176,7 +176,7 @@ impl Certainty {
         }
     }
 
-    /// As a number between 0 and 1, for programs that sort by one. It says nothing more.
+    /// A number between 0 and 1 for sorting; it carries no other information.
     pub const fn confidence(self) -> f64 {
         match self {
             Self::Firm => 0.95,

@@ -1,17 +1,17 @@
-//! How a command of any of the programs ends, and with which exit status.
+//! The outcome of a command of any of the programs, and its exit status.
 
-/// How a command ended.
+/// The outcome of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// Nothing wrong was found.
+    /// No problem found.
     Clean,
     /// At least one finding.
     Found,
-    /// Ran, but lost data.
+    /// The command ran but lost data.
     Lost,
-    /// What was asked about is still there, or its record is; and no cause was found.
+    /// The target, or its record, still exists, and no cause was found.
     Unexplained,
-    /// What was to be said could not all be written to standard output.
+    /// The output could not be written completely to standard output.
     Unwritten,
 }
 
@@ -27,10 +27,10 @@ impl From<Exit> for u8 {
     }
 }
 
-/// Why a command could not do its work; each has an exit status of its own.
+/// The reason why a command could not run; each has its own exit status.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// What was asked for makes no sense or does not exist.
+    /// The arguments are invalid, or the target does not exist.
     #[error("{0:#}")]
     Usage(anyhow::Error),
     /// A privilege or a kernel feature is missing.
@@ -39,7 +39,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// What the caller sees.
+    /// The exit status.
     pub const fn exit_status(&self) -> u8 {
         match self {
             Self::Usage(_) => 2,

@@ -1,4 +1,4 @@
-//! The file system that a call was about.
+//! The file system of a call's object.
 
 use std::path::PathBuf;
 
@@ -6,39 +6,39 @@ use serde::{Deserialize, Serialize};
 
 use super::raw_path;
 
-/// A mount, its file system, and the device below.
+/// A mount with its file system and block device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileSystem {
-    /// `mnt_id`; `None` in recordings that do not have it.
+    /// `mnt_id`; `None` in older recordings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<u32>,
-    /// Where it is mounted.
+    /// The mount point.
     #[serde(with = "raw_path")]
     pub point: PathBuf,
-    /// Whether it is mounted whole, and not a directory of it. Recordings that do not tell have it so.
+    /// Whether the root of the file system is mounted and not a subdirectory. True in recordings without the field.
     #[serde(default = "super::yes", skip_serializing_if = "Clone::clone")]
     pub is_whole: bool,
     /// Its type.
     pub fs_type: String,
-    /// Its device, or whatever the type calls its source.
+    /// Its device, or the source as the type defines it.
     pub source: String,
     /// `major:minor`
     pub device: String,
-    /// This mount is read-only.
+    /// Whether this mount is read-only.
     pub mount_read_only: bool,
-    /// The whole file system is.
+    /// Whether the whole file system is read-only.
     pub read_only: bool,
-    /// Options of the file system that say something about its health.
+    /// Options that indicate the health of the file system.
     pub options: Vec<String>,
-    /// Whether a block device of this number exists; `None` where there never is one.
+    /// Whether a block device with this number exists; `None` for types without one.
     pub device_exists: Option<bool>,
-    /// What the kernel has counted on the device.
+    /// Error counters of the device.
     pub errors: Vec<Counted>,
     /// The file that the mount was read from.
     pub table: String,
 }
 
-/// An error counter of the kernel that is not zero.
+/// A kernel error counter that is not zero.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counted {
     /// Its value.
@@ -47,7 +47,7 @@ pub struct Counted {
     pub file: String,
 }
 
-/// Whether a process or another machine serves it, so that whoever uses it may be made to wait.
+/// Whether a process or a remote machine serves the file system, so that an access can block.
 pub fn has_server(fs_type: &str) -> bool {
     is_fuse(fs_type) || ["nfs", "nfs4", "cifs", "smb3", "ceph"].contains(&fs_type)
 }

@@ -1,4 +1,4 @@
-//! What the tool says is wrong. The shape is the contract `podstuck/v1`.
+//! A finding. The shape is the contract `podstuck/v1`.
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -15,43 +15,42 @@ use super::{
 };
 use crate::cause::{CauseId, Kind};
 
-/// Where a finding stands.
+/// The state of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum FindingState {
     /// Reported for the first time.
     New,
-    /// More is known than before.
+    /// New facts are known.
     Update,
-    /// It no longer holds: the call has succeeded since, the target is gone, or the state is over.
-    /// Also when another verdict of its family about the same target replaces it, which then
-    /// follows at once as [`Self::New`].
+    /// It no longer holds: the call has succeeded, the target is gone, or the state has ended. Also when another
+    /// verdict of the same family about the same target replaces it; that one follows immediately as [`Self::New`].
     Cleared,
 }
 
-/// How bad it is.
+/// The severity.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// Worth knowing; nothing is stuck.
+    /// Informational; nothing is stuck.
     Info,
-    /// Something is held up.
+    /// Something is delayed.
     Warning,
-    /// Data is being lost, or nothing will move without help.
+    /// Data is being lost, or the deletion cannot continue without intervention.
     Critical,
 }
 
-/// The call that shows the fault, or only the object, where the fault is that nobody calls.
+/// The call that shows the fault; only the object if the fault is that no call is made.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct FaultyCall {
-    /// What was called; `None` for a finding about a state.
+    /// The call; `None` for a finding about a state.
     pub syscall: Option<Call>,
     /// The object, in the caller's mount namespace.
     #[serde(flatten)]
     pub path: JsonPath,
-    /// 0 for success; `None` without a call.
+    /// The outcome, 0 for success; `None` without a call.
     #[serde(serialize_with = "errno_number")]
     #[schemars(with = "Option<u16>")]
     pub errno: Option<Outcome>,
@@ -61,7 +60,7 @@ fn errno_number<S: Serializer>(outcome: &Option<Outcome>, s: S) -> Result<S::Ok,
     outcome.map(|outcome| outcome.0).serialize(s)
 }
 
-/// A named cause with all that supports it.
+/// A cause with all its evidence.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Finding {
     /// Name of the cause.
@@ -69,36 +68,36 @@ pub struct Finding {
     /// A cause, or the admission that none is known.
     #[serde(skip)]
     pub kind: Kind,
-    /// Names this finding through its states. Another one about the same object has another name.
+    /// Identifies this finding through its states. A later finding about the same object has another id.
     pub instance: String,
-    /// Where it stands.
+    /// Its state.
     pub state: FindingState,
-    /// How bad it is.
+    /// Its severity.
     pub severity: Severity,
-    /// How sure it is.
+    /// Its certainty.
     pub certainty: Certainty,
-    /// 0 to 1: follows from the certainty.
+    /// A number from 0 to 1 that follows from the certainty.
     pub confidence: f64,
-    /// The stage of the deletion in which the cause holds a pod.
+    /// The stage of the deletion in which the cause blocks a pod.
     pub stage: Stage,
-    /// Whether it keeps the pod from going away; `None` when unknown.
+    /// Whether it blocks the deletion of the pod; `None` if unknown.
     pub blocks_deletion: Option<bool>,
-    /// The pod that is held.
+    /// The pod that is blocked.
     pub pod: Option<Pod>,
-    /// The container that is held: its id, or in a pod's own directory its name.
+    /// The container that is blocked: its id, or its name for a directory of the pod itself.
     pub container: Option<String>,
-    /// Its name, if it is known by its id.
+    /// The container's name, if `container` is an id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub container_name: Option<String>,
     /// The volume concerned.
     pub volume: Option<Volume>,
-    /// Who made the call; `None` without a call.
+    /// The caller; `None` without a call.
     pub actor: Option<Actor>,
     /// The call.
     #[serde(serialize_with = "call_with_errno_name")]
     #[schemars(with = "NamedCall<'static>")]
     pub call: FaultyCall,
-    /// How many such calls were seen or counted.
+    /// Number of such calls, seen or counted.
     pub count: u64,
     /// First and last time.
     #[serde(serialize_with = "timestamp")]
@@ -106,30 +105,30 @@ pub struct Finding {
     /// See `first`.
     #[serde(serialize_with = "timestamp")]
     pub last: Timestamp,
-    /// Who or what holds it, in a few words; left out of JSON where the object of the call says it all.
+    /// The holder, in a few words; absent from JSON if the call's object already says it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held_by: Option<String>,
-    /// What that one must do where it is more than to let go; in JSON the chain has it.
+    /// What the holder must do other than release the object; JSON has it in the chain.
     #[serde(skip)]
     pub must: Option<&'static str>,
-    /// The facts.
+    /// The evidence.
     pub evidence: Vec<Evidence>,
-    /// What it means, in a few sentences.
+    /// The meaning, in a few sentences.
     pub explanation: String,
-    /// What to do, safest first.
+    /// Remedies, the safest first.
     pub remedies: Vec<Remedy>,
-    /// What else it could have been, and the fact against it.
+    /// Look-alikes that are ruled out, each with the fact that does so.
     pub likely_causes_ruled_out: Vec<RuledOut>,
-    /// Why it is not firm; empty when it is.
+    /// Why it is not firm; empty if it is.
     pub not_known: Vec<String>,
-    /// What parts of the tool, by which such a finding is made, could not do when it was, or cannot now; each
-    /// a sentence. Left out of JSON where there is none.
+    /// The degraded parts of podstuck that such a finding depends on, at the time of the finding or now; each a
+    /// sentence. Absent from JSON if empty.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub degraded: Vec<String>,
-    /// Whether to watch for longer adds nothing.
+    /// Whether watching longer would add nothing.
     #[serde(skip)]
     pub is_settled: bool,
-    /// Whether it holds the pod only when the node has done its part.
+    /// Whether it blocks the pod only after the node has done its part.
     #[serde(skip)]
     pub is_later: bool,
 }
@@ -149,26 +148,26 @@ fn call_with_errno_name<S: Serializer>(call: &FaultyCall, s: S) -> Result<S::Ok,
     NamedCall { call, errno_name: call.errno.map(|errno| errno.name()) }.serialize(s)
 }
 
-/// How far a mass deletion has come.
+/// The progress of a mass deletion.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Progress {
-    /// The directory that is emptied.
+    /// The directory that is being emptied.
     #[serde(flatten)]
     pub path: JsonPath,
     /// The pod it belongs to.
     pub pod: Option<Pod>,
     /// Entries (files and directories) deleted since the start.
     pub deleted: u64,
-    /// Of these, directories.
+    /// Directories among them.
     pub directories: u64,
     /// Entries per second, over the last seconds.
     pub rate_per_s: f64,
-    /// Entries left: the best guess, `None` when nothing supports one.
+    /// The best estimate of the entries left; `None` if unknown.
     pub remaining_estimate: Option<u64>,
-    /// Fewest and most entries that can be left.
+    /// Lower and upper bound of the entries left.
     pub remaining_range: Option<(u64, u64)>,
-    /// Seconds to go at this rate, for the best guess.
+    /// Seconds left at this rate, for the best estimate.
     pub eta_s: Option<u64>,
-    /// Seconds to go for the fewest and the most.
+    /// Seconds left for the lower and the upper bound.
     pub eta_range_s: Option<(u64, u64)>,
 }

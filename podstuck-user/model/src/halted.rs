@@ -1,4 +1,4 @@
-//! Processes that cannot answer.
+//! Processes that cannot respond.
 
 use std::path::PathBuf;
 
@@ -11,39 +11,39 @@ use super::raw_path;
 pub struct HaltedKubelet {
     /// Its process.
     pub pid: u32,
-    /// When that was started, in ticks since boot.
+    /// Its start in ticks since boot.
     pub started: Option<u64>,
     /// What keeps it from acting.
     pub halted: Halted,
 }
 
-/// What keeps a process from answering.
+/// What keeps a process from responding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Halted {
-    /// It is stopped, as by SIGSTOP or a debugger.
+    /// It is stopped, by a signal such as SIGSTOP or by a debugger.
     Stopped,
     /// Its control group is frozen.
     Frozen {
-        /// The group that has to be thawed.
+        /// The group to thaw.
         #[serde(with = "raw_path")]
         group: PathBuf,
     },
-    /// It has all descriptors open that it may: it takes no connection, opens no file and starts no program.
+    /// Its file descriptor table is full: it accepts no connection, opens no file and starts no program.
     NoDescriptors {
-        /// That it has open.
+        /// Open descriptors.
         open: u64,
-        /// That it may have (`RLIMIT_NOFILE`, soft).
+        /// The limit (`RLIMIT_NOFILE`, soft).
         most: u64,
-        /// To which it may be raised (hard); `None` for no limit.
+        /// The maximum limit (hard); `None` for unlimited.
         hard: Option<u64>,
     },
-    /// One of its threads waits in the kernel.
+    /// One of its threads blocks in the kernel.
     Waits {
         /// The thread.
         tid: u32,
         /// Its state.
         state: char,
-        /// The function that it waits in.
+        /// The kernel function that it waits in.
         channel: String,
     },
 }

@@ -1,4 +1,4 @@
-//! Who keeps a mount, a file or a device from being let go.
+//! The holders of a mount, a file or a device: what keeps it busy.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ use super::{
     time::Monotonic,
 };
 
-/// How something is held.
+/// The way in which a holder keeps it busy.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
@@ -35,16 +35,16 @@ pub enum How {
     NfsExport,
     /// A layer of an overlay.
     OverlayLayer,
-    /// A mount that is mounted on it.
+    /// A mount on top of it.
     NestedMount,
     /// Another mount of the same file system.
     Mount,
-    /// A fanotify group that must permit each access (fanotify(7), permission events).
+    /// A fanotify group with permission events, which must permit each access (fanotify(7)).
     Fanotify,
 }
 
 impl How {
-    /// In a sentence, after the name of a process or of the kernel's part.
+    /// The phrase after the name of a process or of a kernel object.
     pub const fn phrase(self) -> &'static str {
         match self {
             Self::Fd => "has it open",
@@ -63,21 +63,21 @@ impl How {
     }
 }
 
-/// Which mount is held, seen from the one that was asked about.
+/// The mount that is held, relative to the mount in question.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Through {
-    /// That mount itself.
+    /// The mount itself.
     Itself,
-    /// A copy of it that receives its unmount: `umount2` fails as long as such a copy is used
-    /// (`propagate_mount_busy` in fs/pnode.c).
+    /// A copy that receives its unmount: `umount2` fails while such a copy is in use (`propagate_mount_busy` in
+    /// fs/pnode.c).
     PropagatedCopy,
-    /// Another mount of the same file system: keeps its superblock, and with it a device, alive, and
-    /// does not make the unmount fail.
+    /// Another mount of the same file system: it keeps the superblock, and with it the device, alive, and does not
+    /// make the unmount fail.
     OtherMount,
-    /// A mount that is in no namespace any more, as after `umount -l`.
+    /// A mount that belongs to no namespace any more, as after `umount -l`.
     Detached,
 }
 
@@ -88,76 +88,76 @@ pub struct HeldMount {
     pub id: u32,
     /// Inode number of its mount namespace; `None` for a detached one.
     pub namespace: Option<u32>,
-    /// Where it is, as the processes there see it; empty for a detached one.
+    /// The mount point, as processes of that namespace see it; empty for a detached mount.
     #[serde(flatten)]
     pub point: JsonPath,
 }
 
-/// Somebody who holds on to what was asked about.
+/// A process, kernel object or mount that keeps the subject busy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Holder {
-    /// How it holds.
+    /// The way in which it does.
     pub how: How,
-    /// What it holds, as the kernel writes it for us.
+    /// The object that it uses, as the kernel reports it.
     pub object: JsonPath,
-    /// Which file or directory that is, where it was looked up by its path.
+    /// Device and inode of that object, if it was looked up by path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<FileId>,
-    /// For a mount on it, that mount's id.
+    /// The id of a nested mount.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nested: Option<u32>,
-    /// How many such objects this process holds there; `object` is one of them.
+    /// Number of such objects that this process uses there; `object` is one of them.
     pub count: u32,
-    /// Which mount, seen from the one asked about.
+    /// The mount, relative to the mount in question.
     pub through: Through,
     /// The mount.
     pub mount: HeldMount,
-    /// Whether this makes `umount2` of the mount asked about fail with EBUSY; `None` where no
-    /// mount was asked about, or where that cannot be told.
+    /// Whether this makes `umount2` of the mount in question fail with EBUSY; `None` if the subject is no mount, or
+    /// if it is unknown.
     pub explains_ebusy: Option<bool>,
-    /// The mount was told by its id, and not by the text of a path.
+    /// The mount was identified by its id, not by the text of a path.
     pub exact: bool,
-    /// The process; for a mount, one that sees it; `None` for the kernel.
+    /// The process; for a mount, a process that sees it; `None` for a kernel object.
     pub pid: Option<u32>,
-    /// When that process was started, in ticks since boot: with its id, this names it.
+    /// Its start in ticks since boot: with the pid, it identifies the process.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub started: Option<u64>,
     /// Its name.
     pub comm: Option<String>,
-    /// The part that it plays on the node.
+    /// Its component on the node.
     pub component: Option<Component>,
     /// Its control group.
     pub cgroup: Option<String>,
-    /// Whether another process of its service, or a login, has started it, or was there before it: a restart of the
-    /// service need not end it.
+    /// Whether another process of its service, or a login, started it or is older: a restart of the service need not
+    /// end it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_child: bool,
     /// The container that it runs in.
     pub container: Option<String>,
     /// The pod that it runs in.
     pub pod: Option<Pod>,
-    /// Where this was read.
+    /// The source.
     pub source: String,
 }
 
-/// What was asked about, as it was found.
+/// The subject of a search, as it was found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Subject {
-    /// The path asked about; where a device was, its number.
+    /// The path in question; the number of a device.
     #[serde(flatten)]
     pub path: JsonPath,
     /// `mount`, `file` or `device`, in a few words.
     pub what: String,
     /// Device of the superblock, as in `8:1`.
     pub device: String,
-    /// The mount, if it was one that was asked about.
+    /// The mount id, if the subject is a mount.
     pub mount_id: Option<u32>,
-    /// The namespace that it was found in.
+    /// The namespace in which it was found.
     pub namespace: Option<u32>,
 }
 
 impl Holder {
-    /// `backup (pid 42)`, or what of the kernel it is. Safe to show.
+    /// The process, such as `backup (pid 42)`, or the kernel object. Safe to show.
     pub fn who(&self) -> String {
         match (self.pid, &self.comm) {
             (Some(pid), Some(comm)) => format!("{comm} (pid {pid})"),
@@ -167,46 +167,46 @@ impl Holder {
     }
 }
 
-/// What a search for holders was about and how far it looked; the last line of its output.
+/// The subject and scope of a search for holders; the last line of its output.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Search {
-    /// What was asked about.
+    /// The subject.
     #[serde(flatten)]
     pub subject: Subject,
-    /// How many holders were found.
+    /// Number of holders found.
     pub holders: usize,
-    /// How many of them make an unmount fail with EBUSY.
+    /// Number of holders that make an unmount fail with EBUSY.
     pub explain_ebusy: usize,
-    /// Processes looked at.
+    /// Processes inspected.
     pub processes: usize,
-    /// Mount namespaces looked at.
+    /// Mount namespaces inspected.
     pub namespaces: usize,
-    /// Mounts looked at.
+    /// Mounts inspected.
     pub mounts: usize,
-    /// What could not be looked at.
+    /// What could not be inspected.
     pub unseen: Vec<String>,
 }
 
-/// What is asked about.
+/// The subject of a search for holders.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum About {
     /// A mount point as a process sees it.
     Mount {
-        /// A process that saw it there, if it still lives.
+        /// A process that saw the mount there; it may have ended.
         pid: u32,
         /// Inode number of its mount namespace.
         namespace: u32,
         /// The mount point.
         path: JsonPath,
     },
-    /// A mount point in our namespace or any other, else a file or directory of ours.
+    /// A mount point in podstuck's namespace or any other, else a file or directory in podstuck's namespace.
     Path(JsonPath),
     /// Everything on the superblock of a device.
     Device(Device),
 }
 
 impl About {
-    /// The process whose view of the node it is about.
+    /// The process whose mount namespace is meant.
     pub(crate) fn pid_mut(&mut self) -> Option<&mut u32> {
         match self {
             Self::Mount { pid, .. } => Some(pid),
@@ -215,23 +215,23 @@ impl About {
     }
 }
 
-/// Who holds on, at one moment.
+/// The holders at one time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
-    /// When it was begun.
+    /// The start of the search.
     pub at: Monotonic,
-    /// What was asked about; or why there is no such thing.
+    /// The subject; or why it does not exist.
     pub subject: Result<Subject, String>,
-    /// Who holds it; those first that explain an EBUSY.
+    /// The holders; those that explain an EBUSY first.
     pub holders: Vec<Holder>,
-    /// What could not be looked at, in sentences.
+    /// What could not be inspected, in sentences.
     pub unseen: Vec<String>,
-    /// Processes, mount namespaces and mounts that were looked at.
+    /// Number of processes, mount namespaces and mounts inspected.
     pub looked_at: (usize, usize, usize),
 }
 
 impl Snapshot {
-    /// Those that make an unmount fail.
+    /// The holders that make an unmount fail.
     pub fn culprits(&self) -> impl Iterator<Item = &Holder> {
         self.holders.iter().filter(|holder| holder.explains_ebusy == Some(true))
     }

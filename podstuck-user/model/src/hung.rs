@@ -1,4 +1,4 @@
-//! Calls that do not return. The shape of [`Hung`] is a part of the contract `podstuck/v1`.
+//! Hung calls. The shape of [`Hung`] is a part of the contract `podstuck/v1`.
 
 use core::net::IpAddr;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use super::{
     raw_path,
 };
 
-/// Where a call is stuck.
+/// The phase in which a call hangs.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
@@ -22,15 +22,15 @@ use super::{
 pub enum Phase {
     /// Between its entry and its return.
     InSyscall,
-    /// `umount2` has returned 0 to the probes, and the kernel shuts the file system down before the
-    /// caller gets to know (`cleanup_mnt` by task work, fs/namespace.c).
+    /// `umount2` has returned 0 to the probes, and the kernel shuts the file system down before the caller resumes
+    /// (`cleanup_mnt` by task work, fs/namespace.c).
     AfterExit,
-    /// A program that is there to unmount has not come to `umount2`.
+    /// An unmounting program has not reached `umount2`.
     BeforeUmount,
 }
 
 impl Phase {
-    /// What a person is told.
+    /// The text in output.
     pub const fn meaning(self) -> &'static str {
         match self {
             Self::InSyscall => "inside the call",
@@ -40,80 +40,79 @@ impl Phase {
     }
 }
 
-/// From these multiples of the age at which a call is called slow, it may be more than slow: a file system that
-/// is frozen, a server that does not answer, a device. By default that is after 10, 30 and 120 seconds: a
-/// snapshot takes a few, an object store takes some for a request that it answers, and a multipath device may
-/// fail over for a minute (`no_path_retry`) while the kernel complains after two (`hung_task_timeout_secs`).
+/// Multiples of the age at which a call counts as slow. From these on, a frozen file system, an unresponsive server
+/// and a device are suspected. With the default that is after 10, 30 and 120 seconds: a snapshot takes a few, an
+/// object store needs some to answer a request, and a multipath device may fail over for a minute (`no_path_retry`);
+/// the kernel warns after two (`hung_task_timeout_secs`).
 pub const PATIENCE: [u32; 3] = [5, 15, 60];
 
-/// What an age is counted from.
+/// The event from which an age is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Since {
-    /// What the probes saw: the entry, the exit or the execution. Exact.
+    /// The entry, exit or execution seen by the probes. Exact.
     Probe,
-    /// The start of the process: at most so old.
+    /// The start of the process: the age is at most this.
     ProcessStart,
-    /// The first look at it: at least so old.
+    /// The first scan that saw it: the age is at least this.
     FirstLook,
 }
 
-/// What an object is on.
+/// The mount that an object is on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MountPoint {
-    /// `mnt_id`; `None` in recordings that do not have it.
+    /// `mnt_id`; `None` in older recordings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<u32>,
-    /// Where it is mounted.
+    /// The mount point.
     #[serde(with = "raw_path")]
     pub point: PathBuf,
     /// File system type.
     pub fs_type: String,
-    /// Device, or whatever the type calls its source.
+    /// Its device, or the source as the type defines it.
     pub source: String,
-    /// Minor number of the device: for FUSE, the number of its connection.
+    /// Minor number of the device; for FUSE, the connection number.
     pub minor: u32,
-    /// Requests that a FUSE server has not answered.
+    /// Requests that the FUSE server has not answered.
     pub unanswered: Option<u64>,
-    /// The server of an NFS mount; `None` of others, and in recordings that do not have it.
+    /// The server of an NFS mount; `None` for other types and in older recordings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<NfsServer>,
-    /// Who serves a FUSE mount, where a look at it fails with ENOTCONN; `None` elsewhere, and in recordings that do not
-    /// have it.
+    /// The server of a FUSE mount for which `stat` fails with ENOTCONN; `None` otherwise and in older recordings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fuse: Option<FuseServer>,
 }
 
-/// Who has the connection of a FUSE mount open.
+/// The process that has the connection of a FUSE mount open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FuseServer {
-    /// This process.
+    /// The process with this pid.
     Lives(u32),
     /// No process.
     Gone,
-    /// Processes have connections open, and the kernel does not show which.
+    /// Processes have connections open; the kernel does not show which.
     NotShown,
 }
 
-/// Where an NFS mount's server is, and what has come from it.
+/// The address of an NFS mount's server, and the bytes received from it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NfsServer {
-    /// `addr=` of the mount's options.
+    /// The mount option `addr=`.
     pub address: String,
-    /// `port=`; `None` where the options do not say it.
+    /// The mount option `port=`; `None` if absent.
     pub port: Option<u16>,
-    /// Bytes of answers so far, to calls on this file system by anybody; `None` where that cannot be read.
+    /// Bytes of replies so far, to calls of all processes on this file system; `None` if unreadable.
     pub received: Option<u64>,
 }
 
 impl NfsServer {
-    /// The port of the node itself that it is to be reached at, where its address is the node's own.
+    /// The TCP port, if the server's address is a loopback address.
     pub fn local_port(&self) -> Option<u16> {
         self.port.filter(|_| self.ip().is_some_and(|address| address.is_loopback()))
     }
 
-    /// Whether its address is known, and is not one that only the node itself has.
+    /// Whether its address is known and is not a loopback address.
     pub fn is_elsewhere(&self) -> bool {
         self.ip().is_some_and(|address| !address.is_loopback())
     }
@@ -123,32 +122,32 @@ impl NfsServer {
     }
 }
 
-/// How a thread came on between two looks.
+/// The progress of a thread between two scans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WaitProgress {
-    /// How often it was woken, and went to sleep again.
+    /// Number of times that it was woken and slept again.
     pub woken: u64,
-    /// Time between the looks, in milliseconds.
+    /// Milliseconds between the scans.
     pub milliseconds: u64,
-    /// Time since it was woken last, or since the first look of all, in milliseconds.
+    /// Milliseconds since it was last woken, or since the first scan.
     pub quiet_ms: u64,
-    /// Whether it was ever woken since the first look. What happened before is not known.
+    /// Whether it was woken since the first scan. Earlier events are unknown.
     pub seen_woken: bool,
 }
 
-/// What a block device has done since the boot.
+/// The I/O of a block device since boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskWork {
-    /// Its number.
+    /// Its device number.
     pub device: Device,
-    /// Reads, writes and flushes that it has completed.
+    /// Completed reads, writes and flushes.
     pub done: u64,
 }
 
-/// A call that has not returned for a while, or that took that long and now is over.
+/// A call that has not returned for some time, or that has returned after that time.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Hung {
-    /// The call; the program's name before it.
+    /// The call, prefixed with the program's name.
     pub syscall: String,
     /// The object, in the caller's mount namespace; empty when it could not be read.
     #[serde(flatten)]
@@ -159,27 +158,27 @@ pub struct Hung {
     pub tid: u32,
     /// Name of the process.
     pub comm: String,
-    /// How long it has lasted, in seconds; in the end, how long it took.
+    /// Age in seconds; duration if it is over.
     pub age_s: f64,
-    /// What the age is counted from.
+    /// The event from which the age is counted.
     pub since: Since,
-    /// Where it is stuck.
+    /// The phase in which it hangs.
     pub phase: Phase,
-    /// Whether it was stuck when podstuck started.
+    /// Whether it hung before podstuck started.
     pub since_before_start: bool,
     /// Whether it has returned.
     pub over: bool,
-    /// How it ended: `ok`, `EISDIR`; `None` when that was not seen.
+    /// The outcome: `ok`, `EISDIR`; `None` if it was not seen.
     #[serde(rename = "errno_name", serialize_with = "outcome")]
     #[schemars(with = "Option<String>")]
     pub outcome: Option<Outcome>,
-    /// State letter of the thread, such as `D`.
+    /// State of the thread, such as `D`.
     pub state: Option<char>,
-    /// The kernel's function in which it waits.
+    /// The kernel function that it waits in.
     pub wchan: Option<String>,
-    /// The kernel's functions that it is in, the innermost first.
+    /// The functions on its kernel stack, the innermost first.
     pub stack: Vec<String>,
-    /// The pod that waits for it.
+    /// The pod that it blocks.
     pub victim: Option<Pod>,
     /// The volume concerned.
     pub volume: Option<Volume>,

@@ -1,4 +1,4 @@
-//! Who is deleted and who deletes.
+//! The objects of a deletion and the processes that carry it out.
 
 use std::path::PathBuf;
 
@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 
 use super::{path::JsonPath, raw_path};
 
-/// A pod. Its name is known only if this node's log directories (still) tell it.
+/// A pod. Its name is known only while this node's log directories exist.
 #[derive(
     Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 pub struct Pod {
-    /// As in the path: dashed for API pods, 32 hexadecimal digits for static ones.
+    /// The UID as in the path: dashed for API pods, 32 hexadecimal digits for static pods.
     pub uid: String,
     /// Namespace, if known.
     pub namespace: Option<String>,
@@ -20,10 +20,10 @@ pub struct Pod {
     pub name: Option<String>,
 }
 
-/// A volume, or what else of a pod or container is removed.
+/// A volume, or another directory of a pod or container that is removed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Volume {
-    /// Name of the volume's directory: the pod's name for it, or the PersistentVolume's for CSI.
+    /// Name of the volume's directory: the name in the pod, or the PersistentVolume's name for CSI.
     pub name: String,
     /// `kubernetes.io/empty-dir`, `kubernetes.io/csi`, `docker-volume`, `container-layer`, ...
     pub plugin: String,
@@ -32,16 +32,16 @@ pub struct Volume {
     pub path: JsonPath,
 }
 
-/// The plugin of subPaths, which are directories of their own beside the volumes.
+/// The plugin name for subPaths, which have directories of their own beside the volumes.
 pub const SUBPATH: &str = "subpath";
 
-/// What kind of directory a target is.
+/// The kind of a target directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TargetKind {
     /// A volume of a pod.
     PodVolume,
-    /// Something of a pod beside its volumes.
+    /// Another directory of a pod.
     PodDirectory,
     /// A volume of Docker's local driver.
     DockerVolume,
@@ -54,33 +54,33 @@ pub enum TargetKind {
 }
 
 impl TargetKind {
-    /// Whether it is a runtime's, and says by its path nothing of a pod.
+    /// Whether it belongs to a runtime, so that its path does not name a pod.
     pub const fn is_of_runtime(self) -> bool {
         matches!(self, Self::DockerVolume | Self::ContainerLayer | Self::ContainerBundle)
     }
 }
 
-/// What a call was about.
+/// The object of a call.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Target {
-    /// What it is.
+    /// Its kind.
     pub kind: TargetKind,
-    /// Its root in the caller's mount namespace; empty when its text never arrived.
+    /// Its root in the caller's mount namespace; empty if the record with its path was lost.
     #[serde(with = "raw_path")]
     pub root: PathBuf,
     /// The pod it belongs to.
     pub pod: Option<Pod>,
     /// The volume it is.
     pub volume: Option<Volume>,
-    /// The container it belongs to: its id, or in a pod's own directory its name.
+    /// The container that it belongs to: its id, or its name for a directory of the pod itself.
     pub container: Option<String>,
-    /// The container's name, if it is known by its id.
+    /// The container's name, if `container` is an id.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub container_name: Option<String>,
 }
 
 impl Target {
-    /// A target of which nothing is known.
+    /// An unknown target.
     pub fn unknown() -> Self {
         Self {
             kind: TargetKind::Other,
@@ -93,7 +93,7 @@ impl Target {
     }
 }
 
-/// The part that a process plays on a node.
+/// The role of a process on a node.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
@@ -111,11 +111,11 @@ pub enum Component {
     Runc,
     /// CRI-O or its conmon.
     CriO,
-    /// A driver in a pod of its own that works on another pod's volume.
+    /// A driver in its own pod that works on another pod's volume.
     CsiDriver,
     /// `umount` or one of its helpers, started by another component.
     UmountHelper,
-    /// A process in a container, or another one that is not proven to be the node's own.
+    /// A process in a container, or one that is not proven to belong to the node.
     Workload,
     /// Anything else.
     Other,
@@ -139,30 +139,30 @@ impl Component {
     }
 }
 
-/// Who made a call.
+/// The caller of a call.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Actor {
     /// Process id.
     pub pid: u32,
-    /// When it was started, in ticks since boot: with its id, this names it. `None` when it had ended
-    /// before it was looked at.
+    /// Its start in ticks since boot: with the pid, it identifies the process. `None` if it ended before it was
+    /// inspected.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub started: Option<u64>,
     /// Name of its thread at the first call.
     pub comm: String,
-    /// Control group path, if it could still be read.
+    /// Control group path, if it could be read in time.
     pub cgroup: Option<String>,
-    /// What it is on this node.
+    /// Its role on this node.
     pub component: Component,
-    /// The pod it runs in, if any.
+    /// Its parent, which explains a short-lived helper.
     pub pod: Option<Pod>,
     /// Name and id of its parent, which explains a short-lived helper.
     pub parent: Option<Parent>,
 }
 
 impl Actor {
-    /// Whether a target is none of its business: it is not proven to be a part of the node, and the target
-    /// is not known to be its own pod's. Its calls there decide nothing.
+    /// Whether the caller has no authority over a target: it is not proven to belong to the node, and the target
+    /// does not belong to its own pod. Its calls there do not affect verdicts.
     pub fn is_stranger_to(&self, target: &Target) -> bool {
         let is_own = match (&self.pod, &target.pod) {
             (Some(own), Some(victim)) => own.uid == victim.uid,

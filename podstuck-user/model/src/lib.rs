@@ -1,5 +1,5 @@
-//! The words that all stages speak: calls, objects, people, findings, series; what the engine learns ([`event`]),
-//! what it asks ([`query`]), and what a cause is ([`cause`]). No I/O.
+//! The data model that all stages share: calls, objects, processes, findings, series; the engine's inputs
+//! ([`event`]) and queries ([`query`]), and causes ([`cause`]). No I/O.
 
 pub mod block_volume;
 pub mod bounded;
@@ -53,7 +53,10 @@ pub mod time;
 pub mod tracker_id;
 pub mod waiting;
 
-/// What a field is that is left out.
+/// Name and version of the form of everything that is written for programs.
+pub const SCHEMA: &str = "podstuck/v1";
+
+/// The serde default of a field that is true if absent.
 fn yes() -> bool {
     true
 }

@@ -1,4 +1,4 @@
-//! A kubelet's root directory that is reached by a symbolic link.
+//! A kubelet root directory that is reached through a symbolic link.
 
 use std::path::{Path, PathBuf};
 
@@ -6,22 +6,22 @@ use serde::{Deserialize, Serialize};
 
 use super::{node::NodeSample, raw_path};
 
-/// A root whose name is not the path that mount tables have, which are without links.
+/// A root whose configured path differs from the path in mount tables, which have links resolved.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkedRoot {
-    /// As kubelet was told it.
+    /// The path in kubelet's configuration.
     #[serde(with = "raw_path")]
     pub named: PathBuf,
-    /// The first link on the way to it.
+    /// The first symbolic link on that path.
     #[serde(with = "raw_path")]
     pub link: PathBuf,
-    /// Where it is.
+    /// The resolved path.
     #[serde(with = "raw_path")]
     pub leads_to: PathBuf,
 }
 
 impl LinkedRoot {
-    /// A path below it as mount tables have it.
+    /// Converts a path below it to the form of mount tables.
     pub fn real(&self, path: &Path) -> PathBuf {
         path.strip_prefix(&self.named)
             .map_or_else(|_| path.into(), |below| self.leads_to.join(below))
@@ -29,7 +29,7 @@ impl LinkedRoot {
 }
 
 impl NodeSample {
-    /// The link by which the kubelet's root is reached that a path lies in, by either of its names.
+    /// The linked root that contains a path, by either of its names.
     pub fn link_to(&self, path: &Path) -> Option<&LinkedRoot> {
         let is_in =
             |root: &&LinkedRoot| path.starts_with(&root.named) || path.starts_with(&root.leads_to);

@@ -1,4 +1,4 @@
-//! A mount as one of those sees it that decide about a pod: the host, or kubelet.
+//! A mount as seen by the host or by kubelet, whose views decide about a pod.
 
 use std::path::PathBuf;
 
@@ -13,33 +13,33 @@ use super::{
 /// A mount on or below a volume's directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mounted {
-    /// Where.
+    /// The mount point.
     #[serde(with = "raw_path")]
     pub point: PathBuf,
     /// `mnt_id`
     pub id: u32,
-    /// What, in a few words.
+    /// The file system, in a few words.
     pub what: String,
     /// Whether a process serves it (FUSE).
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub is_fuse: bool,
     /// Device of its file system.
     pub device: Device,
-    /// Directory of that file system that it shows.
+    /// The directory of that file system that is mounted.
     #[serde(with = "raw_path")]
     pub root: PathBuf,
-    /// Whether what happens below it is seen by its peers in other namespaces.
+    /// Whether mount events below it propagate to its peers in other namespaces.
     pub shared: bool,
     /// Inode number of the mount namespace.
     pub namespace: u32,
-    /// A process in there.
+    /// A process in that namespace.
     pub pid: u32,
-    /// Where it was read.
+    /// The file that it was read from.
     pub source: String,
 }
 
 impl Mounted {
-    /// As a process in that mount namespace has it.
+    /// A mount from the table of process `pid` in that namespace.
     pub fn of(mount: &Mount, (pid, namespace): (u32, u32), source: String) -> Self {
         Self {
             point: mount.point.clone(),

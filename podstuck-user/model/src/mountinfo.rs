@@ -1,7 +1,7 @@
 //! The text of `/proc/PID/mountinfo` (Documentation/filesystems/proc.rst, section 3.5).
 //!
-//! It is read as bytes: a mount point may be named by anybody who may mount, and one name that is
-//! not UTF-8 must not hide the other mounts.
+//! The text is parsed as bytes: every user who may mount can choose a mount point's name, and one name that is not
+//! UTF-8 must not hide the other mounts.
 
 use std::{
     ffi::OsString,
@@ -19,14 +19,14 @@ use super::{
     raw_path,
 };
 
-/// Number of a superblock's device. Major 0 is one that the kernel made up.
+/// Device number of a superblock. Major 0 is for file systems without a device.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize,
 )]
 pub struct Device {
-    /// As in `8:1`, the 8.
+    /// The 8 of `8:1`.
     pub major: u32,
-    /// As in `8:1`, the 1.
+    /// The 1 of `8:1`.
     pub minor: u32,
 }
 
@@ -50,36 +50,36 @@ impl FromStr for Device {
 /// One mount.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mount {
-    /// `mnt_id`, unique on the node while the mount exists, in all namespaces.
+    /// `mnt_id`, unique on the node across all namespaces while the mount exists.
     pub id: u32,
-    /// The mount that it is mounted on; for the root of a namespace, one that is not in its table.
+    /// The parent mount; for the root of a namespace, an id that is not in the table.
     pub parent: u32,
-    /// Where it is mounted, as the process sees it whose table this is.
+    /// The mount point, as the process that owns the table sees it.
     #[serde(with = "raw_path")]
     pub point: PathBuf,
-    /// Directory of its file system that is visible there.
+    /// The directory of its file system that is mounted.
     #[serde(with = "raw_path")]
     pub root: PathBuf,
-    /// Options of this mount alone, as in `rw,noatime`.
+    /// Options of this mount, such as `rw,noatime`.
     pub options: String,
-    /// Peer group: what is mounted below here is mounted below all its members.
+    /// Peer group: mounts below this one propagate to all members.
     pub shared: Option<u32>,
-    /// Peer group that this mount receives mounts and unmounts from.
+    /// Peer group from which this mount receives mounts and unmounts.
     pub master: Option<u32>,
     /// File system type.
     pub fs_type: String,
-    /// Device or whatever the type calls its source.
+    /// Its device, or the source as the type defines it.
     pub source: String,
-    /// Of the superblock.
+    /// Device of the superblock.
     pub device: Device,
-    /// Options of the superblock, as in `ro,errors=remount-ro`: of an overlay all, since they name its
-    /// layers; of others those that tell whether it is in good health ([`tells_health`]), of NFS where its
-    /// server is, and of FUSE which user serves it, so that what is kept of thousands of mounts stays small.
+    /// Options of the superblock, such as `ro,errors=remount-ro`. To save memory, only these are kept: all of an
+    /// overlay, since they name its layers; the server's address of NFS; the serving user of FUSE; otherwise those
+    /// that indicate health ([`tells_health`]).
     pub super_options: String,
 }
 
 impl Mount {
-    /// What is mounted, in a few words.
+    /// The file system, in a few words.
     pub fn describe(&self) -> String {
         let what = if self.root.as_os_str() == "/" {
             format!("{} of type {}", self.source, self.fs_type)
@@ -89,26 +89,26 @@ impl Mount {
         format!("{what}, device {}", self.device)
     }
 
-    /// Whether it cannot be written to through this mount.
+    /// Whether this mount is read-only.
     pub fn is_read_only(&self) -> bool {
         has_option(&self.options, "ro")
     }
 
-    /// Whether its whole file system cannot be written to.
+    /// Whether its whole file system is read-only.
     pub fn is_super_read_only(&self) -> bool {
         has_option(&self.super_options, "ro")
     }
 }
 
 impl Mount {
-    /// The value of an option of the superblock, as of `addr` in `addr=10.0.0.1`.
+    /// The value of an option of the superblock, such as of `addr` in `addr=10.0.0.1`.
     pub fn super_option(&self, name: &str) -> Option<&str> {
         let mut options = self.super_options.split(',').filter_map(|it| it.split_once('='));
         options.find(|(key, _)| *key == name).map(|(_, value)| value)
     }
 
-    /// Whether it is a FUSE mount of a user other than root, who may mount it where he likes, and whose server says
-    /// what is in it and whose it is.
+    /// Whether it is a FUSE mount of a user other than root. Such a user chooses the mount point, and the server
+    /// chooses content and ownership of the files.
     pub fn is_a_users(&self) -> bool {
         is_fuse(&self.fs_type) && self.super_option("user_id").is_some_and(|user| user != "0")
     }
@@ -118,14 +118,14 @@ fn has_option(options: &str, name: &str) -> bool {
     options.split(',').any(|option| option == name)
 }
 
-/// Whether an option of a superblock says that it is read-only, was shut down, or what it does on an
-/// error: ext4, XFS, btrfs and f2fs, in their `show_options`.
+/// Whether an option of a superblock says that it is read-only or was shut down, or how it handles errors: ext4,
+/// XFS, btrfs and f2fs, in their `show_options`.
 pub fn tells_health(option: &str) -> bool {
     matches!(option, "ro" | "shutdown" | "emergency_ro" | "norecovery")
         || option.starts_with("errors=")
 }
 
-/// Whether an option of an NFS mount says where its server is (fs/nfs/super.c, `nfs_show_mount_options`).
+/// Whether an option of an NFS mount is part of the server's address (fs/nfs/super.c, `nfs_show_mount_options`).
 fn tells_server(option: &str) -> bool {
     option.starts_with("addr=") || option.starts_with("port=")
 }
@@ -135,7 +135,7 @@ fn tells_user(option: &str) -> bool {
     option.starts_with("user_id=") && option != "user_id=0"
 }
 
-/// All lines that can be understood; the kernel writes no others.
+/// Parses all well-formed lines; the kernel writes no others.
 pub fn parse(text: &[u8]) -> Vec<Mount> {
     text.split(|byte| *byte == b'\n').filter_map(line).collect()
 }
@@ -167,7 +167,7 @@ fn line(line: &[u8]) -> Option<Mount> {
     }
     mount.fs_type = text(next()?);
     mount.source = safe(unescape(next()?).as_os_str().as_encoded_bytes()).into_owned();
-    // Every line has them; a recorded one may have been cut.
+    // Always present; a recorded line may be truncated.
     let options = text(next().unwrap_or_default());
     mount.super_options = if mount.fs_type == "overlay" {
         options
@@ -192,7 +192,7 @@ fn text(field: &[u8]) -> String {
     String::from_utf8_lossy(field).into_owned()
 }
 
-/// The kernel writes odd bytes as `\ooo`.
+/// Decodes the kernel's `\ooo` escapes.
 pub fn unescape(field: &[u8]) -> PathBuf {
     let mut path = Vec::with_capacity(field.len());
     let mut rest = field;
@@ -209,7 +209,7 @@ pub fn unescape(field: &[u8]) -> PathBuf {
     OsString::from_vec(path).into()
 }
 
-/// A path as it is written there (`seq_path` in fs/proc_namespace.c).
+/// Encodes a path as the kernel does (`seq_path` in fs/proc_namespace.c).
 pub fn escape(path: &Path) -> Vec<u8> {
     let mut field = Vec::new();
     for byte in path.as_os_str().as_bytes() {

@@ -1,4 +1,4 @@
-//! Mounts as processes see them.
+//! Mount tables.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,56 +11,56 @@ use serde::{Deserialize, Serialize};
 pub use super::mountinfo::{Device, Mount};
 use super::path::in_run;
 
-/// All mounts of one namespace.
+/// The mount table of one namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mounts {
-    /// In the order of mounting.
+    /// In mount order.
     pub all: Vec<Mount>,
-    /// The file they were read from.
+    /// The file that they were read from.
     pub source: String,
-    /// The process whose view it is; 0 for a namespace without one.
+    /// The process that the table was read from; 0 for a namespace without one.
     pub pid: u32,
 }
 
 impl Mounts {
-    /// Mounts exactly at a path, the uppermost last.
+    /// Mounts at a path, the topmost last.
     pub fn at<'a>(&'a self, path: &'a Path) -> impl Iterator<Item = &'a Mount> {
         self.all.iter().filter(move |m| m.point == path)
     }
 
-    /// Mounts somewhere below a path.
+    /// Mounts below a path.
     pub fn below<'a>(&'a self, path: &'a Path) -> impl Iterator<Item = &'a Mount> {
         self.all.iter().filter(move |m| m.point != path && m.point.starts_with(path))
     }
 
-    /// The mount of an id.
+    /// The mount with an id.
     pub fn by_id(&self, id: u32) -> Option<&Mount> {
         self.all.iter().find(|m| m.id == id)
     }
 
-    /// The mount that an unmount of this path would take away: of those at the path, the one that
-    /// no other covers.
+    /// The mount that an unmount of this path would remove: the one at the path that no other covers.
     pub fn top<'a>(&'a self, path: &'a Path) -> Option<&'a Mount> {
         let here: Vec<&Mount> = self.at(path).collect();
         let covered = |mount: &Mount| here.iter().any(|other| other.parent == mount.id);
         here.iter().rev().find(|mount| !covered(mount)).copied()
     }
 
-    /// The mounts that are mounted on this one.
+    /// The mounts whose parent is this one.
     pub fn children(&self, id: u32) -> impl Iterator<Item = &Mount> {
         self.all.iter().filter(move |m| m.parent == id && m.id != id)
     }
 
-    /// The mounts on the file or directory that a path names, whichever way leads to it, the uppermost last. The path
-    /// may begin with links, which no table has: its last three names count, and /var/run is taken for /run, as it is
-    /// on every node (Filesystem Hierarchy Standard 3.0, section 5.13). As long as one of them is there, nobody
-    /// in this namespace can remove the file (`may_delete` and `is_local_mountpoint` in fs/namei.c).
+    /// The mounts on the file or directory that a path names, whatever path leads to it, the topmost last. The path
+    /// may begin with symbolic links, which mount tables do not contain: its last three components count, and
+    /// /var/run is taken as /run (Filesystem Hierarchy Standard 3.0, section 5.13). While one of these mounts
+    /// exists, no process in this namespace can remove the file (`may_delete` and `is_local_mountpoint` in
+    /// fs/namei.c).
     pub fn on_file(&self, path: &Path) -> Vec<&Mount> {
         let by_id: BTreeMap<u32, &Mount> = self.all.iter().map(|mount| (mount.id, mount)).collect();
         let place = |mount: &Mount| {
             let above = by_id.get(&mount.parent)?;
             let below = mount.point.strip_prefix(&above.point).ok()?;
-            // What lies on another mount lies on no file of its own.
+            // A mount stacked on another mount covers no file of its own.
             (mount.point != above.point).then(|| (above.device, above.root.join(below)))
         };
         let tail = |path: &Path| -> Vec<_> {
@@ -85,36 +85,36 @@ impl Mounts {
         found
     }
 
-    /// The file system that a path lies on, and where in it, by its text.
+    /// The file system that contains a path, and the path within it, by text.
     pub fn place(&self, path: &Path) -> Option<(Device, PathBuf)> {
         let mount = self.covering(path)?;
         Some((mount.device, mount.root.join(path.strip_prefix(&mount.point).ok()?)))
     }
 
-    /// The mount that a path lies on, by its text.
+    /// The mount that contains a path, by text.
     pub fn covering(&self, path: &Path) -> Option<&Mount> {
         let above = self.all.iter().filter(|m| path.starts_with(&m.point));
-        // Of equals the last: it covers those before.
+        // Of several at one path, the last: it covers the others.
         above.max_by_key(|m| m.point.as_os_str().len())
     }
 }
 
-/// The mounts of all namespaces of the node, by inode number.
+/// The mount tables of all namespaces of the node, by inode number.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeMounts {
-    /// One table for each; unchanged ones are the same as in the sample before.
+    /// The tables; unchanged ones are shared with the previous sample.
     pub tables: BTreeMap<u32, Arc<Mounts>>,
-    /// The namespace of the node's first process.
+    /// The mount namespace of the node's init process.
     pub host: Option<u32>,
 }
 
 impl NodeMounts {
-    /// How many mounts there are.
+    /// Number of mounts.
     pub fn count(&self) -> usize {
         self.tables.values().map(|table| table.all.len()).sum()
     }
 
-    /// Every mount with the namespace that it is in.
+    /// All mounts, each with its namespace and table.
     pub fn all(&self) -> impl Iterator<Item = (u32, &Mounts, &Mount)> {
         self.tables
             .iter()
@@ -132,7 +132,7 @@ mod tests {
         Mounts { all, source: "/proc/7/mountinfo".into(), pid: 7 }
     }
 
-    /// The file of a network namespace below /run, which is a file system of its own, and below another way to it.
+    /// The file of a network namespace below /run, which is a file system of its own, and by a second path.
     #[test]
     fn what_lies_on_a_file_is_found_by_every_way_to_it() {
         let table = mounts(

@@ -1,4 +1,4 @@
-//! The node at one moment: pods, what is mounted for them, and who is left.
+//! A scan of the node: pods, their mounts, processes and runtimes.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -23,84 +23,83 @@ use super::{
     time::Monotonic,
 };
 
-/// The node at one moment.
+/// A scan of the node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct NodeSample {
-    /// When the look was over.
+    /// The end of the scan.
     pub at: Monotonic,
-    /// When the look began; `None` where it is not known.
+    /// The start of the scan; `None` if unknown.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub begun: Option<Monotonic>,
-    /// How long after it the next one is begun.
+    /// Time from its end to the start of the next scan.
     pub rest: Duration,
-    /// Running kubelets.
+    /// Pids of running kubelets.
     pub kubelets: Vec<u32>,
-    /// Those of them that a signal has stopped.
+    /// Those of them that are stopped.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub stopped: Vec<u32>,
-    /// Those of them that cannot act, and why.
+    /// Those of them that cannot act, with the reason.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub halted_kubelets: Vec<HaltedKubelet>,
-    /// Processes that do not answer: they hang where they execute a program. What they have mounted is not known.
+    /// Processes that hang in an exec, so that their mounts are unknown.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub silent: Vec<u32>,
-    /// When the one that was started last was started; `None` where it is not known.
+    /// Start of the youngest kubelet; `None` if unknown.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub kubelet_since: Option<Monotonic>,
-    /// The control group of the only kubelet; `None` where several run, or it is not known.
+    /// The control group of the only kubelet; `None` if several run, or unknown.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub kubelet_group: Option<String>,
     /// Pods that have a directory.
     pub pods: Vec<PodState>,
-    /// kubelets' roots that could not be read this time: of those, `pods` has what was read last, if anything.
+    /// kubelet roots that this scan could not read: `pods` has their last known pods, if any.
     #[serde(with = "raw_path::list", skip_serializing_if = "Vec::is_empty", default)]
     pub unread: Vec<PathBuf>,
-    /// kubelets' roots that are reached by a symbolic link.
+    /// kubelet roots that are reached through a symbolic link.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub linked: Vec<LinkedRoot>,
-    /// Mount namespaces with very many mounts, of the host and of kubelets.
+    /// Mount namespaces of the host and of kubelets with a very large number of mounts.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub crowded: Vec<Crowd>,
-    /// Pods whose processes were looked at this time. Those that give a reason are, every time.
+    /// Pods whose processes this scan inspected. Pods that give a reason for it are inspected in every scan.
     pub cgroups: Vec<PodGroup>,
-    /// Root file systems of containers that have ended, which are still mounted.
+    /// Mounted root file systems of containers that have ended.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub rootfs: Vec<LeftRootfs>,
-    /// Runtimes that run.
+    /// Running runtimes.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub runtimes: Vec<Runtime>,
-    /// Runtimes that do not run, while what they have started does.
+    /// Runtimes that do not run while processes that they started do.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub gone: Vec<GoneRuntime>,
     /// Shims that cannot run.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub shims: Vec<HaltedShim>,
-    /// Containers of Docker's, of which dockerd has written something else than is so.
+    /// Docker containers whose state in dockerd's records is wrong.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub out_of_step: Vec<OutOfStep>,
-    /// Containers that are looked at: the one that the run is about.
+    /// Inspected containers: the one that the run is about.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub containers: Vec<ContainerState>,
-    /// File systems that kubelet and the runtimes live on.
+    /// The file systems of kubelet and the runtimes.
     pub spaces: Vec<Space>,
-    /// Mounts of file systems on block devices or behind a server, and what is mounted over them, in all
-    /// namespaces.
+    /// Mounts of file systems on block devices or with a server, and the mounts on top of them, in all namespaces.
     pub mounts: NodeMounts,
 }
 
 impl NodeSample {
-    /// Whether all of it was looked at after a time. What changed during the look may be in it or not.
+    /// Whether the whole scan took place after a time. A change during the scan may or may not be in it.
     pub fn is_from_after(&self, time: Monotonic) -> bool {
         self.begun.unwrap_or(self.at) > time
     }
 
-    /// Whether a disk of kubelet or the runtimes is full; `None` where none was looked at.
+    /// Whether a file system of kubelet or the runtimes is full; `None` if none was inspected.
     pub fn is_full(&self) -> Option<bool> {
         let is_full = |space: &Space| space.exhausted().is_some();
         (!self.spaces.is_empty()).then(|| self.spaces.iter().any(is_full))
     }
 
-    /// The pod of a UID, if it has a directory.
+    /// The pod with a UID, if it has a directory.
     pub fn pod(&self, uid: &str) -> Option<&PodState> {
         self.pods.iter().find(|pod| pod.uid == uid)
     }
@@ -111,36 +110,35 @@ impl NodeSample {
         volumes.into_iter().find(|(_, volume)| volume.target_id == target_id)
     }
 
-    /// Whether it may have one: it has, or nobody could look everywhere.
+    /// Whether the pod has a directory, or a kubelet root could not be read.
     pub fn may_have_pod(&self, uid: &str) -> bool {
         !self.unread.is_empty() || self.pod(uid).is_some()
     }
 }
 
-/// One pod that has a directory on this node.
+/// A pod that has a directory on this node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PodState {
-    /// As in the name of the directory.
+    /// The UID, from the directory's name.
     pub uid: String,
     /// `<kubelet root>/pods/<uid>`, as kubelet sees it.
     #[serde(with = "raw_path")]
     pub directory: PathBuf,
-    /// Whether kubelet has started a container of it since the node was booted.
+    /// Whether kubelet has started a container of it since boot.
     pub started: bool,
-    /// Whether its containers were started before that, and none since.
+    /// Whether all its containers were started before boot.
     #[serde(skip_serializing_if = "is_false", default)]
     pub before_boot: bool,
-    /// Whether a process is left in its control groups; `None` when no group could be read.
+    /// Whether its control groups contain a process; `None` if no group could be read.
     pub populated: Option<bool>,
-    /// When something was put into its directories or taken out of them last; `None` when unknown.
+    /// When its directories were last modified; `None` if unknown.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub changed: Option<Timestamp>,
-    /// When its last volume was removed of which only the plugin's empty directory is left; `None` when
-    /// there is no such directory.
+    /// When the last volume was removed whose plugin directory is left, empty; `None` without such a directory.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub volume_removed: Option<Timestamp>,
-    /// A process that sees its directory there, and the inode number of that process's mount namespace;
-    /// `None` in recordings that do not have it.
+    /// A process that sees its directory at this path, and the inode number of that process's mount namespace;
+    /// `None` in older recordings.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub seen_by: Option<(u32, u32)>,
     /// Its volumes and subpaths.
@@ -151,7 +149,7 @@ pub struct PodState {
 }
 
 impl PodState {
-    /// Who it is, as far as its volumes' names tell.
+    /// The pod's identity, if the target of a volume has its name; else its UID alone.
     pub fn named(&self) -> Pod {
         let of_volumes = self.volumes.iter().map(|volume| &volume.target);
         let targets = of_volumes.chain(self.devices.iter().map(|volume| &volume.target));
@@ -159,45 +157,45 @@ impl PodState {
         known.unwrap_or_else(|| Pod { uid: self.uid.clone(), namespace: None, name: None })
     }
 
-    /// Whether nothing is left of its volumes, be they mounted, files or raw devices.
+    /// Whether no volume is left, neither a directory nor a raw device.
     pub fn has_no_volumes(&self) -> bool {
         self.volumes.is_empty() && self.devices.is_empty()
     }
 }
 
-/// As serde asks it.
+/// For `skip_serializing_if`.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands out references")]
 fn is_false(value: &bool) -> bool {
     !value
 }
 
-/// One volume of a pod, or the subpaths that a container has of one.
+/// A volume of a pod, or a container's subPaths of one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VolumeState {
     /// Hash that names the target; 0 until it was attributed.
     pub target_id: u64,
     /// The target.
     pub target: Arc<Target>,
-    /// Its directory, which is the root of the target.
+    /// Its directory, the root of the target.
     #[serde(with = "raw_path")]
     pub path: PathBuf,
-    /// That directory, of a CSI volume; `None` where it is not known.
+    /// Device and inode of that directory, for a CSI volume; `None` if unknown.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub file: Option<FileId>,
-    /// What kubelet wrote about it, for CSI.
+    /// The CSI state, for a CSI volume.
     pub csi: Option<CsiState>,
-    /// What is mounted on or below its directory, for kubelet or for the host.
+    /// The mounts at or below its directory, in kubelet's or the host's namespace.
     pub mounts: Vec<Mounted>,
 }
 
 impl VolumeState {
-    /// Who answers for it, if that is a CSI driver and was found.
+    /// Its CSI driver's process, if found.
     pub fn driver(&self) -> Option<&DriverProcess> {
         self.csi.as_ref()?.driver.as_ref()?.process.as_ref()
     }
 }
 
-/// The root file system of a container that has ended, as a shim of containerd's has mounted it.
+/// The root file system of a container that has ended, still mounted by a containerd shim.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftRootfs {
     /// Hash that names the target; 0 until it was attributed.
@@ -206,7 +204,7 @@ pub struct LeftRootfs {
     pub target: Arc<Target>,
     /// The container's id.
     pub container: String,
-    /// UID of its pod; empty for none.
+    /// UID of its pod; empty if none.
     pub pod: String,
     /// The mount.
     pub mount: Mounted,

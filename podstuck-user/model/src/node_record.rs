@@ -1,39 +1,39 @@
-//! This node as the API server has it.
+//! This node's objects in the API.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::identity::Pod;
 
-/// What the API server said about this node, once.
+/// One read of this node's objects from the API server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeRecord {
-    /// What it is called there.
+    /// Its name in the API.
     pub node: String,
-    /// When that was read.
+    /// When it was read.
     pub read: Timestamp,
     /// Its condition `Ready`, if it has one.
     pub ready: Option<Ready>,
-    /// The drivers that its CSINode lists; `None` when that could not be read.
+    /// The drivers that its CSINode lists; `None` if it could not be read.
     pub drivers: Option<Vec<String>>,
-    /// The pods in question that have a trace on this node and that the API server does not have.
+    /// The pods in question that have traces on this node and no object in the API.
     pub missing: Vec<Pod>,
 }
 
 impl NodeRecord {
-    /// Whether the API server does not have this pod.
+    /// Whether the API has no object for this pod.
     pub fn lacks(&self, pod: Option<&Pod>) -> bool {
         pod.is_some_and(|pod| self.missing.iter().any(|missing| missing.uid == pod.uid))
     }
 }
 
-/// Whether kubelet is heard of.
+/// The node's condition `Ready`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ready {
     /// `True`, `False` or `Unknown`.
     pub status: String,
     /// Since when.
     pub since: Option<Timestamp>,
-    /// In one word.
+    /// The reason, in one word.
     pub reason: String,
 }

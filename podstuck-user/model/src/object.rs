@@ -1,4 +1,4 @@
-//! What a look at an object or a directory says.
+//! The results of checks of objects and directories.
 
 use std::{ffi::OsString, time::Duration};
 
@@ -7,18 +7,18 @@ use serde::{Deserialize, Serialize};
 
 use super::{path::JsonPath, raw_path};
 
-/// Flags of an inode that make its removal fail with EPERM.
+/// Inode flags that make a removal fail with EPERM.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attributes {
     /// `chattr +i`
     pub immutable: bool,
     /// `chattr +a`
     pub append_only: bool,
-    /// Whether this file system reports both.
+    /// Whether this file system reports both flags.
     pub known: bool,
 }
 
-/// Names a file or directory for as long as it exists, as `stat` does.
+/// Identifies a file or directory while it exists, as `stat` does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FileId {
     /// `st_dev`
@@ -27,56 +27,56 @@ pub struct FileId {
     pub inode: u64,
 }
 
-/// Something in a directory.
+/// A directory entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     /// Its name.
     #[serde(with = "raw_path")]
     pub name: OsString,
-    /// A directory.
+    /// Whether it is a directory.
     pub is_directory: bool,
-    /// Time since its inode last changed, which is at least that since it was made.
+    /// Time since its inode last changed, a lower bound of its age.
     pub age: Duration,
 }
 
-/// What is in a directory, the newest first.
+/// The entries of a directory, the newest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entries {
-    /// Some of them.
+    /// A part of the entries.
     pub listed: Vec<Entry>,
-    /// How many there are; at most 100,000 are looked at.
+    /// Number of entries; at most 100,000 are counted.
     pub count: u64,
-    /// The directory; `None` where it is not known.
+    /// The directory; `None` if unknown.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub directory: Option<FileId>,
 }
 
-/// What in a tree cannot be removed by anybody, by the attributes of its inodes.
+/// The objects of a tree whose inode flags forbid removal by any process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Protected {
-    /// The first few, and the attributes of each.
+    /// The first few, with their flags.
     pub objects: Vec<(JsonPath, Attributes)>,
-    /// Which objects those are; none where they are not known.
+    /// Their device and inode; empty if unknown.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub files: Vec<FileId>,
-    /// How many objects were looked at.
+    /// Number of objects inspected.
     pub looked: u64,
-    /// Whether those are all.
+    /// Whether the whole tree was inspected.
     pub complete: bool,
 }
 
-/// A process that uses something below a directory.
+/// A process that uses an object below a directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct User {
     /// Process id.
     pub pid: u32,
-    /// When it was started, in ticks since boot: with its id, this names it.
+    /// Its start in ticks since boot: with the pid, it identifies the process.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub started: Option<u64>,
     /// Its name. Safe to show.
     pub comm: String,
-    /// What it has there, as in `its working directory`.
+    /// The kind of use, such as `its working directory`.
     pub how: String,
-    /// It has something open there to write to.
+    /// Whether it has an object there open for writing.
     pub writes: bool,
 }

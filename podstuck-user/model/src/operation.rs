@@ -1,4 +1,4 @@
-//! One call that the probes reported, with its people and its full path.
+//! A call that was reported individually, with caller, target and full path.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -12,16 +12,16 @@ use super::{
     time::Monotonic,
 };
 
-/// A call that was reported one by one: a failure, a slow call, a first sight.
+/// A call that was reported individually: a failure, a slow call, or the first of its kind.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Operation {
     /// When it returned.
     pub end: Monotonic,
-    /// How long it took.
+    /// Its duration.
     pub duration: Duration,
-    /// What was called.
+    /// The call.
     pub call: Call,
-    /// How it ended.
+    /// The outcome.
     pub outcome: Outcome,
     /// Bits of [`podstuck_common::record::reason`].
     pub reason: u32,
@@ -32,11 +32,11 @@ pub struct Operation {
     /// The object in the caller's mount namespace.
     #[serde(with = "raw_path")]
     pub path: PathBuf,
-    /// Hash that names the target in the counts.
+    /// Hash of the target, as in the counts.
     pub target_id: u64,
-    /// What it was about.
+    /// The target.
     pub target: Arc<Target>,
-    /// Who called.
+    /// The caller.
     pub actor: Arc<Actor>,
     /// Thread that called.
     pub tid: u32,
@@ -46,22 +46,21 @@ pub struct Operation {
     pub directory: (u32, u64),
     /// Mount through which that directory was reached.
     pub mount_id: u32,
-    /// Levels below the target's root; 0 for the root itself.
+    /// Depth below the target's root; 0 for the root itself.
     pub depth: u8,
-    /// Level below the target's root of the deepest mount on the way to the directory; 0 for none.
+    /// Depth below the target's root of the deepest mount on the path to the directory; 0 for none.
     pub mount_depth: u8,
-    /// Similar calls that were not reported since the last one that was.
+    /// Number of similar calls suppressed since the last report.
     pub suppressed: u32,
-    /// The log that tells of it, where no probe saw it. Then only what a log can say is set: caller,
-    /// call, object, outcome and time.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub told_by: Option<Arc<str>>,
+    /// The log that reports it, if no probe saw it. Then only caller, call, object, outcome and time are set.
+    #[serde(rename = "told_by", skip_serializing_if = "Option::is_none", default)]
+    pub logged_in: Option<Arc<str>>,
 }
 
 impl Operation {
-    /// Where it was read.
+    /// The source of evidence.
     pub fn source(&self) -> Source {
-        self.told_by.as_ref().map_or(Source::Probe, |log| Source::Log(log.to_string()))
+        self.logged_in.as_ref().map_or(Source::Probe, |log| Source::Log(log.to_string()))
     }
 
     /// Whether it was reported for this reason.

@@ -1,4 +1,4 @@
-//! File names are bytes that an attacker may have chosen: how they are shown.
+//! Safe display of file names, which are bytes that an attacker may choose.
 
 use std::{
     borrow::Cow,
@@ -13,9 +13,9 @@ use serde::{
 };
 use unicode_properties::{GeneralCategoryGroup, UnicodeGeneralCategory};
 
-/// Text that is safe on a terminal, in HTML and in a label. What is not printable UTF-8 (control
-/// characters of every kind, bidirectional overrides, stray bytes) becomes `\xNN` for each byte,
-/// and then a backslash does too, so that the change can be undone. Harmless text is unchanged.
+/// Text that is safe on a terminal, in HTML and in a label. If it contains anything but printable UTF-8 (control
+/// characters of any kind, bidirectional overrides, stray bytes), each such byte becomes `\xNN`, and so does each
+/// backslash, so that the encoding is reversible. Other text is unchanged.
 pub fn safe(bytes: &[u8]) -> Cow<'_, str> {
     match std::str::from_utf8(bytes) {
         Ok(text) if text.chars().all(is_harmless) => Cow::Borrowed(text),
@@ -23,7 +23,7 @@ pub fn safe(bytes: &[u8]) -> Cow<'_, str> {
     }
 }
 
-/// The same below `/run`, for which `/var/run` stands on every node (Filesystem Hierarchy Standard 3.0, section 5.13).
+/// Replaces `/var/run` by `/run` (Filesystem Hierarchy Standard 3.0, section 5.13).
 pub fn in_run(path: &Path) -> Cow<'_, Path> {
     match path.strip_prefix("/var/run") {
         Ok(below) => Cow::Owned(Path::new("/run").join(below)),
@@ -36,15 +36,15 @@ pub fn safe_path(path: &Path) -> Cow<'_, str> {
     safe(path.as_os_str().as_bytes())
 }
 
-/// What stands for names that are left out.
+/// Stands for omitted names.
 pub const ELLIPSIS: &str = "…";
-/// Columns of a path in a sentence.
+/// Maximum columns of a path in a sentence.
 const NEAR: usize = 52;
-/// What kubelet has in a pod's directory.
+/// The entries of a pod's directory.
 const OF_A_POD: [&str; 6] =
     ["volumes/", "volume-subpaths/", "volumeDevices/", "plugins/", "containers/", "etc-hosts"];
 
-/// A path below a pod's directory in kubelet's: that directory, and the rest, which begins with a slash.
+/// Splits a path below a pod's directory into that directory and the rest, which begins with a slash.
 pub fn below_pod(path: &str) -> Option<(&str, &str)> {
     let mut all = path.match_indices("/pods/");
     all.find_map(|(at, pods)| {
@@ -56,8 +56,8 @@ pub fn below_pod(path: &str) -> Option<(&str, &str)> {
     })
 }
 
-/// A path in a short sentence beside which it stands whole: from the pod's directory on, and of a long one the last
-/// names. Safe to show.
+/// A short form of a path for a sentence: without the pod's directory, and of a long path the last names. Safe to
+/// show.
 pub fn near(path: &Path, columns: usize) -> String {
     let whole = safe_path(path);
     let text = match below_pod(&whole) {
@@ -73,7 +73,7 @@ pub fn near(path: &Path, columns: usize) -> String {
     names.map_or_else(|| clip(&text, columns), |at| format!("{ELLIPSIS}{}", &text[at..]))
 }
 
-/// The end of a text, where it takes more than so many columns.
+/// The end of a text that exceeds `columns`.
 pub fn clip(text: &str, columns: usize) -> String {
     let more = text.chars().count().saturating_sub(columns);
     if more == 0 {
@@ -105,7 +105,7 @@ fn push_hex(out: &mut String, bytes: &[u8]) {
     }
 }
 
-/// Neither a control character, nor one that changes how its neighbours are shown, nor one that is not seen.
+/// Whether a character is visible, is no control character and does not change how its neighbours are displayed.
 fn is_harmless(c: char) -> bool {
     if c.is_ascii() {
         return !c.is_ascii_control();
@@ -116,20 +116,20 @@ fn is_harmless(c: char) -> bool {
         && !is_invisible(c)
 }
 
-/// Letters, marks and symbols that show nothing: those of Unicode's `Default_Ignorable_Code_Point`
-/// (DerivedCoreProperties.txt) that are in no group above, and the empty Braille pattern.
+/// Letters, marks and symbols without a glyph: `Default_Ignorable_Code_Point` (DerivedCoreProperties.txt) outside of
+/// the groups above, and the empty Braille pattern.
 fn is_invisible(c: char) -> bool {
     matches!(c,
         '\u{034f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}' | '\u{2800}'
         | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{ffa0}' | '\u{e0100}'..='\u{e01ef}')
 }
 
-/// A path in JSON: `path`, and `path_bytes` (base64) beside it when the text had to be escaped.
+/// A path in JSON: `path`, and `path_bytes` (base64) if the text had to be escaped.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct JsonPath(pub PathBuf);
 
 impl JsonPath {
-    /// The text, and the bytes when they differ from it.
+    /// The text, and the base64 of the bytes if they differ from it.
     pub fn parts(&self) -> (Cow<'_, str>, Option<String>) {
         let bytes = self.0.as_os_str().as_bytes();
         let text = safe(bytes);
@@ -138,7 +138,7 @@ impl JsonPath {
     }
 }
 
-/// To be flattened into the object that has the path.
+/// For `#[serde(flatten)]` into the object that has the path.
 impl Serialize for JsonPath {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let (text, bytes) = self.parts();

@@ -1,52 +1,49 @@
-//! A pod as the API server has it.
+//! A pod's object in the API.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{claim::Claim, identity::Pod};
 
-/// What of a pod's record matters for its deletion.
+/// The fields of a pod's object that matter for its deletion.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PodRecord {
     /// Who it is.
     pub pod: Pod,
-    /// When it may be killed at the latest (`deletionTimestamp`: the request's time and the grace
-    /// period); `None` while nobody has deleted it.
+    /// `deletionTimestamp`: the time of the request plus the grace period; `None` if no deletion was requested.
     pub deletion: Option<Timestamp>,
-    /// Seconds of grace that it was given.
+    /// Grace period in seconds.
     pub grace_s: u64,
-    /// Who must agree before the record goes.
+    /// Finalizers that must be removed first.
     pub finalizers: Vec<String>,
-    /// Where it runs; `None` before it was scheduled.
+    /// Its node; `None` before it is scheduled.
     pub node: Option<String>,
-    /// Whether kubelet made it from a file, and makes it again as long as the file is there.
+    /// Whether it is a mirror pod: kubelet recreates it while the static pod's manifest exists.
     pub is_mirror: bool,
-    /// Whether every container has ended, by kubelet's last report.
+    /// Whether every container has terminated, by kubelet's last status.
     pub all_terminated: bool,
-    /// When the API server said so; `None` where somebody handed it over.
+    /// When it was read from the API server; `None` if it came from a file (`--pod-json`).
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub read: Option<Timestamp>,
     /// Its volumes that are PersistentVolumeClaims.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub claims: Vec<Claim>,
-    /// Its volumes that a container mounts with mountPropagation Bidirectional; `None` where it is not
-    /// known.
+    /// Its volumes that a container mounts with mountPropagation Bidirectional; `None` if unknown.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub bidirectional: Option<Vec<String>>,
-    /// Its containers as kubelet has reported them; `None` where it is not known.
+    /// Its container statuses; `None` if unknown.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub containers: Option<Vec<ContainerRecord>>,
-    /// Why the pod as a whole has failed, by kubelet (`status.reason`).
+    /// `status.reason`: why the pod as a whole has failed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub reason: Option<String>,
-    /// Its claims of resources that were to be made from a template, and that `status.resourceClaimStatuses` does not
-    /// name.
+    /// Its resource claims from templates that `status.resourceClaimStatuses` does not name.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub unmade_claims: Vec<String>,
 }
 
 impl PodRecord {
-    /// Whether kubelet has reported no container of it as begun; `None` where it is not known.
+    /// Whether kubelet has reported no container as started; `None` if unknown.
     pub fn never_started(&self) -> Option<bool> {
         let containers = self.containers.as_ref()?;
         Some(containers.iter().all(|it| it.id.is_none() && it.state == ContainerState::Waiting))
@@ -58,26 +55,26 @@ impl PodRecord {
 pub struct ContainerRecord {
     /// Its name in the pod.
     pub name: String,
-    /// Whether it is an init container that runs beside the others (`restartPolicy: Always`).
+    /// Whether it is a sidecar: an init container with `restartPolicy: Always`.
     pub is_sidecar: bool,
-    /// What kubelet has reported last.
+    /// The last reported state.
     pub state: ContainerState,
-    /// Why it waits, or has ended, in a word.
+    /// The reason for which it waits or has terminated, in one word.
     pub reason: Option<String>,
-    /// Its runtime and id, as in `containerd://0a1b`; `None` before it was made.
+    /// Its runtime and id, such as `containerd://0a1b`; `None` before it is created.
     pub id: Option<String>,
     /// Whether it has a preStop hook.
     pub has_pre_stop: bool,
 }
 
-/// What a container does, by kubelet.
+/// The state of a container, by kubelet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ContainerState {
-    /// It has not begun, or begins again.
+    /// It has not started, or restarts.
     Waiting,
-    /// It runs.
+    /// It is running.
     Running,
-    /// It has ended.
+    /// It has terminated.
     Terminated,
 }

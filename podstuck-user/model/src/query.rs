@@ -1,6 +1,6 @@
-//! What the engine asks about the node, and what it is answered. The answer comes back as an event.
+//! The engine's questions about the node, and their answers, which come back as events.
 //!
-//! A question is a type, and a row of `questions!`. Paths are as the process sees them.
+//! A question is a type and a row of `questions!`. Paths are as the process in question sees them.
 
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
@@ -27,21 +27,21 @@ pub use kind::Kind;
 /// A question of a tracker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Query {
-    /// Who asks.
+    /// The tracker that asks.
     pub tracker: TrackerId,
-    /// Which of its objects it is about.
+    /// The target of its object.
     pub target_id: u64,
-    /// The path, where the tracker keeps several objects for a target.
+    /// The path, if the tracker follows several objects of a target.
     #[serde(with = "raw_path")]
     pub path: PathBuf,
-    /// What is wanted.
+    /// The question.
     pub wants: Wants,
 }
 
 impl Query {
-    /// Whether another one asks the same after a later failure: by another process perhaps, since each attempt may have
-    /// one of its own. [`TrackerId::Refused`] follows the last object of a target, and has no use for an answer about
-    /// another.
+    /// Whether a later query, asked after another failure, replaces this one: the question is the same, perhaps for
+    /// another process, since each attempt may have its own. [`TrackerId::Refused`] follows only the last object of
+    /// a target and has no use for an answer about an earlier one.
     pub fn is_renewed_by(&self, later: &Self) -> bool {
         let mut wants = self.wants.clone();
         if let (Some(pid), Some(later)) = (wants.pid_mut(), later.wants.clone().pid_mut()) {
@@ -53,20 +53,20 @@ impl Query {
     }
 }
 
-/// A question, and the type of its answer.
+/// A question with its answer type.
 pub trait Question: Into<Wants> + Send + 'static {
-    /// What is found out.
+    /// The answer.
     type Answer: Send + 'static;
 
-    /// The question that was asked and what was found out, where it is this one, and an answer to it.
+    /// The question and the answer, if both are of this type.
     fn answered<'a>(query: &'a Query, answer: &'a Answer) -> Option<(&'a Self, &'a Self::Answer)>;
 }
 
-/// Registers all questions: `KIND ANSWER(TYPE) of QUESTION(TYPE, the process whose view of the node it is about)`, with
-/// several questions where their answers are one.
+/// Registers all questions: `KIND ANSWER(TYPE) of QUESTION(TYPE, the process whose view counts)`, with several
+/// questions where they share an answer type.
 macro_rules! questions {
     ($d:tt $($kind:ident $answer:ident($found:ty) of $($question:ident($asked:ty, $pid:expr)),+;)*) => {
-        /// What is wanted.
+        /// A question.
         #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
         #[serde(rename_all = "kebab-case")]
         pub enum Wants {
@@ -76,7 +76,7 @@ macro_rules! questions {
             )+)*
         }
 
-        /// What was found out.
+        /// An answer.
         #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
         #[serde(rename_all = "kebab-case")]
         pub enum Answer {
@@ -87,14 +87,14 @@ macro_rules! questions {
         }
 
         impl Wants {
-            /// What may keep its answer waiting.
+            /// The kind, by what may delay the answer.
             pub const fn kind(&self) -> Kind {
                 match self {
                     $($(Self::$question(_))|+ => Kind::$kind,)*
                 }
             }
 
-            /// The process whose view of the node it is about.
+            /// The process whose view of the node counts.
             fn pid_mut(&mut self) -> Option<&mut u32> {
                 match self {
                     $($(Self::$question(asked) => {
@@ -124,7 +124,7 @@ macro_rules! questions {
             }
         )+)*
 
-        /// Answers a question, whichever it is: `answer!(wants, question => what is found out)`.
+        /// Answers any question: `answer!(wants, question => answer)`.
         #[macro_export]
         macro_rules! answer {
             ($d wants:expr, $d asked:ident => $d found:expr) => {
@@ -168,7 +168,7 @@ questions! { $
 /// Attributes of an object and of the directory that holds it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReadAttributes {
-    /// Whose mount namespace and root directory.
+    /// The process whose mount namespace and root directory count.
     pub pid: u32,
     /// Directory that holds the object.
     #[serde(with = "raw_path")]
@@ -176,29 +176,29 @@ pub struct ReadAttributes {
     /// Name of the object.
     #[serde(with = "raw_path")]
     pub name: OsString,
-    /// Device and inode number that the directory must have; inode 0 when unknown.
+    /// Device and inode number that the directory must have; inode 0 if unknown.
     pub expected: (u32, u64),
 }
 
-/// The mounts of a namespace above, at and below a path, and one mount by its id; `None` when the namespace is gone.
+/// The mounts of a namespace above, at and below a path, and one mount by its id; `None` if the namespace is gone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReadMounts {
-    /// A process in the namespace, if it still lives.
+    /// A process in the namespace; it may have ended.
     pub pid: u32,
     /// The namespace's inode number.
     pub namespace: u32,
     /// The path.
     #[serde(with = "raw_path")]
     pub path: PathBuf,
-    /// `mnt_id` of a mount that is wanted wherever it is; 0 for none.
+    /// `mnt_id` of a mount that is included wherever it is; 0 for none.
     pub mount_id: u32,
 }
 
-/// The mounts of a namespace on a file or directory, whichever way leads to it ([`Mounts::on_file`]); `None` when the
+/// The mounts of a namespace on a file or directory, whatever path leads to it ([`Mounts::on_file`]); `None` if the
 /// namespace is gone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReadMountsOn {
-    /// A process in the namespace, if it still lives.
+    /// A process in the namespace; it may have ended.
     pub pid: u32,
     /// The namespace's inode number.
     pub namespace: u32,
@@ -207,10 +207,10 @@ pub struct ReadMountsOn {
     pub path: PathBuf,
 }
 
-/// The file system that a path lies on; `None` when the namespace is gone.
+/// The file system that contains a path; `None` if the namespace is gone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReadFileSystem {
-    /// A process in the namespace, if it still lives.
+    /// A process in the namespace; it may have ended.
     pub pid: u32,
     /// The namespace's inode number.
     pub namespace: u32,
@@ -219,7 +219,7 @@ pub struct ReadFileSystem {
     pub path: PathBuf,
 }
 
-/// Whether the FUSE mounts at or below a path answer: each that was looked at, with the errno.
+/// Whether the FUSE mounts at or below a path respond: each checked mount with its errno.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReachFuseMounts {
     /// A process that sees them.
@@ -229,10 +229,11 @@ pub struct ReachFuseMounts {
     pub path: PathBuf,
 }
 
-/// A directory that is not empty: the mounts at it and below it, what is in it, and who uses something below it.
+/// A directory that is not empty: the mounts at and below it, its entries, and the processes that use objects below
+/// it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReadDirectory {
-    /// Who tried to remove it.
+    /// The process that tried to remove it.
     pub pid: u32,
     /// The process's mount namespace.
     pub namespace: u32,
@@ -241,7 +242,7 @@ pub struct ReadDirectory {
     pub directory: PathBuf,
 }
 
-/// Whether anybody on the node listens at a loopback address.
+/// Whether a process on the node listens on a loopback address.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FindListener {
     /// The address.
@@ -250,121 +251,121 @@ pub struct FindListener {
     pub port: u16,
 }
 
-/// Which processes must permit an access before the kernel goes on with it (fanotify(7), permission events).
+/// The processes that must permit an access before the kernel continues it (fanotify(7), permission events).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FindFanotify {
-    /// Whose mount namespace and root directory.
+    /// The process whose mount namespace and root directory count.
     pub pid: u32,
-    /// What is accessed.
+    /// The path that is accessed.
     #[serde(with = "raw_path")]
     pub path: PathBuf,
 }
 
-/// Who has a connection to a daemon.
+/// The clients of a daemon.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FindClients {
     /// The daemon.
     pub pid: u32,
 }
 
-/// What the processes that must act for a pod wait for, and those at the other end.
+/// The waits of the processes that must act for a pod, and of the processes at the other end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FollowWaits {
-    /// Processes that look after its containers.
+    /// The shims of its containers.
     pub shims: Vec<u32>,
-    /// Processes that work for all pods: of their children count those whose command line has one of `names`.
+    /// Daemons that serve all pods: only their children whose command line contains one of `names` count.
     pub daemons: Vec<u32>,
-    /// The pod's UID and the ids of its containers: a shim that is started for one of them is looked at, too.
+    /// The pod's UID and its containers' ids. A shim started for one of them is inspected, too.
     pub names: Vec<String>,
 }
 
-/// What in a tree has attributes that forbid its removal.
+/// The objects of a tree with attributes that forbid removal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FindProtected {
-    /// Whose mount namespace and root directory.
+    /// The process whose mount namespace and root directory count.
     pub pid: u32,
     /// The tree.
     #[serde(with = "raw_path")]
     pub directory: PathBuf,
 }
 
-/// How much is left in a tree.
+/// The number of entries left in a tree.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CountRemaining {
-    /// Whose mount namespace and root directory.
+    /// The process whose mount namespace and root directory count.
     pub pid: u32,
     /// The tree.
     #[serde(with = "raw_path")]
     pub directory: PathBuf,
 }
 
-/// What is known of a directory that is not empty.
+/// A directory that is not empty.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Contents {
-    /// `None` when the namespace is gone.
+    /// `None` if the namespace is gone.
     pub mounts: Option<Mounts>,
-    /// What is in it.
+    /// Its entries.
     pub entries: Result<Entries, NoAnswer>,
-    /// Who uses it, apart from the one who tried to remove it.
+    /// The processes that use it, except the one that tried to remove it.
     pub users: Vec<User>,
 }
 
-/// What keeps an object from being removed, by its inode and that of its directory.
+/// The attributes that prevent the removal of an object: its own and its directory's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObjectAttributes {
     /// Of the object.
     pub object: Attributes,
     /// Of the directory.
     pub directory: Attributes,
-    /// The directory is the very one that the call was about, by device and inode number.
+    /// Whether the directory is the one of the call, by device and inode number.
     pub same_directory: bool,
-    /// The directory has the sticky bit.
+    /// Whether the directory has the sticky bit.
     pub sticky: bool,
-    /// The object is an active swap file.
+    /// Whether the object is an active swap file.
     pub swap: bool,
-    /// Whether it is one could not be looked up.
+    /// Whether the list of swap files could not be read.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub swap_unknown: bool,
-    /// Which object and which directory; `None` where it is not known.
+    /// The object and the directory; `None` if unknown.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub files: Option<(FileId, FileId)>,
 }
 
-/// Whether anybody listens at an address, in the network namespaces that processes are in.
+/// Whether a process listens on an address, in the network namespaces of all processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listening {
-    /// Somebody does, in one of them.
+    /// A process listens in one of them.
     pub somebody: bool,
-    /// Namespaces that were looked at.
+    /// Number of namespaces inspected.
     pub namespaces: u32,
-    /// Processes whose namespace could not be told or read: there may be others.
+    /// Number of processes whose namespace could not be identified or read, so that the answer may be incomplete.
     pub unread: u32,
 }
 
-/// The fanotify listeners that must permit accesses to a path.
+/// The fanotify groups that must permit accesses to a path.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Fanotify {
-    /// Those that mark its mount or its file system, and those that mark a file or directory there: the latter are not
+    /// Groups that mark its mount or file system, and groups that mark a file or directory there; the latter are not
     /// `exact`.
     pub listeners: Vec<Holder>,
-    /// Processes whose descriptors could not be read: there may be others.
+    /// Number of processes whose descriptors could not be read, so that the answer may be incomplete.
     pub unread: u32,
 }
 
-/// Why there is no answer.
+/// Why a question has no answer.
 #[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NoAnswer {
-    /// The helper did not come back.
+    /// The helper process did not finish in time.
     #[error("no answer within {0:?}: the file system may be hung")]
     Deadline(Duration),
-    /// No helper was sent, so that none hangs.
+    /// No helper process was started, because it could hang.
     #[error("not looked at, because {0}")]
     NotEntered(String),
-    /// The helper could not be run, or spoke nonsense.
+    /// The helper process could not run, or its output was invalid.
     #[error("the helper process failed: {0}")]
     Helper(String),
-    /// The file system answered with an error.
+    /// The file system returned an error.
     #[error("{0}")]
     Refused(String),
 }

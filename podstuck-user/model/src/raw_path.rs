@@ -1,6 +1,6 @@
-//! File names are bytes: how those that are no UTF-8 are kept in a recording, losing none.
+//! Lossless serialization of file names in recordings, also of those that are not UTF-8.
 //!
-//! For `#[serde(with = "raw_path")]`: text where the name is text, else `{"base64": "..."}`.
+//! For `#[serde(with = "raw_path")]`: a string if the name is UTF-8, else `{"base64": "..."}`.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -11,7 +11,7 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
-/// Text, or bytes that are no text.
+/// A string, or bytes that are not UTF-8.
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub(crate) enum Raw {
@@ -35,10 +35,10 @@ impl Raw {
     }
 }
 
-/// Writes a name.
+/// Serializes a name.
 ///
 /// # Errors
-/// Only those of the serializer.
+/// Returns the serializer's errors.
 pub fn serialize<S: Serializer>(
     name: &impl AsRef<OsStr>,
     serializer: S,
@@ -46,25 +46,25 @@ pub fn serialize<S: Serializer>(
     Raw::of(name.as_ref()).serialize(serializer)
 }
 
-/// Reads a name.
+/// Deserializes a name.
 ///
 /// # Errors
-/// Fails for base64 that is none.
+/// Fails for invalid base64.
 pub fn deserialize<'de, T: From<OsString>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<T, D::Error> {
     Raw::deserialize(deserializer)?.name().map_err(D::Error::custom)
 }
 
-/// The same for a name that may be missing.
+/// For an optional name.
 pub mod option {
     use super::{Deserialize, Deserializer, OsStr, OsString, Raw, Serialize, Serializer};
     use serde::de::Error as _;
 
-    /// Writes a name, or null.
+    /// Serializes a name, or null.
     ///
     /// # Errors
-    /// Only those of the serializer.
+    /// Returns the serializer's errors.
     pub fn serialize<S: Serializer>(
         name: &Option<impl AsRef<OsStr>>,
         serializer: S,
@@ -72,10 +72,10 @@ pub mod option {
         name.as_ref().map(|name| Raw::of(name.as_ref())).serialize(serializer)
     }
 
-    /// Reads a name, or null.
+    /// Deserializes a name, or null.
     ///
     /// # Errors
-    /// Fails for base64 that is none.
+    /// Fails for invalid base64.
     pub fn deserialize<'de, T: From<OsString>, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Option<T>, D::Error> {
@@ -84,15 +84,15 @@ pub mod option {
     }
 }
 
-/// The same for several.
+/// For a list of names.
 pub mod list {
     use super::{Deserialize, Deserializer, OsStr, OsString, Raw, Serializer};
     use serde::de::Error as _;
 
-    /// Writes names.
+    /// Serializes names.
     ///
     /// # Errors
-    /// Only those of the serializer.
+    /// Returns the serializer's errors.
     pub fn serialize<S: Serializer>(
         names: &[impl AsRef<OsStr>],
         serializer: S,
@@ -100,10 +100,10 @@ pub mod list {
         serializer.collect_seq(names.iter().map(|name| Raw::of(name.as_ref())))
     }
 
-    /// Reads names.
+    /// Deserializes names.
     ///
     /// # Errors
-    /// Fails for base64 that is none.
+    /// Fails for invalid base64.
     pub fn deserialize<'de, T: From<OsString>, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Vec<T>, D::Error> {

@@ -1,40 +1,40 @@
-//! What is left in a tree that is being deleted, and how sure that is.
+//! The number of entries left in a tree that is being deleted, with its uncertainty.
 
 use serde::{Deserialize, Serialize};
 
-/// Standard errors to each side of an estimate. In simulated trees of 17 shapes, half deleted, 94 of 100
-/// true numbers lay within as many; samples of skewed sizes make it more than the two of a normal
-/// distribution.
+/// Half-width of an interval in standard errors. In simulated trees of 17 shapes, half deleted, 94 of 100 true
+/// numbers lay within it; skewed sizes require more than the two of a normal distribution.
 const ERRORS_TO_EACH_SIDE: f64 = 2.5;
-/// An estimate is never surer than this: the directory that is being emptied is like no other.
+/// Lower bound of the relative error: the directory that is being emptied may differ from all others.
 const LEAST_ERROR: f64 = 0.05;
-/// Above this relative error nothing is said: the guess would too often be off by more than a quarter.
+/// Upper bound of the relative error. Above it no estimate is given: it would too often be off by more than a
+/// quarter.
 const ERROR_MAX: f64 = 0.25;
 
-/// What is left in a tree.
+/// The entries left in a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Remaining {
-    /// Entries seen in the time allowed.
+    /// Entries counted within the time limit.
     pub seen: u64,
-    /// Whether that was all of them.
+    /// Whether all entries were counted.
     pub complete: bool,
-    /// The tree itself is not there any more.
+    /// Whether the tree itself is gone.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub gone: bool,
     /// Link count of the directory: 1 on ext4 once it held more than 64,998 subdirectories.
     pub nlink: u64,
     /// Size of the directory itself in bytes.
     pub size: u64,
-    /// Inodes in use on the whole file system, 0 when it does not say.
+    /// Inodes in use on the whole file system; 0 if it does not report them.
     pub inodes_used: u64,
-    /// Type of the file system is ext2, ext3 or ext4.
+    /// Whether the file system is ext2, ext3 or ext4.
     pub is_ext: bool,
-    /// Where not all was seen: how many there are by a sample.
+    /// An estimate by sampling, if not all entries were counted.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub sample: Option<Sample>,
 }
 
-/// Entries of a tree, by a random sample of its directories.
+/// The number of entries of a tree, from a random sample of its directories.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sample {
     /// The estimate.
@@ -43,25 +43,25 @@ pub struct Sample {
     pub error: u64,
     /// Directories read.
     pub directories: u64,
-    /// Levels of the tree at which directories were read.
+    /// Levels of the tree from which directories were read.
     pub levels: u64,
-    /// Files that were looked at have several names, so there may be more entries than inodes.
+    /// Whether sampled files have several hard links, so that entries may outnumber inodes.
     pub linked: bool,
 }
 
-/// A number that is not known exactly.
+/// An uncertain number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interval {
-    /// The best guess.
+    /// The best estimate.
     pub estimate: u64,
-    /// At least so much.
+    /// The lower bound.
     pub low: u64,
-    /// At most so much.
+    /// The upper bound.
     pub high: u64,
 }
 
 impl Remaining {
-    /// How many entries there were at the look; `None` where nothing can be said.
+    /// The number of entries at the time of the scan; `None` if too uncertain.
     pub fn interval(&self) -> Option<Interval> {
         if self.complete {
             return Some(Interval { estimate: self.seen, low: self.seen, high: self.seen });
@@ -70,10 +70,10 @@ impl Remaining {
         self.around(sample.entries as f64, sample.error as f64)
     }
 
-    /// The interval around an estimate as of this look. As sizes are skewed, both ends are factors.
+    /// The interval around an estimate at the time of this scan. As sizes are skewed, both bounds are factors.
     pub fn around(&self, entries: f64, error: f64) -> Option<Interval> {
         let relative = error / entries;
-        // Not a number, if nothing was found.
+        // NaN if no entry was found.
         if relative.is_nan() || relative > ERROR_MAX {
             return None;
         }

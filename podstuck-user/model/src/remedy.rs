@@ -1,4 +1,4 @@
-//! Ways out, as they are printed.
+//! Remedies as they are printed.
 
 use std::path::PathBuf;
 
@@ -11,83 +11,84 @@ use super::{
     time::Clock,
 };
 
-/// One way out, never run by the tool itself.
+/// A remedy. podstuck itself never runs it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Remedy {
-    /// Whether it can be run.
+    /// Whether it is a command.
     pub kind: RemedyKind,
-    /// What the command does, in a short imperative sentence; `None` for advice, which is one itself.
+    /// The effect of the command, as a short imperative sentence; `None` for advice, which is one itself.
     pub does: Option<String>,
-    /// A shell command, its arguments quoted; `None` for advice.
+    /// A shell command with quoted arguments; `None` for advice.
     pub command: Option<String>,
-    /// What to do where no command does it; `None` for a command.
+    /// An action that no command performs; `None` for a command.
     pub advice: Option<String>,
     /// What it may break.
     pub risk: String,
-    /// Where it is run; `None` for advice.
+    /// Where to run it; `None` for advice.
     #[serde(rename = "where")]
     pub place: Option<Place>,
     /// What the command checks before it acts, since it may be run long after it was printed.
     pub guard: Option<String>,
-    /// Who else is hit.
+    /// Others that it affects.
     pub affects: Vec<String>,
-    /// A command that succeeds once it has worked.
+    /// A command that succeeds once the remedy has worked.
     pub verify: Option<String>,
-    /// Why it may have to be kept back.
+    /// Reasons to withhold it.
     #[serde(skip)]
     pub withheld: Withheld,
-    /// What it unmounts, where that can be refused: who uses it is looked for.
+    /// The mount that it unmounts, if the kernel may refuse that: podstuck searches for its holders.
     #[serde(skip)]
     pub unmounts: Option<Box<Unmount>>,
-    /// The process that `does` names: where its start is to be said, and that, in ticks since boot.
+    /// The position in `does` at which the start of the named process is inserted, and that start in ticks since
+    /// boot.
     #[serde(skip)]
     pub started: Option<(usize, u64)>,
 }
 
-/// A mount that a way out unmounts: the kernel refuses as long as it is in use.
+/// A mount that a remedy unmounts. The kernel refuses that while it is in use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unmount {
-    /// A process in another mount namespace than the reader's, by which the command enters it.
+    /// A process in a mount namespace other than the reader's, through which the command enters it.
     pub process: Option<u32>,
-    /// A process that sees the mount, and its mount namespace; `None` where neither is known.
+    /// A process that sees the mount, and its mount namespace; `None` if unknown.
     pub seen_by: Option<(u32, u32)>,
-    /// Where it is mounted.
+    /// The mount point.
     pub point: PathBuf,
 }
 
 impl Unmount {
-    /// What a search for its holders is about; `None` where nobody is known who sees it.
+    /// The subject of a search for its holders; `None` if no process that sees it is known.
     pub fn about(&self) -> Option<About> {
         let (pid, namespace) = self.seen_by?;
         Some(About::Mount { pid, namespace, path: JsonPath(self.point.clone()) })
     }
 }
 
-/// What a command does, in a sentence that fits a line or two.
+/// The effect of a command, as a sentence that fits one or two lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Does {
     words: String,
     started: Option<(usize, u64)>,
 }
 
-/// Columns of such a sentence, and of the start of a process in it.
+/// Maximum columns of that sentence; below, the columns of a pid and of a process's start in it.
 pub const SENTENCE: usize = 100;
 const LONGEST_PID: usize = "4194304".len();
 const START: usize = ", started 2026-11-26".len();
 
 impl Does {
-    /// Of what is no process.
+    /// A sentence that names no process.
     pub fn new(words: impl Into<String>) -> Self {
         Self { words: words.into(), started: None }
     }
 
-    /// Of a process, whose start, in ticks since boot, is said between both.
+    /// A sentence that names a process, whose start in ticks since boot is inserted between both parts.
     pub fn of_process(before: String, started: Option<u64>, after: &str) -> Self {
         let started = started.map(|ticks| (before.len(), ticks));
         Self { words: before + after, started }
     }
 
-    /// Adds a clause, where there is room.
+    /// Appends a clause if it fits.
     pub fn push(&mut self, clause: &str) {
         let start = if self.started.is_some() { START } else { 0 };
         if self.columns() + start + clause.chars().count() <= SENTENCE {
@@ -95,7 +96,7 @@ impl Does {
         }
     }
 
-    /// Each process id counts as the longest that there is, so that a sentence does not depend on it.
+    /// Counts each pid with the maximum number of digits, so that the sentence does not depend on the pid.
     fn columns(&self) -> usize {
         let digits = |rest: &str| rest.bytes().take_while(u8::is_ascii_digit).count();
         let missing = |rest| LONGEST_PID.saturating_sub(digits(rest));
@@ -109,41 +110,41 @@ impl From<&str> for Does {
     }
 }
 
-/// What must be known before a command is given; each with what it does.
+/// Facts that must be known before a command is printed; each field has the effect of the command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Withheld {
-    /// It could hit something else: nothing compares the object with the one that was seen.
+    /// It could hit another object: no check compares the object with the one that was seen.
     pub unchecked: Option<String>,
-    /// It takes a file system from all who use it.
+    /// It takes a file system away from all its users.
     pub forced: Option<String>,
-    /// Who they are is not known.
+    /// These users are unknown.
     pub others_unknown: bool,
-    /// A name in it is data for `xargs`; what it does, and to which object.
+    /// It passes a name through `xargs`; its effect and object.
     pub by_xargs: Option<String>,
 }
 
-/// Whether a way out can be run.
+/// Whether a remedy is a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RemedyKind {
-    /// As it is printed.
+    /// A command.
     Command,
-    /// Somebody must decide or do something.
+    /// An action or a decision for the administrator.
     Advice,
 }
 
-/// Where a command is run.
+/// The place where a command is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Place {
     /// On the node, as root.
     Node,
-    /// Where kubectl is.
+    /// Where kubectl is configured.
     Kubectl,
 }
 
 impl Place {
-    /// By the program.
+    /// The place, by the command's program.
     pub fn of(command: &str) -> Self {
         let is_kubectl =
             ["kubectl ", "[ \"$(kubectl "].iter().any(|first| command.starts_with(first));
@@ -161,7 +162,7 @@ const UNCHECKED: &str = "no command is given, because nothing was noted by which
     meets the same object; look for yourself before you do it";
 
 impl Remedy {
-    /// A command, what it does, and what it may break.
+    /// A command with its effect and its risk.
     pub fn command(
         does: impl Into<Does>,
         command: impl Into<String>,
@@ -184,7 +185,7 @@ impl Remedy {
         }
     }
 
-    /// What no command does, and what it may break.
+    /// Advice with its risk.
     pub fn advice(advice: impl Into<String>, risk: impl Into<String>) -> Self {
         Self {
             kind: RemedyKind::Advice,
@@ -196,13 +197,13 @@ impl Remedy {
         }
     }
 
-    /// Whether it changes nothing, and only shows something.
+    /// Whether it changes nothing, by its risk.
     pub fn only_looks(&self) -> bool {
         ["none", "none;", "none:", "none,"].contains(&self.risk.split(' ').next().unwrap_or(""))
     }
 
-    /// Itself, or advice that says why there is no such command. A recording may be older than what a check
-    /// needs, and nobody acts on what it shows.
+    /// The remedy, or advice that says why the command is withheld. A replay withholds no command for a missing check
+    /// or unknown users: an old recording may lack them, and its commands are not acted on.
     pub fn given(self, certainty: Certainty, is_replay: bool) -> Self {
         let Withheld { unchecked, forced, others_unknown, .. } = &self.withheld;
         let why = match (forced, unchecked) {
@@ -215,14 +216,14 @@ impl Remedy {
         Self { affects: self.affects, ..Self::advice(advice, self.risk) }
     }
 
-    /// Itself, or advice that names the object, for a node without `xargs` or `sh`.
+    /// The remedy, or advice that names the object, for a node without `xargs` or `sh`.
     pub fn without_xargs(self) -> Self {
         let Some(what) = &self.withheld.by_xargs else { return self };
         let advice = format!("{what}: {NO_XARGS}");
         Self { affects: self.affects, ..Self::advice(advice, self.risk) }
     }
 
-    /// With the start of the process that it names: the time of the day, or the day where that is another one.
+    /// Inserts the start of the process that it names: the time of day, or the date if it is another day.
     pub fn dated(mut self, clock: &Clock, now: Timestamp) -> Self {
         if let (Some((at, ticks)), Some(does)) = (self.started.take(), &mut self.does) {
             let started = clock.after_boot(ticks);
@@ -234,8 +235,8 @@ impl Remedy {
         self
     }
 
-    /// With a look at whether the pod is gone, where it has no nearer one. kubelet may take two minutes to
-    /// its next attempt.
+    /// Adds a check that the pod is gone, if the remedy has no check of its own. kubelet may retry only after two
+    /// minutes.
     pub fn followed(mut self, pod: Option<&Pod>) -> Self {
         let acts = self.kind == RemedyKind::Command && !self.only_looks();
         let named = pod.and_then(|pod| pod.namespace.as_ref().zip(pod.name.as_ref()));
@@ -254,7 +255,7 @@ impl Remedy {
         self.command.as_deref().or(self.advice.as_deref()).unwrap_or_default()
     }
 
-    /// Names somebody else who is hit.
+    /// Adds another affected party.
     pub fn affects(&mut self, whom: impl Into<String>) -> &mut Self {
         self.affects.push(whom.into());
         self

@@ -1,4 +1,4 @@
-//! Runtimes' daemons, and the processes that they leave with containers.
+//! Runtime daemons and their shims.
 
 use core::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -10,39 +10,40 @@ use super::{
     container::ContainerName, halted::Halted, identity::Component, node::NodeSample, raw_path,
 };
 
-/// Docker's namespace in containerd: what is in it is dockerd's (moby `containerd.DefaultNamespace`).
+/// Docker's namespace in containerd, whose containers belong to dockerd (moby `containerd.DefaultNamespace`).
 pub const DOCKERS: &str = "moby";
 
-/// A runtime's daemon that runs.
+/// A running runtime daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Runtime {
     /// Process id.
     pub pid: u32,
     /// containerd, dockerd or CRI-O.
     pub component: Component,
-    /// When it was started, in ticks since boot: with its id, this names it.
+    /// Its start in ticks since boot: with the pid, it identifies the process.
     pub started: u64,
-    /// Inode number of its mount namespace; `None` where it could not be read.
+    /// Inode number of its mount namespace; `None` if unreadable.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub mnt_ns: Option<u32>,
-    /// What keeps it from running, if something does.
+    /// What keeps it from running, if anything does.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub halted: Option<Halted>,
-    /// Where it listens; empty also where that could not be read.
+    /// The sockets that it listens on; empty also if unreadable.
     #[serde(with = "raw_path::list", skip_serializing_if = "Vec::is_empty", default)]
     pub sockets: Vec<PathBuf>,
-    /// Its control group; `None` where it is not known.
+    /// Its control group; `None` if unknown.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub group: Option<String>,
-    /// The connections that stand on those sockets, by their numbers; empty where it listens nowhere.
+    /// Established connections on those sockets, by inode number; empty if it listens on none.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub connections: Vec<u64>,
 }
 
 impl Runtime {
-    /// Where its clients call it; `None` where that was not seen. The kernel lists sockets in no order, and daemons
-    /// listen on others that speak another language: dockerd on `metrics.sock` (moby, `daemon/metrics_unix.go`) and
-    /// `libnetwork/ID.sock` (`libnetwork/sandbox_externalkey_unix.go`), containerd on `debug.sock` (its `defaults`).
+    /// The socket of its API; `None` if it was not seen. The kernel lists sockets in no particular order, and
+    /// daemons listen on other sockets with other protocols: dockerd on `metrics.sock` (moby,
+    /// `daemon/metrics_unix.go`) and `libnetwork/ID.sock` (`libnetwork/sandbox_externalkey_unix.go`), containerd on
+    /// `debug.sock` (its `defaults`).
     pub fn api_socket(&self) -> Option<&Path> {
         const ASIDE: [&str; 2] = ["metrics.sock", "debug.sock"];
         let is_named = |path: &Path| path.extension().is_some_and(|it| it == "sock");
@@ -55,106 +56,105 @@ impl Runtime {
     }
 }
 
-/// A runtime that does not run, while shims that it started do.
+/// A runtime that does not run while shims that it started do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GoneRuntime {
     /// containerd, dockerd or CRI-O.
     pub component: Component,
-    /// Where its shims call it, which is how it is known; `None` for a runtime whose shims do not.
+    /// The socket on which its shims call it, by which it is known; `None` for a runtime whose shims do not.
     #[serde(with = "raw_path::option", skip_serializing_if = "Option::is_none", default)]
     pub socket: Option<PathBuf>,
-    /// Shims of it that live.
+    /// Number of its running shims.
     pub shims: usize,
     /// The control group of one of them.
     pub group: Option<String>,
 }
 
-/// A runtime's process that looks after the containers of a pod: the parent of their first processes.
+/// A shim: the parent of the first processes of a pod's containers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shim {
     /// Process id.
     pub pid: u32,
-    /// Its name, safe to be shown.
+    /// Its name, safe to show.
     pub comm: String,
     /// `S`, `T`, `D`, ...
     pub state: char,
-    /// When it was started, in ticks since boot: with its id, this names it.
+    /// Its start in ticks since boot: with the pid, it identifies the process.
     pub started: u64,
-    /// Its control group; `None` where it is not known.
+    /// Its control group; `None` if unknown.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub group: Option<String>,
-    /// The kernel function that it waits in, where it waits uninterruptibly and that is told.
+    /// The kernel function that it waits in, if it waits uninterruptibly and the function is visible.
     pub wait_channel: Option<String>,
-    /// Whose it is; `None` where that could not be told.
+    /// The runtime that started it; `None` if unknown.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub of: Option<ShimOf>,
-    /// Its children that have ended and whose exit it has not collected. They are looked for where one pod is asked
-    /// about.
+    /// Its zombie children. They are searched for in a run about one pod.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub unreaped: Vec<Unreaped>,
 }
 
-/// A process that has ended, and whose parent has not collected its exit.
+/// A zombie: a process that has ended and whose parent has not collected its exit status.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unreaped {
     /// Process id.
     pub pid: u32,
-    /// When it was started, in ticks since boot: with its id, this names it.
+    /// Its start in ticks since boot: with the pid, it identifies the process.
     pub started: u64,
-    /// Its name, safe to be shown.
+    /// Its name, safe to show.
     pub comm: String,
-    /// Who traces it, as in `strace (pid 77)`, safe to be shown: its parent is told of its end only when the tracer has
-    /// taken note (ptrace(2)).
+    /// Its tracer, such as `strace (pid 77)`, safe to show: the parent is notified of the exit only after the tracer
+    /// has collected it (ptrace(2)).
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub traced_by: Option<String>,
 }
 
-/// The runtime that a shim was started by.
+/// The runtime that started a shim.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum ShimOf {
-    /// containerd, as its shims are told on their command line.
+    /// containerd, by the shim's command line.
     Containerd {
-        /// `-address`, where the shim calls it.
+        /// `-address`: the socket on which the shim calls it.
         #[serde(with = "raw_path")]
         socket: PathBuf,
         /// `-namespace`
         namespace: String,
     },
-    /// CRI-O, by the directory that its monitor writes exit codes to.
+    /// CRI-O, by the directory to which conmon writes exit codes.
     CriO,
 }
 
-/// A shim that cannot run, and the container that it looks after.
+/// A shim that cannot run, and its container.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HaltedShim {
-    /// Which container.
+    /// The container.
     pub container: ContainerName,
-    /// Whether its runtime wrote that its removal was begun. Docker does.
+    /// Whether the runtime recorded that the removal has begun. Docker does.
     #[serde(skip_serializing_if = "is_false", default)]
     pub to_go: bool,
     /// The shim.
     pub shim: Shim,
 }
 
-/// A container of Docker's, of which dockerd has written something else than is so.
+/// A Docker container whose state in dockerd's records is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutOfStep {
-    /// Which container.
+    /// The container.
     pub container: ContainerName,
-    /// dockerd's directory of it, with what it has written.
+    /// dockerd's directory of the container, which has the record.
     #[serde(with = "raw_path")]
     pub directory: PathBuf,
-    /// The dockerd that has written it, and runs.
+    /// The running dockerd that wrote the record.
     pub dockerd: u32,
-    /// What differs.
+    /// The difference.
     pub what: Differs,
-    /// The shim that was started for it, while that lives.
+    /// Its shim, while that runs.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub shim: Option<Shim>,
-    /// What dockerd passes its output on to, where dockerd's `hostconfig.json` says so.
+    /// Its log driver, by dockerd's `hostconfig.json`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub log_driver: Option<LogDriver>,
-    /// When it was started last.
+    /// Its last start.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub started_at: Option<Timestamp>,
 }
@@ -164,18 +164,18 @@ pub struct OutOfStep {
 pub struct LogDriver {
     /// `json-file`, `fluentd`, a plugin's name.
     pub name: String,
-    /// Where it sends to, as the container's options have it.
+    /// The address that it sends to, by the container's options.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub address: Option<String>,
 }
 
 impl LogDriver {
-    /// Whether it only writes files of its own.
+    /// Whether it writes only local files.
     pub fn is_local(&self) -> bool {
         matches!(self.name.as_str(), "json-file" | "local" | "none")
     }
 
-    /// The address and the TCP port, where these are on the node itself.
+    /// The address and TCP port, if the address is a loopback address.
     pub fn loopback(&self) -> Option<SocketAddr> {
         // moby, daemon/logger/fluentd.
         const PORT: u16 = 24224;
@@ -193,29 +193,28 @@ impl LogDriver {
     }
 }
 
-/// In which of the two ways.
+/// The kind of difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Differs {
-    /// dockerd says that it runs, as this process, and no process of it has that id.
+    /// The record says that it runs as this process, and no process of it has that pid.
     SaysUp(u32),
-    /// dockerd says that it has ended, and the shim that it had then lives; with its first process, while that
-    /// lives, too.
+    /// The record says that it has ended, and its shim still runs; with its first process if that runs, too.
     SaysEnded(Option<u32>),
 }
 
-/// As serde asks it.
+/// For `skip_serializing_if`.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands out references")]
 fn is_false(value: &bool) -> bool {
     !value
 }
 
-/// The state of a daemon that a container's removal needs.
+/// The state of a daemon that takes part in a container's removal.
 #[derive(Clone, Copy, Debug)]
 pub enum Daemon<'a> {
-    /// It runs, or is kept from that.
+    /// It runs, or is halted.
     Runs(&'a Runtime),
-    /// It does not.
+    /// It does not run.
     Gone(&'a GoneRuntime),
 }
 
@@ -230,18 +229,18 @@ impl Daemon<'_> {
 }
 
 impl Shim {
-    /// Whether a signal or a tracer has stopped it.
+    /// Whether it is stopped by a signal or a tracer.
     pub fn is_stopped(&self) -> bool {
         matches!(self.state, 'T' | 't')
     }
 
-    /// Whether it cannot run: it is stopped, or waits in the kernel.
+    /// Whether it cannot run: it is stopped, or waits uninterruptibly.
     pub fn is_halted(&self) -> bool {
         self.is_stopped() || self.state == 'D'
     }
 
-    /// Whether its containers run in a sandbox that is a kernel of its own, as Kata's virtual machines and gVisor's:
-    /// signals for them end in there.
+    /// Whether its sandbox has its own kernel, such as Kata's virtual machines and gVisor: signals to its processes
+    /// end inside.
     pub fn has_own_kernel(&self) -> bool {
         let kind = self.comm.strip_prefix("containerd-shim-");
         kind.is_some_and(|kind| !kind.starts_with("runc") && !kind.starts_with("crun"))
@@ -249,7 +248,7 @@ impl Shim {
 }
 
 impl NodeSample {
-    /// The daemons that a shim's containers are removed by, the lower one first.
+    /// The daemons that remove a shim's containers, the lower-level one first.
     pub fn daemons_of(&self, shim: &Shim) -> Vec<Daemon<'_>> {
         match &shim.of {
             Some(ShimOf::Containerd { socket, namespace }) => {
@@ -268,7 +267,7 @@ impl NodeSample {
         running.or_else(|| gone.next().map(Daemon::Gone))
     }
 
-    /// The daemon of this kind, unless there are several: then it is not known whose a container is.
+    /// The daemon of this component; `None` if several run, since the owner of a container is then unknown.
     pub fn only(&self, component: Component) -> Option<Daemon<'_>> {
         let mut running = self.runtimes.iter().filter(|it| it.component == component);
         match (running.next(), running.next()) {

@@ -1,4 +1,4 @@
-//! What a component says in its log.
+//! A component's log messages.
 
 use std::path::PathBuf;
 
@@ -12,10 +12,10 @@ use super::{
     raw_path,
 };
 
-/// Stands in the name of a log that somebody else than root may write: what is read there makes nothing firm.
+/// Marks the name of a log that users other than root can write: it makes no finding firm.
 pub const NOT_ROOTS: &str = "which is not root's alone";
 
-/// What a component complains of, where that is known by its words.
+/// A complaint in a log, recognised by its text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Complaint {
@@ -23,68 +23,68 @@ pub enum Complaint {
     NoDriver,
     /// It is registered, and cannot be reached.
     DriverDown,
-    /// It says that it still works on an earlier call.
+    /// It reports that an earlier call is still in progress.
     DriverHangs,
-    /// It has not answered within the two minutes that kubelet waits.
+    /// It has not answered within kubelet's timeout of two minutes.
     DriverTimesOut,
-    /// It answers with an error.
+    /// It returns an error.
     DriverError,
-    /// It has said that all is well, and the volume is still mounted.
+    /// It reported success, and the volume is still mounted.
     StillMounted,
-    /// kubelet does not find what it wrote about the volume.
+    /// kubelet does not find its data about the volume.
     NoData,
     /// kubelet fails to mount the volume.
     MountFails,
-    /// kubelet does not let a volume's device go, because it is mounted elsewhere, too.
+    /// kubelet does not release a volume's device, because it is mounted elsewhere.
     DeviceMounted,
-    /// The same, because a raw block volume is mapped for another pod.
+    /// kubelet does not release a volume's device, because a raw block volume is mapped for another pod.
     DeviceMapped,
-    /// The same, because somebody has it open.
+    /// kubelet does not release a volume's device, because a process has it open.
     DeviceInUse,
     /// kubelet's own map of a raw block volume is busy.
     MapBusy,
-    /// The runtime cannot take the pod's network down, because its CNI plugin fails.
+    /// The runtime cannot tear down the pod's network, because its CNI plugin fails.
     NetworkTeardown,
-    /// A signal to a container is refused, with EACCES.
+    /// A signal to a container fails with EACCES.
     SignalDenied,
-    /// The same with EPERM.
+    /// A signal to a container fails with EPERM.
     SignalRefused,
-    /// The runtime does not find the container, or the shim, that it believes in.
+    /// The runtime does not find a container or shim that is in its records.
     StateLost,
     /// The runtime does not answer in time.
     NoAnswer,
-    /// Connecting to the runtime's socket fails at once.
+    /// Connecting to the runtime's socket is refused.
     SocketRefused,
-    /// The runtime waits for a container to end, which it has told to.
+    /// The runtime waits for a container to end after a signal.
     ContainerStays,
     /// A container's root file system cannot be unmounted.
     RootfsBusy,
-    /// kubelet does not hear what the API server says of its pods.
+    /// kubelet's watch of its pods at the API server fails.
     WatchFails,
-    /// The kernel hears nothing from an SMB server any more.
+    /// The kernel receives nothing from an SMB server any more.
     ServerSilent,
-    /// A metadata server of CephFS has rejected the session of the kernel's client.
+    /// A CephFS metadata server has rejected the session of the kernel's client.
     SessionRejected,
     /// The file of a sandbox's network namespace cannot be removed.
     NetnsBusy,
     /// The directory of a sandbox's shared memory cannot be removed.
     ShmBusy,
-    /// An image that is a volume of the pod cannot be unmounted.
+    /// An image that is mounted as a volume of the pod cannot be unmounted.
     ImageVolumeBusy,
-    /// The block device of a container cannot be taken away.
+    /// The block device of a container cannot be removed.
     DeviceBusy,
     /// A hook that the runtime runs after a container's end fails.
     HookFailed,
 }
 
 impl Complaint {
-    /// Whether kubelet says that it does not let a volume's device go.
+    /// Whether kubelet complains that it cannot release a volume's device.
     pub fn is_of_a_device(self) -> bool {
         matches!(self, Self::DeviceMounted | Self::DeviceMapped | Self::DeviceInUse)
     }
 }
 
-/// How bad a component takes to be what it says.
+/// The log level of a message.
 #[derive(
     Clone,
     Copy,
@@ -101,59 +101,59 @@ impl Complaint {
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Level {
-    /// It is only information, with an error in it.
+    /// Informational, with an error in the text.
     Info,
-    /// It is a warning.
+    /// A warning.
     Warning,
-    /// It is an error.
+    /// An error.
     #[default]
     Error,
 }
 
-/// As serde asks it.
+/// For `skip_serializing_if`.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands out references")]
 fn is_error(level: &Level) -> bool {
     *level == Level::Error
 }
 
-/// What a component says that it has done, or has seen.
+/// An event that a component reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Report {
-    /// A volume was torn down, as far as it knows.
+    /// A volume was torn down, as far as the component knows.
     TornDown,
-    /// A raw block volume was unmapped, as far as it knows.
+    /// A raw block volume was unmapped, as far as the component knows.
     Unmapped,
-    /// A volume's device was let go, for all pods of the node.
+    /// A volume's device was released, for all pods of the node.
     DeviceReleased,
     /// A container of the pod has ended.
     ContainerEnded,
-    /// kubelet has heard that the pod is to be deleted.
+    /// kubelet has received the pod's deletion.
     ToGo,
-    /// kubelet has learned of the pod: when that was made for its node, and again whenever kubelet is started.
+    /// kubelet has received the pod: when it was assigned to the node, and at each start of kubelet.
     Added,
     /// kubelet asks the runtime to stop a container of the pod.
     Killing,
-    /// The runtime sends SIGKILL to a container of the pod, which the text names.
+    /// The runtime sends SIGKILL to the container of the pod that the text names.
     Killed,
-    /// The runtime is asked to stop the pod's sandbox. A log that has this says of a stop that succeeds, too.
+    /// The runtime is asked to stop the pod's sandbox. A log with this message also reports a successful stop.
     SandboxStops,
     /// The runtime has stopped the pod's sandbox.
     SandboxStopped,
-    /// dockerd has had containerd delete the task of a container of the pod that has ended, which the text names.
+    /// dockerd has had containerd delete the task of the container that the text names, which has ended.
     TaskDeleted,
 }
 
 /// Length of a container's id.
 const CONTAINER_ID: usize = 64;
 
-/// The container that a text names last: errors name first what was asked for, and last what failed.
+/// The last container id in a text: errors name the request first and the failure last.
 pub fn container_id(text: &str) -> Option<&str> {
     let is_hex = |c: char| matches!(c, '0'..='9' | 'a'..='f');
     text.rsplit(|c| !is_hex(c)).find(|part| part.len() == CONTAINER_ID)
 }
 
-/// What two messages of one kind have in common: all but their numbers.
+/// The part that messages of one kind share: the text without its numbers.
 pub fn template(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -165,32 +165,32 @@ pub fn template(text: &str) -> String {
     out
 }
 
-/// The log of a component, and from when on it tells of attempts.
+/// A component's log and the period that it covers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Heard {
     /// As in [`Said::source`].
     pub source: String,
-    /// The time of the first entry that was read. All attempts since are in the entries: those that fail
-    /// and those that succeed are logged at every level.
+    /// The time of the first entry that was read. The log has all attempts since then: failures and successes are
+    /// logged at every level.
     pub since: Timestamp,
     /// When it was read.
     pub until: Timestamp,
-    /// Whether it names each step of kubelet's as well: that it has heard of a deletion, and that it asks the runtime to
-    /// stop a container. kubelet logs both from `--v=2` on.
+    /// Whether it has each of kubelet's steps as well: the received deletion, and the request to the runtime to stop
+    /// a container. kubelet logs both from `--v=2` on.
     #[serde(skip_serializing_if = "is_not", default)]
     pub names_steps: bool,
 }
 
-/// As serde asks it.
+/// For `skip_serializing_if`.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands out references")]
 fn is_not(value: &bool) -> bool {
     !value
 }
 
-/// What the source of an entry ends with that its component may not have written.
+/// Suffix of the source of an entry that the component may not have written.
 const UNPROVEN: &str = ", an entry out of its time";
 
-/// The source of an entry that the component may not have written: nothing firm comes of it.
+/// The source of an entry that the component may not have written: it makes no finding firm.
 pub fn unproven(source: &str) -> String {
     format!("{source}{UNPROVEN}")
 }
@@ -200,43 +200,43 @@ pub fn is_unproven(source: &str) -> bool {
     source.ends_with(UNPROVEN)
 }
 
-/// An attempt at a pod's teardown, in the words of who made it. It failed, unless there is a report.
+/// A log message about an attempt at a pod's teardown. The attempt failed, unless there is a report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Said {
-    /// UID of the pod; empty for what holds for all pods of the node, and for a volume's device.
+    /// UID of the pod; empty for a message about all pods of the node or about a volume's device.
     pub uid: String,
-    /// Who says it.
+    /// The component that wrote it.
     pub component: Component,
-    /// The volume, as kubelet names it: `kubernetes.io/csi/DRIVER^HANDLE` for one of a CSI driver. Empty for
-    /// what is about no volume.
+    /// The volume, as kubelet names it: `kubernetes.io/csi/DRIVER^HANDLE` for a CSI driver. Empty if it is not about
+    /// a volume.
     pub volume: String,
     /// When it was written.
     pub at: Timestamp,
-    /// No attempt is made before; `None` where the line does not say.
+    /// No retry before this time; `None` if the message does not say.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub retry: Option<Timestamp>,
-    /// What the error is about.
+    /// The complaint, if recognised.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub complaint: Option<Complaint>,
-    /// What a look at a volume came to, where the error names one.
+    /// The result of a `stat` of a volume, if the error names one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub looked: Option<NamedLook>,
-    /// How bad it is, by the component itself.
+    /// The level, by the component.
     #[serde(skip_serializing_if = "is_error", default)]
     pub level: Level,
-    /// What is reported; `None` for an error.
+    /// The reported event; `None` for an error.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub report: Option<Report>,
-    /// The error, or what is reported. Harmless to show.
+    /// The message. Safe to show.
     pub text: String,
-    /// Whose log, as in `log of kubelet (pid 700), /var/log/kubelet.log`.
+    /// The log, such as `log of kubelet (pid 700), /var/log/kubelet.log`.
     pub source: String,
-    /// How many lines say the same of this pod.
+    /// Number of equal messages about this pod.
     pub times: u64,
 }
 
 impl Said {
-    /// A line about a pod that says this. What else it says is to be filled in.
+    /// An error message about a pod. The other fields are empty.
     pub fn new(component: Component, source: &str, uid: &str, at: Timestamp, text: &str) -> Self {
         Self {
             uid: uid.into(),
@@ -254,18 +254,18 @@ impl Said {
         }
     }
 
-    /// Whether kubelet says it of a pod's volume.
+    /// Whether it is kubelet's message about a pod's volume.
     pub fn is_kubelets_of_a_volume(&self) -> bool {
         let of_volume = self.report == Some(Report::TornDown) || !self.volume.is_empty();
         self.component == Component::Kubelet && of_volume && !self.is_of_a_device()
     }
 
-    /// Whether it is about a volume's device, which kubelet lets go when no pod uses the volume any more.
+    /// Whether it is about a volume's device, which kubelet releases when no pod uses the volume any more.
     pub fn is_of_a_device(&self) -> bool {
         self.uid.is_empty() && !self.volume.is_empty()
     }
 
-    /// Whether it only says how far the pod has come, which is no word about what holds it.
+    /// Whether it only reports progress of the pod, and so says nothing about what holds it.
     pub fn is_progress(&self) -> bool {
         matches!(
             self.report,
@@ -284,25 +284,25 @@ impl Said {
     }
 }
 
-/// A look that failed (`stat`, `lstat`), as an error names it.
+/// A failed `stat` or `lstat`, as an error names it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NamedLook {
     /// The object.
     #[serde(with = "raw_path")]
     #[schemars(with = "raw_path::Raw")]
     pub path: PathBuf,
-    /// How it ended.
+    /// The outcome.
     pub outcome: Outcome,
 }
 
-/// A call that failed, as an error names it.
+/// A failed call, as an error names it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamedCall {
-    /// What was called.
+    /// The call.
     pub call: Call,
     /// The object.
     #[serde(with = "raw_path")]
     pub path: PathBuf,
-    /// How it ended.
+    /// The outcome.
     pub outcome: Outcome,
 }

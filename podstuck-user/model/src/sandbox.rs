@@ -1,27 +1,27 @@
-//! What a runtime keeps for a pod's sandbox, as an error names it that says that it is busy.
+//! The parts of a pod's sandbox that a runtime's error may name as busy.
 
 use std::path::{Component, Path, PathBuf};
 
-/// Which of it.
+/// The kind of part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kept {
-    /// The file by which its network namespace is kept, a mount of `nsfs`.
+    /// The file that pins its network namespace, a mount of `nsfs`.
     NetworkNamespace,
     /// The directory of its shared memory, a `tmpfs` that its containers have at `/dev/shm`.
     SharedMemory,
     /// An image that is mounted as a volume of its pod.
     ImageVolume,
-    /// The block device of a container's root file system, as a virtual machine has it.
+    /// The block device of a container's root file system, for a virtual machine.
     Device,
 }
 
-/// As Go's `os` and `golang.org/x/sys/unix` have it behind a path.
+/// The suffix that Go's `os` and `golang.org/x/sys/unix` add to a path.
 const BUSY: &str = ": device or resource busy";
 
-/// What an error says is busy: the last thing that it names, since errors name first what was asked for.
+/// The busy object of an error: the last one, since errors name the request first.
 pub fn busy(error: &str) -> Option<(Kept, PathBuf)> {
     let named = error.match_indices(BUSY).filter_map(|(at, _)| {
-        // Behind quotes of quotes where kubelet repeats it.
+        // kubelet repeats the error with nested quotes.
         let before = error.get(..at)?.trim_end_matches(['"', '\\']);
         let is_between = |c: char| c.is_whitespace() || matches!(c, '"' | '\\');
         let begin = before.rfind(is_between).map_or(0, |at| at + 1);
@@ -31,7 +31,7 @@ pub fn busy(error: &str) -> Option<(Kept, PathBuf)> {
     named.last().or_else(|| Some((Kept::Device, mapped(error)?)))
 }
 
-/// A device of the device mapper, which containerd's snapshotter names by its own name
+/// A device-mapper device, by the name that containerd's snapshotter gives it
 /// (plugins/snapshots/devmapper/pool_device.go).
 fn mapped(error: &str) -> Option<PathBuf> {
     let (_, named) = error.rsplit_once("failed to deactivate device \"")?;
@@ -41,7 +41,7 @@ fn mapped(error: &str) -> Option<PathBuf> {
     (is_plain && why.ends_with(BUSY)).then(|| format!("/dev/mapper/{name}").into())
 }
 
-/// By the names that the kernel and udev give to disks.
+/// Whether a path is a disk, by the names that the kernel and udev assign.
 fn is_block_device(path: &Path) -> bool {
     let Some(name) = path.strip_prefix("/dev").ok().and_then(Path::to_str) else { return false };
     const DISKS: [&str; 13] = [
@@ -51,9 +51,9 @@ fn is_block_device(path: &Path) -> bool {
     DISKS.iter().any(|kind| name.starts_with(kind))
 }
 
-/// containerd's and CRI-O's files of network namespaces, the shared memory of containerd (internal/cri/config),
-/// CRI-O and Podman (`userdata/shm`), and Docker (`mounts/shm`), and containerd's image volumes, by the sandbox's id
-/// and the image's (internal/cri/server/container_image_mount.go).
+/// The kind of a path: network namespace files of containerd and CRI-O, shared memory of containerd
+/// (internal/cri/config), CRI-O and Podman (`userdata/shm`), and Docker (`mounts/shm`), and containerd's image
+/// volumes, by the sandbox's id and the image's (internal/cri/server/container_image_mount.go).
 fn kept(path: &Path) -> Option<Kept> {
     let is_plain = |part| matches!(part, Component::RootDir | Component::Normal(_));
     if !path.is_absolute() || !path.components().all(is_plain) {

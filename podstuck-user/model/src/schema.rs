@@ -1,4 +1,4 @@
-//! The JSON schema of what is written by hand: texts, numbers and paths.
+//! JSON schemas of types with a hand-written serialization: texts, numbers and paths.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use crate::{
     path::JsonPath,
 };
 
-/// Types that are one text.
+/// Types that serialize as a string.
 macro_rules! texts {
     ($($type:ty: $about:literal;)*) => {$(
         impl JsonSchema for $type {

@@ -10,13 +10,13 @@ use super::{
     identity::Component,
 };
 
-/// What is measured: a call, or a phase of an unmount that is none.
+/// The measured span: a call, or a phase of an unmount outside of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Span {
     /// A call, from entry to return.
     Call(Call),
-    /// From the return of `umount2`, as probes see it, to the end of the file system's shutdown.
+    /// From the return of `umount2`, as seen by probes, to the end of the file system's shutdown.
     AfterExit,
     /// From the execution of an unmounting program to its `umount2`.
     BeforeCall,
@@ -33,34 +33,34 @@ impl Span {
     }
 }
 
-/// What one exported histogram is about.
+/// The labels of one exported histogram.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SeriesKey {
-    /// What was measured.
+    /// The measured span.
     pub span: Span,
-    /// How it ended.
+    /// The outcome.
     pub outcome: Outcome,
-    /// UID of the pod it was about; empty for none.
+    /// UID of the pod; empty if none.
     pub pod: String,
-    /// Volume, or kind of target without one; empty for none.
+    /// The volume, or the kind of a target without one; empty if none.
     pub volume: String,
-    /// The container that it was of: its name, or its id where it has none; empty for none.
+    /// The container: its name, or its id if it has none; empty if none.
     pub container: String,
-    /// The part that the caller plays.
+    /// The caller's component.
     pub component: Component,
 }
 
-/// One histogram: calls by latency bucket, and their summed duration. A recording may claim more than a number holds:
-/// the largest stands for that.
+/// A histogram: calls by latency bucket, and the sum of their durations. Sums saturate, since a recording may
+/// contain any numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Series {
-    /// Calls in each bucket that has any (see [`podstuck_common::bucket`]).
+    /// Calls in each non-empty bucket (see [`podstuck_common::bucket`]).
     pub buckets: BTreeMap<u16, u64>,
     /// Calls in all buckets.
     pub calls: u64,
     /// Summed duration in nanoseconds, exact.
     pub total_ns: u64,
-    /// The shortest and the longest call in nanoseconds: exact, or, of buckets alone, the edges of these.
+    /// The shortest and the longest call in nanoseconds: exact, or the bucket boundaries if only buckets are known.
     range: Option<(u64, u64)>,
 }
 
@@ -89,7 +89,7 @@ impl Series {
         self.range = Some((min.min(least), max.max(most)));
     }
 
-    /// Those of buckets alone, of which nothing else is known.
+    /// A series of which only the buckets are known.
     pub fn of_buckets(buckets: &BTreeMap<u16, u64>) -> Self {
         let mut series = Self::default();
         for (bucket, calls) in buckets {
@@ -118,12 +118,12 @@ impl Series {
         self.range.map_or(0, |(_, most)| most)
     }
 
-    /// (nanoseconds, calls) as histograms have them, not in order: each call at the end of its bucket, but the
-    /// shortest and the longest where they are.
+    /// (nanoseconds, calls) for a histogram, unordered: each call at the end of its bucket, the shortest and the
+    /// longest at their exact values.
     pub fn values(&self) -> impl Iterator<Item = (u64, u64)> {
         let (least, most) = self.range.unwrap_or_default();
         let (first, last) = (bucket::bucket_of(least), bucket::bucket_of(most));
-        // One call may be both.
+        // The shortest and the longest may be the same call.
         let edges = if self.calls > 1 { 2 } else { self.calls };
         let inner = self.buckets.iter().map(move |(bucket, calls)| {
             let edges = u64::from(*bucket == last) + u64::from(*bucket == first && edges > 1);
@@ -133,9 +133,8 @@ impl Series {
         inner.chain(edges).filter(|(_, calls)| *calls > 0)
     }
 
-    /// The latency in nanoseconds that a share (0 to 1) of the calls does not exceed: the end of the bucket in which
-    /// that share is reached, and never more than the longest call; where it is reached by the first call, that; 0
-    /// without calls.
+    /// The latency quantile of `share` (0 to 1), in nanoseconds: the upper end of the bucket that reaches the share,
+    /// at most the longest call; the shortest call if that reaches it; 0 without calls.
     pub fn quantile(&self, share: f64) -> u64 {
         let wanted = ((share * self.calls as f64).ceil() as u64).max(1);
         if wanted == 1 && self.calls > 1 {
@@ -149,7 +148,7 @@ impl Series {
         reached.map_or(0, |bucket| self.end(bucket))
     }
 
-    /// The longest call that there may be in a bucket.
+    /// The longest possible call of a bucket.
     fn end(&self, bucket: u16) -> u64 {
         if bucket == bucket::bucket_of(self.max_ns()) {
             self.max_ns()
@@ -167,25 +166,25 @@ impl Series {
 /// All series of a run.
 pub type SeriesTable = BTreeMap<SeriesKey, Series>;
 
-/// What is known of the targets that have pod, volume and container in common. Empty where it is not known, or not the same.
+/// Names of the targets that share pod, volume and container. A field is empty if unknown or ambiguous.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TargetNames {
     /// Namespace of the pod.
     pub namespace: String,
     /// Name of the pod.
     pub pod_name: String,
-    /// Plugin of the volume, or what else the target is.
+    /// Plugin of the volume, or the kind of the target.
     pub plugin: String,
 }
 
-/// What targets have in common: [`SeriesKey::pod`], [`SeriesKey::volume`] and [`SeriesKey::container`].
+/// The labels that identify targets: [`SeriesKey::pod`], [`SeriesKey::volume`] and [`SeriesKey::container`].
 pub type TargetKey = (String, String, String);
 
-/// By what their series are told apart by.
+/// The names of targets, by their identifying labels.
 pub type NamesTable = BTreeMap<TargetKey, TargetNames>;
 
 impl SeriesKey {
-    /// What it has in common with the other series of its targets.
+    /// The labels that identify its targets.
     pub fn target(&self) -> TargetKey {
         (self.pod.clone(), self.volume.clone(), self.container.clone())
     }

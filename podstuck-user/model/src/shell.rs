@@ -1,36 +1,35 @@
-//! Commands that are printed, to be pasted into whatever shell somebody works in: bash, zsh, dash, busybox's ash or
-//! fish, with history and line editing on. None of them may do anything but what the command says, whatever a tenant
-//! has named a file.
+//! Printed commands, to be pasted into any common shell: bash, zsh, dash, busybox's ash or fish, with history and
+//! line editing on. A command must do only what it says, whatever a tenant has named a file.
 //!
-//! Quotes alone do not do that: in an interactive bash `\'` and `!#` in a name run what is typed before, and `$'...'` is
-//! no quote in a POSIX shell. So a name has one of three forms, and no other:
+//! Quotes alone do not ensure that: in an interactive bash, `\'` and `!#` in a name execute text that was typed
+//! before, and `$'...'` is not a quote in a POSIX shell. So a name has one of three forms:
 //!
-//! - `[A-Za-z0-9/._-]` stands as it is;
-//! - printable ASCII without `'`, `\` and `!` stands in single quotes;
-//! - any other is data: `printf '/a/b\047c\000' | xargs -0 sh -c 'SCRIPT' sh`, with a script of the tool's own words.
+//! - `[A-Za-z0-9/._-]` is unquoted;
+//! - printable ASCII without `'`, `\` and `!` is in single quotes;
+//! - any other name is data: `printf '/a/b\047c\000' | xargs -0 sh -c 'SCRIPT' sh`, with a fixed script.
 
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
 
 use thiserror::Error;
 
-/// Around a name in the text of a command, in hexadecimal digits, until [`line`] gives it its form.
+/// Delimits a name, in hexadecimal digits, in the text of a command until [`line`] converts it.
 const NAME: char = '\u{e000}';
 const END: char = '\u{e001}';
-/// Characters that a script for `sh -c` must not have.
+/// Characters that a script for `sh -c` must not contain.
 const UNFIT: [char; 3] = ['\'', '\\', '!'];
-/// Most names of one command: `$10` is `$1` and a zero.
+/// Maximum number of names in a command: `$10` is `$1` and a zero.
 const NAMES: usize = 9;
-/// Longest line. busybox's ash takes 1,023 characters and drops the rest, a terminal takes 4,095: what is cut off
-/// would be a command about something else.
+/// Maximum length of a line. busybox's ash takes 1,023 characters and drops the rest, a terminal takes 4,095; a
+/// truncated line would be another command.
 const LONGEST: usize = 1000;
 
 /// Why a command is not printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Unprintable {
-    /// Some shells would cut it off.
+    /// Some shells would truncate it.
     #[error("no command is given, because it would be longer than a line that every shell takes")]
     Long,
-    /// A program would take it for an option, or it is in a text that no shell takes everywhere.
+    /// A program would take a name for an option, or a name is in a text that not all shells accept.
     #[error("no command is given, because of the characters in a name")]
     Name,
 }
@@ -40,11 +39,11 @@ pub enum Unprintable {
 pub struct Line {
     /// One line of printable ASCII.
     pub text: String,
-    /// Whether it takes `xargs`.
+    /// Whether it requires `xargs`.
     pub by_xargs: bool,
 }
 
-/// A name in the text of a command that [`line`] makes.
+/// A name in the text of a command, for [`line`].
 pub fn word(name: impl AsRef<OsStr>) -> String {
     let bytes = name.as_ref().as_bytes();
     if is_bare(bytes) {
@@ -54,19 +53,19 @@ pub fn word(name: impl AsRef<OsStr>) -> String {
     format!("{NAME}{digits}{END}")
 }
 
-/// Whether this can be the name of an object of Kubernetes: an option of kubectl's cannot.
+/// Whether this can be the name of a Kubernetes object and not an option of kubectl.
 pub fn is_object_name(name: &str) -> bool {
     let is_part = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let mut bytes = name.as_bytes().iter();
     bytes.next().is_some_and(is_part) && bytes.all(|byte| is_part(byte) || b".-".contains(byte))
 }
 
-/// The line for a text in which names are [`word`]s; `in_sh` where it is in words that not every shell knows.
+/// The line for a text that contains names as [`word`]s; `in_sh` if it uses syntax that not every shell supports.
 ///
 /// # Errors
-/// Fails where no line can be typed safely.
+/// Fails if no line is safe to type.
 pub fn line(text: &str, in_sh: bool) -> Result<Line, Unprintable> {
-    // Outside, so that the script can do without.
+    // Outside of the script, which must not contain it.
     let (not, text) = text.strip_prefix("! ").map_or(("", text), |rest| ("! ", rest));
     let (texts, names) = parts(text);
     if names.iter().any(|name| name.starts_with(b"-")) {
@@ -108,7 +107,7 @@ pub fn line(text: &str, in_sh: bool) -> Result<Line, Unprintable> {
     Ok(Line { text, by_xargs })
 }
 
-/// What stands around the names, one text more than there are names; and these.
+/// The texts around the names, one more than there are names, and the names.
 fn parts(text: &str) -> (Vec<&str>, Vec<Vec<u8>>) {
     let (mut texts, mut names) = (Vec::new(), Vec::new());
     let mut rest = text;
@@ -132,13 +131,13 @@ fn joined(texts: &[&str], names: &[Vec<u8>], form: impl Fn(&Vec<u8>) -> String) 
     out
 }
 
-/// Of pairs of hexadecimal digits.
+/// Decodes pairs of hexadecimal digits.
 fn bytes(digits: &str) -> Vec<u8> {
     let pairs = (0..digits.len() / 2).filter_map(|at| digits.get(2 * at..2 * at + 2));
     pairs.filter_map(|pair| u8::from_str_radix(pair, 16).ok()).collect()
 }
 
-/// As printf(1) writes it, and a null byte behind it.
+/// The name as a printf(1) format, with a null byte at the end.
 fn octal(name: &[u8]) -> String {
     let one = |byte: &u8| match byte {
         byte if is_plain(*byte) => char::from(*byte).to_string(),
@@ -209,7 +208,7 @@ mod tests {
         let many: String = (0..10).map(|at| word(format!("'{at}"))).collect();
         assert_eq!(error(&many, false), Unprintable::Name);
         assert_eq!(error(&format!("rm /{}", "n".repeat(1000)), false), Unprintable::Long);
-        // What somebody else has put around a name counts for nothing.
+        // A delimiter from other input is not accepted.
         assert_eq!(error("rm \u{e000}2f61", false), Unprintable::Name);
     }
 

@@ -1,4 +1,4 @@
-//! How full the file systems are that kubelet and the runtimes live on.
+//! Usage of the file systems of kubelet and the runtimes.
 
 use std::path::PathBuf;
 
@@ -6,31 +6,31 @@ use serde::{Deserialize, Serialize};
 
 use super::{raw_path, time::Monotonic};
 
-/// A file system that kubelet or a runtime lives on.
+/// A file system of kubelet or a runtime.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Space {
     /// The first of their directories on it.
     #[serde(with = "raw_path")]
     pub path: PathBuf,
-    /// Whether that is one of kubelet's roots.
+    /// Whether that directory is a kubelet root.
     pub is_kubelets: bool,
-    /// A process that sees it there, and its mount namespace; `None` for the host.
+    /// A process that sees it at this path, and its mount namespace; `None` for the host.
     pub seen_by: Option<(u32, u32)>,
-    /// How full it is.
+    /// Its usage.
     pub capacity: Capacity,
-    /// When it was looked at.
+    /// When it was read.
     pub at: Monotonic,
 }
 
 impl Space {
-    /// Whether nothing can be written any more, and of what there is none left.
+    /// `blocks` or `inodes` if none is available for writing.
     pub fn exhausted(&self) -> Option<&'static str> {
         let Capacity { bytes, available, inodes, inodes_available, read_only, .. } = self.capacity;
         if read_only {
-            // An image is full by nature, and nobody writes there.
+            // A read-only image is full by nature.
             return None;
         }
-        // A thousandth, and on a large disk what a few log lines need.
+        // A thousandth, or on a large disk the space of a few log lines.
         if bytes > 0 && available <= (bytes / 1000).min(ROOM_FOR_A_LOG) {
             Some("blocks")
         } else if inodes > 0 && inodes_available <= (inodes / 1000).min(FEW_FILES) {
@@ -41,27 +41,27 @@ impl Space {
     }
 }
 
-/// Far below where kubelet begins to evict pods (10 % of its file system).
+/// Far below kubelet's eviction threshold (10 % of its file system).
 const ROOM_FOR_A_LOG: u64 = 4 << 20;
 
 /// The same for inodes.
 const FEW_FILES: u64 = 64;
 
-/// A file system's capacity, by `statvfs(3)`.
+/// The capacity of a file system, by `statvfs(3)`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Capacity {
-    /// `st_dev`: names the file system.
+    /// `st_dev`: identifies the file system.
     pub device: u64,
-    /// Bytes in all.
+    /// Total bytes.
     pub bytes: u64,
-    /// Bytes that nobody uses, those kept for root included.
+    /// Free bytes, including those reserved for root.
     pub free: u64,
-    /// Bytes that anybody may use.
+    /// Bytes available to unprivileged processes.
     pub available: u64,
-    /// Inodes in all; 0 where they are made as they are needed.
+    /// Total inodes; 0 for a file system without a fixed number.
     pub inodes: u64,
-    /// Inodes that anybody may use.
+    /// Inodes available to unprivileged processes.
     pub inodes_available: u64,
-    /// It, or its mount, is read-only.
+    /// Whether the file system or its mount is read-only.
     pub read_only: bool,
 }

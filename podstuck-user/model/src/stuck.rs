@@ -1,4 +1,4 @@
-//! A thread that is stuck in a removal or an unmount, with names.
+//! A thread that is stuck in a removal or an unmount, with its target and process.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -12,47 +12,47 @@ use super::{
     time::Monotonic,
 };
 
-/// A thread that is stuck, or was.
+/// A thread that is or was stuck.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StuckThread {
-    /// Which one.
+    /// The thread.
     pub thread: Thread,
-    /// Where it is stuck.
+    /// The phase in which it is stuck.
     pub phase: Phase,
     /// The call, or the program.
     pub syscall: String,
-    /// The object in the mount namespace of the thread.
+    /// The object, in the mount namespace of the thread.
     #[serde(with = "raw_path::option")]
     pub path: Option<PathBuf>,
-    /// What the object is on, while it is mounted.
+    /// The mount of the object, while it is mounted.
     pub mount: Option<MountPoint>,
     /// Hash that names the target.
     pub target_id: u64,
-    /// What the object belongs to.
+    /// The target.
     pub target: Arc<Target>,
-    /// Whose thread it is.
+    /// The process.
     pub actor: Arc<Actor>,
-    /// Inode number of its mount namespace; 0 when that could not be read.
+    /// Inode number of its mount namespace; 0 if unreadable.
     pub mnt_ns: u32,
-    /// When it began.
+    /// The start of the call.
     pub began: Monotonic,
-    /// What that is.
+    /// The event that this start is.
     pub since: Since,
-    /// Whether that was before the probes were there.
+    /// Whether it started before the probes were attached.
     pub before_start: bool,
-    /// When it was seen.
+    /// The time of this observation.
     pub at: Monotonic,
-    /// Whether it is over.
+    /// Whether it has ended.
     pub over: bool,
-    /// Its state.
+    /// Its state and times.
     pub times: Option<Times>,
-    /// The kernel's function that it waits in.
+    /// The kernel function that it waits in.
     pub wait_channel: Option<String>,
-    /// The functions that it is in, the innermost first.
+    /// The functions on its kernel stack, the innermost first.
     pub stack: Vec<String>,
-    /// How it came on since it was reported last, or since the first look.
+    /// Its progress since the last report, or since the first scan.
     pub progress: Option<WaitProgress>,
-    /// What block devices have done so far, where the thread may wait for one.
+    /// The I/O of block devices, if it may wait for one.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub disks: Vec<DiskWork>,
 }

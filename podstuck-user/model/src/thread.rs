@@ -1,13 +1,13 @@
-//! A thread, and what the kernel says about it.
+//! A thread and its state in `/proc`.
 
 use serde::{Deserialize, Serialize};
 
-/// A thread by its ids.
+/// The ids of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Thread {
-    /// Of the process.
+    /// Process id.
     pub pid: u32,
-    /// Its own.
+    /// Thread id.
     pub tid: u32,
 }
 
@@ -16,17 +16,17 @@ pub struct Thread {
 pub struct Times {
     /// `R`, `S`, `D`, ...
     pub state: char,
-    /// CPU time in user mode, in ticks; `None` when it is not told.
+    /// CPU time in user mode, in ticks; `None` if the kernel does not report it.
     pub user_ticks: Option<u64>,
-    /// Start of the thread, in ticks since boot: with its ids, this names it. `None` when it is not
-    /// told.
+    /// Start of the thread in ticks since boot: with its ids, it identifies the thread. `None` if the kernel does
+    /// not report it.
     pub start_ticks: Option<u64>,
-    /// How often it has gone to sleep, and so how often it was woken.
+    /// Number of times that it slept, and so was woken.
     pub sleeps: u64,
 }
 
 impl Thread {
-    /// The first thread of a process.
+    /// The main thread of a process.
     pub const fn main(pid: u32) -> Self {
         Self { pid, tid: pid }
     }

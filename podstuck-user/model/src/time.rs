@@ -1,4 +1,4 @@
-//! The kernel counts from boot, people do not.
+//! Conversion between the kernel's time and calendar time.
 
 use std::time::Duration;
 
@@ -18,19 +18,18 @@ impl Monotonic {
     }
 }
 
-/// Turns the kernel's time into the calendar's. Taken once, so that differences stay exact.
+/// Converts the kernel's time to calendar time. Both clocks are read once, so that differences stay exact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Clock {
     wall: Timestamp,
     monotonic: Monotonic,
-    /// How long the machine has slept since boot, in nanoseconds: `CLOCK_BOOTTIME` counts that, and the records'
-    /// clock does not.
+    /// Time in suspend since boot, in nanoseconds: `CLOCK_BOOTTIME` includes it, the records' clock does not.
     #[serde(default, skip_serializing_if = "is_zero")]
     slept: u64,
 }
 
-/// Nanoseconds of a tick, in which `stat` says when a process was started: `USER_HZ` is 100 on each architecture that
-/// podstuck is built for (proc_pid_stat(5), include/uapi/asm-generic/param.h).
+/// Nanoseconds per tick, the unit of process starts in `stat`: `USER_HZ` is 100 on each supported architecture
+/// (proc_pid_stat(5), include/uapi/asm-generic/param.h).
 const TICK: u64 = 10_000_000;
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
@@ -39,33 +38,33 @@ const fn is_zero(slept: &u64) -> bool {
 }
 
 impl Clock {
-    /// Both clocks, read at the same moment.
+    /// Both clocks, read at the same time.
     pub const fn new(wall: Timestamp, monotonic: Monotonic) -> Self {
         Self { wall, monotonic, slept: 0 }
     }
 
-    /// Of a machine that has slept since boot.
+    /// Sets the time in suspend since boot.
     pub fn that_slept(self, slept: Duration) -> Self {
         Self { slept: u64::try_from(slept.as_nanos()).unwrap_or(u64::MAX), ..self }
     }
 
-    /// The calendar's time of a start in ticks since boot.
+    /// The calendar time of a start in ticks since boot.
     pub fn after_boot(&self, ticks: u64) -> Timestamp {
         self.at(Monotonic(ticks.saturating_mul(TICK).saturating_sub(self.slept)))
     }
 
-    /// The kernel's time of a calendar's; that of the boot for what was before.
+    /// The kernel's time of a calendar time; the boot for an earlier one.
     pub fn when(&self, time: Timestamp) -> Monotonic {
         let nanos = time.as_nanosecond() - self.wall.as_nanosecond() + i128::from(self.monotonic.0);
         Monotonic(u64::try_from(nanos.max(0)).unwrap_or(u64::MAX))
     }
 
-    /// When the clocks were tied together.
+    /// When both clocks were read.
     pub fn started(&self) -> Monotonic {
         self.monotonic
     }
 
-    /// The calendar's time of a record.
+    /// The calendar time of a record.
     pub fn at(&self, time: Monotonic) -> Timestamp {
         let nanos = i128::from(time.0) - i128::from(self.monotonic.0);
         Timestamp::from_nanosecond(self.wall.as_nanosecond() + nanos).unwrap_or(self.wall)

@@ -1,12 +1,12 @@
-//! The names of trackers: recordings hold them, and answers find the one who asked.
+//! The names of trackers: recordings contain them, and answers are routed by them.
 
 use serde::{Deserialize, Serialize};
 
-/// Names a tracker: with the object, the key of a finding.
+/// The name of a tracker. Together with the object, it is the key of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TrackerId {
-    /// Removals that went through a mount.
+    /// Removals that cross a mount.
     CrossedMount,
     /// EBUSY.
     Busy,
@@ -14,60 +14,60 @@ pub enum TrackerId {
     DeadMount,
     /// EPERM.
     Refused,
-    /// Errors of the file system.
+    /// File system errors.
     FileSystem,
-    /// Tasks that do not end, and groups that do not become empty.
+    /// Processes that do not end, and control groups that do not become empty.
     Unkillable,
-    /// Very many deletions.
+    /// Mass deletions.
     BulkDelete,
-    /// Mounts that nobody unmounts.
+    /// Mounts that no process unmounts.
     NotAttempted,
-    /// Directories of pods that are gone.
+    /// Directories of pods that no longer exist.
     Orphan,
     /// Directories that do not become empty.
     NotEmpty,
-    /// Devices that are kept busy after their unmount.
+    /// Devices that stay busy after their unmount.
     PinnedDevice,
-    /// Calls that do not return.
+    /// Hung calls.
     HungCall,
-    /// File systems without room.
+    /// Full file systems.
     DiskFull,
     /// The pod's record.
     PodRecord,
     /// FlexVolumes that stay mounted.
     FlexVolume,
-    /// Requests about the pod's record that are refused.
+    /// Refused requests about the pod's record.
     StatusRefused,
-    /// Root file systems of containers that have ended.
+    /// Mounted root file systems of containers that have ended.
     LeftRootfs,
-    /// Attributes that forbid a removal, before it is tried.
+    /// Attributes that forbid a removal, before it is attempted.
     Protected,
-    /// What only the runtimes' logs show.
+    /// Faults that only the runtimes' logs show.
     RuntimeSays,
     /// Runtimes that do not run.
     RuntimeState,
     /// Shims that cannot run.
     ShimState,
-    /// Containers of which dockerd says something else than is so.
+    /// Docker containers whose state in dockerd's records is wrong.
     DockerState,
-    /// Looks at storage on the network that fail, as logs say.
+    /// Failing checks of network storage, by logs.
     NetworkStorage,
-    /// Mount namespaces with very many mounts.
+    /// Mount namespaces with a very large number of mounts.
     MountStorm,
     /// Raw block volumes that stay mapped.
     BlockVolume,
-    /// Devices that kubelet does not let go.
+    /// Devices that kubelet does not release.
     DeviceReference,
-    /// Volumes that somebody uses, before kubelet has come to them.
+    /// Volumes in use that kubelet has not reached yet.
     HeldVolume,
     /// A kubelet that cannot act.
     KubeletState,
     /// A kubelet that waits for systemd to remove a pod's slice.
     SliceWait,
-    /// What waits inside kubelet, or between kubelet and the record.
+    /// Waits inside kubelet, or between kubelet and the pod's record.
     KubeletsPart,
-    /// Who uses what a finding advises to unmount. No tracker, but the engine asks.
+    /// Users of the mounts that a finding advises to unmount. Not a tracker: the engine asks.
     WaysOut,
-    /// What the processes wait for that must act. No tracker, but the engine asks.
+    /// Waits of the processes that must act. Not a tracker: the engine asks.
     Waits,
 }

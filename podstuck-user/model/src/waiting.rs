@@ -1,4 +1,4 @@
-//! What a process waits for, as far as the kernel shows it: the process at the other end.
+//! The waits of a process that the kernel shows, with the process at the other end.
 
 use core::net::SocketAddr;
 use std::path::PathBuf;
@@ -12,18 +12,18 @@ use super::{client::Request, raw_path};
 pub struct Waiting {
     /// Process id.
     pub pid: u32,
-    /// When it was started, in ticks since boot: with its id, this names it.
+    /// Its start in ticks since boot: with the pid, it identifies the process.
     pub started: u64,
-    /// Its program and what it is to do, safe to be shown.
+    /// Its program and subcommand, safe to show.
     pub command: String,
-    /// `R`, `S`, `D`, ... of its first thread.
+    /// State of its main thread: `R`, `S`, `D`, ...
     pub state: char,
-    /// The kernel function that its first thread waits in, where that is told.
+    /// The kernel function that its main thread waits in, if visible.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub channel: Option<String>,
-    /// Why it was looked at.
+    /// Why it was inspected.
     pub part: Part,
-    /// What it may wait for.
+    /// Its possible waits.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub on: Vec<On>,
 }
@@ -35,84 +35,84 @@ impl Waiting {
     }
 }
 
-/// Why a process was looked at.
+/// Why a process was inspected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Part {
-    /// It looks after containers of the pod.
+    /// It is a shim of the pod's containers.
     Shim,
-    /// It works for all pods: kubelet, a runtime, a driver.
+    /// It serves all pods: kubelet, a runtime, a driver.
     Daemon,
-    /// It was started for one task, and ends when that is done: its parent waits for it.
+    /// It was started for one task and ends when that is done: its parent waits for it.
     Task,
     /// Another process waits for it.
     Other,
 }
 
-/// What a process may wait for.
+/// A possible wait of a process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum On {
-    /// A child that has not ended.
+    /// A child process that has not ended.
     Child {
         /// Its process id.
         pid: u32,
-        /// A thread of the parent is in `wait4(2)` or `waitid(2)` for it.
+        /// Whether a thread of the parent is in `wait4(2)` or `waitid(2)` for it.
         is_waited_for: bool,
     },
-    /// A lock on a file, which another process has.
+    /// A file lock that another process holds.
     Lock {
-        /// The file, where that is known.
+        /// The file, if known.
         #[serde(with = "raw_path::option", skip_serializing_if = "Option::is_none", default)]
         file: Option<PathBuf>,
-        /// Who has it, where that is known.
+        /// The process that holds it, if known.
         holder: Option<u32>,
     },
-    /// The other end of a local socket.
+    /// The peer of a Unix domain socket.
     Socket {
-        /// Number of its own end.
+        /// Inode number of its own end.
         number: u64,
-        /// Where the server listens, where that is known.
+        /// The path of the server's socket, if known.
         #[serde(with = "raw_path::option", skip_serializing_if = "Option::is_none", default)]
         path: Option<PathBuf>,
-        /// Who has the other end, where that is known.
+        /// The process at the other end, if known.
         peer: Option<u32>,
-        /// How far what it has sent has come.
+        /// The state of the data that it sent.
         request: Request,
-        /// Bytes that it has sent and the other has not read; 0 also where the kernel does not count them.
+        /// Bytes sent and not read by the peer; 0 also if the kernel does not count them.
         unread: u32,
     },
-    /// The other end of a TCP connection.
+    /// The peer of a TCP connection.
     Connection {
-        /// Number of its own end.
+        /// Inode number of its own end.
         number: u64,
-        /// Where to.
+        /// The remote address.
         remote: SocketAddr,
-        /// Who has the other end, where that is a process of the same network namespace.
+        /// The process at the other end, if it is in the same network namespace.
         peer: Option<u32>,
-        /// How far what it has sent has come.
+        /// The state of the data that it sent.
         request: Request,
-        /// Bytes that the other has not read, or not acknowledged.
+        /// Bytes that the peer has not read or not acknowledged.
         unread: u32,
-        /// How often the kernel has sent the same again without an answer.
+        /// Number of unanswered retransmissions.
         retries: u32,
     },
-    /// A pipe that a thread of it reads from or writes to.
+    /// A pipe that one of its threads reads from or writes to.
     Pipe {
-        /// Its number.
+        /// Its inode number.
         number: u64,
-        /// It reads.
+        /// Whether it reads.
         reads: bool,
-        /// Who else has it open.
+        /// Other processes that have it open.
         others: Vec<u32>,
     },
 }
 
-/// What tells one thing that a process waits for from another.
+/// Identifies a wait of a process.
 pub type Key = (u8, u64, Option<Request>);
 
 impl On {
-    /// The process at the other end, where one is known.
+    /// The process at the other end, if known.
     pub fn other(&self) -> Option<u32> {
         match self {
             Self::Child { pid, .. } => Some(*pid),
@@ -122,7 +122,7 @@ impl On {
         }
     }
 
-    /// Whether it is the same as at another look.
+    /// Identifies the wait across scans.
     pub fn key(&self) -> Key {
         match self {
             Self::Child { pid, .. } => (0, u64::from(*pid), None),
@@ -133,7 +133,7 @@ impl On {
         }
     }
 
-    /// What tells the one at the other end from another.
+    /// Identifies the other end: the process if known, else the wait.
     pub fn end(&self) -> Key {
         self.other().map_or_else(|| self.key(), |pid| (u8::MAX, u64::from(pid), None))
     }

@@ -1,4 +1,4 @@
-//! Answers the engine's queries, outside it and without anybody waiting for them.
+//! Answers the engine's queries, outside the engine and without blocking it.
 //!
 //! Each kind of question has turns of its own, so that none waits for another kind: what one `statx` shows never waits
 //! behind a search for holders. Within a kind, pods take turns (`waiting`).
@@ -32,7 +32,7 @@ use waiting::{OF_ALL, Waiting};
 
 /// Who answers.
 pub trait Look: Clone + Send + Sync + 'static {
-    /// One question, on somebody's behalf.
+    /// Answers one question, on behalf of `share`.
     fn answer(&self, share: Share, wants: Wants) -> impl Future<Output = Answer> + Send;
 
     /// Who holds what, in this order, by one search.
@@ -170,7 +170,7 @@ impl Lane {
 async fn work(lane: Arc<Lane>, look: impl Look, answers: UnboundedSender<(Query, Answer)>) {
     while let Some((share, query)) = lane.next() {
         let answer = look.answer(share.clone(), query.wants.clone()).await;
-        // Nobody listens any more: the run is over.
+        // The receiver is gone when the run is over.
         let _ = answers.send((query, answer));
         let mut state = lane.state();
         state.waiting.answered(share);

@@ -1,4 +1,4 @@
-//! Bytes of a record to its head and its path. Every length is checked; damage is an error value.
+//! Decodes a record into its head and its path. Every length is checked; damage is an error value.
 
 use std::{
     ffi::OsStr,
@@ -10,7 +10,7 @@ use bytes::Bytes;
 use podstuck_common::record::{RecordHead, call, flaw};
 use thiserror::Error;
 
-/// A record that cannot be one of ours.
+/// Why bytes are not a record of the probes.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum DecodeError {
     /// Shorter than its fixed part, or than the lengths in it say.
@@ -55,16 +55,15 @@ pub fn decode(bytes: &Bytes) -> Result<Record, DecodeError> {
     Ok(Record { head, names: bytes.slice(HEAD..names_end), argument: bytes.slice(names_end..end) })
 }
 
-/// What stands for the missing beginning of a path that was cut off.
+/// Marks the missing beginning of a path that was cut off.
 pub const CUT_MARK: &str = "[cut]";
-/// What stands before a path that begins at the root of a mount which is in no mount namespace, as after
-/// `umount -l`, or in a directory that is no longer below the root of its mount.
+/// Prefix of a path that begins at the root of a mount which is in no mount namespace, as after `umount -l`, or in a
+/// directory that is no longer below the root of its mount.
 pub const UNREACHABLE_MARK: &str = "[unreachable]";
 
 impl Record {
-    /// Full path of the object in the caller's mount namespace, lexically normalised. Its
-    /// beginning is [`CUT_MARK`] where it was longer than the probes walk, and [`UNREACHABLE_MARK`] where it is
-    /// no path of that namespace.
+    /// Full path of the object in the caller's mount namespace, lexically normalised. It begins with [`CUT_MARK`]
+    /// when it was longer than the probes walk, and with [`UNREACHABLE_MARK`] when it is no path of that namespace.
     pub fn path(&self) -> PathBuf {
         let mut path = PathBuf::from("/");
         if self.head.flaws & (flaw::CUT | flaw::NO_DIRECTORY) != 0 && !self.is_complete_argument() {
@@ -137,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_marked() {
+    fn a_missing_part_is_marked() {
         assert_eq!(path(b"b\0", b"c", flaw::CUT), Path::new("/[cut]/b/c"));
         assert_eq!(path(b"", b"c", flaw::NO_DIRECTORY), Path::new("/[cut]/c"));
         assert_eq!(path(b"", b"/a/c", flaw::NO_DIRECTORY), Path::new("/a/c"));

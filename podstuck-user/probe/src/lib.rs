@@ -1,4 +1,4 @@
-//! Gets the probes into the running kernel (`kernel`), what they see out of it (`source`), and each record read
+//! Loads the probes into the running kernel (`kernel`), reads their data (`source`), and decodes each record
 //! (`decode`). It knows neither the node nor what is decided.
 
 pub mod kernel;

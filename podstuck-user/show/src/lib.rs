@@ -1,5 +1,5 @@
-//! What a run is told and kept as: `recording`, `export`, `present` (text and JSON), `tui` (a terminal's screen), and
-//! what is made of runs that are over: `report` and `compare`. Renderers return text; who writes it is elsewhere.
+//! Input and output of a run: `recording`, `export`, `present` (text and JSON), `tui` (a terminal's screen), and the
+//! products of finished runs: `report` and `compare`. Renderers return text; other crates write it.
 
 pub mod present;
 

@@ -1,4 +1,4 @@
-//! A case as it was captured: a text for each, in parts.
+//! A captured case: a text file in parts.
 
 use std::{
     collections::BTreeMap,
@@ -22,12 +22,12 @@ use crate::model::{
 };
 use podstuck_node::identity::pod_record;
 
-/// kubelet's process and mount namespace: the captures do not have them.
+/// kubelet's process id and mount namespace: the captures lack them.
 pub(super) const KUBELET: (u32, u32) = (7632, 4026531841);
-/// The mounts that those of the captures lie on, of which these have only the numbers.
+/// The parent mounts of the captured ones, which give only their numbers.
 const BELOW: &str = "27 1 0:25 / /run rw shared:6 - tmpfs tmpfs rw\n44 1 254:0 / / rw shared:7 - ext4 /dev/vda rw\n";
 
-/// Where they are.
+/// The directory of the captures.
 pub(super) fn folder() -> PathBuf {
     concat!(env!("CARGO_MANIFEST_DIR"), "/src/captures").into()
 }
@@ -35,15 +35,15 @@ pub(super) fn folder() -> PathBuf {
 /// One case.
 pub(super) struct Capture {
     pub(super) case: String,
-    /// When it was taken.
+    /// Time of the capture.
     pub(super) now: Timestamp,
     pub(super) uid: String,
     pub(super) record: PodRecord,
-    /// The id of its container.
+    /// Id of the pod's container.
     pub(super) container: String,
     /// The pod's mounts, and those of its container.
     pub(super) mounts: Mounts,
-    /// What is in the pod's directory: whether it is a directory, and when it was changed.
+    /// The content of the pod's directory: whether each is a directory, and its modification time.
     pub(super) files: BTreeMap<PathBuf, (bool, Timestamp)>,
     /// The pod's control groups.
     pub(super) groups: Vec<PathBuf>,
@@ -99,12 +99,12 @@ impl Capture {
         Path::new("/var/lib/kubelet/pods").join(&self.uid)
     }
 
-    /// A mount as a look at the node tells it.
+    /// A mount as in a sample of the node.
     pub(super) fn mounted(&self, mount: &Mount) -> Mounted {
         Mounted::of(mount, KUBELET, self.mounts.source.clone())
     }
 
-    /// When one of these was changed last, if all are there.
+    /// The latest modification time of these, if all exist.
     fn changed(&self, paths: &[PathBuf]) -> Option<Timestamp> {
         paths.iter().filter_map(|path| self.files.get(path)).map(|(_, changed)| *changed).max()
     }
@@ -114,8 +114,8 @@ impl Capture {
         self.files.keys().filter(is_in).cloned().collect()
     }
 
-    /// A call as the probes see it, of which a log says how it ended: Go names `unlinkat` for both that it makes, and
-    /// the second one is for directories.
+    /// A call as the probes see it, whose result is in a log: Go names both of its calls `unlinkat`, and the second
+    /// one is for directories.
     pub(super) fn seen(&self, mut op: Operation) -> Operation {
         let is_directory = self.files.get(&op.path).is_some_and(|(is_directory, _)| *is_directory);
         if op.call == Call::Unlinkat && is_directory {
@@ -124,12 +124,12 @@ impl Capture {
         op
     }
 
-    /// The pod as a look at its directory tells it (`state/pod_dirs.rs`).
+    /// The pod as a sample of its directory shows it (`state/pod_dirs.rs`).
     pub(super) fn pod(&self) -> PodState {
         let directory = self.directory();
         let plugins = self.inside(&directory.join("volumes"));
         let mut paths: Vec<PathBuf> = plugins.iter().flat_map(|it| self.inside(it)).collect();
-        // Where the listing hung, by what is mounted.
+        // Where the listing hung, from the mounts.
         let volumes = directory.join("volumes");
         let points = self.mounts.all.iter().filter_map(|it| it.point.strip_prefix(&volumes).ok());
         paths.extend(points.map(|it| volumes.join(it.components().take(2).collect::<PathBuf>())));

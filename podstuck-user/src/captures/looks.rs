@@ -1,4 +1,4 @@
-//! What the captures do not have: looks at the node, after what was done to the pods.
+//! Samples of the node, which the captures lack, built from what was done to the pods.
 
 use std::{
     path::{Path, PathBuf},
@@ -32,12 +32,12 @@ use crate::{
 };
 
 const DRIVER: &str = "hostpath.csi.k8s.io";
-/// The driver, where it runs.
+/// Process id of the driver, when it runs.
 const DRIVER_PID: u32 = 8911;
 const CONTAINERD: u32 = 612;
 
 impl Capture {
-    /// Who holds what, of those that were started to hold it: process, name, how, and what.
+    /// The processes that were started to hold something: process id, name, kind of use, and object.
     fn held(&self) -> Vec<(u32, &'static str, How, PathBuf)> {
         let volumes = self.directory().join("volumes");
         let data = || volumes.join("kubernetes.io~empty-dir/data");
@@ -57,7 +57,7 @@ impl Capture {
                 vec![(31296, "sleep", How::Cwd, below("image-volumes"))]
             }
             "mem" => vec![(8001, "sleep", How::Cwd, data())],
-            // Where the driver has bound its device over a file.
+            // The file over which the driver has bound its device.
             "raw-block-held" => vec![(17469, "tail", How::Fd, below("volumeDevices"))],
             "rb2" => vec![(8594, "sleep", How::Cwd, below("rootfs"))],
             "rootfs-and-tmpfs-held" => vec![
@@ -73,8 +73,8 @@ impl Capture {
         }
     }
 
-    /// What the API server says of the pod. One that was deleted by force, or a removed static pod's mirror, it no longer
-    /// has.
+    /// The API server's record of the pod. It no longer has a pod deleted by force, or the mirror of a removed static
+    /// pod.
     pub(super) fn api(&self) -> What {
         let node = "kc-node".to_owned();
         if !["force-deleted-held", "static-pod"].contains(&self.case.as_str()) {
@@ -84,24 +84,24 @@ impl Capture {
         What::Node(Box::new(NodeRecord { node, read: self.now, ready: None, drivers, missing }))
     }
 
-    /// Whether the pod's deletion waits for it: not for the time that the pod is given, and not once the API server no
-    /// longer has the pod.
+    /// Whether the pod's deletion waits for it: not during the grace period, and not once the API server has dropped
+    /// the pod.
     pub(super) fn blocks(&self) -> bool {
         !["force-deleted-held", "prestop-hangs", "static-pod"].contains(&self.case.as_str())
     }
 
-    /// Whether nothing but the pod's record shows it.
+    /// Whether only the pod's record shows it.
     pub(super) fn shows_in_record(&self) -> bool {
         let cases = ["prestop-hangs", "deleted-while-kubelet-stopped"];
         !self.record.finalizers.is_empty() || cases.contains(&self.case.as_str())
     }
 
-    /// kubelets that run.
+    /// Running kubelets.
     pub(super) fn kubelets(&self) -> Vec<u32> {
         if self.case == "deleted-while-kubelet-stopped" { Vec::new() } else { vec![KUBELET.0] }
     }
 
-    /// containerd, where it must be asked.
+    /// containerd, when it must be asked.
     pub(super) fn runtimes(&self) -> Vec<Runtime> {
         if self.case != "image-volume-held-containerd-2" {
             return Vec::new();
@@ -118,9 +118,9 @@ impl Capture {
         }]
     }
 
-    /// The driver of a CSI volume, and where it is registered.
+    /// The driver of a CSI volume, and its registration.
     pub(super) fn add_driver(&self, pod: &mut PodState, created: Monotonic) {
-        // A registrar that is killed leaves its socket, and then nobody says where the driver listens.
+        // A killed registrar leaves its socket, and then no process reports the driver's socket.
         let is_deaf = self.case == "csi-driver-and-registrar-gone";
         let is_registered = self.case != "csidead-unreg" && !is_deaf;
         let runs = !self.case.starts_with("csidead");
@@ -164,14 +164,14 @@ impl Capture {
         }
     }
 
-    /// The driver's map of a raw block volume: kubelet has removed the pod's link and its own map before.
+    /// The driver's map of a raw block volume: kubelet has already removed the pod's link and its own map.
     fn block_map(&self) -> impl Iterator<Item = &Mount> {
         self.mounts.all.iter().filter(|it| it.point.iter().any(|part| part == "volumeDevices"))
     }
 
-    /// A raw block volume as a look at kubelet's directories tells it (`state/sample/block_volumes.rs`).
+    /// A raw block volume as a sample of kubelet's directories shows it (`state/sample/block_volumes.rs`).
     pub(super) fn devices(&self) -> Vec<BlockVolume> {
-        // As the driver's log names it.
+        // As in the driver's log.
         let data = VolumeData::Known {
             driver: DRIVER.into(),
             handle: "13e22637-e9e7-11f1-9d27-1641c8a884fe".into(),
@@ -190,7 +190,7 @@ impl Capture {
         self.block_map().map(of).collect()
     }
 
-    /// Its container's root file system, where the container has ended and it is mounted.
+    /// Its container's root file system, when the container has ended and it is still mounted.
     pub(super) fn rootfs(&self) -> Vec<LeftRootfs> {
         let mount = self
             .mounts
@@ -211,7 +211,7 @@ impl Capture {
             .collect()
     }
 
-    /// What is left in its control groups. A frozen process has not taken the signal that ends it.
+    /// The remaining processes of its control groups. A frozen process has not received the signal that ends it.
     pub(super) fn cgroups(&self) -> Vec<PodGroup> {
         let Some(path) = self.groups.iter().find(|group| group.starts_with("/sys/fs/cgroup/pids"))
         else {

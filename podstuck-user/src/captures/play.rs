@@ -1,4 +1,4 @@
-//! A run that begins when a capture was taken, and sees what is in it.
+//! Simulates a run that begins when a capture was taken, with the capture as its input.
 
 use std::{sync::Arc, time::Duration};
 
@@ -38,9 +38,9 @@ use podstuck_node::{
     },
 };
 
-/// The node was booted so long before.
+/// Uptime of the node.
 const UP: Duration = Duration::from_secs(86_400);
-/// The longest that anybody waits for an answer.
+/// Limit of the wait for an answer, in seconds.
 const LONGEST: u64 = 250;
 
 fn after(time: Monotonic, seconds: u64) -> Monotonic {
@@ -54,7 +54,7 @@ struct Play<'a> {
     names: Attributor,
 }
 
-/// What the run answers, and after how long.
+/// The answer of the run, and the time until it.
 pub(super) fn answer(capture: &Capture) -> (Diagnosis, Duration) {
     let begun = Monotonic(UP.as_nanos() as u64);
     let mut play = Play {
@@ -83,8 +83,8 @@ pub(super) fn answer(capture: &Capture) -> (Diagnosis, Duration) {
     (play.engine.diagnosis(), play.engine.window())
 }
 
-/// What a run tells that begins before the deletion and reads the logs as they grow: the first finding that is its
-/// answer, how long after the first line, or call, that shows the fault; and what else it has told.
+/// The result of a run that begins before the deletion and reads the logs as they grow: the first finding that is its
+/// answer, the time from the first line, or call, that shows the fault; and its other findings.
 pub(super) fn live(
     capture: &Capture,
     cause: &str,
@@ -132,9 +132,9 @@ pub(super) fn live(
                 let took = Duration::try_from(at.duration_since(first));
                 return (Some(took.unwrap_or_default()), others);
             }
-            let told = format!("{} {:?}", finding.id.as_str(), finding.certainty);
-            if finding.id.as_str() != cause && !others.contains(&told) {
-                others.push(told);
+            let finding_text = format!("{} {:?}", finding.id.as_str(), finding.certainty);
+            if finding.id.as_str() != cause && !others.contains(&finding_text) {
+                others.push(finding_text);
             }
         }
     }
@@ -201,7 +201,7 @@ impl Play<'_> {
             begun: Some(at),
             rest: Duration::from_secs(2),
             kubelets: self.capture.kubelets(),
-            // Long before the pod was there.
+            // Long before the pod existed.
             kubelet_since: Some(Monotonic(UP.as_nanos() as u64 / 2)),
             pods: vec![pod],
             cgroups: self.capture.cgroups(),
@@ -219,9 +219,9 @@ impl Play<'_> {
                 self.take(now, What::Said(Box::new(attempt.said.clone())));
             }
             let end = self.engine.run().clock.when(attempt.said.at);
-            if let Some(mut op) = self.names.told(&attempt, end) {
+            if let Some(mut op) = self.names.logged(&attempt, end) {
                 op.actor = kubelet();
-                self.take(now, What::Told(Box::new(op)));
+                self.take(now, What::Logged(Box::new(op)));
             }
         }
         let since = self.capture.deleted();
@@ -230,16 +230,16 @@ impl Play<'_> {
         self.take(now, What::Heard(Box::new(heard)));
     }
 
-    /// What is new in the logs: of each call that they name, the probes have told before.
+    /// New log lines: the probes have reported each call that they name.
     fn grown(&mut self, attempts: &[Attempt]) {
         let of_pod = attempts.iter().filter(|it| it.said.uid == self.capture.uid);
         let of_pod: Vec<&Attempt> = of_pod.collect();
         for attempt in &of_pod {
             let end = self.engine.run().clock.when(attempt.said.at);
-            let Some(op) = self.names.told(attempt, end) else { continue };
-            let (actor, mnt_ns, told_by) = (kubelet(), KUBELET.1, None);
-            let op = self.capture.seen(Operation { actor, mnt_ns, told_by, ..op });
-            // Go goes on to remove the directory of a file that it could not remove.
+            let Some(op) = self.names.logged(attempt, end) else { continue };
+            let (actor, mnt_ns, logged_in) = (kubelet(), KUBELET.1, None);
+            let op = self.capture.seen(Operation { actor, mnt_ns, logged_in, ..op });
+            // Go continues with the directory of a file that it could not remove.
             let directory = op.path.parent().filter(|it| self.capture.mounts.top(it).is_some());
             let directory = directory.map(|it| Operation {
                 call: Call::UnlinkatDir,
@@ -259,7 +259,7 @@ impl Play<'_> {
         }
     }
 
-    /// kubelet's thread that waits for a FUSE server, which was seen there at the first look.
+    /// kubelet's thread that waits for a FUSE server, seen there in the first sample.
     fn stuck(&mut self, began: Monotonic, at: Monotonic) -> Option<StuckThread> {
         let mount = self.capture.fuse()?;
         let volume = self.sample(at).pods[0].volumes[0].clone();

@@ -1,6 +1,6 @@
-//! What a shell offers for a value: names of causes and labs, and the pods of this node.
+//! Shell completion of values: names of causes and labs, and the pods of this node.
 //!
-//! The program itself answers the shell's question (`COMPLETE=bash podstuck`), before it does anything else.
+//! The program itself answers the shell's request (`COMPLETE=bash podstuck`), before it does anything else.
 
 use std::{fs, path::Path};
 
@@ -9,7 +9,7 @@ use podstuck_engine::catalogue;
 
 /// Where kubelet keeps the logs of each pod: `NAMESPACE_NAME_UID`.
 const LOGS: &str = "/var/log/pods";
-/// Whoever presses Tab wants a list to choose from.
+/// Limit of candidates: a list to choose from.
 const MOST: usize = 1000;
 
 /// Every cause, with its title.
@@ -41,8 +41,8 @@ pub(super) fn uids() -> Vec<CompletionCandidate> {
     pods_of(Path::new(LOGS)).into_iter().map(described).collect()
 }
 
-/// `NAMESPACE/NAME` and UID of each directory of logs. What is not named as kubelet names them is left out: a
-/// shell would take it for words of its own.
+/// `NAMESPACE/NAME` and UID of each directory of logs. Names in another form than kubelet's are left out: a shell
+/// would interpret them.
 fn pods_of(logs: &Path) -> Vec<(String, String)> {
     let names = fs::read_dir(logs).into_iter().flatten().flatten().take(MOST);
     let names = names.filter_map(|entry| entry.file_name().into_string().ok());

@@ -1,8 +1,8 @@
-//! What the command line says of itself.
+//! The help and the errors of the command line.
 
 use super::*;
 
-/// A terminal of 80 columns, and as many lines as most have at least.
+/// A terminal of 80 columns, and the lines that most terminals have at least.
 const COLUMNS: usize = 80;
 const LINES: usize = 40;
 
@@ -39,7 +39,7 @@ fn options_that_few_need_are_in_the_long_help_only() {
 }
 
 #[test]
-fn what_is_nearly_right_is_named() {
+fn a_near_match_is_suggested() {
     for (typed, near) in [
         (&["wacth"][..], "'watch'"),
         (&["watch", "--duraton", "3s"], "'--duration'"),
@@ -48,8 +48,8 @@ fn what_is_nearly_right_is_named() {
         (&["--host-rot", "/host"], "'--host-root'"),
     ] {
         let all = ["podstuck"].iter().chain(typed);
-        let told = Cli::command().try_get_matches_from(all).unwrap_err().to_string();
-        assert!(told.contains(near), "{typed:?}: {told}");
+        let error = Cli::command().try_get_matches_from(all).unwrap_err().to_string();
+        assert!(error.contains(near), "{typed:?}: {error}");
     }
 }
 
@@ -81,8 +81,8 @@ fn a_pod_is_named_as_kubectl_names_it() {
         (&["--path", "/v", "-n", "shop"], "cannot be used with"),
         (&["shop/a", "shop/b"], "unexpected argument"),
     ] {
-        let told = pod(words).unwrap_err();
-        assert!(told.contains(why), "{words:?}: {told}");
+        let error = pod(words).unwrap_err();
+        assert!(error.contains(why), "{words:?}: {error}");
     }
 }
 

@@ -1,5 +1,5 @@
-//! Out of the directory that the tool was started in: were that in the volume in question, the tool
-//! itself, and every helper that it starts, would keep it busy.
+//! Leaves the directory that the tool was started in: in the volume in question, the tool itself, and every helper
+//! that it starts, would keep it busy.
 
 use std::{
     env,
@@ -14,18 +14,18 @@ use crate::{
     model::path::safe_path,
 };
 
-/// Makes the paths absolute, so that they mean what they meant, and goes to `/`.
+/// Makes the paths absolute, which keeps their meaning, and changes to `/`.
 pub(super) fn leave<'a>(paths: impl IntoIterator<Item = &'a mut PathBuf>) -> Result<(), Failure> {
     paths.into_iter().try_for_each(make_absolute).map_err(Failure::Usage)?;
     env::set_current_dir("/").context("changing to /").map_err(Failure::CannotRun)
 }
 
-/// The paths of the options that all commands have.
+/// The paths in the options that all commands have.
 pub(super) fn of_node(node: &mut Node) -> impl Iterator<Item = &mut PathBuf> {
     node.kubelet_root.iter_mut().chain([&mut node.host_root])
 }
 
-/// The file among the ways to ask the API server.
+/// The kubeconfig file of `--api`, if one is given.
 pub(super) fn of_api(api: &mut Api) -> Option<&mut PathBuf> {
     match api {
         Api::File(path) => Some(path),
@@ -33,7 +33,7 @@ pub(super) fn of_api(api: &mut Api) -> Option<&mut PathBuf> {
     }
 }
 
-/// By its text alone: what lies there may be dead.
+/// By its text alone: its file system may be dead.
 fn make_absolute(path: &mut PathBuf) -> Result<()> {
     *path =
         path::absolute(&*path).with_context(|| format!("making {:?} absolute", safe_path(path)))?;

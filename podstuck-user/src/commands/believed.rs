@@ -1,4 +1,5 @@
-//! Which daemons `podstuck doctor` takes for the node's, how far each is believed, and who only has the name of one.
+//! The daemons that `podstuck doctor` takes for the node's, how far each is trusted, and processes that only have the
+//! name of one.
 
 use std::path::Path;
 
@@ -7,7 +8,7 @@ use crate::model::path::safe;
 use podstuck_confine::proc;
 use podstuck_node::identity::{on_host, runtimes::running_daemons, trust::Belief};
 
-/// Processes that are not believed and are named; the others are counted.
+/// Limit of untrusted processes named; the others are counted.
 const NAMED: usize = 8;
 
 pub(super) fn believed(host_root: &Path) -> Vec<Check> {

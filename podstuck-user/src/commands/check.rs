@@ -1,4 +1,4 @@
-//! What `doctor` has tried of the kernel, and one line of its report.
+//! The kernel checks of `doctor`, and one line of its report.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -20,14 +20,14 @@ use podstuck_probe::kernel::{
 pub(crate) struct Check {
     pub(super) name: &'static str,
     pub(super) ok: bool,
-    /// What was found.
+    /// The result.
     pub(super) found: String,
-    /// What is lost without it, when it is missing.
+    /// What is lost without it, if it is missing.
     pub(super) lost: Option<&'static str>,
 }
 
 impl Check {
-    /// What is missing without it is said only when it is missing.
+    /// `lost` is reported only if the check fails.
     pub(super) fn new(
         name: &'static str,
         ok: bool,
@@ -38,7 +38,7 @@ impl Check {
     }
 }
 
-/// What may keep probes from their work.
+/// Conditions that keep probes from working.
 pub(super) fn obstacles(found: &Result<(), Obstacle>) -> [Check; 2] {
     let check = |name, obstacle, well: String| {
         let why = found.as_ref().err().filter(|why| **why == obstacle);
@@ -53,7 +53,7 @@ pub(super) fn obstacles(found: &Result<(), Obstacle>) -> [Check; 2] {
     ]
 }
 
-/// Loads, attaches and tests the probes, and takes them out again.
+/// Loads, attaches and tests the probes, and removes them again.
 pub(super) fn probes(layout: &Layout) -> Vec<Check> {
     let config = setup::config(u64::MAX, 0, 0);
     let (attached, memory) = match load::load(layout, &config, setup::forms(Backend::Auto), false) {
@@ -103,7 +103,7 @@ pub(super) fn probes(layout: &Layout) -> Vec<Check> {
         }
     }));
     checks.push(match directories {
-        Directories::Told(form) => {
+        Directories::Reported(form) => {
             let hooks = DirectoryHook::ALL.map(|hook| hook.hook(*form)).join(", ");
             Check::new("directories", true, format!("reported by {hooks}"), "")
         }

@@ -1,4 +1,4 @@
-//! `podstuck cluster`: the program for the whole cluster, which is a file of its own.
+//! `podstuck cluster`: executes the program for the whole cluster, which is a separate file.
 
 use std::{io::ErrorKind, os::unix::process::CommandExt, process::Command};
 
@@ -8,7 +8,7 @@ use crate::{cli::Cluster, outcome::Failure};
 
 const PROGRAM: &str = "kubectl-podstuck";
 
-/// Becomes that program; returns only where that fails.
+/// Executes that program; returns only when that fails.
 pub fn run(options: &Cluster) -> Failure {
     let error = Command::new(PROGRAM).args(&options.arguments).exec();
     Failure::CannotRun(match error.kind() {

@@ -31,11 +31,11 @@ pub fn run(options: &Compare) -> Result<Exit, Failure> {
     let (before, after) = (intervals(&options.before), intervals(&options.after));
     let (before, after) = (before.map_err(Failure::Usage)?, after.map_err(Failure::Usage)?);
     let comparison = compare::compare(&before, &after);
-    let told = match options.output {
+    let out = match options.output {
         Output::Json => json::render(Timestamp::now(), "comparison", &comparison),
         Output::Auto | Output::Tui | Output::Text => compare::text(&comparison, Style::PLAIN),
     };
-    standard_output::print(told);
+    standard_output::print(out);
     Ok(match (comparison.changes.len(), comparison.compared) {
         (0, 0) => Exit::Unexplained,
         (0, _) => Exit::Clean,

@@ -20,7 +20,7 @@ use podstuck_node::identity::{WantedError, pod_record};
 /// Runs the command.
 pub fn run(mut options: Diagnose, verbose: u8) -> Result<Exit, Failure> {
     let Tracing { export, record: recording, node, api, .. } = &mut options.tracing;
-    // `-` is no path, but standard input.
+    // `-` is standard input, not a path.
     let record = options.pod_json.iter_mut().filter(|path| path.as_os_str() != "-");
     let of_all = away::of_node(node).chain(away::of_api(api));
     away::leave(export.iter_mut().chain(record).chain(recording).chain(of_all))?;
@@ -37,10 +37,10 @@ pub fn run(mut options: Diagnose, verbose: u8) -> Result<Exit, Failure> {
         Until::Firm { limit: options.timeout, record, brief: options.brief },
         verbose,
     ) {
-        // The record says more than that there is nothing of the pod here.
+        // The record says more than that the pod has no traces here.
         Err(Failure::Usage(error)) => match (error.downcast::<WantedError>(), by_record) {
             (Ok(WantedError::Elsewhere { record, was_here, .. }), _) => {
-                // Kubernetes need not call the node by the name of its host.
+                // The node's name in Kubernetes may differ from its host name.
                 let here = record.node.clone().filter(|_| was_here);
                 let here = here.unwrap_or_else(facts::node_name);
                 answer_from(&record, here, &options).map_err(Failure::Usage)
@@ -55,8 +55,8 @@ pub fn run(mut options: Diagnose, verbose: u8) -> Result<Exit, Failure> {
     }
 }
 
-/// The answer about a pod of which nothing is on this node. Nothing is traced; but a reader of the
-/// export directory must not take an older run for this one.
+/// The answer about a pod without traces on this node. Nothing is traced; but a reader of the export directory must
+/// not take an older run for this one.
 fn answer_from(record: &PodRecord, node: String, options: &Diagnose) -> anyhow::Result<Exit> {
     let clock = clock::start();
     let tracing = &options.tracing;
@@ -76,7 +76,7 @@ fn answer_from(record: &PodRecord, node: String, options: &Diagnose) -> anyhow::
         Reporter::new(tracing.output, tracing.export.as_deref(), Form::of(true, options.brief))?;
     let mut presenter = Presenter::new(run, reporter);
     let at = clock.started();
-    // There is nothing of it: what a look at the node would have shown.
+    // A sample of the node would have shown nothing of it.
     let events = [
         What::Sample(std::sync::Arc::default()),
         What::Record { record: Box::new(record.clone()), node },

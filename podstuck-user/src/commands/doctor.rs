@@ -1,4 +1,4 @@
-//! `podstuck doctor`: what works here, and what is lost without the rest.
+//! `podstuck doctor`: checks what works here, and names what is lost without the rest.
 
 use std::{
     fmt::Write as _,
@@ -47,7 +47,7 @@ use podstuck_probe::kernel::{
 };
 use podstuck_show::present::{json, words};
 
-/// Look-alikes that are named; the others are counted.
+/// Limit of look-alikes named; the others are counted.
 const NAMED: usize = 8;
 
 /// Runs the command: 0 when everything needed works, 3 when tracing cannot run at all.
@@ -143,7 +143,7 @@ fn node(options: &Doctor) -> Vec<Check> {
     checks
 }
 
-/// Whether a log can be read, and is understood.
+/// Whether a log can be read and parsed.
 fn log(place: logs::Place) -> Check {
     let (name, lost) = match place.component {
         Component::Kubelet => (
@@ -165,7 +165,7 @@ fn log(place: logs::Place) -> Check {
     Check::new(name, place.read.is_ok() && !place.lines.are_foreign(), text, lost)
 }
 
-/// The share of a log that was understood.
+/// The share of a log that was parsed.
 fn understood(lines: logs::Lines) -> String {
     match lines.seen {
         0 => "it has no line yet".to_owned(),
@@ -176,7 +176,7 @@ fn understood(lines: logs::Lines) -> String {
     }
 }
 
-/// Where calls are about a pod, a volume or a container; and what only reads as if.
+/// The roots whose calls are about a pod, a volume or a container; and mounts that only look like a pod's.
 fn target_roots(host_root: &Path, roots: &[PathBuf], kubelets: &[Kubelet]) -> [Check; 2] {
     let (known, _) = known_roots(host_root, roots, apart(host_root, kubelets, roots), None);
     let known: Vec<&TargetRoot> = known.all().iter().collect();
@@ -196,7 +196,7 @@ fn target_roots(host_root: &Path, roots: &[PathBuf], kubelets: &[Kubelet]) -> [C
     [here, beside]
 }
 
-/// Mounts that read like pods' and are none.
+/// Mounts whose paths look like a pod's, but are not.
 fn beside(all: &[LookAlike]) -> String {
     let named = all.iter().take(NAMED).map(|it| {
         let LookAlike { point, namespace, pid } = it;
@@ -216,23 +216,23 @@ fn beside(all: &[LookAlike]) -> String {
     }
 }
 
-/// Whether the API server can be asked, and by which credentials.
+/// Whether the API server can be asked, and with which credentials.
 fn api(options: &Doctor, kubelets: Vec<Kubelet>) -> Check {
     let host_root = options.node.host_root.clone();
     let mut asked = ApiReader::start(host_root, &options.api, kubelets, &Target::default());
     asked.name_pods(&mut setup::pod_names(Vec::new()));
-    let nobody = || match options.api {
+    let not_asked = || match options.api {
         Api::Never => (true, "not asked, by --api never".to_owned()),
         _ => (false, "no kubelet runs whose credentials could be used".to_owned()),
     };
     let place = asked.outcome().cloned();
     let (ok, found) =
-        place.map_or_else(nobody, |place| (place.is_ok(), place.unwrap_or_else(|why| why)));
+        place.map_or_else(not_asked, |place| (place.is_ok(), place.unwrap_or_else(|why| why)));
     let lost = "records of pods (or by --pod-json), and names of pods that left no other trace";
     Check::new("API server", ok, found, lost)
 }
 
-/// Runtimes and kubelets that run now.
+/// Running runtimes and kubelets.
 fn runtimes(host_root: &Path) -> Vec<String> {
     let directory = setup::on_host(host_root, Path::new("/proc"));
     let daemons = running_daemons(&directory);
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_found_cannot_reach_the_terminal() {
+    fn found_names_cannot_reach_the_terminal() {
         let checks = [Check::new("kubelet's files", false, "\u{9b}2J\nok\u{202e}", "x")];
         for output in [Output::Text, Output::Json] {
             let shown = render(&checks, output, Timestamp::UNIX_EPOCH);

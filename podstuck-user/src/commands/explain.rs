@@ -1,4 +1,4 @@
-//! `podstuck explain`: what a cause means, or all of them.
+//! `podstuck explain`: explains a cause, or lists all of them.
 
 use anyhow::anyhow;
 use jiff::Timestamp;
@@ -17,7 +17,7 @@ use podstuck_show::present::{
     text,
 };
 
-/// Runs the command: 0, or 2 for a name that is no cause's.
+/// Runs the command: 0, or 2 for a name of no cause.
 ///
 /// # Errors
 /// [`Failure::Usage`] for an unknown name.
@@ -30,13 +30,13 @@ pub fn run(options: &Explain) -> Result<Exit, Failure> {
         let lines = catalogue::all().filter(|cause| wanted.is_none_or(|wanted| wanted == *cause));
         lines.map(|cause| json::line(Timestamp::now(), &Line::Cause(cause))).collect()
     } else {
-        told(wanted)
+        explanation(wanted)
     };
     standard_output::print(out);
     Ok(Exit::Clean)
 }
 
-fn told(wanted: Option<&Cause>) -> String {
+fn explanation(wanted: Option<&Cause>) -> String {
     let style = standard_output::style();
     match wanted {
         Some(cause) => text::explain(cause, style),
@@ -44,7 +44,7 @@ fn told(wanted: Option<&Cause>) -> String {
     }
 }
 
-/// Says which names are near the one that is unknown.
+/// The error for an unknown name, with the names near it.
 fn unknown(name: &str) -> anyhow::Error {
     anyhow!(
         "there is no cause {:?}; near it: {}. `podstuck explain` lists all",

@@ -1,4 +1,4 @@
-//! `podstuck holders`: who keeps a mount, a file or a device busy.
+//! `podstuck holders`: finds the processes that keep a mount, a file or a device busy.
 
 use anyhow::anyhow;
 use caps::{CapSet, Capability};
@@ -32,7 +32,7 @@ use podstuck_show::present::{
 
 /// Runs the command.
 pub fn run(mut options: Holders) -> Result<Exit, Failure> {
-    // Nothing is touched yet: what lies there may be dead.
+    // Nothing is touched yet: the file system may be dead.
     away::leave(options.path.iter_mut().chain(away::of_node(&mut options.node)))?;
     let options = &options;
     let about = about(options);

@@ -37,7 +37,7 @@ pub fn run(options: &Lab) -> Result<Exit, Failure> {
         late: options.late,
         ..Options::default()
     };
-    // However often it is told, it ends its case in order: nothing of it may stay on the node.
+    // However many signals arrive, it ends its case in order: nothing of it may stay on the node.
     let stop = interrupt::patient().map_err(Failure::CannotRun)?;
     match lab::run(case, &lab_options, &stop) {
         Ok(()) => Ok(Exit::Clean),

@@ -1,4 +1,4 @@
-//! `podstuck` alone: the pods of this node that are being deleted, each in a line.
+//! `podstuck` without a command: the pods of this node that are being deleted, one line each.
 
 use std::{path::Path, time::Duration};
 
@@ -17,17 +17,17 @@ use crate::{
 };
 use podstuck_confine::privilege;
 
-/// Two looks at the node, so that what lasts shows.
+/// Two samples of the node, which show what persists.
 const AT_LEAST: Duration = Duration::from_secs(3);
-/// As `diagnose` has without probes: what must last to count, and searches for holders of many pods, take that long. Each
-/// line is told as soon as it is known.
+/// As for `diagnose` without probes: checks that need time, and searches for holders of many pods, take that long.
+/// Each line is printed as soon as it is known.
 const AT_MOST: Duration = Duration::from_secs(30);
 
-/// Looks without probes, and tells each pod as soon as its cause is known. The status is that of a diagnosis: 0 none is being deleted, 1 a
-/// cause was found, 5 there are some, and none was.
+/// Scans without probes, and prints each pod as soon as its cause is known. The status is that of a diagnosis: 0 no
+/// pod is being deleted, 1 a cause was found, 5 there are such pods, and no cause was found.
 ///
 /// # Errors
-/// [`Failure::CannotRun`] without the privileges to look at the whole node: then none would be seen.
+/// [`Failure::CannotRun`] without the privileges to scan the whole node: then no pod would be seen.
 pub fn run(alone: Alone, verbose: u8) -> Result<Exit, Failure> {
     privilege::can_look().map_err(|missing| Failure::CannotRun(missing.into()))?;
     let Alone { kubelet_root, host_root, output, api } = alone;
@@ -60,7 +60,7 @@ fn options(node: Node, api: Option<Api>) -> Tracing {
     }
 }
 
-/// The options, as they are to be given again to ask about one of the pods: a text for [`crate::model::shell::line`].
+/// The options for a command about one of the pods: a text for [`crate::model::shell::line`].
 fn given(options: &Tracing, api: bool) -> String {
     let Node { kubelet_root, host_root } = &options.node;
     let mut out = String::new();
@@ -85,13 +85,13 @@ mod tests {
     use crate::model::shell::line;
 
     #[test]
-    fn what_was_given_is_given_again() {
+    fn given_options_are_passed_on() {
         let node = Node { kubelet_root: vec!["/a b".into(), "/c".into()], host_root: "/".into() };
         let mut options = options(node, Some(Api::Never));
         let typed = |text: &str| line(&format!("x{text}"), false).unwrap().text;
-        let told = typed(&given(&options, true));
-        assert!(told.starts_with("x --kubelet-root '/a b' --kubelet-root /c"), "{told}");
-        assert!(told.ends_with(" --api never") && !told.contains("host-root"), "{told}");
+        let command = typed(&given(&options, true));
+        assert!(command.starts_with("x --kubelet-root '/a b' --kubelet-root /c"), "{command}");
+        assert!(command.ends_with(" --api never") && !command.contains("host-root"), "{command}");
         options.node.host_root = "/host".into();
         assert!(given(&options, false).ends_with(" --host-root /host"));
     }

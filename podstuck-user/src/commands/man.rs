@@ -10,10 +10,10 @@ use crate::{
     standard_output,
 };
 
-/// Its commands take root, so they are an administrator's.
+/// Its commands need root: the section of administration commands.
 const SECTION: &str = "8";
 
-/// Runs the command: 0, or 2 for a command that there is not.
+/// Runs the command: 0, or 2 for an unknown command.
 ///
 /// # Errors
 /// [`Failure::Usage`] for an unknown command.

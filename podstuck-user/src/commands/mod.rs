@@ -1,4 +1,4 @@
-//! Wires the stages up, one file for each command.
+//! Connects the stages, one file for each command.
 
 mod away;
 mod believed;

@@ -1,11 +1,11 @@
-//! Names that are near one that is unknown.
+//! Known names that are near an unknown one.
 
 use std::cmp::Reverse;
 
-/// How many are offered.
+/// Limit of suggestions.
 pub(super) const OFFERED: usize = 4;
 
-/// The names that are spelled most alike, and before them those that contain the word.
+/// The names with the most similar spelling, and before them those that contain the word.
 pub(super) fn near<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let mut names: Vec<&str> = known.collect();
     let likeness = |known: &str| (strsim::jaro_winkler(name, known) * 1000.0) as u32;

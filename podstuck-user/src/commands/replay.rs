@@ -1,4 +1,4 @@
-//! `podstuck replay`: what a run showed and exported, from its recording.
+//! `podstuck replay`: repeats the output and the exports of a run, from its recording.
 
 use std::{io::Write, thread, time::Duration};
 
@@ -22,13 +22,13 @@ use crate::{
 };
 use podstuck_show::recording::{Ending, Reader};
 
-/// How long to sleep at a time, so that Ctrl-C ends a replay at once.
+/// Longest sleep, so that Ctrl-C ends a replay at once.
 const NAP: Duration = Duration::from_millis(100);
 
 /// Runs the command.
 ///
 /// # Errors
-/// Fails when the file is no recording that this version can read.
+/// Fails when the file is not a recording that this version can read.
 pub fn run(mut options: Replay) -> Result<Exit, Failure> {
     away::leave([&mut options.file].into_iter().chain(options.export.iter_mut()))?;
     let usage = |error: anyhow::Error| Failure::Usage(error);
@@ -49,7 +49,7 @@ pub fn run(mut options: Replay) -> Result<Exit, Failure> {
             break;
         }
         shown = shown.max(event.at);
-        // Nobody asks: the answers are in the recording.
+        // Queries are dropped: the answers are in the recording.
         presenter.take(&event);
         // As in the run, whose first line comes after its first counts.
         if !begun && matches!(event.what, What::Counts(_)) {
@@ -74,7 +74,7 @@ fn sleep(mut left: Duration, stop: &std::sync::atomic::AtomicBool) {
     }
 }
 
-/// Says what is missing, on standard error.
+/// Reports on standard error what is missing.
 fn tell_ending(options: &Replay, ending: Option<&Ending>, last: Monotonic, presenter: &Presenter) {
     let why = match ending {
         Some(Ending::Cut) => "the recording process was killed, or the disk was full".to_owned(),

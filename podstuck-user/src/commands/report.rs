@@ -1,4 +1,4 @@
-//! `podstuck report`: a page, or a ticket's text, of a run that is over.
+//! `podstuck report`: renders a finished run as a page, or as text for a ticket.
 
 use std::{
     fs,
@@ -32,7 +32,7 @@ use podstuck_show::{
 pub fn run(mut options: Report) -> Result<Exit, Failure> {
     let to_stdout = match &options.out {
         Some(out) => *out == Path::new("-"),
-        // A page is nothing to read on a terminal.
+        // A terminal cannot show a page.
         None => options.format == Format::Markdown || !std::io::stdout().is_terminal(),
     };
     let mut out = options.out.clone().unwrap_or_else(|| report::FILE.into());
@@ -55,7 +55,7 @@ pub fn run(mut options: Report) -> Result<Exit, Failure> {
     Ok(Exit::Clean)
 }
 
-/// Of a recording or a directory.
+/// The model of a recording or a directory.
 fn model(path: &Path) -> anyhow::Result<Model> {
     let about = fs::metadata(path).with_context(|| format!("reading {}", safe_path(path)))?;
     if about.is_dir() { Ok(Model::of_export(read::read(path)?)) } else { of_recording(path) }
@@ -68,7 +68,7 @@ fn of_recording(path: &Path) -> anyhow::Result<Model> {
     let mut engine = Engine::new(run).of_replay();
     for event in &mut recording {
         collector.take(&event);
-        engine.take(&event).iter().for_each(|output| collector.told(output));
+        engine.take(&event).iter().for_each(|output| collector.take_output(output));
     }
     let mut model =
         Model::of_run(&engine, &collector).with_series(&engine.series(), &engine.target_names());

@@ -1,4 +1,4 @@
-//! `podstuck watch`: traces live, tells findings as they form.
+//! `podstuck watch`: traces live, prints findings as they form.
 
 use super::away;
 use crate::cli::{Tracing, Watch};

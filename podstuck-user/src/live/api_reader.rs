@@ -18,14 +18,14 @@ use podstuck_node::{
     },
 };
 
-/// On a thread of its own, until somebody wants what it was told.
+/// A query of the API server on a thread of its own, until its answer is needed.
 pub(crate) struct ApiReader {
     asking: Option<JoinHandle<Api>>,
-    told: Api,
+    answer: Api,
 }
 
 impl ApiReader {
-    /// Begins, if it may.
+    /// Starts the query, if it is permitted.
     pub(crate) fn start(
         host_root: PathBuf,
         choice: &cli::Api,
@@ -46,33 +46,33 @@ impl ApiReader {
             });
             asking.inspect_err(|error| tracing::warn!("the API server is not asked: {error}")).ok()
         });
-        Self { asking, told: Api::default() }
+        Self { asking, answer: Api::default() }
     }
 
-    /// Waits for the answer, once, and has this node's pods named.
+    /// Waits for the answer, once, and takes the names of this node's pods.
     pub(crate) fn name_pods(&mut self, names: &mut PodNames) {
-        let Some(told) = self.asking.take().and_then(|asking| asking.join().ok()) else { return };
-        self.told = told;
+        let Some(answer) = self.asking.take().and_then(|asking| asking.join().ok()) else { return };
+        self.answer = answer;
         let Some(place) = self.place() else { return };
         tracing::info!("{place}");
         names.looked_in([place]);
-        let asked = match &self.told.pod {
+        let asked = match &self.answer.pod {
             Some(Known::Pod(record)) if self.is_here(record) => Some(&**record),
             _ => None,
         };
-        let all = self.told.pods.iter().chain(asked).filter_map(|record| {
+        let all = self.answer.pods.iter().chain(asked).filter_map(|record| {
             let Pod { uid, namespace, name } = record.pod.clone();
             Some((namespace?, name?, uid))
         });
         names.learn(NameSource::Api, all);
     }
 
-    /// Who was asked, or why there is no answer; `None` when nobody was.
+    /// The server that was asked, or why there is no answer; `None` when none was asked.
     pub(crate) fn outcome(&self) -> Option<&Result<String, String>> {
-        self.told.place.as_ref()
+        self.answer.place.as_ref()
     }
 
-    /// The same as a sentence.
+    /// The outcome as a sentence.
     pub(crate) fn place(&self) -> Option<String> {
         Some(match self.outcome()? {
             Ok(place) => place.clone(),
@@ -81,35 +81,35 @@ impl ApiReader {
     }
 
     fn is_here(&self, record: &PodRecord) -> bool {
-        self.told.nodes.iter().any(|node| Some(&node.record.node) == record.node.as_ref())
+        self.answer.nodes.iter().any(|node| Some(&node.record.node) == record.node.as_ref())
     }
 
-    /// Whether it is on none of this machine's nodes, all of which are known.
+    /// Whether a record is of none of this machine's nodes, all of which are known.
     fn is_elsewhere(&self, record: &PodRecord) -> bool {
-        let Api { nodes, unasked, .. } = &self.told;
+        let Api { nodes, unasked, .. } = &self.answer;
         !nodes.is_empty() && unasked.is_empty() && !self.is_here(record)
     }
 
-    /// The record of a pod, the latest.
+    /// The latest record of a pod.
     pub(crate) fn record(&self, uid: &str) -> Option<&PodRecord> {
-        let asked = match &self.told.pod {
+        let asked = match &self.answer.pod {
             Some(Known::Pod(record)) => Some(&**record),
             _ => None,
         };
-        asked.into_iter().chain(&self.told.pods).find(|record| record.pod.uid == uid)
+        asked.into_iter().chain(&self.answer.pods).find(|record| record.pod.uid == uid)
     }
 
-    /// The records of this node's pods that are to go.
+    /// The records of this node's pods that are to be deleted.
     pub(crate) fn deleted(&self) -> Vec<PodRecord> {
-        let all = self.told.pods.iter();
+        let all = self.answer.pods.iter();
         all.filter(|record| record.deletion.is_some()).cloned().collect()
     }
 
-    /// Its words about this node, and whether it has this pod, of which there is a trace here: in that root of a kubelet,
-    /// if it is known. Each speaks for the pods of its own kubelet. A static pod may be unknown to it
-    /// (`kubetypes.IsStaticPod`), and is named by a hash.
+    /// The API's data about this node, and whether it has this pod, which has left traces here: in that root of a
+    /// kubelet, if it is known. Each node record applies to the pods of its own kubelet. A static pod may be unknown
+    /// to the API (`kubetypes.IsStaticPod`), and is named by a hash.
     pub(super) fn nodes_about(&self, pod: Option<&Pod>, root: Option<&Path>) -> Vec<NodeRecord> {
-        let Api { nodes, unasked, .. } = &self.told;
+        let Api { nodes, unasked, .. } = &self.answer;
         let is_its = |node: &OfNode| node.root.is_none() || node.root.as_deref() == root;
         let lacks =
             |node: &OfNode, pod: &Pod| node.all.as_ref().is_some_and(|all| !all.contains(&pod.uid));
@@ -122,17 +122,17 @@ impl ApiReader {
         let about = nodes.iter().filter(|node| root.is_none() || is_its(node));
         let about = about.map(|OfNode { record, .. }| NodeRecord {
             missing: missing.clone(),
-            // Which of several nodes is meant is not known without a root.
+            // Without a root it is not known which of several nodes is meant.
             drivers: record.drivers.clone().filter(|_| root.is_some() || nodes.len() == 1),
             ..record.clone()
         });
         about.collect()
     }
 
-    /// What it knows of a pod of which there is nothing here.
+    /// Adds the API's data to the error about a pod without traces on this node.
     pub(crate) fn explain(&self, error: WantedError) -> WantedError {
         let WantedError::Unknown { wanted, looked, mut hint } = error else { return error };
-        match &self.told.pod {
+        match &self.answer.pod {
             Some(Known::Pod(record)) if self.is_elsewhere(record) => {
                 let place = record.node.as_deref().map_or_else(
                     || "it is on no node yet".to_owned(),
@@ -147,7 +147,7 @@ impl ApiReader {
                 WantedError::Elsewhere { wanted, place, record, was_here }
             }
             Some(Known::Missing) => {
-                // There is nothing left to ask it for.
+                // There is nothing left to ask it about.
                 hint = "the API server has no pod of that name".into();
                 WantedError::Unknown { wanted, looked, hint }
             }
@@ -163,6 +163,6 @@ fn about(target: &cli::Target) -> Asked {
         (None, Some((namespace, name))) => {
             Asked::Name { namespace: namespace.into(), name: name.into() }
         }
-        (None, None) => Asked::Nobody,
+        (None, None) => Asked::NoPod,
     }
 }

@@ -1,4 +1,4 @@
-//! Names everything that enters the engine: targets, pods, and the part that a process plays.
+//! Names everything that enters the engine: targets, pods, and the component of a process.
 
 mod look;
 mod stuck;
@@ -35,35 +35,35 @@ use podstuck_node::{
 };
 use podstuck_probe::{decode::Record, source::tables::Drained};
 
-/// Answers remembered until the next look at the node.
+/// Limit of answers remembered until the next sample of the node.
 const GIVEN_MAX: usize = 4096;
 
-/// What a record is found to be.
+/// What a record is.
 pub(crate) enum Named {
     /// A call.
     Operation(Box<Operation>),
-    /// A call that is of no interest.
+    /// A call of no interest.
     Other,
     /// A call that no probe reports.
     Unknown,
 }
 
-/// Knows targets and processes by name, also after they are gone.
+/// Knows targets and processes by name, even after they are gone.
 pub(crate) struct Attributor {
     targets: Targets,
     actors: ActorCache,
-    /// Looks at callers. One that hangs where it executes a program may keep whoever looks waiting, and
-    /// containers may have many such: those of the node are looked at apart from them.
+    /// Reads about callers. A process that hangs where it executes a program may block the reader, and containers may
+    /// have many: processes of the node are read separately from them.
     reader: TimedReader<Looked>,
     others_reader: TimedReader<Looked>,
     trees: Arc<KubeletTrees>,
-    /// By mount namespace and target: whether it has that of kubelet's directories.
+    /// By mount namespace and target: whether the namespace has kubelet's directory of the target.
     given: Bounded<(u32, u64), bool>,
     scope: Scope,
 }
 
 impl Attributor {
-    /// Starts with the pod names and the containers that this node tells.
+    /// Starts with the pod names and the containers of this node.
     pub(crate) fn new(
         names: PodNames,
         scope: Scope,
@@ -84,12 +84,12 @@ impl Attributor {
         }
     }
 
-    /// Where targets are.
+    /// The roots of targets.
     pub(crate) fn roots(&mut self) -> &mut TargetRoots {
         self.targets.roots()
     }
 
-    /// Takes what a log calls pods.
+    /// Takes the pod names of a log.
     pub(crate) fn learn(&mut self, pods: Vec<NamedPod>) {
         let names = pods.into_iter().map(|pod| (pod.namespace, pod.name, pod.uid));
         self.targets.names().learn(NameSource::Log, names);
@@ -100,7 +100,7 @@ impl Attributor {
         let head = &record.head;
         let path = record.path();
         let target = self.targets.learn(head.target, &path);
-        // No probe has filtered that.
+        // The probes do not filter by container.
         if !self.scope.includes_container(&target) {
             return Named::Other;
         }
@@ -125,11 +125,11 @@ impl Attributor {
             depth: head.depth,
             mount_depth: head.mount_depth,
             suppressed: head.suppressed,
-            told_by: None,
+            logged_in: None,
         }))
     }
 
-    /// A call whose directory was not known when the probes told it, if it is of interest.
+    /// A call whose directory was unknown when the probes reported it, if it is of interest.
     pub(crate) fn late(&mut self, record: &Record) -> Option<Box<Operation>> {
         let path = record.path();
         let (target_id, target) = self.targets.of(&path)?;
@@ -145,8 +145,8 @@ impl Attributor {
         }
     }
 
-    /// A call that a log tells of, if it is about the pod that the log says.
-    pub(crate) fn told(&mut self, attempt: &Attempt, end: Monotonic) -> Option<Operation> {
+    /// A call that a log reports, if it is about the log entry's pod.
+    pub(crate) fn logged(&mut self, attempt: &Attempt, end: Monotonic) -> Option<Operation> {
         let NamedCall { call, path, outcome } = attempt.call.clone()?;
         let (target_id, target) = self.targets.of(&path)?;
         let same_pod = target.pod.as_ref().is_some_and(|pod| pod.uid == attempt.said.uid);
@@ -154,7 +154,7 @@ impl Attributor {
             return None;
         }
         let mut actor = self.actor_on(attempt.pid, &attempt.caller, (target_id, &target));
-        // Logs are read of proven components only; this one has ended since.
+        // Only logs of proven components are read; this one has ended since.
         if actor.component == Component::Workload {
             Arc::make_mut(&mut actor).component = Component::Other;
         }
@@ -177,11 +177,11 @@ impl Attributor {
             depth: 0,
             mount_depth: 0,
             suppressed: 0,
-            told_by: Some(attempt.said.source.as_str().into()),
+            logged_in: Some(attempt.said.source.as_str().into()),
         })
     }
 
-    /// UID of the pod that a target belongs to, if it is one's.
+    /// UID of the pod that a target belongs to, if any.
     pub(crate) fn pod_of(&mut self, target_id: u64) -> Option<String> {
         self.targets.get(target_id).pod.as_ref().map(|pod| pod.uid.clone())
     }
@@ -191,7 +191,7 @@ impl Attributor {
         self.scope.includes_pod(uid)
     }
 
-    /// Takes note of a target before it has another path.
+    /// Notes a target before its path changes.
     pub(crate) fn renamed(&mut self, record: &Record) {
         self.targets.learn(record.head.target, &record.path());
     }
@@ -204,7 +204,7 @@ impl Attributor {
         (target_id, target): (u64, &Target),
     ) -> Arc<Actor> {
         let Who { mut actor, is_root } = self.actor(pid, seen);
-        // A process in a container is a driver when it works on another pod's volume, and has the means.
+        // A process in a container is a driver when it works on another pod's volume, and has the privileges.
         let component = component_for(&actor, target, || {
             is_root && self.is_given(seen.mnt_ns, (target_id, target))
         });
@@ -214,7 +214,7 @@ impl Attributor {
         actor
     }
 
-    /// Whether a mount namespace has the directory of kubelet's in which a target lies.
+    /// Whether a mount namespace has kubelet's directory in which a target lies.
     fn is_given(&mut self, namespace: u32, (target_id, target): (u64, &Target)) -> bool {
         let key = (namespace, target_id);
         if let Some(known) = self.given.get(&key) {
@@ -225,23 +225,23 @@ impl Attributor {
         is_given
     }
 
-    /// How many targets, processes and names were forgotten because there were too many.
+    /// Number of targets, processes and names forgotten because there were too many.
     pub(crate) fn dropped(&self) -> u64 {
         self.targets.dropped() + self.actors.dropped()
     }
 
-    /// Targets that were learnt since this was asked last, as events.
+    /// Targets learnt since the last call, as events.
     pub(crate) fn learned(&mut self) -> Vec<What> {
         let named = |(target_id, target)| What::Named { target_id, target };
         self.targets.learned().into_iter().map(named).collect()
     }
 
-    /// Targets that had to be forgotten since this was asked last.
+    /// Targets forgotten since the last call.
     pub(crate) fn forgotten(&mut self) -> Vec<u64> {
         self.targets.forgotten()
     }
 
-    /// Drained counts, with the part that each process plays.
+    /// Drained counts, with the component of each process.
     pub(crate) fn counts(&mut self, drained: &Drained) -> Vec<Count> {
         let counts = drained.counts.iter().filter_map(|(key, count)| {
             if !self.scope.includes_container(&self.targets.get(key.target)) {
@@ -270,7 +270,7 @@ impl Attributor {
             })
         });
         let mut counts: Vec<Count> = counts.collect();
-        // One order for all: a table's own is another one each time.
+        // A fixed order: a table's own order changes each time.
         counts.sort_unstable_by_key(|c| {
             (c.target_id, c.pid, c.started, c.component, c.call, c.outcome, c.bucket)
         });
@@ -294,7 +294,7 @@ impl Attributor {
         who
     }
 
-    /// A pod, by name if this node tells it.
+    /// A pod, with its name if this node knows it.
     pub(crate) fn pod(&mut self, pod: Pod) -> Pod {
         self.targets.named(pod)
     }

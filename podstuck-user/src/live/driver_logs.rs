@@ -1,4 +1,4 @@
-//! Follows the logs of CSI drivers, once the node was looked at: only then is it known who drives a volume.
+//! Follows the logs of CSI drivers, after the first scan of the node: only then is the driver of a volume known.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,37 +17,37 @@ use crate::model::{
 use podstuck_confine::{back_off::BackOff, role::Role};
 use podstuck_node::state::logs::{self, DriverLog, DriverRead, Marks, VolumeNames};
 
-/// Volumes whose drivers' logs are followed.
+/// Limit of volumes whose drivers' logs are followed.
 const LOGS: usize = 32;
-/// Helpers that read them at a time.
+/// Limit of helpers that read them at a time.
 const AT_ONCE: usize = 2;
-/// How often what is new is read.
+/// Interval between reads of a log.
 const EVERY: Duration = Duration::from_secs(5);
-/// A volume that nobody asks about is unmounted within this time, where all is well.
+/// A volume of a pod that is not in question is normally unmounted within this time.
 const UNMOUNTED: Duration = Duration::from_secs(4);
 
-/// A log, as to one volume.
+/// The read position of a log, for one volume.
 #[derive(Default)]
 struct Reading {
-    /// The volume was seen first.
+    /// When the volume was first seen.
     since: Option<Instant>,
-    /// Process of the driver, or of its registrar, and the driver's start.
+    /// Process id of the driver, or of its registrar, and the driver's start time in ticks.
     whose: Option<(u32, Option<u64>)>,
-    /// It is being read.
+    /// Whether a read is in progress.
     is_open: bool,
-    /// It was read to its end, and is read again then.
+    /// When it is read again; `None` before it was read to its end.
     next: Option<Instant>,
     back_off: BackOff,
-    /// Up to where it was read.
+    /// The positions up to which it was read.
     marks: Marks,
-    /// What was read before somebody had no answer any more.
+    /// Lines read by an earlier, incomplete read.
     said: Vec<Said>,
 }
 
-/// Of which volume, what its log says, whether that is all, and up to where it was read.
+/// Target of the volume, lines of its log, whether that is all, and the positions up to which it was read.
 type Read = (u64, Vec<Said>, bool, Marks);
 
-/// What was asked, and what has come.
+/// The reads in progress, and their results.
 pub(super) struct DriverLogs {
     host_root: PathBuf,
     log_dirs: Vec<PathBuf>,
@@ -59,14 +59,14 @@ pub(super) struct DriverLogs {
 }
 
 impl DriverLogs {
-    /// Has asked nothing yet; `log_dirs` is where pods' logs are.
+    /// No log is read yet; `log_dirs` are the directories of pods' logs.
     pub(crate) fn new(host_root: PathBuf, log_dirs: Vec<PathBuf>) -> Self {
         let (sender, arrived) = unbounded_channel();
         Self { host_root, log_dirs, asked: BTreeMap::new(), open: 0, sender, arrived }
     }
 
-    /// Reads what is new of the volumes of the pods in question; where nobody asks about one, of those whose
-    /// containers have ended a while ago. Where that fails, it is read again later.
+    /// Reads new lines about the volumes of the pods in question, and of other wanted pods whose containers have
+    /// ended a while ago. A failed read is repeated later.
     pub(crate) fn ask(
         &mut self,
         sample: &NodeSample,
@@ -135,7 +135,7 @@ impl DriverLogs {
                 Ok(places) => places.iter().for_each(|place| tracing::debug!("{place}")),
                 Err(why) => tracing::info!("{why}"),
             }
-            // Nobody listens any more where the run has ended.
+            // No receiver is left when the run has ended.
             let _ = sender.send((target, said, read.is_ok(), marks));
         };
         match Builder::new().name("driver log".into()).spawn(read) {
@@ -147,24 +147,24 @@ impl DriverLogs {
         }
     }
 
-    /// How many are being read.
+    /// Number of reads in progress.
     pub(crate) fn open(&self) -> usize {
         self.open
     }
 
-    /// Waits for one. Safe to cancel.
+    /// Waits for a read. Safe to cancel.
     pub(crate) async fn next(&mut self) -> Vec<Said> {
         match self.arrived.recv().await {
             Some(read) => {
                 self.open = self.open.saturating_sub(1);
                 self.take(read)
             }
-            // The sender is ours, too.
+            // This struct holds a sender, too.
             None => std::future::pending().await,
         }
     }
 
-    /// What was not read in an attempt before.
+    /// The lines that an earlier read did not return.
     fn take(&mut self, (target, mut said, is_all, marks): Read) -> Vec<Said> {
         let Some(reading) = self.asked.get_mut(&target) else { return said };
         reading.is_open = false;
@@ -189,7 +189,7 @@ mod tests {
     use crate::model::identity::Component;
 
     #[test]
-    fn what_was_read_before_somebody_had_no_answer_is_told_once() {
+    fn lines_of_an_incomplete_read_are_returned_once() {
         let mut logs = DriverLogs::new("/".into(), Vec::new());
         logs.asked.insert(1, Reading { is_open: true, ..Reading::default() });
         let said = |text| Said::new(Component::CsiDriver, "log", "u", Timestamp::UNIX_EPOCH, text);
@@ -198,7 +198,7 @@ mod tests {
         let both = vec![said("a"), said("b")];
         assert_eq!(logs.take((1, both, true, Marks::new())), [said("b")]);
         assert!(logs.asked[&1].next.is_some() && !logs.asked[&1].is_open);
-        // What is said again since is a line of its own.
+        // A repeated message since then is a line of its own.
         assert_eq!(logs.take((1, vec![said("a")], true, Marks::new())), [said("a")]);
     }
 }

@@ -1,4 +1,4 @@
-//! Which directories of this node hold targets, as far as that is known before the run begins.
+//! The directories of this node that hold targets, where they are known before the run begins.
 
 use std::path::{Path, PathBuf};
 
@@ -12,15 +12,15 @@ use podstuck_node::{
     state::{kubelet::Kubelet, namespaces, runtime, show_roots::resolve},
 };
 
-/// kubelets' roots, those of kubelets apart, where runtimes keep their data, and the only wanted directory. And
-/// the process ids of runtimes that did not answer, or not all.
+/// kubelets' roots, those of kubelets in other namespaces, the runtimes' data directories, and the only wanted
+/// directory. And the process ids of runtimes that did not answer, or not completely.
 pub(crate) fn known_roots(
     host_root: &Path,
     kubelet_roots: &[PathBuf],
     apart: Vec<TargetRoot>,
     wanted: Option<&Path>,
 ) -> (TargetRoots, Vec<u32>) {
-    // A directory that was named may be a kubelet's root that nobody knows of.
+    // A directory given on the command line may be the root of an unknown kubelet.
     let named = wanted.filter(|path| resolve(host_root, &path.join("pods")).is_some());
     let named = named.map(|path| TargetRoot::of_host(path, Holds::Pods));
     let (runtimes, silent) = runtimes(host_root);
@@ -31,8 +31,8 @@ pub(crate) fn known_roots(
     (known, silent)
 }
 
-/// The roots of kubelets that see other mounts than the host; and all as we see them, where we see others and
-/// whoever named one meant that.
+/// The roots of kubelets that see other mounts than the host; and all roots as this process sees them, if it sees
+/// other mounts and no host root was given.
 pub(crate) fn apart(host_root: &Path, kubelets: &[Kubelet], roots: &[PathBuf]) -> Vec<TargetRoot> {
     let host = namespaces::of_process(1).or(namespaces::of_process(std::process::id()));
     let mut apart = Vec::new();
@@ -40,9 +40,9 @@ pub(crate) fn apart(host_root: &Path, kubelets: &[Kubelet], roots: &[PathBuf]) -
         let Some(own) = namespaces::of_process(pid).filter(|own| Some(*own) != host) else {
             continue;
         };
-        let told = kubelets.iter().find(|kubelet| kubelet.pid == pid);
-        let told = told.and_then(|kubelet| kubelet.settings.root.as_ref());
-        let roots = told.map_or(roots, std::slice::from_ref);
+        let root = kubelets.iter().find(|kubelet| kubelet.pid == pid);
+        let root = root.and_then(|kubelet| kubelet.settings.root.as_ref());
+        let roots = root.map_or(roots, std::slice::from_ref);
         let seen_by = |root| TargetRoot::of_host(root, Holds::Pods).seen_by(pid, own);
         apart.extend(roots.iter().map(seen_by));
     }
@@ -54,14 +54,14 @@ pub(crate) fn apart(host_root: &Path, kubelets: &[Kubelet], roots: &[PathBuf]) -
     apart
 }
 
-/// Where running runtimes were told to keep their things, and which of them did not say all of it.
+/// The configured directories of running runtimes, and the process ids of those whose settings are incomplete.
 fn runtimes(host_root: &Path) -> (Vec<TargetRoot>, Vec<u32>) {
     let (mut roots, mut silent) = (Vec::new(), Vec::new());
     for (pid, component) in running_daemons(&on_host(host_root, Path::new("/proc"))).runtimes {
-        match runtime::told(host_root, pid, component) {
-            Some(told) => {
-                roots.extend(data_roots::of_runtime(component, &told));
-                silent.extend(told.unread.is_some().then_some(pid));
+        match runtime::settings(host_root, pid, component) {
+            Some(settings) => {
+                roots.extend(data_roots::of_runtime(component, &settings));
+                silent.extend(settings.unread.is_some().then_some(pid));
             }
             None => silent.push(pid),
         }

@@ -1,4 +1,4 @@
-//! Tells the pods that are being deleted, each once, as soon as its line would not become better.
+//! Prints the pods that are being deleted, each once, as soon as its line is final.
 
 use std::{cell::RefCell, collections::BTreeSet};
 
@@ -13,13 +13,13 @@ use podstuck_show::present::{
     text::{self, ListEnd},
 };
 
-/// What was told already.
+/// State of the list.
 #[derive(Clone, Debug)]
 pub(crate) struct Lister {
     form: Option<ListOutput>,
     /// The options of the list, for the command that is printed.
     pub(crate) options: String,
-    told: RefCell<BTreeSet<String>>,
+    printed: RefCell<BTreeSet<String>>,
 }
 
 /// The end of the list, for a program.
@@ -34,10 +34,10 @@ pub(crate) struct End<'a> {
 
 impl Lister {
     pub(crate) fn new(form: Option<ListOutput>, options: String) -> Self {
-        Self { form, options, told: RefCell::default() }
+        Self { form, options, printed: RefCell::default() }
     }
 
-    /// The lines of those that are known and were not told yet; at the end, of all the others.
+    /// The lines of the known pods that were not printed yet; at the end, of all the others.
     pub(crate) fn lines(
         &self,
         pods: &[Deleted],
@@ -49,7 +49,7 @@ impl Lister {
         let is_ready = |pod: &&Deleted| is_end || pod.is_known;
         let mut out = String::new();
         for pod in pods.iter().filter(is_ready) {
-            if self.told.borrow_mut().insert(pod.pod.uid.clone()) {
+            if self.printed.borrow_mut().insert(pod.pod.uid.clone()) {
                 out.push_str(&match self.form {
                     Some(ListOutput::Json) => json::line(at, &Line::Pod(pod)),
                     _ => text::listed(pod, names, is_wide, at, style),
@@ -59,13 +59,13 @@ impl Lister {
         out
     }
 
-    /// What follows them.
+    /// The text after the list.
     pub(crate) fn end(&self, list: &ListEnd<'_>, at: Timestamp, style: Style) -> String {
         if self.form != Some(ListOutput::Json) {
             return text::list_end(list, style);
         }
-        let ListEnd { pods, beside, api, saw_all, is_told, degraded, .. } = *list;
-        let saw_all = saw_all && is_told;
+        let ListEnd { pods, beside, api, saw_all, knows_deletions, degraded, .. } = *list;
+        let saw_all = saw_all && knows_deletions;
         let end = End { pods: pods.len(), findings_beside: beside, saw_all, api, degraded };
         json::render(at, "list", &end)
     }
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn each_pod_is_told_once_as_soon_as_it_is_known() {
+    fn each_pod_is_printed_once_as_soon_as_it_is_known() {
         let lister = Lister::new(None, String::new());
         let lines = |pods: &[Deleted], is_end| {
             let text = lister.lines(pods, is_end, sample::time(0), Style::PLAIN);
@@ -107,7 +107,7 @@ mod tests {
             beside: 1,
             api: None,
             saw_all: true,
-            is_told: true,
+            knows_deletions: true,
             degraded: &[],
             options: "",
         };

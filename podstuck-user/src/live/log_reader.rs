@@ -20,46 +20,46 @@ use podstuck_node::{
     state::logs::{Attempt, Follower, Logs},
 };
 
-/// How often what is new is read.
+/// Interval between reads.
 const EVERY: Duration = Duration::from_secs(2);
-/// Reads that nobody has taken yet: more are not begun.
+/// Limit of reads that are not taken yet: no more are begun.
 const WAITING: usize = 4;
 
-/// What the logs say of attempts, the oldest first, from when on they were read, and who goes on to read them.
-pub(super) type Told = (Vec<Attempt>, Vec<Heard>, Option<Following>);
+/// Attempts in the logs, the oldest first; since when the logs were read; and the reader that continues.
+pub(super) type LogHistory = (Vec<Attempt>, Vec<Heard>, Option<Following>);
 
-/// Who goes on to read them.
+/// The reader that continues.
 pub(super) enum Following {
-    /// All that was there has been read.
+    /// The existing lines have been read.
     Read(Follower),
-    /// The first read takes long: what it finds comes during the run.
+    /// The first read is still in progress: its lines arrive during the run.
     Reads(Reading<(Logs, Follower)>),
 }
 
-/// On a thread of its own, until somebody wants what it has read.
+/// The first read of the logs, on a thread of its own, until its result is needed.
 pub(super) struct LogReader {
     reading: Option<Reading<(Logs, Follower)>>,
     begun: Instant,
-    told: Told,
+    history: LogHistory,
 }
 
 impl LogReader {
-    /// Begins.
+    /// Starts the thread.
     pub(crate) fn start(host_root: PathBuf) -> Self {
         let (sender, receiver) = reading();
         let started = Builder::new().name("logs".into()).spawn(move || {
             Role::ReadLogs.assume();
             let mut follower = Follower::new(&host_root);
-            // Nobody waits any more where the run cannot begin.
+            // No receiver is left when the run cannot begin.
             let _ = sender.send((follower.read_all(), follower));
         });
         if let Err(error) = started {
             tracing::warn!("logs are not read: {error}");
         }
-        Self { reading: Some(receiver), begun: Instant::now(), told: Told::default() }
+        Self { reading: Some(receiver), begun: Instant::now(), history: LogHistory::default() }
     }
 
-    /// Waits for the logs, once, and until so long after the start, and has pods named that are still here.
+    /// Waits for the logs, once, until `limit` after the start, and takes the names of pods that are still here.
     pub(crate) fn name_pods(
         &mut self,
         places: &PodTraces<'_>,
@@ -83,27 +83,27 @@ impl LogReader {
         let here = pods.into_iter().filter(|pod| places.may_have_directory(&pod.uid));
         names.looked_in(read);
         names.learn(NameSource::Log, here.map(|pod| (pod.namespace, pod.name, pod.uid)));
-        self.told = (attempts, heard, Some(Following::Read(follower)));
+        self.history = (attempts, heard, Some(Following::Read(follower)));
     }
 
-    /// What was read, or is still.
-    pub(crate) fn told(self) -> Told {
-        let (attempts, heard, following) = self.told;
+    /// The lines read so far, and the read in progress.
+    pub(crate) fn into_history(self) -> LogHistory {
+        let (attempts, heard, following) = self.history;
         (attempts, heard, following.or(self.reading.map(Following::Reads)))
     }
 }
 
-/// What the logs have new, during a run.
+/// New lines of the logs, during a run.
 pub(super) struct LogNews {
     news: Receiver<Logs>,
-    /// Nothing of what was there before the run has come yet.
+    /// Whether the lines from before the run are still missing.
     is_reading: bool,
-    /// Who follows them, if there are any.
+    /// The thread that follows the logs, if there are any.
     thread: Option<io::Result<JoinHandle<()>>>,
 }
 
 impl LogNews {
-    /// Begins. The thread ends when nobody listens any more.
+    /// Starts the thread, which ends when the receiver is dropped.
     pub(crate) fn start(following: Option<Following>) -> Self {
         let (sender, news) = channel(WAITING);
         let is_reading = matches!(following, Some(Following::Reads(_)));
@@ -138,20 +138,20 @@ impl LogNews {
         self.thread.as_ref().is_some_and(is_gone)
     }
 
-    /// While the logs of before are not read.
+    /// The degradation while the lines from before the run are not read.
     pub(super) fn degraded(&self) -> Option<Degraded> {
         let what = "the node's logs are still being read: what was tried before the start is not known yet";
         self.is_reading.then(|| Degraded::new(what, &[Feed::Logs]))
     }
 
-    /// Waits for something new. Safe to cancel.
+    /// Waits for new lines. Safe to cancel.
     pub(crate) async fn next(&mut self) -> Logs {
         match self.news.recv().await {
             Some(logs) => {
                 self.is_reading = false;
                 logs
             }
-            // Nobody follows.
+            // No thread follows the logs.
             None => std::future::pending().await,
         }
     }
@@ -180,13 +180,13 @@ mod tests {
     #[tokio::test]
     async fn logs_that_take_long_keep_no_run_from_beginning_and_come_later() {
         let (sender, receiver) = reading();
-        let (begun, told) = (Instant::now(), Told::default());
-        let mut reader = LogReader { reading: Some(receiver), begun, told };
+        let (begun, history) = (Instant::now(), LogHistory::default());
+        let mut reader = LogReader { reading: Some(receiver), begun, history };
         let directories = Listed { is_all: true, ..Listed::default() };
         let places = PodTraces { host_root: Path::new("/"), kubelet_roots: &[], directories };
-        // Nobody has sent anything: it returns for its limit's sake.
+        // Nothing was sent: the call returns because of its limit.
         reader.name_pods(&places, &mut pod_names(Vec::new()), Duration::ZERO);
-        let (attempts, _, following) = reader.told();
+        let (attempts, _, following) = reader.into_history();
         assert!(attempts.is_empty());
         let mut news = LogNews::start(following);
         assert!(news.degraded().is_some());
@@ -197,11 +197,11 @@ mod tests {
     }
 
     #[test]
-    fn who_can_follow_no_longer_is_known() {
+    fn an_ended_follower_is_detected() {
         let (sender, receiver) = reading();
         let news = LogNews::start(Some(Following::Reads(receiver)));
         assert!(!news.has_ended());
-        // The first read never comes.
+        // The first read never arrives.
         drop(sender);
         while !news.has_ended() {
             thread::sleep(Duration::from_millis(1));

@@ -1,5 +1,5 @@
-//! The run itself, which `watch`, `diagnose` and the list have in common: what is prepared before it (`setup`), what is
-//! done in it (`trace`, `session`), and who is told (`presenter`, `reporter`).
+//! The run of `watch`, `diagnose` and the list: its preparation (`setup`), its work (`trace`, `session`), and its
+//! output (`presenter`, `reporter`).
 
 pub(crate) mod api_reader;
 pub(crate) mod attribute;

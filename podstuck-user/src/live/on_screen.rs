@@ -1,4 +1,4 @@
-//! The screen and what waits while it is on the terminal: log lines.
+//! The screen, and the log lines held while it is on the terminal.
 
 use std::{
     io::{IsTerminal, stdin, stdout},
@@ -12,20 +12,20 @@ use crate::{cli::Output, logging};
 use podstuck_confine::clock;
 use podstuck_show::tui::{Options, Screen, State};
 
-/// The screen, which gives the terminal back when it is dropped; only then log lines are shown.
+/// The screen. Dropping it restores the terminal, and then shows the log lines.
 pub(super) struct OnScreen {
     screen: Screen,
     _lines: Held,
 }
 
-/// Log lines wait while it lives.
+/// Holds log lines while it lives.
 struct Held;
 
 impl OnScreen {
-    /// Whether this way to print means the screen here.
+    /// Whether this output format means the screen here.
     ///
     /// # Errors
-    /// Fails where the screen was asked for by name, and there is no terminal.
+    /// Fails when the screen was requested by name, and there is no terminal.
     pub(crate) fn is_wanted(output: Output) -> Result<bool> {
         let is_terminal = stdin().is_terminal() && stdout().is_terminal();
         let term = std::env::var_os("TERM");
@@ -45,7 +45,7 @@ impl OnScreen {
         }
     }
 
-    /// Takes the terminal.
+    /// Takes over the terminal.
     pub(crate) fn start(
         command: &'static str,
         color: bool,

@@ -1,4 +1,4 @@
-//! One run, live or replayed: events in, lines and files out.
+//! A run, live or replayed: events in, lines and files out.
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,28 +26,28 @@ use podstuck_show::{
     report::{self, Collector, Model},
 };
 
-/// A firm verdict may still be followed by a better one, and a name by another source.
+/// A firm verdict may still be followed by a better one, and a name by one from another source.
 const LISTED_AFTER: Duration = Duration::from_secs(3);
 
-/// Shows what comes out of the engine.
+/// Shows the output of the engine.
 pub(crate) struct Presenter {
     engine: Engine,
     reporter: Reporter,
-    /// What a report is made of beside, where files are wanted.
+    /// The further data of a report, when files are exported.
     collector: Option<Collector>,
-    /// Directories of which it was told that nobody looks there.
+    /// Directories already reported as not watched.
     not_looked_at: Vec<String>,
 }
 
 impl Presenter {
-    /// Has told nothing yet.
+    /// A presenter that has shown nothing yet.
     pub(crate) fn new(run: Run, reporter: Reporter) -> Self {
         reporter.begin(&run);
         let collector = reporter.exports().then(|| Collector::new(&run));
         Self { engine: Engine::new(run), reporter, collector, not_looked_at: Vec::new() }
     }
 
-    /// For what was recorded.
+    /// For a replay.
     pub(crate) fn of_replay(mut self) -> Self {
         self.engine = self.engine.of_replay();
         self
@@ -59,12 +59,12 @@ impl Presenter {
         self
     }
 
-    /// What the run is.
+    /// Metadata of the run.
     pub(crate) fn run(&self) -> &Run {
         self.engine.run()
     }
 
-    /// The kernel's time of a calendar's.
+    /// The monotonic time of a wall-clock time.
     pub(super) fn kernel_time(&self, time: Timestamp) -> Monotonic {
         self.engine.run().clock.when(time)
     }
@@ -73,13 +73,13 @@ impl Presenter {
         self.engine.run().clock.at(at)
     }
 
-    /// Tells what the run is.
+    /// Shows the run's metadata.
     pub(crate) fn start(&self) {
         let run = self.engine.run();
         self.reporter.tell(self.calendar(run.clock.started()), &Line::Start(&run.start));
     }
 
-    /// Takes an event, tells what comes of it, and hands on what is asked.
+    /// Takes an event, shows its results, and returns the engine's queries.
     pub(crate) fn take(&mut self, event: &Event) -> Vec<Query> {
         let mut queries = Vec::new();
         let time = self.calendar(event.at);
@@ -89,7 +89,7 @@ impl Presenter {
         }
         for output in self.engine.take(event) {
             if let Some(collector) = &mut self.collector {
-                collector.told(&output);
+                collector.take_output(&output);
             }
             match output {
                 Output::Finding(finding) => self.reporter.tell(time, &Line::Finding(&finding)),
@@ -119,7 +119,7 @@ impl Presenter {
         queries
     }
 
-    /// Shows a person who waits what is known by now.
+    /// Shows a waiting user what is known so far.
     fn so_far(&self) {
         if !self.reporter.has_audience() {
             return;
@@ -134,12 +134,12 @@ impl Presenter {
         }
     }
 
-    /// Whether there is an answer at this time, or there will be none.
+    /// Whether there is an answer at this time, or none will come.
     pub(super) fn is_answered(&self, now: Monotonic) -> bool {
         self.engine.is_firm(now) || self.engine.is_exhausted(now)
     }
 
-    /// Whether a pod is to be deleted, and is one of those that one answer is about.
+    /// Whether a pod is to be deleted, and the run's single answer is about it.
     pub(super) fn asks_about(&self, uid: &str) -> bool {
         self.engine.run().one_answer && self.engine.is_to_go(uid)
     }
@@ -149,7 +149,7 @@ impl Presenter {
         self.engine.deleted().into_iter().map(|it| it.pod).collect()
     }
 
-    /// Tells a person at once where nobody looks, and each directory once.
+    /// Reports at once each directory that is not watched, once.
     fn not_looked_at(&mut self, all: &[NotLookedAt]) {
         let is_new = |it: &&NotLookedAt| !self.not_looked_at.contains(&it.root);
         let new: Vec<NotLookedAt> = all.iter().filter(is_new).cloned().collect();
@@ -157,7 +157,7 @@ impl Presenter {
         self.reporter.not_looked_at(&new);
     }
 
-    /// Tells the end, and says how the run ended.
+    /// Shows the end of the run; returns its exit status.
     pub(crate) fn end(&self, at: Monotonic, fail_on_loss: bool) -> Exit {
         if self.reporter.lists() {
             return self.list(at);
@@ -187,39 +187,39 @@ impl Presenter {
         }
     }
 
-    /// Tells the pods of the node that are being deleted, each in a line.
+    /// Lists the pods of the node that are being deleted, one line each.
     fn list(&self, at: Monotonic) -> Exit {
         let pods = self.engine.deleted();
         let saw_all = self.engine.saw_all_pods();
-        let is_told = self.engine.hears_of_deletions();
+        let knows_deletions = self.engine.hears_of_deletions();
         let list = text::ListEnd {
             pods: &pods,
             beside: self.engine.beside_deleted(&pods),
             api: self.engine.run().start.api.as_deref(),
             saw_all,
-            is_told,
+            knows_deletions,
             degraded: &self.engine.completeness().degraded,
             options: "",
         };
         self.reporter.list_end(&list, self.calendar(at));
         match (pods.is_empty(), pods.iter().any(|pod| pod.cause.is_some()), list.beside) {
             (_, true, _) | (true, false, 1..) => Exit::Found,
-            (true, false, 0) if saw_all && is_told => Exit::Clean,
+            (true, false, 0) if saw_all && knows_deletions => Exit::Clean,
             _ => Exit::Unexplained,
         }
     }
 
-    /// Whether the list of pods would not become better.
+    /// Whether the list of pods is final.
     pub(super) fn knows_pods(&self) -> bool {
         self.engine.knows_deleted()
     }
 
-    /// Waits until somebody has seen the end, where there is a screen.
+    /// Waits until the user has left the final screen, if there is a screen.
     pub(crate) fn leave(&self, is_stopped: impl Fn() -> bool) {
         self.reporter.leave(is_stopped);
     }
 
-    /// Tells the answer where nothing was traced, so that there is nothing to sum up.
+    /// Shows the answer when nothing was traced, so that there is no summary.
     pub(crate) fn answer(&self, at: Monotonic) -> Exit {
         self.export(true);
         let answer = self.engine.diagnosis();
@@ -231,8 +231,7 @@ impl Presenter {
         }
     }
 
-    /// Has the exported files renewed, if any were asked for. Waits only at the end, and not for
-    /// long.
+    /// Replaces the exported files, if an export was requested. Waits only at the end, for a limited time.
     fn export(&self, end: bool) {
         let shot = || {
             let (series, names) = (self.engine.series(), self.engine.target_names());
@@ -256,7 +255,7 @@ fn pods(engine: &Engine) -> String {
     words::plural(engine.deleted().len() as u64, "pod", "pods")
 }
 
-/// The counts by time, and the report. What they are made of is taken now, and rendered where nobody waits.
+/// The counts by time, and the report. Their data is taken now, and rendered on a thread that no other one waits for.
 fn pages(
     engine: &Engine,
     collector: &Collector,

@@ -1,5 +1,5 @@
-//! Prints from a thread of its own: a pipe that nobody reads, or a terminal that is held, keeps lines back, and
-//! nothing else.
+//! Prints from a thread of its own: a pipe without a reader, or a paused terminal, delays the lines, and nothing
+//! else.
 
 use std::{
     io::{self, Write},
@@ -17,23 +17,23 @@ use indicatif::{ProgressBar, ProgressStyle};
 use crate::{interrupt, standard_output::written};
 use podstuck_confine::role::Role;
 
-/// Bytes that may wait for a reader: an hour of a busy node.
+/// Limit of bytes that wait for a reader: an hour of a busy node.
 const WAITING: usize = 16 << 20;
-/// How long a reader may take none of the last lines, and how long for all of them.
+/// How long a reader may accept none of the last lines, and the limit for all of them.
 const IDLE: Duration = Duration::from_secs(3);
 const LAST: Duration = Duration::from_secs(10);
-/// How often it is looked whether he took any.
+/// Interval between checks whether the reader accepted any.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// Where lines go.
+/// The destination of lines.
 pub(super) enum Printer {
-    /// At once, however long that takes.
+    /// Directly, however long that takes.
     Here(Live),
-    /// To the thread.
+    /// Through the thread.
     Thread {
         /// What is to be shown.
         queue: Sender<Show>,
-        /// What became of it.
+        /// The state of the thread.
         state: Arc<State>,
     },
 }
@@ -54,7 +54,7 @@ pub(super) struct State {
 }
 
 impl Printer {
-    /// The same by a thread, for a run that nobody may hold up.
+    /// Prints by a thread, for a run that must not block.
     pub(crate) fn apart(self) -> io::Result<Self> {
         let Self::Here(live) = self else { return Ok(self) };
         let (queue, shows) = channel();
@@ -80,13 +80,13 @@ impl Printer {
                     return;
                 }
                 state.waiting.fetch_add(text.len(), Relaxed);
-                // If the thread has died, `finish` says so.
+                // If the thread has ended, `finish` reports it.
                 let _ = queue.send(Show::Text(text));
             }
         }
     }
 
-    /// What the line that changes says.
+    /// Sets the live line.
     pub(crate) fn live(&self, message: String) {
         match self {
             Self::Here(live) => live.say(message),
@@ -97,7 +97,7 @@ impl Printer {
         }
     }
 
-    /// There is no such line any more.
+    /// Removes the live line.
     pub(crate) fn clear(&self) {
         match self {
             Self::Here(live) => live.clear(),
@@ -107,7 +107,7 @@ impl Printer {
         }
     }
 
-    /// Texts that were left out because too many waited.
+    /// Number of texts left out because too many waited.
     pub(super) fn left_out(&self) -> u64 {
         match self {
             Self::Here(_) => 0,
@@ -115,7 +115,7 @@ impl Printer {
         }
     }
 
-    /// Waits for the reader, but not for ever: whether he took everything.
+    /// Waits for the reader, for a limited time; returns whether it accepted everything.
     pub(super) fn finish(&self) -> bool {
         let Self::Thread { queue, state } = self else { return true };
         let (sender, done) = channel();
@@ -157,7 +157,7 @@ fn serve(shows: &Receiver<Show>, live: &Live, state: &State, out: &mut impl Writ
     }
 }
 
-/// In parts that fit a pipe of which something was taken, so that it is seen that somebody reads.
+/// In parts that fit a pipe with some room, so that progress of the reader is visible.
 fn write(text: &str, out: &mut impl Write, wrote: impl Fn(usize)) -> io::Result<()> {
     for part in text.as_bytes().chunks(4096) {
         out.write_all(part)?;
@@ -167,7 +167,7 @@ fn write(text: &str, out: &mut impl Write, wrote: impl Fn(usize)) -> io::Result<
     Ok(())
 }
 
-/// A line on standard error that changes, where somebody looks at a terminal.
+/// A live line on standard error, when that is a terminal.
 pub(super) struct Live {
     wanted: bool,
     bar: OnceLock<ProgressBar>,
@@ -190,7 +190,7 @@ impl Live {
             bar
         });
         bar.set_message(message);
-        // Once a second; a thread for it would start before privileges are given up.
+        // Once a second; a thread for it would start before privileges are dropped.
         bar.tick();
     }
 
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_who_reads_nothing_and_what_does_not_fit_is_counted() {
+    fn a_silent_reader_blocks_nothing_and_dropped_texts_are_counted() {
         let (printer, reader) = printer();
         let line = "x".repeat(1 << 20);
         (0..20).for_each(|_| printer.print(line.clone()));

@@ -1,4 +1,4 @@
-//! The probes of a run, and all that is read from them: or nothing, where none are let in.
+//! The probes of a run, and all data read from them: empty when none can be loaded.
 
 use std::{future::pending, io, os::fd::AsFd, time::Duration};
 
@@ -19,35 +19,35 @@ use podstuck_probe::{
     },
 };
 
-/// What probes see.
+/// The loaded probes, if any.
 pub(super) struct Probing(Option<Loaded>);
 
 struct Loaded {
     probes: Probes,
-    /// Has the hooks, too, and is ended after the probes are: nobody else waits for the grace periods.
+    /// Holds the hooks, too, and ends after the probes: no other process waits for the grace periods.
     _held: Option<Held>,
     ring: Ring,
     tables: Tables,
     measured: Option<ProgramTimes>,
-    /// What was lost and skipped while the probes went in one after the other is no loss of the run.
+    /// Losses and skips while the probes were attached one after the other are not the run's.
     baseline: Losses,
     skipped: Option<Skipped>,
 }
 
-/// What the probes missed.
+/// Data that the probes missed.
 #[derive(Default)]
 pub(super) struct Missed {
     /// By reason.
     pub losses: Losses,
     /// Calls whose return was missed and whose thread has ended.
     pub abandoned: u64,
-    /// Calls at whose entry or return the kernel ran no program; `None` where it does not count them.
+    /// Calls at whose entry or return the kernel ran no program; `None` when it does not count them.
     pub skipped: Option<Skipped>,
     /// Drains that could not read or empty all of a map.
     pub drains_failed: u64,
-    /// Probes that are not in, each with the reason.
+    /// Probes that are not attached, each with the reason.
     pub probes: Vec<String>,
-    /// What could not be read of them any more.
+    /// Data of the probes that can no longer be read.
     pub degraded: Vec<Degraded>,
 }
 
@@ -72,7 +72,7 @@ impl Probing {
         Ok(Self(probes.map(take).transpose()?))
     }
 
-    /// Whether programs that are there to unmount are seen when they are executed.
+    /// Whether the execution of unmount programs is seen.
     pub(super) fn sees_exec(&self) -> bool {
         self.0.as_ref().is_some_and(|loaded| loaded.probes.attached.sees_exec)
     }
@@ -84,7 +84,7 @@ impl Probing {
         }
     }
 
-    /// The first counts: what was missed before them is forgotten.
+    /// The first counts: what was missed before them is not counted.
     pub(crate) async fn begin(&mut self) -> Result<Drained> {
         let drained = answer(&mut self.drain(Turn::Usual, Vec::new())).await?;
         if let Some(loaded) = &mut self.0 {
@@ -94,7 +94,7 @@ impl Probing {
         Ok(drained)
     }
 
-    /// Waits for records; for ever where there are no probes. Safe to cancel.
+    /// Waits for records; for ever without probes. Safe to cancel.
     pub(crate) async fn records(&mut self) -> io::Result<Vec<Bytes>> {
         match &mut self.0 {
             Some(loaded) => loaded.ring.next().await,
@@ -102,20 +102,20 @@ impl Probing {
         }
     }
 
-    /// Asks for the counts, and has targets told again that were forgotten.
+    /// Requests the counts, and makes the probes send forgotten targets again.
     pub(crate) fn drain(&self, turn: Turn, forgotten: Vec<u64>) -> Draining {
         let nothing = || {
             let (answer, receiver) = oneshot::channel();
-            // It is received by whoever asked.
+            // The caller holds the receiver.
             let _ = answer.send(Drained::default());
             receiver
         };
         Some(self.0.as_ref().map_or_else(nothing, |loaded| loaded.tables.drain(turn, forgotten)))
     }
 
-    /// What was missed up to a drain.
+    /// Losses up to a drain.
     pub(crate) fn missed(&self, drained: &Drained) -> Missed {
-        // Where there are no probes, none is skipped.
+        // Without probes, no call is skipped.
         let nothing = || Missed { skipped: Some(Skipped::default()), ..Missed::default() };
         let Some(loaded) = &self.0 else { return nothing() };
         let skipped = cost::skipped(&loaded.probes.ebpf).zip(loaded.skipped);
@@ -129,7 +129,7 @@ impl Probing {
         }
     }
 
-    /// What the run has cost.
+    /// The cost of the run.
     pub(crate) fn cost(&self) -> SelfCost {
         let loaded = self.0.as_ref();
         cost::measure(
@@ -138,20 +138,20 @@ impl Probing {
         )
     }
 
-    /// Records that are there.
+    /// The records in the ring now.
     pub(crate) fn rest(&mut self) -> Vec<Bytes> {
         self.0.as_mut().map_or_else(Vec::new, |loaded| loaded.ring.rest())
     }
 }
 
-/// Has the hooks held by a process of their own, too.
+/// Makes a process of its own hold the hooks, too.
 fn held() -> Result<Held> {
     let all = links::descriptors()?;
     let all: Vec<_> = all.iter().map(AsFd::as_fd).collect();
     hold(&all).map_err(|why| anyhow!(why))
 }
 
-/// The answer of the drain under way, or for ever none when there is no such drain.
+/// The answer of the drain in progress; never ready without one.
 pub(crate) async fn answer(draining: &mut Draining) -> Result<Drained> {
     match draining {
         Some(receiver) => receiver.await.map_err(|_| tables::gone()),

@@ -1,5 +1,5 @@
-//! Asks the API server again during a watch, about the pods that matter then: that are being deleted, or have gone from
-//! this node. What it said at the start says nothing of a deletion that comes later.
+//! Asks the API server again during a watch, about the pods that matter then: those being deleted, and those gone
+//! from this node. The records read at the start do not show later deletions.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,45 +23,45 @@ use podstuck_node::state::{
 
 use crate::cli;
 
-/// The server is asked no more often. With [`TOGETHER`] and the node's own two objects, that makes 48 requests a minute
-/// at most.
+/// Shortest interval between queries. With [`TOGETHER`] and the node's own two objects, that makes 48 requests a
+/// minute at most.
 const EVERY: Duration = Duration::from_secs(10);
-/// Pods that are asked about together.
+/// Limit of pods in one query.
 const TOGETHER: usize = 6;
-/// Pods that are followed.
+/// Limit of pods followed.
 const PODS: usize = 1024;
-/// A deletion in good health is over within this time, unless its containers take longer to end.
+/// A healthy deletion is over within this time, unless its containers take longer to end.
 const GOING: Duration = Duration::from_secs(10);
-/// Once nothing is left on the node, kubelet lets the record go within this time.
+/// Once nothing is left on the node, kubelet releases the record within this time.
 const LEFT: Duration = Duration::from_secs(5);
-/// A pod is asked about again after this time, and then less and less often.
+/// First interval between queries about a pod, which doubles up to [`SELDOM`].
 const AGAIN: Duration = Duration::from_secs(10);
 const SELDOM: Duration = Duration::from_secs(300);
-/// kubelet's housekeeping removes the directory of a pod that has gone within this time.
+/// kubelet's housekeeping removes the directory of a gone pod within this time.
 const HOUSEKEEPING: Duration = Duration::from_secs(6);
-/// A kubelet that does not run for this long may have missed deletions, of which then only the API server knows.
+/// A kubelet that is down for this long may have missed deletions, which then only the API server knows.
 const NO_KUBELET: Duration = Duration::from_secs(5);
-/// The grace that pods have by default: who waits for its end need not be told.
+/// The default grace period of pods, in seconds: a record with no longer one is not reported before its end.
 const DEFAULT_GRACE_S: u64 = 30;
 
-/// What is new.
+/// New data of the API server.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct News {
     pub(super) records: Vec<PodRecord>,
     pub(super) nodes: Vec<NodeRecord>,
 }
 
-/// Who asks, and when.
+/// The asking thread, and its schedule.
 pub(super) struct RecordNews {
     schedule: Schedule,
-    /// None where the API server may not be asked, or the thread that asks has ended.
+    /// `None` when the API server may not be asked, or the asking thread has ended.
     asker: Option<Sender<Asked>>,
     has_ended: bool,
     answers: UnboundedReceiver<Api>,
 }
 
 impl RecordNews {
-    /// Has asked nothing yet.
+    /// Starts the thread, if permitted.
     pub(super) fn start(
         host_root: PathBuf,
         kubelet_roots: Vec<PathBuf>,
@@ -79,7 +79,7 @@ impl RecordNews {
             let ask = move || {
                 Role::Look.assume();
                 for about in asked {
-                    // One that was started again has another process id.
+                    // A restarted kubelet has another process id.
                     let (kubelets, _) = kubelet::running(&host_root, &kubelet_roots);
                     if sender.send(api::ask(&host_root, &whose, &kubelets, &about)).is_err() {
                         return;
@@ -99,8 +99,8 @@ impl RecordNews {
         self.has_ended
     }
 
-    /// Takes a look at the node, and asks who is being deleted where the API server may be asked; what it said before and
-    /// only now is known to matter.
+    /// Takes a sample of the node, and asks about pods being deleted, where the API server may be asked; returns
+    /// earlier answers that only now matter.
     pub(super) fn look(
         &mut self,
         sample: &NodeSample,
@@ -119,7 +119,7 @@ impl RecordNews {
         news
     }
 
-    /// How many pods were too many to be asked about again.
+    /// Number of pods dropped from the schedule because there were too many.
     pub(super) fn dropped(&self) -> u64 {
         self.schedule.dropped
     }
@@ -128,45 +128,45 @@ impl RecordNews {
     pub(super) async fn next(&mut self) -> Api {
         match self.answers.recv().await {
             Some(api) => api,
-            // Nobody asks.
+            // No thread asks.
             None => std::future::pending().await,
         }
     }
 
-    /// Takes it.
+    /// Takes an answer.
     pub(super) fn answered(&mut self, api: Api, names: impl FnMut(Pod) -> Pod) -> News {
         self.schedule.answered(Instant::now(), Timestamp::now(), api, names)
     }
 }
 
-/// A pod that is asked about.
+/// A followed pod.
 struct Followed {
     pod: Pod,
     next: Instant,
     pause: Duration,
     is_here: bool,
-    /// Its record was handed on.
-    is_told: bool,
-    /// The API server does not have it, since then.
+    /// Whether its record was reported.
+    is_reported: bool,
+    /// Since when the API server does not have it.
     missing: Option<Instant>,
 }
 
-/// When to ask about whom. It knows no clock.
+/// The schedule of queries. It reads no clock.
 #[derive(Default)]
 struct Schedule {
     pods: BTreeMap<String, Followed>,
-    /// Those of the look before.
+    /// The pods of the previous sample.
     here: BTreeMap<String, Pod>,
-    /// No kubelet runs since then.
+    /// Since when no kubelet runs.
     no_kubelet: Option<Instant>,
-    /// About all pods, next.
+    /// When to query all pods next, and the interval after that.
     list: Option<(Instant, Duration)>,
     asked: Option<Instant>,
-    /// About these, whose answer has not come.
+    /// The pods of the query in progress.
     open: Option<Vec<String>>,
     back_off: BackOff,
     node: Option<NodeRecord>,
-    /// Pods that were too many to be followed on.
+    /// Number of pods dropped because there were too many.
     dropped: u64,
 }
 
@@ -183,7 +183,7 @@ impl Schedule {
         for pod in going.iter().filter(|pod| here.contains_key(&pod.uid)) {
             self.follow(pod, now + GOING, &mut names);
         }
-        // Of a root that was not read, nobody knows what has gone from it.
+        // Pods gone from a root that was not read are unknown.
         if sample.unread.is_empty() {
             let left = std::mem::take(&mut self.here).into_values();
             for pod in left.filter(|pod| !here.contains_key(&pod.uid)) {
@@ -197,11 +197,11 @@ impl Schedule {
             self.here = here;
         }
         self.note_kubelets(now, sample);
-        self.told_missing(now)
+        self.report_missing(now)
     }
 
-    /// Follows a pod, if it is not followed and has a name to ask by. Where that are too many, the one that was asked about
-    /// most often goes.
+    /// Follows a pod, if it is not followed and has a name. At the limit, the pod that was asked about most often is
+    /// dropped.
     fn follow(&mut self, pod: &Pod, next: Instant, names: &mut impl FnMut(Pod) -> Pod) {
         if self.pods.contains_key(&pod.uid) {
             return;
@@ -218,7 +218,8 @@ impl Schedule {
             self.dropped += u64::from(uid.and_then(|uid| self.pods.remove(&uid)).is_some());
         }
         let (uid, pause) = (pod.uid.clone(), AGAIN);
-        let followed = Followed { pod, next, pause, is_here: true, is_told: false, missing: None };
+        let followed =
+            Followed { pod, next, pause, is_here: true, is_reported: false, missing: None };
         self.pods.insert(uid, followed);
     }
 
@@ -234,8 +235,8 @@ impl Schedule {
         }
     }
 
-    /// What is still here some time after the API server did not have it any more.
-    fn told_missing(&mut self, now: Instant) -> News {
+    /// Pods that are still here some time after the API server dropped their record.
+    fn report_missing(&mut self, now: Instant) -> News {
         let is_over = |it: &Followed| {
             it.is_here && it.missing.is_some_and(|since| now.duration_since(since) > HOUSEKEEPING)
         };
@@ -248,7 +249,7 @@ impl Schedule {
         News { records: Vec::new(), nodes }
     }
 
-    /// What is to be asked now.
+    /// The query that is due now.
     fn due(&mut self, now: Instant) -> Option<Asked> {
         let is_soon = self.asked.is_some_and(|asked| now.duration_since(asked) < EVERY);
         if self.open.is_some() || is_soon {
@@ -270,7 +271,7 @@ impl Schedule {
             self.open = Some(Vec::new());
             *next = now + *pause;
             *pause = (*pause * 2).min(SELDOM);
-            return Some(Asked::Nobody);
+            return Some(Asked::NoPod);
         }
         self.open = Some(pods.iter().map(|pod| pod.uid.clone()).collect());
         Some(Asked::Those(pods))
@@ -289,7 +290,7 @@ impl Schedule {
             tracing::info!("no answer of the API server: {why}");
         }
         self.back_off.came_to(has_answer);
-        // One that has no answer may be what a server hangs at: others come first.
+        // An unanswered pod may be the one that a server hangs at: others come first.
         for uid in &asked {
             if let Some(it) = self.pods.get_mut(uid) {
                 it.next = now + it.pause;
@@ -299,19 +300,19 @@ impl Schedule {
         let mut news = News::default();
         for record in api.pods {
             let Some(by) = record.deletion else { continue };
-            // Its end is waited for, and is not told.
-            let is_told = by <= calendar || record.grace_s > DEFAULT_GRACE_S;
+            // Before the end of a default grace period, the record is not reported.
+            let is_reported = by <= calendar || record.grace_s > DEFAULT_GRACE_S;
             self.follow(&record.pod, now + AGAIN, &mut names);
             if let Some(known) = self.pods.get_mut(&record.pod.uid) {
                 known.is_here = self.here.contains_key(&record.pod.uid);
-                known.is_told |= is_told;
+                known.is_reported |= is_reported;
             }
-            if is_told {
+            if is_reported {
                 let pod = names(record.pod.clone());
                 news.records.push(PodRecord { pod, ..record });
             }
         }
-        // Of several kubelets it is not known whose node it is.
+        // With several kubelets, the pod's node is unknown.
         let Ok([node]) = <[_; 1]>::try_from(api.nodes) else { return news };
         let node = node.record;
         self.node = Some(node.clone());
@@ -322,7 +323,7 @@ impl Schedule {
             if known.is_here {
                 known.missing.get_or_insert(now);
             } else if let Some(known) = self.pods.remove(&uid)
-                && known.is_told
+                && known.is_reported
             {
                 missing.push(known.pod);
             }
@@ -372,7 +373,7 @@ mod tests {
         }
     }
 
-    /// Names are known by another way than a look.
+    /// Names come from another source than the sample.
     fn named(unnamed: Pod) -> Pod {
         pod(unnamed.uid[34..].parse().unwrap())
     }
@@ -407,7 +408,7 @@ mod tests {
         Api { place: Some(Ok("it".into())), pods, gone, nodes, ..Api::default() }
     }
 
-    /// A schedule that has looked at a node with these pods, and is asked about those that are being deleted.
+    /// A schedule after a sample with these pods, all being deleted.
     fn going(numbers: &[usize]) -> (Schedule, Instant) {
         let (mut schedule, begin) = (Schedule::default(), Instant::now());
         let all: Vec<Pod> = numbers.iter().copied().map(pod).collect();
@@ -479,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_left_the_node_is_told_by_its_record_and_over_without_one() {
+    fn a_pod_that_left_the_node_is_reported_by_its_record_and_gone_without_one() {
         let (mut schedule, begin) = going(&[1]);
         let now = begin + SECOND;
         schedule.look(now, &sample(&[]), &[], named);
@@ -502,22 +503,22 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_has_deleted_and_a_grace_by_default_are_not_told() {
+    fn a_pod_not_deleted_or_in_default_grace_is_not_reported() {
         let later = Timestamp::UNIX_EPOCH + SECOND * 20;
-        let told = |record| {
+        let reported = |record| {
             let (mut schedule, begin) = going(&[1]);
             schedule.due(begin + GOING);
             let api = api(vec![record], Vec::new());
             let news = schedule.answered(begin + GOING, Timestamp::UNIX_EPOCH, api, |pod| pod);
             news.records.len()
         };
-        assert_eq!(told(record(1, 30, None)), 0);
-        assert_eq!(told(record(1, 30, Some(later))), 0);
-        assert_eq!(told(record(1, 600, Some(later))), 1);
+        assert_eq!(reported(record(1, 30, None)), 0);
+        assert_eq!(reported(record(1, 30, Some(later))), 0);
+        assert_eq!(reported(record(1, 600, Some(later))), 1);
     }
 
     #[test]
-    fn a_pod_made_again_is_told_only_while_something_of_the_first_stays() {
+    fn a_recreated_pod_is_reported_only_while_something_of_the_first_stays() {
         let (mut schedule, begin) = going(&[1]);
         let now = begin + GOING;
         assert_eq!(asked(schedule.due(now)), 1);
@@ -538,7 +539,7 @@ mod tests {
         let mut times = Vec::new();
         for second in 0..70 {
             let now = begin + SECOND * second;
-            if schedule.due(now).is_some_and(|asked| asked == Asked::Nobody) {
+            if schedule.due(now).is_some_and(|asked| asked == Asked::NoPod) {
                 times.push(second);
                 schedule.answered(now, Timestamp::UNIX_EPOCH, api(Vec::new(), Vec::new()), |p| p);
             }

@@ -1,4 +1,4 @@
-//! Prints and exports what is told, in the form that was asked for.
+//! Prints and exports the output, in the requested form.
 
 use std::{cell::RefCell, io::IsTerminal, path::Path, time::Duration};
 
@@ -31,26 +31,26 @@ use podstuck_show::{
     },
 };
 
-/// How long the last export of a live run may take: Ctrl-C ends it within two seconds.
+/// Time limit of the last export of a live run: Ctrl-C ends it within two seconds.
 const LAST_EXPORT: Duration = Duration::from_secs(1);
-/// The same of a replay, which nobody ends, on a machine that is not sick.
+/// Time limit of the last export of a replay, on a machine that is not sick.
 const LAST_EXPORT_OF_REPLAY: Duration = Duration::from_secs(30);
 
-/// How much is told, and when.
+/// What is printed, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// Everything as it happens.
     Live,
     /// Findings at the end, in a diagnosis, which comes first.
     OneAnswer,
-    /// Of that, the first lines.
+    /// The first lines of a diagnosis.
     Brief,
     /// One line a pod.
     List,
 }
 
 impl Form {
-    /// Of a run that gives one answer or goes on.
+    /// The form of a run that gives one answer or continues.
     pub(crate) fn of(one_answer: bool, brief: bool) -> Self {
         match (one_answer, brief) {
             (false, _) => Self::Live,
@@ -60,33 +60,33 @@ impl Form {
     }
 }
 
-/// Where everything that is told goes.
+/// The destination of all output.
 pub(crate) struct Reporter {
     json: bool,
-    /// Whether a person sees a line that changes.
+    /// Whether the user sees a live line.
     is_live: bool,
     form: Form,
     lister: Option<Lister>,
     style: Style,
-    /// What the run is, where that follows the answer.
+    /// The run's metadata, when it is printed after the answer.
     start: RefCell<String>,
     exporter: Option<Background>,
     last_export: Duration,
     not_exported: RefCell<Option<String>>,
     printer: Printer,
     wants_screen: bool,
-    /// While it is on the terminal, text waits.
+    /// While the screen is on the terminal, text waits.
     screen: RefCell<Option<OnScreen>>,
     waiting: RefCell<Vec<String>>,
 }
 
 impl Reporter {
-    /// Opens the export directory, if one was asked for.
+    /// Opens the export directory, if an export was requested.
     pub(crate) fn new(output: Output, export: Option<&Path>, form: Form) -> Result<Self> {
         let terminal = std::io::stdout().is_terminal();
         let json = output == Output::Json;
         let wants_screen = OnScreen::is_wanted(output)? && form != Form::Brief;
-        // It may wait for a dead disk, and then could not handle a signal.
+        // It may block on a dead disk, and then could not handle a signal.
         let start = |dir| {
             let writer = Writer::start(dir)?;
             anyhow::Ok(interrupt::apart(|| Background::start(writer))?)
@@ -116,7 +116,7 @@ impl Reporter {
         Self { lister, ..self }
     }
 
-    /// For a run that goes on whether anybody reads or not.
+    /// For a run that continues without a reader.
     pub(crate) fn of_run(self) -> Result<Self> {
         let command = if self.form == Form::Live { "podstuck watch" } else { "podstuck diagnose" };
         let screen = self.screen(command, true)?;
@@ -128,7 +128,7 @@ impl Reporter {
         Ok(RefCell::new(self.wants_screen.then(start).transpose()?))
     }
 
-    /// Whether files are wanted.
+    /// Whether files are exported.
     pub(crate) fn exports(&self) -> bool {
         self.exporter.is_some()
     }
@@ -139,26 +139,26 @@ impl Reporter {
         Ok(Self { last_export: LAST_EXPORT_OF_REPLAY, screen, ..self })
     }
 
-    /// Learns what the run is.
+    /// Takes the run's metadata.
     pub(crate) fn begin(&self, run: &Run) {
         if let Some(screen) = &*self.screen.borrow() {
             screen.begin(run);
         }
     }
 
-    /// Shows what comes of an event beside what is told.
+    /// Shows an event on the screen.
     pub(crate) fn learn(&self, event: &Event) {
         if let Some(screen) = &*self.screen.borrow() {
             screen.learn(event);
         }
     }
 
-    /// Whether somebody has asked for the exported files.
+    /// Whether the user has requested an export.
     pub(super) fn wants_export(&self) -> bool {
         self.screen.borrow().as_ref().is_some_and(|screen| screen.wants_export())
     }
 
-    /// Once somebody has seen the end on the screen, or is not there to, prints what text has to say.
+    /// Once the user has left the final screen, or the terminal is gone, prints the text.
     pub(crate) fn leave(&self, is_stopped: impl Fn() -> bool) {
         let Some(screen) = self.screen.take() else { return };
         screen.wait(is_stopped);
@@ -167,14 +167,14 @@ impl Reporter {
         self.finish();
     }
 
-    /// Renews the exported files, if any were asked for.
+    /// Replaces the exported files, if an export was requested.
     pub(crate) fn export(&self, shot: impl FnOnce() -> Shot) {
         if let Some(exporter) = &self.exporter {
             exporter.renew(shot);
         }
     }
 
-    /// The same for the last time, and waits for it.
+    /// Replaces the exported files for the last time, and waits for that.
     pub(super) fn last_export(&self, shot: impl FnOnce() -> Shot) {
         let Some(exporter) = &self.exporter else { return };
         let limit = self.last_export;
@@ -185,7 +185,7 @@ impl Reporter {
         }
     }
 
-    /// Tells a line, at its time.
+    /// Prints a line with its time.
     pub(crate) fn tell(&self, time: Timestamp, line: &Line<'_>) {
         if let (Line::Finding(_), Some(exporter)) = (line, &self.exporter) {
             exporter.append(json::line(time, line));
@@ -196,7 +196,7 @@ impl Reporter {
         let style = self.style;
         if let Some(screen) = &*self.screen.borrow() {
             screen.tell(line);
-            // What is on the screen as it stands is no news in the end.
+            // The data on the screen is not repeated at the end.
             if matches!(line, Line::Finding(_) | Line::Hung(_) | Line::Progress(_)) {
                 return;
             }
@@ -206,7 +206,7 @@ impl Reporter {
             (Line::Start(start), Form::OneAnswer) => {
                 self.start.replace(text::start(start, style));
             }
-            // A program wants each as it forms, a person who asked one question wants one answer.
+            // A program gets each as it forms; a user who asked one question gets one answer.
             (Line::Finding(finding), Form::Live) => self.print(text::finding(finding, style)),
             (Line::Hung(hung), Form::Live) => self.print(text::hung(hung, style)),
             (Line::Progress(progress), Form::Live | Form::OneAnswer) => {
@@ -219,30 +219,30 @@ impl Reporter {
                 self.print(text::diagnosis(answer, time, style));
                 self.print(self.start.take());
             }
-            // Those of `holders` and `explain`, and the end, which needs the number of findings.
+            // Lines of `holders` and `explain`, and the summary, which needs the number of findings.
             _ => {}
         }
     }
 
-    /// Tells where nobody looks for causes although calls have failed there.
+    /// Reports roots that are not watched although calls have failed there.
     pub(super) fn not_looked_at(&self, all: &[NotLookedAt]) {
         if !self.json && self.form != Form::List {
             all.iter().for_each(|it| self.print(text::not_looked_at(it, self.style)));
         }
     }
 
-    /// Whether there is to be one line a pod.
+    /// Whether the output is one line a pod.
     pub(crate) fn lists(&self) -> bool {
         self.form == Form::List
     }
 
-    /// Tells the pods of which enough is known, each in a line.
+    /// Prints the pods of which enough is known, one line each.
     pub(crate) fn list(&self, pods: &[Deleted], at: Timestamp) {
         let lines = self.lister.as_ref().map(|it| it.lines(pods, false, at, self.style));
         lines.into_iter().filter(|lines| !lines.is_empty()).for_each(|lines| self.print(lines));
     }
 
-    /// Tells the others, and what else is to be said of them.
+    /// Prints the other pods, and the notes.
     pub(super) fn list_end(&self, list: &ListEnd<'_>, at: Timestamp) {
         self.printer.clear();
         if let Some(lister) = &self.lister {
@@ -253,7 +253,7 @@ impl Reporter {
         self.finish();
     }
 
-    /// Tells the end, and waits until it was read, but not for ever.
+    /// Prints the summary, and waits until it was read, for a limited time.
     pub(crate) fn summary(&self, time: Timestamp, summary: &Summary, found: Found) {
         self.printer.clear();
         let on_screen = self.screen.borrow().as_ref().map(|screen| {
@@ -281,7 +281,7 @@ impl Reporter {
         }
     }
 
-    /// Findings as they stand, which text tells as they form.
+    /// Prints the current findings, which text prints as they form.
     fn findings(&self, findings: &[Finding]) {
         for finding in findings {
             let state = match finding.state {
@@ -292,7 +292,7 @@ impl Reporter {
         }
     }
 
-    /// What could not be told or written, as far as is known by now.
+    /// Output that could not be printed or written so far, a sentence each.
     pub(super) fn degraded(&self) -> Vec<String> {
         let left_out = Some(self.printer.left_out()).filter(|n| *n > 0).map(|n| {
             let what = words::plural(n, "message was", "messages were");
@@ -301,12 +301,12 @@ impl Reporter {
         left_out.into_iter().chain(self.not_exported.borrow().clone()).collect()
     }
 
-    /// Whether a person sees a line or a screen that changes.
+    /// Whether the user sees a live line or a screen.
     pub(crate) fn has_audience(&self) -> bool {
         self.is_live || self.screen.borrow().is_some()
     }
 
-    /// Shows what is known before the answer stands.
+    /// Shows what is known before the answer is final.
     pub(crate) fn so_far(&self, answer: &Diagnosis) {
         if let Some(screen) = &*self.screen.borrow() {
             let pod = answer.stages.first();
@@ -316,7 +316,7 @@ impl Reporter {
         }
     }
 
-    /// What the live line says.
+    /// Sets the live line.
     pub(crate) fn live(&self, message: String) {
         self.printer.live(message);
     }

@@ -1,4 +1,4 @@
-//! Keeps what the probes and the names know of the directories that hold targets as it is on the node.
+//! Keeps the probes' and the names' tables of target directories up to date.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,30 +27,30 @@ use podstuck_node::{
 };
 use podstuck_probe::kernel::roots::{HOST_INDEX, RootTables};
 
-/// How often they are shown again: one that the kernel has forgotten has another inode in memory.
+/// Interval between showings of the directories: one that the kernel has evicted gets another inode in memory.
 const SHOW_EVERY: Duration = Duration::from_secs(10);
-/// How soon after one of them did not answer; twice as long each time.
+/// First interval after a directory did not answer; it doubles each time.
 const SHOW_AGAIN: Duration = Duration::from_secs(2);
 
-/// What the probes know.
+/// The state of the probes' tables.
 pub(super) struct Rooting {
     host_root: PathBuf,
     secret: u64,
-    /// `None` where there are no probes.
+    /// `None` without probes.
     tables: Option<RootTables>,
     looked_at: Vec<(u32, Arc<Mounts>)>,
     shown: Instant,
-    /// How often in a row one of them did not answer.
+    /// Number of consecutive showings in which a directory did not answer.
     unanswered: u32,
     asked: Option<JoinHandle<Found>>,
-    /// One was learnt that was not shown yet.
+    /// Whether a directory was learnt and not shown yet.
     has_learnt: bool,
-    /// As they were looked at last.
+    /// The mounts of the last sample.
     mounts: NodeMounts,
 }
 
 impl Rooting {
-    /// Shows those that are known. Takes two seconds where one does not answer.
+    /// Shows the known directories. Takes two seconds when one does not answer.
     pub(crate) fn start(
         host_root: &Path,
         secret: u64,
@@ -78,10 +78,10 @@ impl Rooting {
         rooting
     }
 
-    /// Takes a look at the node. To be called inside the runtime.
+    /// Takes a sample of the node. Call it inside the runtime.
     pub(crate) fn look(&mut self, look: &Look, roots: &mut TargetRoots) {
         let tables = &look.trees.mounts().tables;
-        // Who shows them now does so by the indexes that they have.
+        // A showing in progress uses the current indexes.
         let is_shown_now = self.asked.is_some();
         self.forget(roots.make_room(|own| is_shown_now || tables.contains_key(&own)));
         let mut is_new = false;
@@ -100,7 +100,7 @@ impl Rooting {
         }
     }
 
-    /// Takes one that a call has told of, and shows it at once. To be called inside the runtime.
+    /// Takes a directory that was found by a call, and shows it at once. Call it inside the runtime.
     pub(crate) fn learn(&mut self, root: TargetRoot, roots: &mut TargetRoots) {
         if !roots.add(root) {
             return;
@@ -108,7 +108,7 @@ impl Rooting {
         let mounts = self.mounts.clone();
         self.see(&mounts, roots);
         self.has_learnt = true;
-        // Who shows them now does so without it.
+        // A showing in progress does not include it.
         if self.asked.is_none() {
             self.show(roots);
         }
@@ -120,16 +120,16 @@ impl Rooting {
         self.asked = Some(spawn_blocking(move || show_roots(&host_root, secret, sought)));
     }
 
-    /// Waits until they were shown again; for ever while nobody was asked to. Safe to cancel.
+    /// Waits for the end of a showing; for ever while none is in progress. Safe to cancel.
     pub(crate) async fn next(&mut self) -> Found {
         let Some(asked) = &mut self.asked else { return pending().await };
-        // A thread that has ended has shown nothing.
+        // A thread that has died has shown nothing.
         let shown = asked.await.unwrap_or_default();
         self.asked = None;
         shown
     }
 
-    /// Takes where they are.
+    /// Takes the result of a showing.
     pub(crate) fn shown(&mut self, found: Found, roots: &mut TargetRoots) {
         let is_without_one = self.has_learnt && found.paths.len() <= roots.all().len();
         let mut has_moved = std::mem::take(&mut self.has_learnt);
@@ -152,7 +152,7 @@ impl Rooting {
         }
         if has_moved {
             self.forget_directories();
-            // They are told with the next look.
+            // The next sample updates them.
             self.looked_at.clear();
         }
         if is_without_one {
@@ -161,7 +161,7 @@ impl Rooting {
         }
     }
 
-    /// Those that are gone, so that others can have their indexes.
+    /// Removes gone directories, so that others can have their indexes.
     fn forget(&mut self, gone: &[usize]) {
         if let Some(tables) = self.tables.as_mut().filter(|_| !gone.is_empty()) {
             let forgotten = tables.forget(gone);
@@ -169,7 +169,7 @@ impl Rooting {
         }
     }
 
-    /// What was called before they were shown was read as if nothing were known.
+    /// Calls before the showing were read with an unknown directory.
     fn forget_directories(&mut self) {
         if let Some(tables) = &mut self.tables {
             let forgotten = tables.forget_directories();
@@ -191,8 +191,8 @@ impl Rooting {
     }
 }
 
-/// One index for each path: the probes know one directory by several while two kubelets share it, and what one of
-/// them stands for is written only after it was shown.
+/// One index for each path: the probes know one directory by several indexes while two kubelets share it, and the
+/// entry of an index is written only after it was shown.
 fn by_path(roots: &TargetRoots, views: &Views) -> BTreeMap<ViewKey, u32> {
     let mut keys = BTreeMap::new();
     for (view, paths) in views {
@@ -212,8 +212,8 @@ fn every(unanswered: u32) -> Duration {
     doubled.map_or(SHOW_EVERY, |times| SHOW_AGAIN.saturating_mul(times).min(SHOW_EVERY))
 }
 
-/// The host's root directory, without which no path is known to be the host's, and all of them in the order of
-/// their index.
+/// The host's root directory, without which no path is known to be the host's, and all target directories in the
+/// order of their index.
 fn sought(roots: &TargetRoots) -> Vec<Sought> {
     let all = roots.all().iter().zip(0..).map(|(root, index)| Sought {
         pid: root.process(),
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_answer_is_asked_again_soon_and_then_less_often() {
+    fn a_silent_directory_is_shown_again_soon_and_then_less_often() {
         let seconds = [0, 1, 2, 3, 4, 40].map(|unanswered| every(unanswered).as_secs());
         assert_eq!(seconds, [10, 2, 4, 8, 10, 10]);
     }

@@ -1,4 +1,4 @@
-//! One live run: what is observed gets its names, becomes an event, and what is asked is answered.
+//! A live run: observations get their names and become events, and the engine's queries are answered.
 
 mod completeness;
 
@@ -58,26 +58,26 @@ use podstuck_probe::{
 };
 use podstuck_show::recording::Recorder;
 
-/// Volumes that are remembered.
+/// Limit of volumes remembered.
 const VOLUMES: usize = 4096;
-/// How often somebody may have the node looked at sooner than it would be.
+/// Shortest interval between early samples.
 const HURRY_EVERY: Duration = Duration::from_secs(10);
 
-/// What a run waits for beside the probes.
+/// The inputs of a run other than the probes'.
 pub(super) enum Arrival {
-    /// To a query.
+    /// An answer to a query.
     Answer(Query, Answer),
-    /// Of a call that hangs, or no longer does.
+    /// A report of a call that hangs, or no longer does.
     Hung(Report),
-    /// What a CSI driver has said.
+    /// Lines of a CSI driver's log.
     Said(Vec<Said>),
-    /// What else is new in logs.
+    /// New lines of other logs.
     Logs(Logs),
-    /// What the API server says during the run.
+    /// An answer of the API server during the run.
     Records(Box<Api>),
-    /// Where targets are.
+    /// The result of showing the target directories.
     Shown(Found),
-    /// Whether a directory is kubelet's.
+    /// Whether a directory is kubelet's root.
     Examined(Examined),
 }
 
@@ -91,12 +91,12 @@ pub(super) struct Session {
     asker: Asker,
     answers: UnboundedReceiver<(Query, Answer)>,
     hung: HungCalls,
-    /// Processes that do not say what they do.
+    /// Processes that do not answer.
     silent: BTreeSet<u32>,
     log_news: LogNews,
     drivers: DriverLogs,
     records: RecordNews,
-    /// Volumes that lines about the pods in question have named.
+    /// Volumes named in lines about the pods in question.
     volumes: Bounded<String, ()>,
     looks: Lateness,
     undecodable: u64,
@@ -108,7 +108,7 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Has observed nothing yet. To be called inside the runtime.
+    /// A session without observations. Call it inside the runtime.
     pub(crate) fn new(
         names: Attributor,
         (rooting, unknown_roots): (Rooting, UnknownRoots),
@@ -146,12 +146,12 @@ impl Session {
         }
     }
 
-    /// What the run shows.
+    /// The presenter of the run.
     pub(crate) fn presenter(&self) -> &Presenter {
         &self.presenter
     }
 
-    /// Something was learnt. The names that it goes by enter before it.
+    /// Enters a fact. The names that it refers to enter before it.
     fn learn(&mut self, at: Monotonic, what: What) {
         for named in self.names.learned() {
             self.enter(Event { at, what: named });
@@ -208,7 +208,7 @@ impl Session {
                 }
             };
             if op.outcome == Outcome::OK && op.call != Call::Umount2 {
-                // Who has removed something there was answered.
+                // A process that has removed something there got an answer.
                 alive::came_to(op.actor.pid, &op.path, true);
             }
             self.notify_of(&op, &record.head);
@@ -225,15 +225,15 @@ impl Session {
         }
     }
 
-    /// Whether the node is to be looked at at once.
+    /// Whether the node is to be sampled at once.
     pub(super) fn hurries(&mut self) -> bool {
         std::mem::take(&mut self.hurries)
     }
 
-    /// The first of them is shown. By somebody of the node it may be in a directory that is new: then it is one
-    /// until a look has found that. Whether it is a failure in a directory that is known by now.
+    /// The first one is reported. A process of the node may work in a new directory: then it counts as one until it
+    /// was examined. Returns whether it is a failure in a directory that is known by now.
     fn look_alike(&mut self, record: &Record) -> bool {
-        // Whoever else makes them, and however many, nobody looks at him.
+        // Calls of other processes, in any number, cause no examination.
         let may_be_of_node = record.head.actor.is_root() != Some(false);
         if self.look_alike.is_some() && !may_be_of_node {
             return false;
@@ -255,22 +255,22 @@ impl Session {
         self.unknown_roots.take(record, &actor)
     }
 
-    /// A look has shown whether a directory is kubelet's: the probes know it from now on, and what they have told
-    /// before of calls in it finds its pod.
+    /// Takes the result of an examination. If the directory is kubelet's, the probes know it from now on, and the
+    /// earlier calls in it are attributed to their pods.
     fn examined(&mut self, examined: Examined) {
         let Some((root, records)) = self.unknown_roots.examined(examined) else { return };
         self.rooting.learn(root, self.names.roots());
         records.iter().for_each(|record| self.attributed_late(record));
     }
 
-    /// A call of which the probes did not know that it failed in a pod's directory.
+    /// A call that the probes did not recognise as a failure in a pod's directory.
     fn attributed_late(&mut self, record: &Record) {
         if let Some(op) = self.names.late(record) {
             self.learn(clock::now(), What::Operation(op));
         }
     }
 
-    /// A call was told by the probes: it may have been stuck, and may be so after its return.
+    /// The probes reported a call: it may have hung, and may do so after its return.
     fn notify_of(&self, op: &Operation, head: &RecordHead) {
         let thread = Thread { pid: op.actor.pid, tid: op.tid };
         if op.has(reason::SLOW) {
@@ -289,7 +289,7 @@ impl Session {
         }
     }
 
-    /// Waits for answers, or for reports of threads that hang. Safe to cancel.
+    /// Waits for an input other than the probes'. Safe to cancel.
     pub(super) async fn arrival(&mut self) -> Arrival {
         tokio::select! {
             Some((query, answer)) = self.answers.recv() => Arrival::Answer(query, answer),
@@ -302,7 +302,7 @@ impl Session {
         }
     }
 
-    /// Takes what was waited for.
+    /// Takes an input.
     pub(crate) fn take(&mut self, arrival: Arrival) {
         match arrival {
             Arrival::Answer(query, answer) => self.answered(query, answer),
@@ -345,7 +345,7 @@ impl Session {
         self.learn(clock::now(), What::Answer { query, answer });
     }
 
-    /// Targets that had to be forgotten since this was asked last: the probes are to tell them again.
+    /// Targets forgotten since the last call: the probes are to send them again.
     pub(super) fn forgotten(&mut self) -> Vec<u64> {
         self.names.forgotten()
     }
@@ -362,7 +362,7 @@ impl Session {
         self.learn(clock::now(), What::Counts(counts));
     }
 
-    /// Takes what the node's logs say of the pods in question.
+    /// Takes the log entries about the pods in question.
     pub(crate) fn logs(&mut self, attempts: &[Attempt], heard: Vec<Heard>) {
         self.note_volumes(attempts);
         for attempt in attempts {
@@ -372,22 +372,22 @@ impl Session {
             if is_of_node || is_device || self.names.is_wanted(&attempt.said.uid) {
                 self.learn(clock::now(), What::Said(Box::new(attempt.said.clone())));
             }
-            // Of a call that was made since, the probes have told.
+            // The probes have reported each call made since.
             let run = self.presenter.run();
             if run.is_traced() && end >= run.clock.started() {
                 continue;
             }
-            if let Some(op) = self.names.told(attempt, end) {
-                self.learn(clock::now(), What::Told(Box::new(op)));
+            if let Some(op) = self.names.logged(attempt, end) {
+                self.learn(clock::now(), What::Logged(Box::new(op)));
             }
         }
-        // Only now is it known that there is no more.
+        // Only now is the log known to be complete.
         for heard in heard {
             self.learn(clock::now(), What::Heard(Box::new(heard)));
         }
     }
 
-    /// Volumes whose devices matter: of one pod, those that its log's lines name.
+    /// Volumes whose devices matter: for one pod, those that its log entries name.
     fn note_volumes(&mut self, attempts: &[Attempt]) {
         let whole = !self.presenter.run().has_target();
         for said in attempts.iter().map(|attempt| &attempt.said) {
@@ -401,12 +401,12 @@ impl Session {
         }
     }
 
-    /// Takes a look at the node.
+    /// Takes a sample of the node.
     pub(crate) fn looked(&mut self, look: Look) {
         self.looks.came(Instant::now(), look.sample.rest);
         self.rooting.look(&look, self.names.roots());
         let sample = self.names.sample(look.sample, look.trees, &look.containers);
-        // On a whole node those are asked about that are to go, where one answer is wanted.
+        // On a whole node, the pods to be deleted are asked about, if one answer is wanted.
         let has_target = self.presenter.run().has_target();
         let is_asked = |uid: &str| has_target || self.presenter.asks_about(uid);
         self.drivers.ask(&sample, |uid| self.names.is_wanted(uid), is_asked);
@@ -418,7 +418,7 @@ impl Session {
         self.news(of_api);
     }
 
-    /// Takes what the API server says of this node and of pods in question.
+    /// Takes the API server's records of this node and of pods in question.
     fn news(&mut self, news: News) {
         let of_nodes = news.nodes.first().map(|node| node.node.clone());
         news.nodes.into_iter().for_each(|node| self.record(What::Node(Box::new(node))));
@@ -435,13 +435,13 @@ impl Session {
         self.learn(clock::now(), record);
     }
 
-    /// Ends the window: what follows only takes in what was seen in it.
+    /// Ends the window: later input is only about events within it.
     pub(super) fn end_window(&mut self) {
         self.ended = Some(Instant::now());
         self.learn(clock::now(), What::WindowEnded);
     }
 
-    /// Gets the answers that are still asked for, for a limited time.
+    /// Collects the outstanding answers, for a limited time.
     pub(super) async fn settle(&mut self, limit: Duration) {
         let end = tokio::time::Instant::now() + limit;
         self.asker.end();
@@ -468,7 +468,7 @@ impl Session {
         }
     }
 
-    /// Takes what the run cost, and ends it.
+    /// Takes the cost of the run, and ends it.
     pub(crate) fn end(&mut self, cost: SelfCost, fail_on_loss: bool) -> Result<Exit> {
         let now = clock::now();
         self.learn(now, What::End(cost));

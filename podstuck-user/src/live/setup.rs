@@ -1,4 +1,4 @@
-//! Before tracing: what is wanted, what this kernel allows, and the probes in.
+//! The preparation of tracing: the target, the kernel's features, and the probes.
 
 use std::{
     path::{Path, PathBuf},
@@ -13,7 +13,7 @@ use tokio::io::{Interest, unix::AsyncFd};
 use super::{
     api_reader::ApiReader,
     known_roots::{apart, known_roots},
-    log_reader::{LogReader, Told},
+    log_reader::{LogHistory, LogReader},
     rooting::Rooting,
     starting::{Hurry, Starting, Step},
     wanted::{Wanted, wanted},
@@ -62,46 +62,46 @@ use podstuck_probe::kernel::{
     roots::RootTables,
 };
 
-/// How long after its start a watch waits for the node's logs: long ones take seconds where a machine is busy. What
-/// comes later is taken in during the run.
+/// How long after its start a watch waits for the node's logs: long ones take seconds on a busy machine. Later lines
+/// are taken in during the run.
 const LOGS: Duration = Duration::from_secs(1);
-/// The same where they name the pod in question, or are a part of its answer.
+/// How long it waits when they name the pod in question, or are a part of its answer.
 const LOGS_THAT_NAME: Duration = Duration::from_secs(10);
 
-/// All that a run needs.
+/// Everything that a run needs.
 pub(super) struct Prepared {
-    /// In the kernel; `None` where calls are not watched.
+    /// The loaded probes; `None` when calls are not watched.
     pub probes: Option<Probes>,
-    /// Pods of this node.
+    /// Names of this node's pods.
     pub names: PodNames,
-    /// What is told first.
+    /// The first line of output.
     pub start: Start,
     /// The pod that the run is restricted to.
     pub pod: Option<Pod>,
-    /// The container that it is.
+    /// The container that the run is restricted to.
     pub container: Option<ContainerName>,
-    /// Containers that are known before the first look.
+    /// Containers known before the first sample.
     pub containers: containers::All,
-    /// Where to look at the node.
+    /// The places that samples read.
     pub places: sample::Places,
-    /// What is told.
+    /// The restriction of the output.
     pub scope: Scope,
-    /// What kubelet's log tells of before.
-    pub told: Told,
-    /// What the API server says of the pod that the run is restricted to.
+    /// The logs from before the run.
+    pub log_history: LogHistory,
+    /// The API record of the pod that the run is restricted to.
     pub record: Option<PodRecord>,
-    /// What it says of this node's pods that are to go.
+    /// The API records of this node's pods that are to be deleted.
     pub deleted: Vec<PodRecord>,
-    /// What it says of this node, or of several on this machine.
+    /// The API records of this node, or of several on this machine.
     pub nodes: Vec<NodeRecord>,
-    /// Where targets are.
+    /// The roots of targets.
     pub roots: TargetRoots,
-    /// What the probes know of that.
+    /// The probes' tables of the roots.
     pub rooting: Rooting,
 }
 
-/// Checks and loads. Nothing is left behind when it fails. Where one question is to be answered and no
-/// probe can be had, the state of the node, records and logs still may answer it.
+/// Checks and loads. Leaves nothing behind when it fails. If one question is to be answered and no probe can be
+/// loaded, the state of the node, records and logs may still answer it.
 pub(super) fn prepare(
     options: &Tracing,
     one_answer: bool,
@@ -115,12 +115,13 @@ pub(super) fn prepare(
         without = Some(excuse(why, one_answer)?);
     }
     let host_root = &options.node.host_root;
-    // One that is started while they are asked is asked during the run, and so is one that has not said all.
+    // A daemon that is started meanwhile is asked during the run, and so is one whose settings are incomplete.
     let mut asked = known(&running_daemons(&on_host(host_root, Path::new("/proc"))));
     let (kubelets, mut silent) = kubelet::running(host_root, &options.node.kubelet_root);
     silent.extend(kubelets.iter().filter(|it| !it.unread.is_empty()).map(|it| it.pid));
     let roots = roots(&options.node, &kubelets);
-    // On the whole node also those of other roots than were given: what is mounted there is found, and has pods.
+    // On the whole node also kubelets with other roots than the given ones: mounts there are found, and belong to
+    // pods.
     let mut named = roots.clone();
     if options.target.is_whole_node() {
         let all = Node { kubelet_root: Vec::new(), host_root: host_root.clone() };
@@ -134,10 +135,10 @@ pub(super) fn prepare(
     let mut api = ApiReader::start(host_root.clone(), &options.api, kubelets, &options.target);
     let mut logs = LogReader::start(host_root.clone());
     if options.target.pod.is_some() {
-        // A name may have been another pod's before, whose traces are still here.
+        // The name may have been another pod's before, whose traces are still here.
         api.name_pods(&mut names);
     }
-    // The whole node has so many that the first look reads them.
+    // For the whole node, the first sample reads them: there are many.
     let containers = match options.target.container {
         Some(_) => {
             let (known, _) = known_roots(host_root, &roots, apart.clone(), None);
@@ -146,14 +147,14 @@ pub(super) fn prepare(
         None => OnNode::default(),
     };
     let mut found = wanted(&options.target, &places, &mut names, &containers);
-    // Of a pod whose containers are gone, kubelet has removed the directory of logs that names it.
+    // For a pod whose containers are gone, kubelet has removed the directory of logs that names it.
     let others: [&mut dyn FnMut(&mut PodNames); 3] = [
         &mut |names| api.name_pods(names),
         &mut |names| logs.name_pods(&places, names, LOGS_THAT_NAME),
         &mut |names| read_traces(&places, names),
     ];
     for name_pods in others {
-        // Only a pod may be found by its name.
+        // Only a pod can be found by its name.
         if found.is_err() && options.target.is_pod() {
             name_pods(&mut names);
             found = wanted(&options.target, &places, &mut names, &containers);
@@ -228,7 +229,7 @@ pub(super) fn prepare(
         asked,
         only,
     };
-    let told = logs.told();
+    let log_history = logs.into_history();
     let record = wanted.who.as_ref().and_then(|pod| api.record(&pod.uid)).cloned();
     let (nodes, deleted) =
         (api.nodes_about(wanted.who.as_ref(), pods_root.as_deref()), api.deleted());
@@ -243,7 +244,7 @@ pub(super) fn prepare(
         containers,
         places,
         scope,
-        told,
+        log_history,
         record,
         deleted,
         nodes,
@@ -252,7 +253,7 @@ pub(super) fn prepare(
     })
 }
 
-/// Why there are no probes, where the run goes on without them.
+/// Why there are no probes, if the run continues without them.
 fn excuse(error: anyhow::Error, one_answer: bool) -> Result<String, Failure> {
     if one_answer { Ok(format!("{error:#}")) } else { Err(Failure::CannotRun(error)) }
 }
@@ -290,7 +291,7 @@ fn load_probes(
     Ok(probes)
 }
 
-/// What is said of the probes, and of what they do not see.
+/// The description of the probes, and of what they do not see.
 fn covered(probes: Option<&Probes>, without: Option<String>) -> Start {
     let Some(Probes { attached, .. }) = probes else {
         let why = without.unwrap_or_default();
@@ -306,8 +307,8 @@ fn covered(probes: Option<&Probes>, without: Option<String>) -> Start {
     }
 }
 
-/// kubelets' root directories: those given, else those of services, the usual one, those that are configured for when a
-/// kubelet runs, and then those of others. Where two of them have a directory of one pod, the first counts.
+/// kubelets' root directories: those given, else those of services, the default one, the configured ones of services
+/// that are not running, and then those of others. When two of them have a directory of one pod, the first counts.
 pub(crate) fn roots(node: &Node, kubelets: &[Kubelet]) -> Vec<PathBuf> {
     let found = kubelet_roots(&node.host_root, &node.kubelet_root);
     if !node.kubelet_root.is_empty() {
@@ -328,11 +329,11 @@ pub(crate) fn roots(node: &Node, kubelets: &[Kubelet]) -> Vec<PathBuf> {
     roots
 }
 
-/// Directories with pods' logs: those that kubelets were told, and those that go with their roots.
+/// Directories with pods' logs: the kubelets' settings, and the defaults of their roots.
 pub(crate) fn log_dirs(host_root: &Path, roots: &[PathBuf], kubelets: &[Kubelet]) -> Vec<PathBuf> {
-    let told = kubelets.iter().filter_map(|kubelet| kubelet.settings.pod_logs.clone());
+    let configured = kubelets.iter().filter_map(|kubelet| kubelet.settings.pod_logs.clone());
     let mut dirs: Vec<PathBuf> = Vec::new();
-    for dir in told.chain(roots.iter().flat_map(|root| log_dirs_for(root))) {
+    for dir in configured.chain(roots.iter().flat_map(|root| log_dirs_for(root))) {
         let dir = on_host(host_root, &dir);
         if !dirs.contains(&dir) {
             dirs.push(dir);
@@ -341,13 +342,13 @@ pub(crate) fn log_dirs(host_root: &Path, roots: &[PathBuf], kubelets: &[Kubelet]
     dirs
 }
 
-/// Names of pods, by the directories of their logs.
+/// Names of pods, from the directories of their logs.
 pub(crate) fn pod_names(log_dirs: Vec<PathBuf>) -> PodNames {
     let mut logs = PodLogs::default();
     PodNames::new(log_dirs, Box::new(move |directories, wait| logs.read(directories, wait)))
 }
 
-/// Takes what other files of the node say of who its pods are.
+/// Takes names of pods from other files of the node.
 fn read_traces(places: &PodTraces<'_>, names: &mut PodNames) {
     let (found, failed) = traces::read(places.host_root, places.kubelet_roots);
     if let Some(why) = failed {
@@ -364,7 +365,7 @@ fn read_traces(places: &PodTraces<'_>, names: &mut PodNames) {
     }
 }
 
-/// The forms of hooks that may be used, the best one first.
+/// The forms of hooks to try, the best one first.
 pub(crate) fn forms(backend: Backend) -> &'static [Form] {
     match backend {
         Backend::Auto => &Form::ALL,
@@ -374,13 +375,13 @@ pub(crate) fn forms(backend: Backend) -> &'static [Form] {
     }
 }
 
-/// Switches of the probes; zero means no restriction.
+/// Settings of the probes; zero means no restriction.
 pub(crate) fn config(slow_ns: u64, only_pod: u64, only_path: u64) -> Config {
     Config { slow_ns, only_pod, only_path, own_tgid: std::process::id(), ..target_names() }
 }
 
-/// What nobody else can guess. Without randomness, which every kernel has from its first seconds on, nothing is
-/// shown to the probes.
+/// A random number that no other process can guess. Without randomness, which every kernel has from its first seconds
+/// on, nothing is shown to the probes.
 fn secret() -> u64 {
     let mut bytes = [0; 8];
     match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) {

@@ -1,4 +1,4 @@
-//! What a start that takes long waits for: on a busy machine, nobody else would know.
+//! Reports what a slow start waits for, as on a busy machine.
 
 use std::{
     io::Write,
@@ -16,21 +16,21 @@ use rustix::process::nice;
 use crate::logging::Unwaiting;
 use podstuck_confine::role::Role;
 
-/// A start that takes longer says why, and again each time that it has taken twice as long.
+/// A start that takes longer reports why, and again whenever the time has doubled.
 const LONG: Duration = Duration::from_secs(2);
 
-/// How what loads the probes goes before others (nice(2)): it takes some tenths of a second of CPU time, most of it in the
-/// verifier, which on a busy machine would be seconds in which no call is seen.
+/// Priority of the threads that load the probes (nice(2)): loading takes some tenths of a second of CPU time, most of
+/// it in the verifier, which on a busy machine would be seconds in which no call is seen.
 const HURRY: i32 = -10;
 
-/// While it lives, this thread and those that it starts go before others, if they may.
+/// Raises the priority of this thread and those that it starts while it lives, if permitted.
 pub(super) struct Hurry {
     before: Option<i32>,
 }
 
 impl Hurry {
     pub(crate) fn begin() -> Self {
-        // Of this thread alone (setpriority(2), "NOTES").
+        // For this thread alone (setpriority(2), "NOTES").
         let before = nice(0).ok();
         Self { before: before.filter(|_| nice(HURRY).is_ok()) }
     }
@@ -38,14 +38,14 @@ impl Hurry {
 
 impl Drop for Hurry {
     fn drop(&mut self) {
-        // By as much as it was changed: there is a limit. Anybody may give way.
+        // By the same difference, since there is a limit. Any process may lower its priority.
         if let (Some(before), Ok(now)) = (self.before, nice(0)) {
             let _ = nice(before - now);
         }
     }
 }
 
-/// What a start does, one after the other.
+/// The steps of a start, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Daemons,
@@ -69,7 +69,7 @@ impl Step {
     }
 }
 
-/// A start that is under way.
+/// A start in progress.
 pub(super) struct Starting {
     step: Arc<Mutex<(Step, Instant)>>,
     thread: Option<(Sender<()>, JoinHandle<()>)>,
@@ -78,7 +78,7 @@ pub(super) struct Starting {
 impl Starting {
     pub(crate) fn begin() -> Self {
         Self::with(LONG, |line| {
-            // Where nobody reads it, nobody waits for it.
+            // Without a reader, the line is dropped.
             let _ = writeln!(Unwaiting, "{line}");
         })
     }
@@ -100,12 +100,12 @@ impl Starting {
                 next *= 2;
             }
         });
-        // It is only said less.
+        // Without the thread, only the reports are missing.
         let thread = thread.ok().map(|thread| (ended, thread));
         Self { step, thread }
     }
 
-    /// This comes next.
+    /// Begins the next step.
     pub(crate) fn next(&self, step: Step) {
         let now = (step, Instant::now());
         let before =
@@ -135,8 +135,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_has_started_goes_before_nobody() {
-        // Near the limit of priorities, too, where this may go there.
+    fn the_priority_is_restored_after_the_start() {
+        // Near the limit of priorities, too, where the test may go there.
         for more in [0, -15] {
             let _ = nice(more);
             let usual = nice(0).unwrap();

@@ -1,4 +1,4 @@
-//! What `watch` and `diagnose` share: traces live until it is told to stop.
+//! The common part of `watch` and `diagnose`: traces live until it is stopped.
 
 use std::time::Duration;
 
@@ -46,50 +46,50 @@ use podstuck_probe::source::{
 };
 use podstuck_show::recording::Recorder;
 
-/// How often counts are drained.
+/// Interval between drains of counts.
 const TICK: Duration = Duration::from_secs(1);
-/// How often the exported files are renewed, in ticks.
+/// Interval between exports, in ticks.
 const EXPORT_EVERY: u64 = 10;
-/// How long the beginning waits for the first look at the node.
+/// How long the start waits for the first sample of the node.
 const FIRST_LOOK: Duration = Duration::from_millis(500);
-/// How long an answer is looked for: two of kubelet's longest back-offs, since an attempt that fails says
-/// most; and where no attempt is seen, what the looks at the node need that take longest.
+/// Time limit of a diagnosis: two of kubelet's longest back-offs, since a failing attempt says most; without probes,
+/// the time of the slowest scans of the node.
 const TRACED: Duration = Duration::from_secs(250);
 const UNTRACED: Duration = Duration::from_secs(30);
-/// How long one of the last reads of the tables may take; usually some tens of milliseconds.
+/// Time limit of a last read of the tables; usually some tens of milliseconds.
 const LAST_DRAIN: Duration = Duration::from_secs(3);
-/// How long the end may take with all that is in it, whatever hangs.
+/// Time limit of the end with everything in it, whatever hangs.
 const END: Duration = Duration::from_secs(20);
-/// How long the last facts may take.
+/// Time limit of the last answers.
 const SETTLE: Duration = Duration::from_secs(1);
 
-/// When to end, and what to say then.
+/// When a run ends, and what it prints then.
 #[derive(Clone, Debug)]
 pub(crate) enum Until {
-    /// At this time, or when told to; the findings were told as they formed.
+    /// At this time, or on a signal; the findings are printed as they form.
     Stopped(Option<Duration>),
     /// When the verdict is firm, at the latest after this time; then with a diagnosis.
     Firm {
-        /// How long at most, where that was said.
+        /// The time limit, if one was given.
         limit: Option<Duration>,
-        /// The pod, as the API has it.
+        /// The pod's record.
         record: Option<Box<PodRecord>>,
-        /// Whether to tell no more than the first lines.
+        /// Whether to print only the first lines.
         brief: bool,
     },
     /// When each pod that is being deleted has a cause, at the latest after this time; then with a line for each.
     Listed {
-        /// Before this time nobody is sure that there is no more.
+        /// Before this time the list may be incomplete.
         at_least: Duration,
-        /// How long at most.
+        /// The time limit.
         limit: Duration,
-        /// How they are told.
+        /// Prints them.
         lister: Lister,
     },
 }
 
 impl Until {
-    /// How long at most.
+    /// The time limit.
     fn limit(&self, traced: bool) -> Option<Duration> {
         match self {
             Self::Stopped(limit) => *limit,
@@ -100,12 +100,12 @@ impl Until {
         }
     }
 
-    /// Whether one question is asked.
+    /// Whether the run answers one question.
     fn is_asked(&self) -> bool {
         !matches!(self, Self::Stopped(_))
     }
 
-    /// Whether there is nothing to wait for any more, this long after the beginning.
+    /// Whether there is nothing to wait for any more, at `after` since the start.
     fn is_answered(&self, presenter: &Presenter, after: Duration) -> bool {
         match self {
             Self::Stopped(_) => false,
@@ -166,21 +166,21 @@ async fn trace(
     starting: Starting,
 ) -> Result<Exit> {
     let Prepared { probes, names, start, places, pod, container, containers, .. } = prepared;
-    let Prepared { scope, told, record, deleted, nodes, roots, rooting, .. } = prepared;
+    let Prepared { scope, log_history, record, deleted, nodes, roots, rooting, .. } = prepared;
     let stop = Stop::listen()?;
     let traced = probes.is_some();
-    // Without probes nobody knows whether a call was made.
+    // Without probes it is not known whether a call was made.
     let not_attempted = if traced { options.not_attempted_after } else { Thresholds::UNTRACED };
     let mut probing = Probing::take(probes, options.hung_after, measured)?;
     let hung = HungCalls::start(options.hung_after, probing.sees_exec())?;
-    // Everything that needs more is done; what follows reads.
+    // All steps that need more privileges are done; the rest reads.
     Role::Run.assume();
     fork_server::limit();
     probing.log_lines();
-    let (attempts, heard, follower) = told;
+    let (attempts, heard, follower) = log_history;
     let log_news = LogNews::start(follower);
     let drivers = DriverLogs::new(places.host_root.clone(), names.log_dirs().to_vec());
-    // One question is asked once.
+    // For one question, the API server is asked once.
     let again = (!until.is_asked()).then_some(&options.api);
     let kubelet_roots = options.node.kubelet_root.clone();
     let records = RecordNews::start(places.host_root.clone(), kubelet_roots, again);
@@ -208,16 +208,16 @@ async fn trace(
     let mut session =
         Session::new(names, rooting, presenter, recorder, hung, (log_news, drivers, records));
     session.tick(&probing.begin().await?);
-    // What an unmount takes away is known by a look from before it. Whoever acts when the run is said to
-    // have begun finds it looked at, unless the node is large.
+    // A mount that is removed is known only from an earlier sample. An action that follows the report of the start
+    // finds the node scanned, unless the node is large.
     let look = time::timeout(FIRST_LOOK, sampler.next()).await;
     drop(starting);
     session.presenter().start();
     for node in &nodes {
         session.record(What::Node(Box::new(node.clone())));
     }
-    // One question is answered soon. What is watched for long may be deleted after its record was read. The
-    // API server's own word is newer than what somebody has handed over.
+    // One question is answered soon. During a long watch, a pod may be deleted after its record was read. The API
+    // server's record is newer than a given one.
     let records: Vec<Box<PodRecord>> = match &until {
         Until::Firm { record: given, .. } => {
             record.map(Box::new).or(given.clone()).into_iter().collect()
@@ -280,8 +280,8 @@ async fn trace(
     if draining.is_some() {
         last(&mut draining, &mut missed).await.iter().for_each(|drained| session.tick(drained));
     }
-    // The run ends here: what is called while the probes go out is none of it. Both tables: what could not be read
-    // of one before is there still. What was counted has its records in the ring.
+    // The run ends here: later calls, made while the probes are removed, do not belong to it. Both tables are
+    // drained: what could not be read from one before is still there. Records of the counted calls are in the ring.
     for _ in 0..2 {
         if let Some(rest) = last(&mut probing.drain(Turn::Last, Vec::new()), &mut missed).await {
             session.tick(&rest);
@@ -296,14 +296,14 @@ async fn trace(
     session.check(std::mem::take(&mut missed.degraded));
     session.completeness(&missed);
     let exit = session.end(cost, options.fail_on_loss)?;
-    // Nothing is observed while a person reads.
+    // Nothing is observed while the user reads.
     drop((probing, sampler));
     stop.ended_in_time();
     session.presenter().leave(|| stop.is_requested());
     Ok(exit)
 }
 
-/// Threads that have ended, as none does that works.
+/// Threads that have ended, which a working one never does.
 fn ended(sampler: &Sampler, tables: bool) -> Vec<Degraded> {
     let node = sampler.has_ended().then_some(("looks at the node", Feed::Node));
     let tables = tables.then_some(("reads the probes' tables", Feed::Calls));
@@ -311,7 +311,7 @@ fn ended(sampler: &Sampler, tables: bool) -> Vec<Degraded> {
     node.into_iter().chain(tables).map(ended).collect()
 }
 
-/// One of the last drains, unless it takes too long: then no other one is waited for.
+/// One of the last drains, unless it takes too long: then no further one is waited for.
 async fn last(draining: &mut Draining, missed: &mut Missed) -> Option<Drained> {
     if draining.is_none() || !missed.degraded.is_empty() {
         return None;

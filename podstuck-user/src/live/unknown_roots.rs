@@ -1,6 +1,6 @@
-//! Directories in which the node's own processes work on what reads like pods' directories, and which no kubelet was
-//! known to have: its name, its command line and its units did not tell. Such a call is reason enough to look at once
-//! whether it is kubelet's root directory. Where it is not, or nobody can say, a call that fails there is told: a run
+//! Directories in which the node's own processes work on paths that look like pods' directories, and which no kubelet
+//! was known to have by its name, its command line or its units. Such a call is reason to check at once whether the
+//! directory is kubelet's root. If it is not, or that cannot be determined, a failing call there is reported: a run
 //! that has seen one does not end as if nothing were wrong.
 
 use std::{
@@ -25,51 +25,51 @@ use podstuck_node::{
 };
 use podstuck_probe::decode::Record;
 
-/// Directories that are followed. A node has one; those that come later are not.
+/// Limit of directories followed. A node has one; later ones are ignored.
 const FOLLOWED: usize = 16;
-/// Calls of each that are kept until it was looked at.
+/// Limit of calls kept for each until it was examined.
 const KEPT: usize = 64;
 
 /// A directory, in a mount namespace.
 type Place = (u32, PathBuf);
 
-/// What a look at one has shown.
+/// The result of examining a directory.
 pub(super) type Examined = (Place, Result<TargetRoot, String>);
 
-/// Those that are followed.
+/// The followed directories.
 pub(super) struct UnknownRoots {
     host_root: PathBuf,
-    /// Whether what is found is looked at: not where it was said where to look.
+    /// Whether directories are examined: not when the roots were given.
     takes_new_roots: bool,
     places: BTreeMap<Place, Seen>,
     looks: JoinSet<Examined>,
 }
 
-/// What was seen in one.
+/// The state of a directory.
 struct Seen {
     again: BackOff,
     is_asked: bool,
     is_known: bool,
-    /// Calls that failed, until it is known whose they are.
+    /// Failed calls, until their owner is known.
     kept: Vec<Record>,
     failed: u64,
-    told: Option<NotLookedAt>,
+    report: Option<NotLookedAt>,
 }
 
 impl UnknownRoots {
-    /// Has seen none yet.
+    /// Follows no directory yet.
     pub(crate) fn new(host_root: PathBuf, takes_new_roots: bool) -> Self {
         Self { host_root, takes_new_roots, places: BTreeMap::new(), looks: JoinSet::new() }
     }
 
-    /// Takes a call of a process of the node that reads like one on a pod. Whether it failed in a directory that is known
-    /// by now, and only the probes did not know yet. To be called inside the runtime.
+    /// Takes a call of a process of the node whose path looks like a pod's. Returns whether it failed in a directory
+    /// that is known by now, and was unknown only to the probes. Call it inside the runtime.
     pub(crate) fn take(&mut self, record: &Record, actor: &Actor) -> bool {
         let Some(root) = kubelet_root_of(&record.path()) else { return false };
         let place = (record.head.actor.mnt_ns, root);
         if self.places.len() >= FOLLOWED && !self.places.contains_key(&place) {
-            // Those where nothing is the matter make room.
-            self.places.retain(|_, seen| seen.is_asked || seen.is_known || seen.told.is_some());
+            // Directories without failures make room.
+            self.places.retain(|_, seen| seen.is_asked || seen.is_known || seen.report.is_some());
             if self.places.len() >= FOLLOWED {
                 return false;
             }
@@ -98,17 +98,17 @@ impl UnknownRoots {
         has_failed && seen_is_known
     }
 
-    /// Waits for what a look has shown; `None` while none is under way. Safe to cancel.
+    /// Waits for a result; `None` while no examination is in progress. Safe to cancel.
     pub(crate) async fn next(&mut self) -> Option<Examined> {
         self.looks.join_next().await?.ok()
     }
 
-    /// Whether there is a look under way.
+    /// Whether an examination is in progress.
     pub(super) fn is_looking(&self) -> bool {
         !self.looks.is_empty()
     }
 
-    /// Takes what was shown: the root directory, if it is one, and the calls in it that were not told yet.
+    /// Takes a result: returns the root directory, if it is one, and the calls in it that were not reported yet.
     pub(super) fn examined(
         &mut self,
         (place, answer): Examined,
@@ -119,29 +119,29 @@ impl UnknownRoots {
             Ok(root) => {
                 tracing::info!("by calls: {root:?}");
                 seen.is_known = true;
-                seen.told = None;
+                seen.report = None;
                 Some((root, std::mem::take(&mut seen.kept)))
             }
             Err(why) => {
                 tracing::info!("{} is no kubelet's: {why}", safe_path(&place.1));
-                if let Some(told) = &mut seen.told {
-                    told.why = Some(safe(why.as_bytes()).into_owned());
+                if let Some(report) = &mut seen.report {
+                    report.why = Some(safe(why.as_bytes()).into_owned());
                 }
                 None
             }
         }
     }
 
-    /// Where calls have failed, and nobody looked.
+    /// Directories with failed calls that are not watched.
     pub(super) fn not_looked_at(&self) -> Vec<NotLookedAt> {
-        self.places.values().filter_map(|seen| seen.told.clone()).collect()
+        self.places.values().filter_map(|seen| seen.report.clone()).collect()
     }
 }
 
 impl Seen {
     fn new() -> Self {
         let again = BackOff::default();
-        Self { again, is_asked: false, is_known: false, kept: Vec::new(), failed: 0, told: None }
+        Self { again, is_asked: false, is_known: false, kept: Vec::new(), failed: 0, report: None }
     }
 
     fn keep(&mut self, record: &Record, actor: &Actor, root: &Path) {
@@ -151,8 +151,8 @@ impl Seen {
             self.kept.push(record.clone());
         }
         let call = Call::from_code(record.head.call).map_or("a call", Call::name);
-        let known = self.told.take();
-        self.told = Some(NotLookedAt {
+        let known = self.report.take();
+        self.report = Some(NotLookedAt {
             root: safe_path(root).into_owned(),
             process: format!("{} (pid {})", safe(actor.comm.as_bytes()), actor.pid),
             call: format!("{call} {}", outcome.name()),
@@ -163,8 +163,8 @@ impl Seen {
     }
 }
 
-/// As the probes do where they know the target: a removal in Go's way begins with EISDIR, and ENOENT says that somebody
-/// was faster.
+/// As in the probes for a known target: a removal in Go's way begins with EISDIR, and ENOENT means that another
+/// process was faster.
 fn has_failed(record: &Record) -> bool {
     let outcome = Outcome(record.head.errno);
     outcome != Outcome::OK && !outcome.is(Errno::EISDIR) && !outcome.is(Errno::ENOENT)

@@ -1,4 +1,4 @@
-//! What the command line restricts a run to.
+//! The restriction of a run by the command line.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use podstuck_node::{
 };
 use podstuck_show::present::words;
 
-/// What the run is restricted to, as the probes compare it.
+/// The restriction of the run, as the probes compare it.
 #[derive(Default)]
 pub(super) struct Wanted {
     pub(crate) pod: u64,
@@ -36,7 +36,7 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
-    /// Says who the pod is, as far as that is known.
+    /// Names the pod, if its name is known.
     pub(crate) fn name(&mut self, names: &mut PodNames) {
         let Some(who) = &mut self.who else { return };
         (who.namespace, who.name) = names.lookup(&who.uid).unzip();
@@ -58,7 +58,7 @@ impl Wanted {
     }
 }
 
-/// What the command line names.
+/// Resolves the target on the command line.
 ///
 /// # Errors
 /// Fails when this node has no such pod, container or path, and for a path that is not absolute.
@@ -98,7 +98,7 @@ pub(super) fn wanted(
             safe_path(host_root),
         ));
     }
-    // What calls name is told without symbolic links.
+    // The probes report paths of calls without symbolic links.
     let path = resolve_what_answers(host_root, path);
     let hash = path_hash(path.as_os_str().as_encoded_bytes());
     let text = Some(format!("directory {}", safe_path(&path)));
@@ -107,7 +107,7 @@ pub(super) fn wanted(
 }
 
 /// # Errors
-/// Fails when there is none, and when there are several.
+/// Fails when no container matches, and when several do.
 fn of_container(text: &str, found: &OnNode) -> anyhow::Result<Wanted> {
     let mut known = Containers::default();
     known.learn(&found.all);
@@ -129,7 +129,7 @@ fn of_container(text: &str, found: &OnNode) -> anyhow::Result<Wanted> {
     Ok(Wanted { text: Some(text), container: Some(container), scope, ..Wanted::default() })
 }
 
-/// How many containers an error lists.
+/// Limit of containers in an error.
 const LISTED: usize = 8;
 
 fn not_one(text: &str, all: Vec<Arc<Container>>, found: &OnNode) -> anyhow::Error {

@@ -24,7 +24,7 @@ use crate::{
 pub struct Settings {
     /// The driver's name, as in a volume's `driver`.
     pub name: String,
-    /// The node's, as the driver tells it kubelet.
+    /// The node's id, as the driver gives it to kubelet.
     pub node_id: String,
     /// Where `state.json` and the volumes are.
     pub state: PathBuf,
@@ -57,7 +57,7 @@ impl Driver {
     ///
     /// # Errors
     ///
-    /// When its directory cannot be made, its state cannot be read, or the fault is none.
+    /// When its directory cannot be made, its state cannot be read, or the fault is not a known one.
     pub fn new(settings: Settings) -> Result<Self> {
         let volumes = settings.state.join("volumes");
         fs::create_dir_all(&volumes)

@@ -24,7 +24,7 @@ pub enum Fault {
     /// Unpublishing never answers, and holds the volume's lock until the driver ends: later calls for
     /// it are answered with `Aborted`, as drivers do whose unmount hangs.
     Hang,
-    /// Unpublishing unmounts in a mount namespace where nobody else sees it, and answers OK.
+    /// Unpublishing unmounts in a mount namespace of its own, and answers OK.
     Elsewhere,
     /// Unpublishing unmounts in the driver's own mount namespace and leaves the directory to kubelet, as
     /// drivers do that only call umount.

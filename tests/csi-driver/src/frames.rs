@@ -1,9 +1,9 @@
 //! Makes what a Go client says acceptable to the server: the header `:authority`.
 //!
 //! Until 1.26 kubelet names a Unix socket's path as the authority, `/var/lib/kubelet/...`
-//! (kubernetes/kubernetes#112597 has it say `localhost`). That is none, and the server library
-//! resets the stream with `PROTOCOL_ERROR` before anybody here sees the call (hyperium/h2#487, open).
-//! Headers are compressed with a memory of those before, so that each block is read and written anew.
+//! (kubernetes/kubernetes#112597 has it say `localhost`). That is not a valid authority, and the server library
+//! resets the stream with `PROTOCOL_ERROR` before the service sees the call (hyperium/h2#487, open).
+//! Headers are compressed with a memory of those before, so that each block is read and written again.
 
 use loona_hpack::{Decoder, Encoder};
 use thiserror::Error;

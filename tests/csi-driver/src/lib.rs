@@ -2,7 +2,7 @@
 //! as real ones do.
 //!
 //! kubelet's side is real in these tests, and its patience, its errors and its log follow from what a
-//! driver answers. A driver that can be bought cannot be told to forget, to hang, or to unmount in the
+//! driver answers. A published driver has no option to forget, to hang, or to unmount in the
 //! wrong place.
 //!
 //! From the ground up: [`proto`] is the interface, [`klog`] the log; [`fault`] is what is to go wrong

@@ -78,7 +78,7 @@ struct DriverOptions {
     /// Volumes are mounted at a staging path first and bound from there.
     #[arg(long)]
     stage: bool,
-    /// Remove the socket when told to end. Without it, it stays, as that of csi-driver-host-path.
+    /// Remove the socket at SIGTERM. Without it, it stays, as that of csi-driver-host-path.
     #[arg(long)]
     remove_socket: bool,
 }
@@ -130,7 +130,7 @@ async fn driver(options: DriverOptions) -> Result<()> {
     Socket { path: socket, remove: remove_socket }.serve(services, never).await
 }
 
-/// Ends with an error when kubelet refuses: it asks again only when the socket appears anew, which
+/// Ends with an error when kubelet refuses: it asks again only when the socket appears again, which
 /// the restarted container sees to (node-driver-registrar does the same).
 async fn registrar(options: RegistrarOptions) -> Result<()> {
     let RegistrarOptions { registration_socket, csi_socket, name } = options;

@@ -1,4 +1,4 @@
-//! The system calls: mounting, unmounting, and unmounting where nobody sees it.
+//! The system calls: mounting, unmounting, and unmounting in a mount namespace of its own.
 
 use std::{
     env, fs,
@@ -92,7 +92,7 @@ pub fn unmount(target: &Path) -> io::Result<()> {
     Ok(umount2(target, MntFlags::empty())?)
 }
 
-/// Unmounts in a mount namespace of its own, whose changes nobody else sees and which is gone when
+/// Unmounts in a mount namespace of its own, whose changes are not visible elsewhere and which is gone when
 /// this returns.
 ///
 /// The directory is not removed there: `rmdir` refuses only what is mounted in the caller's own

@@ -52,13 +52,13 @@ impl Registration for RegistrationService {
         &self,
         request: Request<RegistrationStatus>,
     ) -> Result<Response<RegistrationStatusResponse>, Status> {
-        let told = request.into_inner();
-        if told.plugin_registered {
+        let status = request.into_inner();
+        if status.plugin_registered {
             klog::info(format!("kubelet registered {:?}", self.name));
         } else {
-            klog::error(format!("kubelet did not register {:?}: {:?}", self.name, told.error));
-            // Nobody listens any more when this process is about to end.
-            let _ = self.refused.send(told.error);
+            klog::error(format!("kubelet did not register {:?}: {:?}", self.name, status.error));
+            // The receiver is gone when this process is about to end.
+            let _ = self.refused.send(status.error);
         }
         let result = Ok(RegistrationStatusResponse {});
         Call::new("NotifyRegistrationStatus", "", &self.endpoint).answered(&result);

@@ -1,4 +1,4 @@
-//! A Unix socket on which services answer until the process is told to end.
+//! A Unix socket on which services answer until the process is asked to end.
 
 use std::{
     fs,
@@ -39,7 +39,7 @@ impl Socket {
         services: Router,
         mut failed: UnboundedReceiver<String>,
     ) -> Result<()> {
-        // Before anybody can see the socket. As the first process of a container, this one is not
+        // Before a client can see the socket. As the first process of a container, this one is not
         // ended by signals that it does not ask for.
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;

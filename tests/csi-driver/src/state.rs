@@ -44,7 +44,7 @@ pub struct State {
 }
 
 impl State {
-    /// What the file says; nothing if there is none.
+    /// The state in the file; an empty one if the file does not exist.
     ///
     /// # Errors
     ///
@@ -158,7 +158,7 @@ impl State {
         &mut volumes[index]
     }
 
-    /// By a new file, so that who reads it never sees half of it.
+    /// By a new file, so that no reader sees half of it.
     fn save(&self) -> Result<()> {
         let new = self.file.with_extension("new");
         let text = serde_json::to_vec(&self.resources)?;

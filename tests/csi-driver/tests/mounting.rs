@@ -69,7 +69,7 @@ fn what_is_forgotten_stays_mounted_and_unpublishing_it_is_ok() {
 
 /// What a driver answers whose volume is served by a process that has ended.
 #[test]
-fn a_volume_without_its_server_is_an_error_until_somebody_unmounts_it() {
+fn a_volume_without_its_server_is_an_error_until_it_is_unmounted() {
     requires!(root());
     own_mounts();
     let beside =

@@ -71,7 +71,7 @@ fn a_client_that_takes_the_path_for_the_authority_is_answered() {
 }
 
 #[test]
-fn a_driver_that_is_told_to_end_leaves_its_socket_unless_asked() {
+fn a_driver_that_is_asked_to_end_leaves_its_socket_unless_asked() {
     let mut leaves = Driver::start(&[]);
     leaves.running.signal(Signal::SIGTERM);
     assert!(leaves.running.wait().success());

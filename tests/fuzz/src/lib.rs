@@ -40,7 +40,7 @@ const MEMORY: u64 = 8 << 20;
 const MEMORY_OF_A_BYTE: u64 = 512;
 /// CPU time that one input may take, in a build without optimization.
 const TIME: Duration = Duration::from_secs(5);
-/// Of an input that failed, so many bytes are printed.
+/// How many bytes of an input that failed are printed.
 const SHOWN: usize = 4096;
 /// How long the watchdog waits for a parser that does not come back.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -199,7 +199,7 @@ fn changed(corpus: Arc<[Vec<u8>]>) -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// Runs a property with so many cases: the same ones each time, unless there is time for more.
+/// Runs a property with `cases` cases: the same ones each time, unless there is time for more.
 pub fn runner(cases: u32) -> TestRunner {
     let rng_seed = if time().is_some() { RngSeed::Random } else { RngSeed::Fixed(0x706f_6473) };
     TestRunner::new(Config { cases, rng_seed, failure_persistence: None, ..Config::default() })
@@ -215,7 +215,7 @@ pub fn fuzz(target: &str, parse: impl Fn(&[u8])) {
     let corpus: Arc<[Vec<u8>]> = read(&folder).into();
     let watchdog = Watchdog::start(&folder);
     for input in corpus.iter() {
-        // Once before it is measured: what is made once and kept is nobody's input.
+        // Once before it is measured: what is made once and kept belongs to no input.
         parse(input);
         check(&parse, input, &watchdog);
     }

@@ -21,7 +21,7 @@ pub(crate) fn root() -> String {
     format!("/{NAME}")
 }
 
-/// Makes it. A new group of version 1 has no processors and no memory to use until it is told which.
+/// Makes it. A new group of version 1 has no processors and no memory to use until they are assigned.
 pub(crate) fn make() -> Result<()> {
     for hierarchy in hierarchies() {
         let group = hierarchy.join(NAME);

@@ -61,7 +61,7 @@ pub(crate) fn start(
     daemons.start("kube-apiserver", apiserver(&programs.apiserver, keys, ports.server, &own))
 }
 
-/// Starts the controllers, once the API server answers: they give up where there is none.
+/// Starts the controllers, once the API server answers: without one, they give up.
 pub(crate) fn start_controllers(
     programs: &Programs,
     place: &Place,

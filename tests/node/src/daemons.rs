@@ -66,7 +66,7 @@ impl<'a> Daemons<'a> {
         self.place.note("daemons", &self.all)
     }
 
-    /// Starts one as a service of the node, in a session of its own, which outlives whoever starts it.
+    /// Starts one as a service of the node, in a session of its own, which outlives the process that starts it.
     pub(crate) fn start(&mut self, name: &str, command: Command) -> Result<()> {
         let mut daemon = service(command.get_program());
         daemon.args(command.get_args());

@@ -1,6 +1,6 @@
 //! A real Kubernetes node on this machine: etcd, an API server, the controllers of volumes, kubelet, and
 //! containerd or dockerd, on loopback and below one directory. Its kubelet has the standard root
-//! directory. Everything ends with [`Node::down`], whoever calls it: what runs is noted in a file.
+//! directory. [`Node::down`] ends everything, from any process: what runs is noted in a file.
 
 mod alone;
 pub mod build;
@@ -287,7 +287,7 @@ pub(crate) fn wait_for(what: &str, is_so: impl Fn() -> bool) -> Result<()> {
     Ok(())
 }
 
-/// The end of each log, for whoever wonders why the node did not start.
+/// The end of each log, for the message when the node did not start.
 fn last_lines(folder: &Path) -> String {
     const LINES: usize = 12;
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! The pods' network: a plugin of ours, which gives an address that nobody can reach, and fails on demand.
+//! The pods' network: a plugin of ours, which gives an address that is not reachable, and fails on demand.
 
 use std::{
     fs,

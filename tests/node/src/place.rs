@@ -19,7 +19,7 @@ const IMAGE: &str = "/var/tmp/podstuck-node.img";
 const DISK_SIZE: u64 = 16 << 30;
 /// kubelet's root directory, which other programs take for granted.
 pub(crate) const KUBELET_ROOT: &str = "/var/lib/kubelet";
-/// What kubelet 1.20 and the runtimes write to and cannot be told otherwise; removed only if it was not
+/// What kubelet 1.20 and the runtimes write to with no option to change it; removed only if it was not
 /// there before, the deepest first.
 const OUTSIDE: [&str; 12] = [
     "/var/log/pods",
@@ -109,12 +109,12 @@ impl Place {
         self.logs().join(format!("{daemon}.log"))
     }
 
-    /// The credentials of somebody.
+    /// The kubeconfig of a user.
     pub(crate) fn kubeconfig(&self, who: &str) -> PathBuf {
         self.top.join("keys").join(format!("{who}.kubeconfig"))
     }
 
-    /// Notes something for whoever ends the node.
+    /// Notes something for the process that ends the node.
     pub(crate) fn note(&self, name: &str, what: &impl Serialize) -> Result<()> {
         let path = self.top.join(format!("{name}.json"));
         let text = serde_json::to_string(what).context("describing the node")?;

@@ -44,7 +44,7 @@ pub const NODE: &str = "node-of-a-certificate";
 pub const TOKEN: &str = "s3cret-t0ken";
 
 impl ApiServer {
-    /// Answers requests by their path, if the one who asks has shown who he is.
+    /// Answers requests by their path, if the client has authenticated.
     pub fn start(answer: impl Fn(&str) -> Answer + Send + Sync + 'static) -> Self {
         let directory = crate::roots_directory().unwrap();
         let config = Arc::new(certificates(directory.path()));
@@ -178,7 +178,7 @@ fn serve(
         let mut head = Vec::new();
         loop {
             let mut line = String::new();
-            // The client has gone, or does not believe who this is.
+            // The client has gone, or does not trust this server.
             if !stream.read_line(&mut line).is_ok_and(|length| length > 0) {
                 return;
             }

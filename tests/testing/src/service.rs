@@ -1,4 +1,4 @@
-//! Processes that run as the node's services do, whoever runs the tests; and directories in which they have their files.
+//! Processes that run as the node's services do, whichever user runs the tests; and directories for their files.
 
 use std::{ffi::OsStr, process::Command};
 
@@ -17,7 +17,7 @@ pub fn service(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// A directory that nobody but root can have made anything in, nor above it, where root runs the test.
+/// A directory in which, and above which, only root can have made anything, where root runs the test.
 ///
 /// # Errors
 /// Fails when none can be made.

@@ -1,4 +1,4 @@
-//! Tests that cannot run here: noted as skipped, so that nobody counts them as passed.
+//! Tests that cannot run here: noted as skipped, so that they are not counted as passed.
 //!
 //! To the test library, a test that returns has passed, and there is no third way to end.
 
@@ -33,7 +33,7 @@ pub fn skip(reason: impl Display) {
 
 /// The same for a test that runs in a thread of another name.
 pub fn skip_here(test: &str, reason: impl Display) {
-    // On one line, as whoever reads it expects.
+    // On one line, as the readers of this file expect.
     let reason = reason.to_string().replace('\n', " ");
     eprintln!("skipped: {reason}");
     if let Some(file) = env::var_os(SKIPS)

@@ -36,7 +36,7 @@ enum Place {
     Squashfs,
     /// A root directory, mounts and process ids of its own.
     Container,
-    /// A session of a user who has logged in, by a program of his.
+    /// A session of a user who has logged in, by a program of theirs.
     Session,
 }
 
@@ -162,7 +162,7 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         for group in self.made.iter().rev() {
-            // Who was in it may not be gone yet.
+            // A process in it may not be gone yet.
             let gone = |_: &u32| fs::remove_dir(group).is_ok();
             let wait = |_: &u32| thread::sleep(Duration::from_millis(10));
             let _ = (0..200).inspect(wait).find(gone);
@@ -243,7 +243,7 @@ impl Played {
             let its_words = fill(its_words);
             command.arg(parent).args(["-s", "--"]).args(its_words.split(' '));
         } else {
-            // A shell takes no words of its own behind these, and reads what to do, which nobody says.
+            // A shell takes no words of its own behind these, and reads commands, which do not come.
             command.arg(&program).args(["-s", "--"]).args(words.clone());
         }
         let mut child = command.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
@@ -274,10 +274,10 @@ impl Played {
     /// Its pod is found, and what the answer says of it rests on its server only if its credentials may be used.
     fn assert_diagnosed(&self, row: &Row) {
         let (lines, _) = self.ask(row).finish();
-        self.assert_told(row.name, row.believed == SERVICE, &lines);
+        self.assert_reported(row.name, row.believed == SERVICE, &lines);
     }
 
-    fn assert_told(&self, name: &str, is_service: bool, lines: &[Value]) {
+    fn assert_reported(&self, name: &str, is_service: bool, lines: &[Value]) {
         let searched = start(lines)["roots_searched"].to_string();
         assert!(searched.contains(self.node.root().to_str().unwrap()), "{name}: {searched}");
         let target = start(lines)["target"].to_string();
@@ -285,8 +285,8 @@ impl Played {
         assert_eq!(!self.server.requests().is_empty(), is_service, "{name}: {lines:#?}");
         if is_service {
             let cause = &answer(lines)["causes"][0];
-            let told = (&cause["id"], &cause["certainty"]);
-            assert_eq!(told, (&"orphaned-pod-dir".into(), &"firm".into()), "{name}: {lines:#?}");
+            let cause = (&cause["id"], &cause["certainty"]);
+            assert_eq!(cause, (&"orphaned-pod-dir".into(), &"firm".into()), "{name}: {lines:#?}");
         } else {
             assert_eq!(orphans(lines), 0, "{name}: {lines:#?}");
         }
@@ -296,7 +296,7 @@ impl Played {
 impl Drop for Played {
     fn drop(&mut self) {
         for mut child in self.node.kubelets.drain(..) {
-            // Who was started by it reads the same pipe to its end.
+            // A process that it started reads the same pipe to its end.
             drop(child.stdin.take());
             child.wait().unwrap();
         }
@@ -459,7 +459,7 @@ fn believed_at_once(rows: &[(u8, &Row)]) {
     let answers: Vec<_> = asked.into_iter().map(|asked| asked.finish().0).collect();
     let doctor = doctor();
     for ((played, row), lines) in all.iter().zip(&answers) {
-        played.assert_told(row.name, row.believed == SERVICE, lines);
+        played.assert_reported(row.name, row.believed == SERVICE, lines);
         played.assert_believed(row, &doctor);
     }
     look_alikes.assert_not_believed(&doctor);
@@ -467,7 +467,7 @@ fn believed_at_once(rows: &[(u8, &Row)]) {
 
 /// Of a kubelet in a root directory of its own, the host's own kubelet and another one in a container decide.
 #[test]
-fn a_kubelet_in_a_container_yields_to_the_hosts_own_and_to_nobody_within() {
+fn a_kubelet_in_a_container_yields_to_the_hosts_own_alone() {
     requires!(root_and_btf());
     let contained = Played::start(&NSPAWN, 50);
     let another = Played::start(&Row { group: KIND, ..NSPAWN }, 51);
@@ -520,8 +520,8 @@ fn a_pod_for_debugging_sees_the_hosts_kubelet_as_the_host_does() {
     let uid = hosts.node.uid.as_str();
     let asked =
         ["diagnose", "--no-trace", "--output", "json", "--timeout", "60s", "--pod-uid", uid];
-    let told = run(&asked);
+    let answer = run(&asked);
     let lines: Vec<Value> =
-        told.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-    hosts.assert_told("a pod for debugging", true, &lines);
+        answer.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    hosts.assert_reported("a pod for debugging", true, &lines);
 }

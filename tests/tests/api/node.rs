@@ -1,4 +1,4 @@
-//! A node with one pod, a kubelet that is told where its API server is, and that server.
+//! A node with one pod, a kubelet with the address of its API server, and that server.
 
 use std::{
     fs,
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 /// Beginning of the pods' UIDs.
 pub(crate) const UID: &str = "8e0f1c63-6d2f-4e58-8b55-2d6e3f708b";
-/// This node, by what its kubelet was told.
+/// This node's name, by its kubelet's options.
 pub(crate) const NODE: &str = "node-of-a-test";
 
 /// A pod with an empty directory, of which nothing tells the name but what a test adds.

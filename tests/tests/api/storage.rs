@@ -21,7 +21,7 @@ use super::{
 /// What the node authorizer says of an attachment that does not exist; a claim that it does not allow to be
 /// read is a loss and no error.
 #[test]
-fn storage_that_is_detached_under_a_mount_is_told() {
+fn storage_that_is_detached_under_a_mount_is_reported() {
     requires!(root_and_btf());
     let mut node = Node::new(10);
     let point = node.pod().join("volumes/kubernetes.io~csi/pv-1/mount");

@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// As many as are followed at a time, so that there were no room for the true one; half of them are there
-/// before the watch, half come while it goes on. They wait for a pipe that nobody writes to.
+/// before the watch, half come while it goes on. They wait for a pipe without a writer.
 #[test]
 fn a_thousand_programs_called_umount_are_not_followed() {
     requires!(root_and_btf(), runc());
@@ -62,7 +62,7 @@ fn a_tenants_command_line_of_gigabytes_hides_no_pod() {
 }
 
 /// What `/proc` shows as a command line may be any part of a process's memory. Root with `CAP_SYS_ADMIN` is read,
-/// as a driver in a privileged container is: so this is no tenant, but somebody with more.
+/// as a driver in a privileged container is: so this is no tenant, but a process with more privileges.
 #[test]
 fn a_command_line_of_gigabytes_is_not_read_to_its_end() {
     use std::{
@@ -97,7 +97,7 @@ fn a_command_line_of_gigabytes_is_not_read_to_its_end() {
     let mut line = String::new();
     BufReader::new(long.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
     assert_eq!(line, "ready\n");
-    // It is asked about half a second after its start, and told a second after it.
+    // It is asked about half a second after its start, and reported a second after it.
     thread::sleep(Duration::from_secs(4) * slowdown());
     let (lines, _) = watching.stop();
     let (memory, helpers) = meter.peaks();

@@ -1,5 +1,5 @@
-//! Processes that hang where they execute a program, so that much of what `/proc` says of them keeps whoever reads
-//! it waiting: the kernel closes a file of theirs on a FUSE file system of the tenant's own, which does not answer.
+//! Processes that hang where they execute a program, so that reading much of what `/proc` says of them
+//! blocks: the kernel closes a file of theirs on a FUSE file system of the tenant's own, which does not answer.
 //! Each has deleted something in the tenant's own volume before, and is called `umount`.
 
 use std::{process::Command, thread, time::Duration};
@@ -31,7 +31,7 @@ fn who_hangs_in_execve_hides_no_call_that_hangs() {
     scene.end(&found);
 }
 
-/// What they hang in is not known where the kernel does not say it, and that is told.
+/// What they hang in is not known where the kernel does not say it, and that is reported.
 #[test]
 fn who_hung_in_execve_before_hides_nothing_either() {
     requires!(root_and_btf(), runc(), user_namespaces(), fuse());
@@ -45,10 +45,10 @@ fn who_hung_in_execve_before_hides_nothing_either() {
     let silent = silent();
     let summary = scene.end(&found);
     let degraded = summary["completeness"]["degraded"].as_array().unwrap();
-    let is_told =
+    let is_reported =
         |what: &serde_json::Value| what.as_str().unwrap().contains("does not say what these");
     println!("measured: {silent} processes do not say what they do");
-    assert_eq!(degraded.iter().any(is_told), silent >= COUNT as usize, "{degraded:#?}");
+    assert_eq!(degraded.iter().any(is_reported), silent >= COUNT as usize, "{degraded:#?}");
 }
 
 /// How many processes do not say within two seconds which call they are in.

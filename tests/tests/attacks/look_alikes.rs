@@ -10,7 +10,7 @@ use crate::{
 };
 
 #[test]
-fn a_look_alike_of_the_victims_volume_is_nobodys() {
+fn a_look_alike_of_the_victims_volume_belongs_to_no_pod() {
     requires!(root_and_btf(), runc());
     let mut scene = Scene::begin("immutable-attribute", |tenant, ready| {
         tenant.does(&in_words("mkdir -p $VOLUME/d && touch $VOLUME/d/f", ready));
@@ -29,7 +29,7 @@ fn a_look_alike_of_the_victims_volume_is_nobodys() {
 
 /// Who may make a user namespace mounts there what he likes, where he likes.
 #[test]
-fn mounts_over_the_victims_paths_are_nobodys() {
+fn mounts_over_the_victims_paths_belong_to_no_pod() {
     requires!(root_and_btf(), runc(), user_namespaces());
     let mut scene = Scene::begin("immutable-attribute", |_, _| {});
     let found = scene.cause_is_found();
@@ -43,7 +43,7 @@ fn mounts_over_the_victims_paths_are_nobodys() {
 }
 
 #[test]
-fn a_renamed_directory_blinds_nobody() {
+fn a_renamed_directory_hides_no_pod() {
     requires!(root_and_btf(), runc());
     // By text, all that lies below the new place were the tenant's volume from then on.
     let mut scene = Scene::begin("immutable-attribute", |tenant, ready| {

@@ -76,7 +76,7 @@ impl Drop for Watching {
 }
 
 /// Findings about the volume, as text and as JSON, while `act` makes one happen; and about another pod, that is stuck.
-fn told(root: &Path, act: impl FnOnce()) -> (String, Value) {
+fn findings_of(root: &Path, act: impl FnOnce()) -> (String, Value) {
     let pod = StuckPod::build();
     let root = ["--kubelet-root", root.to_str().unwrap(), "--kubelet-root", pod.root()];
     let mut text = Command::new(podstuck());
@@ -132,7 +132,7 @@ fn a_file_of_255_hostile_bytes_is_named_and_met_alone() {
     for path in [&object, &other] {
         protected(path, "+i");
     }
-    let (shown, found) = told(dir.path(), || {
+    let (shown, found) = findings_of(dir.path(), || {
         call(&["unlink".as_ref(), object.as_os_str()]);
     });
     let command = found["remedies"][0]["command"].as_str().unwrap().to_owned();
@@ -180,8 +180,8 @@ fn a_mount_on_hostile_bytes_is_named_and_met_alone() {
         fs::metadata(point).unwrap().dev() != fs::metadata(&volume).unwrap().dev()
     };
     let tried = std::panic::catch_unwind(|| {
-        // Once may be chance, and is told nobody.
-        let (shown, found) = told(dir.path(), || {
+        // Once may be chance, and is not reported.
+        let (shown, found) = findings_of(dir.path(), || {
             for _ in 0..4 {
                 call(&["rmdir".as_ref(), object.as_os_str()]);
                 thread::sleep(Duration::from_secs(1));

@@ -1,4 +1,4 @@
-//! Who says that he is somebody else, by his name and by the control groups that he makes.
+//! Processes that pretend to be another component, by their name and by the control groups that they make.
 
 use podstuck_tests::{of_type, requires, root_and_btf, summary, watch};
 

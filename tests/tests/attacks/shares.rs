@@ -12,7 +12,7 @@ fn protect(flag: &str, path: &Path) {
 }
 
 /// The victim's object has failed, and succeeds when a tenant has failed on more objects, in more directories, than the
-/// tables of all hold: it is told.
+/// tables of all hold: it is reported.
 #[test]
 fn twenty_thousand_failures_of_a_tenant_hide_no_recovery() {
     requires!(root_and_btf(), runc());

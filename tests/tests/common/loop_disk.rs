@@ -16,7 +16,7 @@ pub(crate) struct LoopDisk {
 }
 
 impl LoopDisk {
-    /// Makes one for so many files and mounts it on a directory, which is made.
+    /// Makes one for `inodes` files and mounts it on a directory, which is made.
     pub(crate) fn on(point: PathBuf, name: &str, inodes: u32) -> Self {
         fs::create_dir_all(&point).unwrap();
         // `/run` is memory, and small: the image lies elsewhere.

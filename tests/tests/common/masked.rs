@@ -51,20 +51,20 @@ const MASKS: &[(&str, &str)] = &[
     (r"in state (\w) in \w+", "in state $1 in [function]"),
     (r"kernel stack: \w+( < \w+)*", "kernel stack: [functions]"),
     (r"\b(once|twice|\d+ times) woken", "[n] times woken"),
-    // Whether it was woken between its first look and its second depends on when it was seen first.
+    // Whether it was woken between its first read and its second depends on when it was seen first.
     (
         r"not woken in the \[n\] s since it was looked at first",
         "not woken in the last [n] s, and has slept for [n] s",
     ),
-    // How far a mass deletion was when it was told last.
+    // How far a mass deletion was at its last report.
     (r"\b\d+ (entries|files|directories|per second|EISDIR answers|to)\b", "[n] $1"),
     (r"\[n\] to \d+ ", "[n] to [n] "),
-    // What is told before the look at the directory has answered, when nothing is told after it.
+    // The report before the read of the directory has answered, when no other follows it.
     (
         "how much remains is not known",
         "[n] to [n] entries remain, which takes [n] to [n] s at the rates seen",
     ),
-    // Told where FUSE's control file system is mounted.
+    // Printed where FUSE's control file system is mounted.
     (r", \d+ requests unanswered", ""),
     (r"; how long that takes is not known yet\.", ", for [n] to [n] s."),
     (r"\b\d+ mounts are in the mount namespace", "[n] mounts are in the mount namespace"),
@@ -102,7 +102,7 @@ pub fn findings(case: &Case, ready: &Value, findings: &[Value]) -> String {
         .replace(&format!(" of {group} "), " of [cgroup] ")
 }
 
-/// The control group that the tests run in, which is that of the lab's processes.
+/// The control group of the tests, and so of the lab's processes.
 pub fn own_group() -> String {
     let group = fs::read_to_string("/proc/self/cgroup").unwrap();
     let group = group.lines().filter_map(|line| line.splitn(3, ':').nth(2));
@@ -111,7 +111,7 @@ pub fn own_group() -> String {
 
 /// One finding through its states: what was said last before it was over.
 fn entry(lines: &[&Value]) -> Value {
-    // How often it changes in between depends on when the node is looked at.
+    // How often it changes in between depends on when the node is read.
     let mut states: Vec<&Value> = lines.iter().map(|line| &line["state"]).collect();
     states.retain(|state| *state != "update");
     states.dedup();

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-/// How often they are looked at: most helpers live for a few milliseconds.
+/// How often they are read: most helpers live for a few milliseconds.
 const EVERY: Duration = Duration::from_millis(2);
 
 /// By the name of the process, the most that one of them had in memory, in KiB.

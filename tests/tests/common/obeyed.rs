@@ -33,7 +33,7 @@ pub const CURED: &[&str] =
 /// The advice of the finding is followed as a person would follow it, and the pod goes.
 pub const FOLLOWED: &[&str] = &["dstate-process"];
 
-/// The second command, where nobody has run the first: the pod goes.
+/// The second command, without the first: the pod goes.
 pub const SECOND_RELEASES: &[&str] = &[
     "volume-held-by-host-process",
     "volume-held-by-hosttocontainer-agent",

@@ -158,7 +158,7 @@ fn show(directory: &Path, index: u32) {
     assert_eq!(result, -1);
 }
 
-/// What `podstuck-call` is told.
+/// The arguments of `podstuck-call`.
 pub(crate) fn words<'a>(verb: &'a str, rest: &[&'a Path]) -> Vec<&'a OsStr> {
     [OsStr::new(verb)].into_iter().chain(rest.iter().map(|p| p.as_os_str())).collect()
 }

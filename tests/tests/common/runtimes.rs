@@ -70,14 +70,14 @@ impl Runtimes {
         Self::start_with_inodes(200_000)
     }
 
-    /// The same on a disk for so many files.
+    /// The same on a disk for `inodes` files.
     pub(crate) fn start_with_inodes(inodes: u32) -> Option<Self> {
         if !has_programs(&["dockerd", "docker", "containerd", "ctr", &oci_runtime()]) {
             return None;
         }
         let name = format!("podstuck-test-{}", std::process::id());
         let ours = LEFT.into_iter().filter(|dir| !Path::new(dir).exists()).collect();
-        // As on every node on which a container has run: where `runc` keeps its state, whatever containerd is told.
+        // As on every node on which a container has run: where `runc` keeps its state, whatever containerd's configuration.
         fs::create_dir_all("/run/containerd/runc").unwrap();
         let top = Path::new("/run").join(&name);
         let mut runtimes = Self { top, name, ours, daemons: Vec::new(), disk: None };
@@ -178,7 +178,7 @@ impl Runtimes {
     }
 
     /// The same after an attempt that has failed; whether it is removed. With crun it is not: containerd has it
-    /// delete first, and crun has nothing left to delete, so that nobody tries the unmount again (crun 1.28,
+    /// delete first, and crun has nothing left to delete, so that the unmount is not tried again (crun 1.28,
     /// containerd 2.1).
     pub(crate) fn delete_ctr_again(&self, name: &str) -> bool {
         if oci_runtime() != "crun" {

@@ -16,7 +16,7 @@ use nix::{
     unistd::Pid,
 };
 
-/// How long an id may be somebody else's meanwhile.
+/// How long another process may have an id meanwhile.
 const BUSY: Duration = Duration::from_secs(5);
 
 /// A process of this user, with this id if one is given, tries so often to delete what is not there, and ends. Its

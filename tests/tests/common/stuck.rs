@@ -1,4 +1,4 @@
-//! A lab whose calls do not return, and what is told about it.
+//! A lab whose calls do not return, and what is reported about it.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -12,9 +12,9 @@ use std::{fs, path::Path, thread, time::Duration};
 use podstuck_tests::{Running, add_up, lab, of_type, settle, slowdown, summary, watch};
 use serde_json::Value;
 
-/// What `--hung-after` is by default, and how much later a stuck call must be told at the latest.
+/// What `--hung-after` is by default, and how much later a stuck call must be reported at the latest (seconds).
 pub const THRESHOLD: f64 = 0.2;
-const TOLD_AFTER: f64 = 3.0;
+const REPORTED_AFTER: f64 = 3.0;
 
 /// A lab that goes on until it is stopped.
 pub struct Lab {
@@ -71,7 +71,7 @@ pub fn stack(line: &Value) -> Vec<&str> {
     line["stack"].as_array().unwrap().iter().map(|frame| frame.as_str().unwrap()).collect()
 }
 
-/// Waits until a call of the lab is told to be stuck, and checks that it was told in time.
+/// Waits until a call of the lab is reported as stuck, and checks that it was reported in time.
 pub fn hung(watching: &mut Running, lab: &Lab, phase: &str) -> Value {
     let hung = watching.wait_for("stuck call", |l| l["type"] == "hung" && l["phase"] == phase);
     assert_eq!(hung["over"], false, "{hung:#}");
@@ -79,7 +79,7 @@ pub fn hung(watching: &mut Running, lab: &Lab, phase: &str) -> Value {
     let age = hung["age_s"].as_f64().unwrap();
     assert!(age >= THRESHOLD, "{hung:#}");
     if hung["since_before_start"] == false {
-        assert!(age <= THRESHOLD + TOLD_AFTER * f64::from(slowdown()), "{hung:#}");
+        assert!(age <= THRESHOLD + REPORTED_AFTER * f64::from(slowdown()), "{hung:#}");
     }
     hung
 }

@@ -1,4 +1,4 @@
-//! A pod that is stuck, a tenant of the same node who wants that to go unnoticed, and a watch over both.
+//! A pod that is stuck, a tenant of the same node that tries to hide it, and a watch over both.
 #![allow(
     clippy::unwrap_used,
     dead_code,
@@ -94,7 +94,7 @@ impl Scene {
         in_words(script, &self.ready)
     }
 
-    /// The pod's removal begins, and its cause is found, with a way out.
+    /// The pod's removal begins, and its cause is found, with a command.
     pub fn cause_is_found(&mut self) -> Value {
         self.lab.resume();
         let uid = self.ready["pod_uid"].clone();
@@ -125,7 +125,7 @@ impl Scene {
         summary(&lines).clone()
     }
 
-    /// What was told of the pod stays until its command was run, nobody else is accused, and what that took is
+    /// What was reported of the pod stays until its command was run, no other pod is accused, and the resources used are
     /// within the limits; the summary.
     pub fn end(mut self, found: &Value) -> Value {
         // Longer than an answer about a directory is believed.
@@ -173,7 +173,7 @@ fn way_out(found: &Value) -> Option<&str> {
 
 const NOT_LOOKED_AT: &str = "the object could not be looked at";
 
-/// Where a machine is so slow that a look at the object has not come back in its time, that is said, and that the cause is
+/// Where a machine is so slow that a read of the object has not come back in its time, that is said, and that the cause is
 /// not known: until it has.
 fn is_for_want_of_a_look(line: &Value) -> bool {
     let lacks = line["degraded"].as_array().is_some_and(|lacks| !lacks.is_empty());

@@ -86,7 +86,7 @@ fn the_layout_is_one_by_the_specification() {
     assert_eq!(config["rootfs"]["diff_ids"], json!([sum(&unpacked)]));
 }
 
-/// tracefs, which systemd mounts on every host; where nobody has, until this is dropped.
+/// tracefs, which systemd mounts on every host; mounted by the test where it is not, until this is dropped.
 struct Tracing {
     is_ours: bool,
 }

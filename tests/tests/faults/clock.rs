@@ -1,5 +1,5 @@
-//! The clock of the calendar is set while a run goes on. All processes have the same one, so this is tried only in a
-//! guest, where nobody else lives by it.
+//! The clock of the calendar is set while a run goes on. All processes share it, so this is tried only in a
+//! guest, where nothing else depends on it.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn in_a_guest() -> Result<(), &'static str> {
     if slowdown() > 1 { Ok(()) } else { Err("it sets the clock: in a guest only") }
 }
 
-/// Changes the calendar's time by so many seconds.
+/// Changes the calendar's time by `by` seconds.
 fn set_clock(by: i64) {
     let now = clock_gettime(ClockId::CLOCK_REALTIME).unwrap();
     clock_settime(ClockId::CLOCK_REALTIME, now + TimeSpec::seconds(by)).unwrap();

@@ -111,7 +111,7 @@ fn run(command: &mut Command) {
 }
 
 #[test]
-fn a_full_export_disk_costs_files_and_no_finding_and_is_told() {
+fn a_full_export_disk_costs_files_and_no_finding_and_is_reported() {
     requires!(root_and_btf());
     let disk = Mounted::memory("256k");
     let export = disk.path().join("export");

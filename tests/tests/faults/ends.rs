@@ -1,4 +1,4 @@
-//! Who is killed, and who is not alone.
+//! Runs that are killed, and runs beside others.
 
 use std::{fs, path::Path};
 
@@ -17,9 +17,9 @@ fn findings(dir: &Path) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// What was told is in its files when it is killed, and the next run finds the same.
+/// What was reported is in its files when it is killed, and the next run finds the same.
 #[test]
-fn a_run_that_is_killed_leaves_what_it_told_and_the_next_begins_anew() {
+fn a_run_that_is_killed_leaves_what_it_reported_and_the_next_begins_again() {
     requires!(root_and_btf());
     let dir = tempfile::tempdir().unwrap();
     let (export, recording) = (dir.path().join("export"), dir.path().join("recording"));
@@ -36,8 +36,11 @@ fn a_run_that_is_killed_leaves_what_it_told_and_the_next_begins_anew() {
     let left = findings(&export);
     assert!(left.iter().any(|line| pod.is_found(line) && line["id"] == found["id"]), "{left:#?}");
     let (again, _) = replay(&recording, &[]);
-    let told = of_type(&again, "finding");
-    assert!(told.iter().any(|line| pod.is_found(line) && line["id"] == found["id"]), "{told:#?}");
+    let replayed = of_type(&again, "finding");
+    assert!(
+        replayed.iter().any(|line| pod.is_found(line) && line["id"] == found["id"]),
+        "{replayed:#?}"
+    );
 
     let mut second = watch(&options);
     pod.cause_is_found(&mut second);
@@ -70,7 +73,7 @@ fn two_runs_at_once_find_and_count_the_same() {
         let (lines, _) = one.stop();
         assert_counted(summary(&lines), &[&tally]);
         for finding in of_type(&lines, "finding") {
-            // In an emulated machine a look may come too late.
+            // In an emulated machine a read may come too late.
             let is_unseen = slowdown() > 1 && finding["certainty"] == "possible";
             assert!(is_unseen || finding["id"] == "immutable-attribute", "{finding:#}");
         }

@@ -35,7 +35,7 @@ fn wait_beside_others(disk: &dyn Disk, nothing: &Path) -> Vec<i32> {
 }
 
 #[test]
-fn calls_beside_many_that_wait_are_counted_or_told() {
+fn calls_beside_many_that_wait_are_counted_or_reported() {
     requires!(root_and_btf());
     let top = tempfile::tempdir_in("/dev/shm").unwrap();
     let (at, nothing) = (top.path().join("disk"), top.path().join("nothing"));

@@ -110,7 +110,8 @@ fn sixty_four_mebibytes_are_enough() {
     assert_eq!(status.code(), Some(1));
     // The lab that clears up is seen, too.
     let counted = &summary(&lines)["by_outcome"];
-    for (call, outcomes) in [&storm, &tally].into_iter().flat_map(|told| told.as_object().unwrap())
+    for (call, outcomes) in
+        [&storm, &tally].into_iter().flat_map(|counts| counts.as_object().unwrap())
     {
         for (outcome, count) in outcomes.as_object().unwrap() {
             let seen = &counted[call][outcome];
@@ -130,9 +131,9 @@ fn limit_files(watch: &Running, limit: u64) {
 /// Some attempts long.
 const LACKING: Duration = Duration::from_secs(4);
 
-/// No file can be opened, and no helper be started, for a while: what was told stays, and nothing is lost.
+/// No file can be opened, and no helper be started, for a while: what was reported stays, and nothing is lost.
 #[test]
-fn what_was_told_outlives_a_lack_of_descriptors() {
+fn what_was_reported_outlives_a_lack_of_descriptors() {
     requires!(root_and_btf());
     let pod = StuckPod::build();
     let mut watch = watch(&["--kubelet-root", pod.root(), "--pod-uid", pod.uid()]);
@@ -152,7 +153,7 @@ fn what_was_told_outlives_a_lack_of_descriptors() {
     assert_counted(summary(&lines), &[&tally]);
 }
 
-/// The first look at kubelet, or whoever plays it, can open nothing: it is made again.
+/// The first read of kubelet, or of its stand-in, can open nothing: it is repeated.
 #[test]
 fn who_was_seen_first_without_descriptors_is_known_later() {
     requires!(root_and_btf());
@@ -198,7 +199,7 @@ fn a_call_that_hangs_is_not_over_for_want_of_descriptors() {
 
 /// They do not come back: it ends all the same.
 #[test]
-fn without_descriptors_it_ends_when_told() {
+fn without_descriptors_it_ends_when_asked_to() {
     requires!(root_and_btf());
     let pod = StuckPod::build();
     let mut watch = watch(&["--kubelet-root", pod.root(), "--pod-uid", pod.uid()]);
@@ -259,13 +260,13 @@ fn a_starved_cpu_costs_no_count() {
     }
     let busy = Busy::start(2);
     mass.resume();
-    let (told, _) = mass.finish();
+    let (printed, _) = mass.finish();
     settle();
     let (lines, status) = watch.stop();
     drop(busy);
     std::io::stdout().flush().unwrap();
     assert!(matches!(status.code(), Some(0 | 1)), "{status}");
-    assert_counted(summary(&lines), &[&told.last().unwrap()["calls"]]);
+    assert_counted(summary(&lines), &[&printed.last().unwrap()["calls"]]);
     for finding in of_type(&lines, "finding") {
         assert_eq!(finding["id"], "emptydir-mass-files", "{finding:#}");
     }

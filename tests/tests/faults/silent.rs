@@ -137,13 +137,13 @@ fn below_export_and_recording(disk: &dyn Disk) {
         thread::sleep(Duration::from_millis(20));
     }
     pod.end();
-    // What was told before is there, and each line is whole.
+    // What was reported before is there, and each line is whole.
     let text = fs::read_to_string(export.join("findings.jsonl")).unwrap();
-    let told: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let is_told = |line: &Value| line["id"] == found["id"] && line["pod"] == found["pod"];
-    assert!(text.ends_with('\n') && told.iter().any(is_told), "{text}");
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let is_found = |line: &Value| line["id"] == found["id"] && line["pod"] == found["pod"];
+    assert!(text.ends_with('\n') && lines.iter().any(is_found), "{text}");
     let (again, _) = replay(&recording, &[]);
-    assert!(of_type(&again, "finding").into_iter().any(is_told), "{again:#?}");
+    assert!(of_type(&again, "finding").into_iter().any(is_found), "{again:#?}");
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn a_stopped_fuse_server_below_the_program_keeps_no_diagnosis_back() {
 }
 
 #[test]
-fn a_stopped_fuse_server_below_export_and_recording_loses_nothing_that_was_told() {
+fn a_stopped_fuse_server_below_export_and_recording_loses_nothing_that_was_reported() {
     requires!(root_and_btf(), fuse());
     let at = tempfile::tempdir().unwrap();
     below_export_and_recording(&Fuse::mount(at.path()));
@@ -175,7 +175,7 @@ fn a_suspended_disk_below_the_program_keeps_nothing_back() {
 }
 
 #[test]
-fn a_suspended_disk_below_export_and_recording_loses_nothing_that_was_told() {
+fn a_suspended_disk_below_export_and_recording_loses_nothing_that_was_reported() {
     requires!(root_and_btf(), device_mapper());
     let at = tempfile::tempdir().unwrap();
     below_export_and_recording(&Suspended::mount(at.path()));

@@ -56,7 +56,7 @@ fn answer(command: &str, options: &[&str]) -> (Vec<Value>, Option<i32>) {
     (lines, status.code())
 }
 
-/// A kubelet's directory with a pod, of which nothing else tells.
+/// A kubelet's directory with a pod that is known by nothing else.
 fn kubelet_root(disk: &dyn Disk) -> String {
     let root = disk.at().join("var/lib/kubelet");
     fs::create_dir_all(root.join("pods").join(UID)).unwrap();
@@ -64,7 +64,7 @@ fn kubelet_root(disk: &dyn Disk) -> String {
     root.to_str().unwrap().into()
 }
 
-fn told(lines: &[Value]) -> String {
+fn degraded(lines: &[Value]) -> String {
     summary(lines)["completeness"]["degraded"].to_string()
 }
 
@@ -80,7 +80,7 @@ fn below_kubelet(disk: &dyn Disk) {
     // It cannot be said that there is no such pod.
     let wanted = ["--kubelet-root", &root, "--pod-uid", UID, "--timeout", "15s"];
     let (lines, status) = answer("diagnose", &wanted);
-    assert!(told(&lines).contains(&root), "{lines:#?}");
+    assert!(degraded(&lines).contains(&root), "{lines:#?}");
     let diagnosis = of_type(&lines, "diagnosis")[0];
     assert_eq!(diagnosis["stages"], json!([]), "{lines:#?}");
     assert!(diagnosis["notes"].to_string().contains("cannot be read"), "{lines:#?}");
@@ -91,7 +91,7 @@ fn below_kubelet(disk: &dyn Disk) {
     pod.start();
     pod.cause_is_found(&mut watching);
     let (lines, _) = watching.stop();
-    assert!(told(&lines).contains(&root), "{lines:#?}");
+    assert!(degraded(&lines).contains(&root), "{lines:#?}");
     drop(silence);
     pod.end();
 }
@@ -128,7 +128,7 @@ fn what_is_deleted_on_a_disk_that_was_suspended_before_is_counted_from_the_first
     for number in 0..FILES {
         fs::write(data.join(number.to_string()), "").unwrap();
     }
-    // As whoever uses it keeps it in memory.
+    // Opened, so that it stays in memory.
     let _pods = fs::File::open(Path::new(&root).join("pods")).unwrap();
     let silence = Silence::of(&disk);
     let watching = watch(&["--kubelet-root", &root, "--pod-uid", UID]);

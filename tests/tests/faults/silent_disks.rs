@@ -1,4 +1,4 @@
-//! Disks that do not answer for as long as they are told not to.
+//! Disks that do not answer until they are resumed.
 
 use std::{
     fs,
@@ -21,10 +21,10 @@ use podstuck_tests::{beside_the_tests, slowdown};
 pub(crate) trait Disk {
     fn at(&self) -> &Path;
 
-    /// Whoever asks it from now on waits.
+    /// Requests wait from now on.
     fn stop(&self);
 
-    /// Whoever waits is answered.
+    /// Requests that wait are answered.
     fn go_on(&self);
 }
 
@@ -91,7 +91,7 @@ impl Disk for Fuse {
     }
 }
 
-/// That of a FUSE server which takes a request and does not answer it: who waits for that cannot be killed.
+/// A FUSE server that takes a request and does not answer it: a process that waits for it cannot be killed.
 pub(crate) struct Held(pub(crate) Fuse);
 
 impl Disk for Held {
@@ -111,7 +111,7 @@ impl Disk for Held {
 
 impl Drop for Fuse {
     fn drop(&mut self) {
-        // Whoever waits gets an error.
+        // Requests that wait get an error.
         let _ = self.server.kill();
         let _ = self.server.wait();
         let _ = umount2(&self.at, MntFlags::MNT_DETACH);
@@ -153,7 +153,7 @@ impl Suspended {
         let table = format!("0 {} linear {looped} 0", Self::SIZE / 512);
         let disk = Self { at: at.to_owned(), name, looped, _image: directory };
         disk.mapper(&["create", &disk.name, "--table", &table]);
-        // Without udev nobody makes one of its name.
+        // Without udev its name has no device file.
         let own = ["info", "-c", "--noheadings", "-o", "blkdevname", &disk.name];
         let device = format!("/dev/{}", disk.mapper(&own));
         output(Command::new("mkfs.ext4").args(["-q", &device]));
@@ -173,7 +173,7 @@ impl Disk for Suspended {
     }
 
     fn stop(&self) {
-        // What is in memory needs no disk. Not `sync`, which waits for the disks of everybody.
+        // What is in memory needs no disk. Not `sync`, which waits for all disks.
         nix::unistd::syncfs(fs::File::open(&self.at).unwrap()).unwrap();
         fs::write("/proc/sys/vm/drop_caches", "3").unwrap();
         // Not frozen by the file system first, as no disk is that dies.

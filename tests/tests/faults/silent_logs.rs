@@ -38,7 +38,7 @@ impl Drop for Kubelet {
     }
 }
 
-/// What was told as missing by a watch that was there before the disk fell silent, and by one that came since.
+/// What was reported as missing by a watch that was there before the disk fell silent, and by one that came since.
 struct Missing {
     before: String,
     since: String,
@@ -49,12 +49,12 @@ struct Missing {
 
 impl Missing {
     /// The directory that may name the pod is missing in the first one, kubelet's log in the other.
-    fn is_told(&self) {
+    fn assert_reported(&self) {
         let at = self.at.to_str().unwrap();
         // Of a request that was taken back, no more is to be seen: so a helper tries, and comes to nothing.
         let mut pods = ["is not looked at, because", "could not be read"].into_iter();
-        let is_told = pods.any(|why| self.before.contains(&format!("{at}/pods {why}")));
-        assert!(is_told, "{}", self.before);
+        let is_reported = pods.any(|why| self.before.contains(&format!("{at}/pods {why}")));
+        assert!(is_reported, "{}", self.before);
         let log = format!("the log of kubelet (pid {}) could not be read: ", self.kubelet);
         let rest = self.since.split_once(&log).map(|(_, rest)| rest);
         assert!(rest.is_some_and(|rest| rest.contains(at)), "{}", self.since);
@@ -113,8 +113,8 @@ fn a_stopped_fuse_server_below_the_logs_keeps_nothing_back() {
     requires!(root_and_btf(), fuse());
     let pod = StuckPod::build();
     let disk = Fuse::mount(&logs_of(&pod));
-    // Who waits for a request that the server has not taken is killed.
-    below_the_logs(&disk, &pod, Missing::is_told);
+    // A process that waits for a request that the server has not taken is killed.
+    below_the_logs(&disk, &pod, Missing::assert_reported);
     drop(disk);
     pod.end();
 }
@@ -125,7 +125,7 @@ fn a_helper_that_waits_for_a_fuse_server_below_the_logs_is_named_by_its_id() {
     let pod = StuckPod::build();
     let disk = Held(Fuse::mount(&logs_of(&pod)));
     below_the_logs(&disk, &pod, |missing| {
-        missing.is_told();
+        missing.assert_reported();
         missing.helper_is_named();
     });
     drop(disk);
@@ -137,7 +137,7 @@ fn a_suspended_disk_below_the_logs_keeps_nothing_back() {
     requires!(root_and_btf(), device_mapper());
     let pod = StuckPod::build();
     let disk = Suspended::mount(Path::new("/var/log"));
-    below_the_logs(&disk, &pod, Missing::is_told);
+    below_the_logs(&disk, &pod, Missing::assert_reported);
     drop(disk);
     pod.end();
 }

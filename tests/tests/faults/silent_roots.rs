@@ -20,7 +20,7 @@ use crate::stuck_pod::StuckPod;
 
 const UID: &str = "0f0e0d0c-1111-2222-3333-444455556666";
 
-/// Whoever opens this directory waits for as long as there is what is returned.
+/// A process that opens this directory waits until the returned descriptor is closed.
 fn stalled_over(directory: &Path) -> Option<OwnedFd> {
     let (class, flags) = (libc::FAN_CLASS_CONTENT | libc::FAN_CLOEXEC, libc::O_RDONLY);
     // SAFETY: takes no pointer.
@@ -28,7 +28,7 @@ fn stalled_over(directory: &Path) -> Option<OwnedFd> {
     if fd < 0 {
         return None;
     }
-    // SAFETY: the kernel has just given it to nobody else.
+    // SAFETY: the kernel has just made it, and nothing else has it.
     let listener = unsafe { OwnedFd::from_raw_fd(fd) };
     let path = CString::new(directory.as_os_str().as_bytes()).unwrap();
     let mask = libc::FAN_OPEN_PERM | libc::FAN_ONDIR;
@@ -73,10 +73,10 @@ fn a_root_that_does_not_answer_is_named_and_hides_no_other() {
     pod.start();
     pod.cause_is_found(&mut watching);
     let (lines, _) = watching.stop();
-    let told = degraded(&lines);
-    assert!(told.iter().any(|line| line.starts_with(silent)), "{told:#?}");
+    let missing = degraded(&lines);
+    assert!(missing.iter().any(|line| line.starts_with(silent)), "{missing:#?}");
     for healthy in [pod.root(), other] {
-        assert!(!told.iter().any(|line| line.contains(healthy)), "{told:#?}");
+        assert!(!missing.iter().any(|line| line.contains(healthy)), "{missing:#?}");
     }
     pod.end();
 
@@ -92,7 +92,7 @@ fn a_root_that_does_not_answer_is_named_and_hides_no_other() {
     println!("{diagnosis:#}");
     let volumes = diagnosis["stages"].to_string();
     assert!(volumes.contains(other), "{lines:#?}");
-    let told = degraded(&lines);
-    assert!(told.iter().any(|line| line.starts_with(silent)), "{told:#?}");
-    assert!(!told.iter().any(|line| line.contains(other)), "{told:#?}");
+    let missing = degraded(&lines);
+    assert!(missing.iter().any(|line| line.starts_with(silent)), "{missing:#?}");
+    assert!(!missing.iter().any(|line| line.contains(other)), "{missing:#?}");
 }

@@ -13,11 +13,11 @@ use podstuck_tests::{
     UID, beside_the_tests, empty_dir, of_type, requires, root_and_btf, settle, slowdown, watch,
 };
 
-/// Requests of others. They are answered between two looks at the call: as it is told each time that it is twice as
+/// Requests of others. They are answered between two reads of the call: it is reported each time that it is twice as
 /// old, after 1.6 s and after 3.2 s.
 const OTHERS: usize = 12;
 const OTHERS_TAKE_MS: u32 = 2400;
-/// A server that answers nobody would hang after 3 s.
+/// A server that answers no request would hang after 3 s.
 const TAKES_MS: u32 = 5000;
 
 /// A file system below which kubelet has its directories.
@@ -64,7 +64,7 @@ fn a_fuse_server_that_answers_others_is_slow_and_does_not_hang() {
     fs::write(&file, "data").unwrap();
     let others: Vec<_> = (0..OTHERS)
         .map(|number| {
-            // Who removes has the directory for himself.
+            // A removal locks its directory.
             let directory = server.root().join(format!("others-{number}"));
             fs::create_dir(&directory).unwrap();
             let other = directory.join(format!("slow-{}", OTHERS_TAKE_MS * slowdown()));
@@ -82,7 +82,7 @@ fn a_fuse_server_that_answers_others_is_slow_and_does_not_hang() {
         call.join().unwrap();
         let over = watching.wait_for("its end", |line| of_file(line) && line["over"] == true);
         // While the call goes on, its directory is locked, and may keep the tool from knowing what it is about. It was
-        // long enough for a server that answers nobody to be blamed.
+        // long enough for a server that answers no request to be blamed.
         assert!(over["age_s"].as_f64().unwrap() > 3.0 * f64::from(slowdown()), "{over:#}");
     });
     settle();

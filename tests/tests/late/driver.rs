@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use super::{answer, log_of};
 
-/// Its driver, as far as anybody sees, has forgotten the volume.
+/// Its driver, from outside, has forgotten the volume.
 pub(super) const SILENT: &str = "csi-driver-lost-publish-state-silent";
 
 /// A lab that logs to a file, ended in order.
@@ -100,17 +100,17 @@ fn late_beside_a_driver<T>(
     diagnose(&asked).finish().0
 }
 
-/// Seen for the first time, a driver that is not there may be on its way: it takes a minute until that
-/// is told. kubelet has met it for minutes.
+/// Seen for the first time, a driver that is not there may be on its way: it is reported a minute
+/// later. kubelet has met it for minutes.
 #[test]
-fn a_driver_that_was_missed_before_is_told_at_once() {
+fn a_driver_that_was_missed_before_is_reported_at_once() {
     requires!(root_and_btf());
     let error = "driver name x not found in the list of registered CSI drivers";
     let cause = asked_of_a_driver("csi-driver-not-registered", error);
     assert_eq!(cause["id"], "csi-driver-not-registered", "{cause:#}");
 }
 
-/// What looks as if the driver had forgotten the volume: it is there, and nobody unmounts.
+/// As if the driver had forgotten the volume: it is there, and is not unmounted.
 #[test]
 fn a_driver_that_answers_with_errors_is_not_said_to_have_forgotten() {
     requires!(root_and_btf());
@@ -121,7 +121,7 @@ fn a_driver_that_answers_with_errors_is_not_said_to_have_forgotten() {
 
 /// The call that kubelet makes was answered, and it makes no other one: nothing will ever be seen.
 #[test]
-fn a_driver_that_said_that_all_is_well_is_told_to_have_forgotten_at_once() {
+fn a_driver_that_said_that_all_is_well_is_reported_to_have_forgotten_at_once() {
     requires!(root_and_btf());
     let cause = late_for_a_driver(SILENT, |uid, volume| {
         let now = Timestamp::now().to_zoned(TimeZone::system()).strftime("%m%d %H:%M:%S.%6f");
@@ -136,7 +136,7 @@ fn a_driver_that_said_that_all_is_well_is_told_to_have_forgotten_at_once() {
 
 /// Of a driver without its process, kubelet says that it cannot connect.
 #[test]
-fn a_driver_that_was_down_before_is_told_at_once() {
+fn a_driver_that_was_down_before_is_reported_at_once() {
     requires!(root_and_btf());
     let error =
         "rpc error: code = Unavailable desc = connection error: dial unix csi.sock: refused";
@@ -171,7 +171,7 @@ impl Drop for DriversGroup {
     }
 }
 
-/// Who listens on a socket below a directory.
+/// The process that listens on a socket below a directory.
 fn listener_below(root: &str, socket: &str) -> String {
     let sockets = fs::read_to_string("/proc/net/unix").unwrap();
     let of_driver = |line: &&str| line.contains(root) && line.ends_with(socket);

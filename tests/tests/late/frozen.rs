@@ -71,20 +71,20 @@ impl Drop for FrozenPod {
     }
 }
 
-/// Nobody is asked here but kubelet's log, as where the API server answers nobody.
+/// Only kubelet's log is read here, as where the API server answers no request.
 #[test]
-fn what_holds_a_frozen_pod_next_is_told_where_kubelet_was_told_to_delete_it() {
+fn what_holds_a_frozen_pod_next_is_reported_where_kubelet_got_its_deletion() {
     requires!(freezer());
-    for (number, is_told) in [(21, true), (22, false)] {
+    for (number, is_logged) in [(21, true), (22, false)] {
         let node = Node::new(number, "");
         let (name, uid) = (node.name(), &node.uid);
-        let told = format!("\"SyncLoop DELETE\" source=\"api\" pods=[\"shop/{name}\"]\n");
+        let deletion = format!("\"SyncLoop DELETE\" source=\"api\" pods=[\"shop/{name}\"]\n");
         let killing = format!(
             "\"Killing container with a grace period\" pod=\"shop/{name}\" podUID=\"{uid}\" gracePeriod=30\n"
         );
         let time = Timestamp::now().checked_sub(SignedDuration::from_secs(600)).unwrap();
         let time = time.to_zoned(TimeZone::system()).strftime("%m%d %H:%M:%S.%6f");
-        let lines = [is_told.then_some(told), Some(killing)].into_iter().flatten();
+        let lines = [is_logged.then_some(deletion), Some(killing)].into_iter().flatten();
         let log: String = lines.map(|line| format!("I{time}   77 kubelet.go:1] {line}")).collect();
         fs::write(node.directory.path().join("kubelet.log"), log).unwrap();
         chattr("+i", &node.volume().join("kept"));
@@ -95,14 +95,15 @@ fn what_holds_a_frozen_pod_next_is_told_where_kubelet_was_told_to_delete_it() {
         let answer = answer(&lines);
         let ids: Vec<&Value> =
             answer["causes"].as_array().unwrap().iter().map(|cause| &cause["id"]).collect();
-        let next = is_told.then_some("immutable-attribute");
+        let next = is_logged.then_some("immutable-attribute");
         let expected: Vec<&str> = ["cgroup-v1-frozen"].into_iter().chain(next).collect();
         assert_eq!(ids, expected, "{answer:#}");
         assert_eq!(status, Some(1));
-        if is_told {
-            let told = "kubelet knows from the API server that the pod is to be deleted";
+        if is_logged {
+            let fact_of_deletion =
+                "kubelet knows from the API server that the pod is to be deleted";
             let evidence = answer["causes"][1]["evidence"].as_array().unwrap();
-            let fact = evidence.iter().find(|fact| fact["fact"] == told).unwrap();
+            let fact = evidence.iter().find(|fact| fact["fact"] == fact_of_deletion).unwrap();
             assert!(fact["source"].as_str().unwrap().starts_with("log of kubelet"), "{fact:#}");
         }
     }

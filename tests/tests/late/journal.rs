@@ -67,7 +67,7 @@ impl JournalFile {
 impl Drop for JournalFile {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.0);
-        // Where there was no journal before, there is none afterwards.
+        // A journal that was not there before is removed afterwards.
         for directory in self.0.ancestors().skip(1).take(2) {
             let _ = fs::remove_dir(directory);
         }
@@ -99,7 +99,7 @@ fn a_kubelet_that_logs_to_the_journal_is_heard() {
 
 /// A runtime's journal, where kubelet says nothing and no call is made: the plugin's error is all there is.
 #[test]
-fn a_plugin_that_fails_is_told_by_the_runtimes_journal() {
+fn a_plugin_that_fails_is_found_in_the_runtimes_journal() {
     requires!(journal());
     let directory = tempfile::tempdir().unwrap();
     symlink("/bin/sleep", directory.path().join("containerd")).unwrap();
@@ -153,7 +153,7 @@ fn a_plugin_that_fails_is_told_by_the_runtimes_journal() {
 
 /// The same in kubelet's words, which repeat the runtime's.
 #[test]
-fn a_plugin_that_fails_is_told_by_kubelets_log() {
+fn a_plugin_that_fails_is_found_in_kubelets_log() {
     requires!(root_and_btf());
     let node = Node::new(8, "unlinkat {}/none: operation not permitted");
     let line = |ago: i64| {

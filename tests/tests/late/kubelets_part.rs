@@ -150,7 +150,7 @@ fn a_step_that_kubelet_refuses_is_what_the_pod_waits_for_and_not_a_mount() {
 
 /// kubernetes#118472
 #[test]
-fn a_pod_that_kubelet_has_rejected_is_told_with_the_end_of_its_record() {
+fn a_pod_that_kubelet_has_rejected_is_reported_with_the_end_of_its_record() {
     requires!(root_and_btf());
     let node = kubelet(73, |name, uid| {
         let add = format!("\"SyncLoop ADD\" source=\"api\" pods=[shop/{name}]");

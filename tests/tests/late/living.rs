@@ -88,7 +88,7 @@ fn logs(runtime: &str, node: &Node) -> [String; 2] {
     [crio, kubelet("context deadline exceeded")]
 }
 
-/// A runtime's warning that nobody here knows, in logrus' text, in its JSON, and behind what journalctl writes.
+/// A runtime's warning that podstuck does not know, in logrus' text, in its JSON, and behind what journalctl writes.
 #[test]
 fn a_complaint_in_unknown_words_is_a_link_of_the_chain() {
     requires!(root_and_btf());

@@ -192,8 +192,8 @@ fn a_runtime_whose_socket_has_lost_its_file_is_named() {
     assert_eq!(cause["held_by"], format!("containerd (pid {})", unreached.runtime.id()));
 }
 
-/// A process that has asked to permit each access to a file system and answers to none. Whoever waits for it goes on when it
-/// ends.
+/// A process that has asked to permit each access to a file system and answers no request. Accesses that wait go on when
+/// it ends.
 struct Agent(Child);
 
 const MARKED: &str = "PODSTUCK_TEST_MARKED";

@@ -193,7 +193,7 @@ fn shared_memory_that_is_mounted_still_is_found_and_let_go() {
     fs::remove_dir(&shm).unwrap();
 }
 
-/// A device without a file system, and who has it open.
+/// A device without a file system, and a process that has it open.
 struct OpenDevice {
     path: PathBuf,
     user: Child,

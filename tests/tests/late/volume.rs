@@ -1,4 +1,4 @@
-//! What stands in a volume's state: an object that is protected, a mount, who holds it.
+//! What a volume's state shows: an object that is protected, a mount, a holder.
 
 use std::{fs, process::Command};
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{Node, answer, chattr};
 
 #[test]
-fn an_immutable_file_is_told_before_the_next_attempt() {
+fn an_immutable_file_is_reported_before_the_next_attempt() {
     requires!(root_and_btf());
     let node = Node::new(1, "unlinkat {}/kept: operation not permitted");
     let file = node.volume().join("kept");
@@ -41,7 +41,7 @@ fn what_was_cured_meanwhile_is_quoted_and_not_blamed() {
 }
 
 #[test]
-fn a_mount_in_an_empty_dir_is_told_before_the_next_attempt() {
+fn a_mount_in_an_empty_dir_is_reported_before_the_next_attempt() {
     requires!(root_and_btf());
     let node = Node::new(3, "unlinkat {}/sub: device or resource busy");
     let point = node.volume().join("sub");
@@ -57,7 +57,7 @@ fn a_mount_in_an_empty_dir_is_told_before_the_next_attempt() {
 }
 
 #[test]
-fn a_read_only_mount_over_a_volume_is_told_before_the_next_attempt() {
+fn a_read_only_mount_over_a_volume_is_reported_before_the_next_attempt() {
     requires!(root_and_btf());
     let node = Node::new(6, "unlinkat {}/kept: read-only file system");
     let volume = node.volume();
@@ -75,7 +75,7 @@ fn a_read_only_mount_over_a_volume_is_told_before_the_next_attempt() {
 }
 
 #[test]
-fn who_holds_a_mount_is_told_before_the_next_attempt() {
+fn the_holder_of_a_mount_is_reported_before_the_next_attempt() {
     requires!(root_and_btf());
     let complaint = "unmount failed: exit status 32\nUnmounting arguments: {}\nOutput: umount: {}: target \
         is busy.\n";

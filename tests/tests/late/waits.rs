@@ -1,6 +1,6 @@
-//! Who waits for whom beyond the shim or the runtime. Their children, the lock and who has it are real; kubelet and the
-//! runtime are processes of that name, and kubelet's log is as cited in runc#1959, containernetworking/plugins#561 and
-//! calico#2098.
+//! Chains of waiting processes beyond the shim or the runtime. Their children, the lock and who has it are real;
+//! kubelet and the runtime are processes of that name, and kubelet's log is as cited in runc#1959,
+//! containernetworking/plugins#561 and calico#2098.
 
 use std::{
     fs,
@@ -90,7 +90,7 @@ fn a_shim_is_followed_to_its_child_and_to_who_has_the_lock_that_this_waits_for()
     assert!(shim.0.wait().unwrap().success(), "the last link was what all of them waited for");
 }
 
-/// What kubelet logged of it so many seconds ago.
+/// What kubelet logged of it `ago` seconds ago.
 fn failed(node: &Node, ago: i64, error: &str) -> String {
     let (name, uid) = (node.name(), &node.uid);
     let line = "\"Error syncing pod, skipping\"";

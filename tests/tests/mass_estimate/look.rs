@@ -1,4 +1,4 @@
-//! A removal that has stopped in the middle, and the tool's own look at what it left.
+//! A removal that has stopped in the middle, and the tool's own read of what it left.
 
 use std::{
     io::Write,
@@ -15,7 +15,7 @@ use podstuck_tests::{podstuck, podstuck_call};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// What a look may cost, as the helper reads it.
+/// What a read may cost, in the helper's form.
 #[derive(Clone, Copy, Serialize)]
 pub(crate) struct Budget {
     pub(crate) milliseconds: u64,
@@ -34,7 +34,7 @@ impl Default for Budget {
 pub(crate) struct Stopped(Child);
 
 impl Stopped {
-    /// Starts it and waits until it has stopped after so many entries.
+    /// Starts it and waits until it has stopped after `entries` entries.
     pub(crate) fn after(top: &Path, entries: u64) -> Self {
         let mut command = Command::new(podstuck_call().with_file_name("podstuck-workload"));
         command.args(["pause", "--calls", &entries.to_string(), "--dir"]).arg(top);

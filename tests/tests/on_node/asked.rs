@@ -151,7 +151,7 @@ impl Drop for Hung {
     }
 }
 
-/// A daemon that has ended, so that nobody listens where it did, until this is dropped.
+/// A daemon that has ended, so that its socket has no listener until this is dropped.
 pub struct Ended<'a> {
     node: &'a Node,
     daemon: &'static str,

@@ -21,7 +21,7 @@ impl Borrowed {
             if pods.is_empty() && runtime == Runtime::Containerd {
                 return Some(node);
             }
-            // What holds the pods of an earlier run may be gone with whoever could undo it.
+            // What holds the pods of an earlier run may be gone with the process that could undo it.
             node.down().unwrap();
             None
         });

@@ -22,7 +22,7 @@ pub enum End {
     Time,
     /// Nothing is wrong: its time of grace is not over.
     Grace,
-    /// Nothing is wrong: nobody deletes it.
+    /// Nothing is wrong: it is not deleted.
     Never,
 }
 
@@ -52,15 +52,15 @@ pub struct Case {
     pub pod: fn(&str) -> Value,
     /// What is done while it runs.
     pub faults: Setup,
-    /// What must be told first; empty where no cause can be known, and a note must say who is missing.
+    /// The cause that must come first; empty where no cause can be known, and a note must say what is missing.
     pub cause: &'static str,
     /// How sure.
     pub certainty: &'static str,
-    /// What must be told behind it, for what holds the pod next.
+    /// The cause that must come behind it, for what holds the pod next.
     pub next: Option<&'static str>,
     /// What ends it.
     pub end: End,
-    /// What somebody does who follows the advice, where that is what ends it, alone or after the command.
+    /// What the advice comes to, where that is what ends it, alone or after the command.
     pub advised: Option<fn(&Node)>,
     /// What happens to the node before the deletion.
     pub trouble: Trouble,
@@ -90,7 +90,7 @@ impl Case {
 
     /// Whether a watch that goes on must tell it. It asks the API server once, when it begins; that a pod is to go it
     /// hears from kubelet, unless that is what does not run.
-    pub fn is_told_live(&self) -> bool {
+    pub fn is_reported_live(&self) -> bool {
         let hears = !matches!(self.trouble, Trouble::KubeletStopped | Trouble::KubeletEnded);
         hears && !self.cause.is_empty() && !self.is_by_record()
     }
@@ -116,11 +116,11 @@ impl Case {
     pub fn complaints(&self, asked: &Asked, released_after: Option<Duration>) -> Vec<String> {
         let first = asked.first();
         let mut wrong = Vec::new();
-        let nobody = match self.trouble {
+        let note_text = match self.trouble {
             Trouble::KubeletStopped => "is stopped by a signal: it tries nothing",
             _ => "no kubelet runs on this node: nobody tries",
         };
-        if self.cause.is_empty() && !asked.notes().any(|note| note.contains(nobody)) {
+        if self.cause.is_empty() && !asked.notes().any(|note| note.contains(note_text)) {
             wrong.push("no note that nobody tries".into());
         }
         if self.is_unknowable() {
@@ -160,7 +160,7 @@ pub fn api_hangs() -> bool {
     is_chosen("PODSTUCK_NODE_API", "hung")
 }
 
-/// Whether nobody listens where it did.
+/// Whether the API server's port has no listener.
 pub fn api_refuses() -> bool {
     is_chosen("PODSTUCK_NODE_API", "refused")
 }

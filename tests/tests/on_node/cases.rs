@@ -43,7 +43,7 @@ pub const CASES: &[Case] = &[
             vec![Fault::bind(&host_directory(node, "held-bind"), &on), Fault::held(&on)]
         },
         cause: "emptydir-bidirectional-submount",
-        // The first command ends who holds it; the second one is the unmount.
+        // The first command ends the holder; the second one is the unmount.
         advised: Some(|node| unmount_in_volumes(node, "held-bind")),
         ..Case::PLAIN
     },

@@ -104,7 +104,7 @@ fn registrar_pod(name: &str) -> Value {
     let driver = driver(name);
     let socket = format!("{KUBELET}/plugins/{driver}/csi.sock");
     let registration = format!("{KUBELET}/plugins_registry/{driver}-reg.sock");
-    // It asks the driver for its name, and gives up where there is none.
+    // It asks the driver for its name, and gives up without an answer.
     let script = format!(
         "until test -S {socket}; do sleep 0.2; done; exec /bin/podstuck-csi-driver registrar \
          --registration-socket {registration} --csi-socket {socket} --name {driver}"
@@ -155,14 +155,14 @@ pub fn start_registrar(node: &Node, case: &str) {
     node.apply(&registrar_pod(case)).unwrap();
 }
 
-/// Starts the driver of a case anew, and nothing goes wrong from then on.
+/// Restarts the driver of a case, and nothing goes wrong from then on.
 pub fn restart_healthy(node: &Node, case: &str) {
     order(case, "");
     end(node, case, "driver");
     start_driver(node, case);
 }
 
-/// Starts the driver of a case anew without mount propagation, as one is whose manifest was changed: it has
+/// Restarts the driver of a case without mount propagation, as after a change of its manifest: it has
 /// copies of all mounts, and what it unmounts is unmounted for itself only.
 pub fn cut_off(node: &Node, case: &str) {
     end(node, case, "driver");
@@ -176,7 +176,7 @@ pub fn cut_off(node: &Node, case: &str) {
     node.wait_for(&name, || node.kubectl(&phase).unwrap() == "Running").unwrap();
 }
 
-/// Unmounts a volume behind everybody's back, as a boot does.
+/// Unmounts a volume without kubelet and the driver, as a boot does.
 pub fn unmount(pod: &OnNode, name: &str) {
     nix::mount::umount(&mount_of(pod, name)).unwrap();
 }

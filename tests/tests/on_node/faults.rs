@@ -20,24 +20,24 @@ use super::pods::OnNode;
 /// Where the control file system of FUSE is, if it is mounted.
 const FUSE_CONTROL: &str = "/sys/fs/fuse/connections";
 
-/// Something that was done to a pod; dropping it undoes it, as far as no remedy has.
+/// Something that was done to a pod; dropping it undoes what no remedy has undone.
 pub enum Fault {
     /// A file with the attribute.
     Attribute(PathBuf),
     /// A mount.
     Mounted(PathBuf),
-    /// A file that tells something to fail.
-    Told(PathBuf),
+    /// A file that makes something fail.
+    Failing(PathBuf),
     /// A process.
     Held(Child),
     /// A process that is stopped.
     Stopped(Pid),
     /// A control group of version 1.
     Frozen(PathBuf),
-    /// A FUSE file system; nobody reads what the kernel asks here.
+    /// A FUSE file system; the kernel's requests are not read here.
     Silent {
         point: PathBuf,
-        /// A remedy may mount the control file system, which is none of the node's files.
+        /// A remedy may mount the control file system, which is not one of the node's files.
         had_control: bool,
         _device: File,
     },
@@ -85,9 +85,9 @@ impl Fault {
 
     /// A network plugin that fails to take down the pod's network.
     pub fn network(node: &Node, pod: &str) -> Self {
-        let told = node.failing_network(pod);
-        fs::write(&told, "").unwrap();
-        Self::Told(told)
+        let control = node.failing_network(pod);
+        fs::write(&control, "").unwrap();
+        Self::Failing(control)
     }
 
     /// It works again.
@@ -138,7 +138,7 @@ impl Drop for Fault {
                     let _ = umount2(FUSE_CONTROL, MntFlags::MNT_DETACH);
                 }
             }
-            Self::Told(file) => {
+            Self::Failing(file) => {
                 let _ = fs::remove_file(file);
             }
             Self::Stopped(pid) => {
@@ -184,8 +184,8 @@ pub fn host_directory(node: &Node, name: &str) -> PathBuf {
     node.top().join("disk/host").join(name)
 }
 
-/// Unmounts that directory of the host wherever it is in a volume, as whoever follows the second command does, once the
-/// first one has ended who holds it.
+/// Unmounts that directory of the host wherever it is in a volume, as the second command does, once the
+/// first one has ended the process that holds it.
 pub fn unmount_in_volumes(node: &Node, name: &str) {
     for mount in Process::myself().unwrap().mountinfo().unwrap() {
         let is_in_volume = mount.mount_point.iter().any(|part| part == "volumes");

@@ -29,7 +29,7 @@ impl Listed {
         Self { pods, status: done.status.code() }
     }
 
-    /// What is wrong with the line of a pod, given the first cause of its diagnosis. Who is not deleted is not listed.
+    /// What is wrong with the line of a pod, given the first cause of its diagnosis. A pod that is not being deleted is not listed.
     pub fn complaint(&self, stuck: &Stuck, first: &Value) -> Option<String> {
         let line = self.pods.get(&stuck.uid);
         // Its name on this node only kubelet knows, and so what the API server has of it.

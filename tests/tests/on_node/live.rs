@@ -1,4 +1,4 @@
-//! The same cases told live: by a watch of the whole node that has gone on since before the deletions.
+//! The same cases live: by a watch of the whole node since before the deletions.
 
 use std::{collections::BTreeMap, fmt, fs, path::Path, time::Duration};
 
@@ -17,7 +17,7 @@ pub struct Live(Running);
 
 /// What it has said of a pod.
 #[derive(Default)]
-pub struct Told {
+pub struct Reported {
     /// How long after the deletion it had the cause, as sure as it is to be.
     pub after_deletion: Option<Duration>,
     /// How long after the first call that failed, or the first line of kubelet's log that complains.
@@ -26,7 +26,7 @@ pub struct Told {
     pub wrong: Vec<String>,
 }
 
-impl fmt::Display for Told {
+impl fmt::Display for Reported {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { after_deletion, after_failure, .. } = self;
         write!(
@@ -42,20 +42,19 @@ impl Live {
     }
 
     /// What was said of a pod so far, given kubelet's log.
-    pub fn told(&mut self, stuck: &Stuck, log: &Path) -> Told {
+    pub fn reported(&mut self, stuck: &Stuck, log: &Path) -> Reported {
         let Stuck { case, uid, deleted, .. } = stuck;
         let lines = of_type(self.0.so_far(), "finding");
         let lines: Vec<&Value> = lines.into_iter().filter(|it| it["pod"]["uid"] == **uid).collect();
         let is_right = |it: &&&Value| it["id"] == case.cause && it["certainty"] == case.certainty;
         let right = lines.iter().find(is_right);
-        let told = right.map(|it| time(&it["time"]));
+        let at = right.map(|it| time(&it["time"]));
         let failed = right.filter(|it| !it["call"]["errno"].is_null());
         let failed = failed.map(|it| time(&it["first"])).into_iter();
         let failed = failed.chain(first_complaint(log, uid, *deleted)).min();
-        let after = |from: Timestamp| {
-            told.map(|told| told.duration_since(from).try_into().unwrap_or_default())
-        };
-        Told {
+        let after =
+            |from: Timestamp| at.map(|at| at.duration_since(from).try_into().unwrap_or_default());
+        Reported {
             after_deletion: after(*deleted),
             after_failure: failed.and_then(after),
             wrong: complaints(case, &lines),
@@ -83,9 +82,9 @@ fn complaints(case: &Case, lines: &[&Value]) -> Vec<String> {
     let holds = |it: &&&Value| stands(it) && it["blocks_deletion"] == true;
     let held: Vec<&&Value> = last.values().filter(holds).collect();
     if !held.iter().any(|it| it["id"] == case.cause && it["certainty"] == case.certainty) {
-        let told = held.iter().map(|it| format!("{} ({})", it["id"], it["certainty"]));
-        let told: Vec<String> = told.collect();
-        wrong.push(format!("live: not {}, but {told:?}", case.cause));
+        let findings = held.iter().map(|it| format!("{} ({})", it["id"], it["certainty"]));
+        let findings: Vec<String> = findings.collect();
+        wrong.push(format!("live: not {}, but {findings:?}", case.cause));
     }
     for other in held {
         let id = other["id"].as_str().unwrap();

@@ -75,7 +75,7 @@ fn row(stuck: &Stuck) -> [(&'static str, String); 6] {
         ("right", right.to_owned()),
         ("certainty", asked.first()["certainty"].as_str().unwrap_or_default().to_owned()),
         ("late", seconds(Some(asked.took))),
-        ("live", seconds(stuck.told.after_failure.or(stuck.told.after_deletion))),
+        ("live", seconds(stuck.reported.after_failure.or(stuck.reported.after_deletion))),
         ("pod gone", gone.unwrap_or_default()),
     ]
 }

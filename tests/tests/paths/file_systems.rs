@@ -1,5 +1,5 @@
 //! File systems on which device and inode numbers, as they are shown, repeat or differ: subvolumes of btrfs, and
-//! overlays. A pod's directory is the kernel's own object there, too, and its copy is none.
+//! overlays. A pod's directory is the kernel's own object there, too, and a copy of it is not.
 
 use std::{
     collections::BTreeMap,
@@ -92,7 +92,7 @@ fn only_the_roots_calls_count(root: &Path, copies: &[PathBuf]) {
 }
 
 #[test]
-fn a_root_in_a_subvolume_of_btrfs_is_told_from_one_with_the_same_numbers_in_another() {
+fn a_root_in_a_subvolume_of_btrfs_is_distinguished_from_one_with_the_same_numbers() {
     requires!(root_and_btf(), btrfs());
     let mut mounted = Mounted::new();
     let image = mounted.top.path().join("image");
@@ -112,7 +112,7 @@ fn a_root_in_a_subvolume_of_btrfs_is_told_from_one_with_the_same_numbers_in_anot
 }
 
 #[test]
-fn a_root_in_an_overlay_is_told_from_its_layer_and_from_another_overlay_of_it() {
+fn a_root_in_an_overlay_is_distinguished_from_its_layer_and_another_overlay_of_it() {
     requires!(root_and_btf());
     let mut mounted = Mounted::new();
     let disk = mounted.point("disk");

@@ -50,7 +50,7 @@ fn a_pod_is_the_same_by_a_link_to_kubelets_root_and_by_where_it_leads() {
         let mut ways = 1;
         calls(&volume);
         if named == &link {
-            // Of a link that nobody has named, nothing is known by its text.
+            // Of a link that no option names, nothing is known by its text.
             calls(&link.join(volume.strip_prefix(&real).unwrap()));
             ways += 1;
         }
@@ -76,7 +76,7 @@ impl Drop for Stacked<'_> {
     }
 }
 
-/// Mounted twice, as who looks for the mount by the path with the link in it does.
+/// Mounted twice, as by a search for the mount by the path with the link in it.
 #[test]
 fn what_stays_mounted_below_a_link_to_kubelets_root_is_said_to_stay_for_that() {
     requires!(root_and_btf());

@@ -27,7 +27,7 @@ fn an_unmount_by_its_path_is_counted_where_only_the_run_sees_the_directory() {
     fs::write(&script, in_it).unwrap();
     fs::set_permissions(&script, Permissions::from_mode(0o755)).unwrap();
     let watch = trace(&script, "watch", &["--pod-uid", UID, "--kubelet-root", &text(&root)]);
-    // A look at the node's mounts.
+    // A read of the node's mounts.
     settle();
     let made = "for i in 1 2 3 4 5 6 7; do mount -t tmpfs podstuck-test VOLUME && umount VOLUME || exit 1; done";
     let mut nsenter = Command::new("nsenter");

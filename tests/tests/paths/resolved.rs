@@ -1,4 +1,4 @@
-//! The directory that the kernel itself has resolved, where a hook tells it: then it does not matter what a path
+//! The directory that the kernel itself has resolved, where a hook reports it: then it does not matter what a path
 //! reads like.
 
 use std::{
@@ -23,16 +23,16 @@ use serde_json::Value;
 
 use crate::observer::{check, counted, disk, elsewhere, failed, hooked, observe, words};
 
-/// Whether the kernel tells directories here.
-fn are_told() -> bool {
+/// Whether the kernel reports directories here.
+fn are_reported() -> bool {
     // This starts it.
     observe(|| ());
-    let told_by = |form: Form| DirectoryHook::ALL.iter().all(|hook| hooked(&hook.hook(form)));
-    let told = told_by(Form::Function) || told_by(Form::Kprobe);
-    if !told {
+    let hooked_in = |form: Form| DirectoryHook::ALL.iter().all(|hook| hooked(&hook.hook(form)));
+    let reported = hooked_in(Form::Function) || hooked_in(Form::Kprobe);
+    if !reported {
         skip("directories are not told here: no probe on security_path_unlink");
     }
-    told
+    reported
 }
 
 fn target_of(volume: &Path) -> u64 {
@@ -60,7 +60,7 @@ fn made(args: &[&Path], volume: &Path) -> (Vec<Record>, Value, BTreeMap<String, 
     (records, tally, difference(&before, counted(target)))
 }
 
-/// The file is removed by a path that leads to it: each call is counted for its volume, and is told by the
+/// The file is removed by a path that leads to it: each call is counted for its volume, and is reported by the
 /// object's own name.
 fn expect_counted(args: &[&Path], file: &Path, volume: &Path) {
     fs::write(file, "").unwrap();
@@ -75,7 +75,7 @@ fn a_link_in_a_namespace_of_its_own_leads_to_the_volume() {
     requires!(root_and_btf());
     let (top, other) = (disk(), elsewhere());
     let volume = empty_dir(top.path());
-    if !are_told() {
+    if !are_reported() {
         return;
     }
     fs::create_dir(volume.join("dir")).unwrap();
@@ -89,7 +89,7 @@ fn going_up_leads_to_the_volume() {
     requires!(root_and_btf());
     let (top, other) = (disk(), elsewhere());
     let volume = empty_dir(top.path());
-    if !are_told() {
+    if !are_reported() {
         return;
     }
     let file = volume.join("file");
@@ -102,11 +102,11 @@ fn going_up_leads_to_the_volume() {
 }
 
 #[test]
-fn a_mount_namespace_that_nobody_has_looked_at_yet_is_understood() {
+fn a_mount_namespace_that_was_not_read_yet_is_understood() {
     requires!(root_and_btf());
     let (top, other) = (disk(), elsewhere());
     let volume = empty_dir(top.path());
-    if !are_told() {
+    if !are_reported() {
         return;
     }
     fs::write(volume.join("file"), "").unwrap();
@@ -128,7 +128,7 @@ fn what_only_reads_like_a_volume_is_not_counted_for_it() {
     let outside = other.path().join("outside");
     fs::create_dir(&outside).unwrap();
     symlink(&outside, volume.join("out")).unwrap();
-    if !are_told() {
+    if !are_reported() {
         return;
     }
     fs::create_dir(outside.join("dir")).unwrap();
@@ -147,7 +147,7 @@ fn the_last_name_of_a_path_is_found_in_any_form() {
     requires!(root_and_btf());
     let (top, other) = (disk(), elsewhere());
     let volume = empty_dir(top.path());
-    if !are_told() {
+    if !are_reported() {
         return;
     }
     symlink(&volume, other.path().join("link")).unwrap();
@@ -172,7 +172,7 @@ fn the_last_name_of_a_path_is_found_in_any_form() {
 }
 
 #[test]
-fn what_fails_before_the_directory_is_told_counts_by_its_text() {
+fn what_fails_before_the_directory_is_reported_counts_by_its_text() {
     requires!(root_and_btf());
     const EROFS: u16 = 30;
     let top = disk();
@@ -191,7 +191,7 @@ fn what_fails_before_the_directory_is_told_counts_by_its_text() {
         assert_eq!(tally[RMDIR]["EROFS"], 1, "{tally}");
         let record = records.iter().find(|record| record.head.errno == EROFS).expect("a record");
         check(record, &file);
-        // When it succeeds after that, it is told: by a caller who sees the same directories.
+        // When it succeeds after that, it is reported: by a caller who sees the same directories.
         observe(|| {
             call(&words("rmdir", &[&file]));
         });
@@ -236,8 +236,8 @@ fn a_whole_run_counts_them_for_the_pod() {
     let (lines, _) = watching.stop();
     let start = of_type(&lines, "start")[0];
     let attached = start["probes_attached"].as_array().unwrap();
-    let told_by = |form: Form| attached.contains(&DirectoryHook::Unlink.hook(form).into());
-    if !told_by(Form::Function) && !told_by(Form::Kprobe) {
+    let hooked_in = |form: Form| attached.contains(&DirectoryHook::Unlink.hook(form).into());
+    if !hooked_in(Form::Function) && !hooked_in(Form::Kprobe) {
         return skip("directories are not told here: no probe on security_path_unlink");
     }
     let counted = add_up(&[&summary(&lines)["by_outcome"]]);

@@ -76,7 +76,7 @@ fn an_immutable_directory_in_a_volume() {
     assert_actor(&found, "dockerd", runtimes.dockerd());
     assert_eq!((&found["container"], &found["container_name"]), (&id.into(), &"owner".into()));
     assert_eq!(found["volume"]["plugin"], "docker-volume");
-    // Docker tries no second time, and says nowhere that it has: to who comes later nobody wants the volume gone.
+    // Docker does not retry, and records the attempt nowhere: later, nothing shows that the volume is to be removed.
     let (lines, status) =
         diagnose(&["--path", folder.to_str().unwrap(), "--timeout", "8s"]).finish();
     let answer: &Value = of_type(&lines, "diagnosis").last().unwrap();
@@ -89,7 +89,7 @@ fn an_immutable_directory_in_a_volume() {
     assert_complete(&lines);
 }
 
-/// An immutable layer of a container that nobody removes keeps nothing.
+/// An immutable layer of a container that is not being removed keeps nothing.
 #[test]
 fn an_immutable_directory_of_a_container_that_stays() {
     let Some(runtimes) = Runtimes::start() else { return };

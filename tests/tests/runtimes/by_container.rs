@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::{Ending, Runtimes, chattr, obey_nth, output};
 
-/// The answer about a container, and the exit status. `PODSTUCK_LATE_BY=300` waits for so many seconds before: by hand.
+/// The answer about a container, and the exit status. `PODSTUCK_LATE_BY=300` waits for 300 seconds before: by hand.
 pub(crate) fn ask(container: &str, more: &[&str]) -> (Value, Option<i32>) {
     let late_by = env::var("PODSTUCK_LATE_BY").ok().map_or(0, |seconds| seconds.parse().unwrap());
     thread::sleep(Duration::from_secs(late_by));
@@ -88,12 +88,12 @@ fn who_holds_its_root_file_system_is_found() {
 }
 
 #[test]
-fn one_that_nobody_knows_is_an_error_that_says_where_was_looked() {
+fn an_unknown_container_is_an_error_that_names_the_searched_directory() {
     let Some(runtimes) = Runtimes::start() else { return };
     runtimes.run_docker("first");
     let data = runtimes.top().join("data/docker");
-    for nobody in ["0123456789ab-nobody", ""] {
-        let Output { status, stderr, .. } = run(&["diagnose", "--container", nobody]);
+    for unknown in ["0123456789ab-nobody", ""] {
+        let Output { status, stderr, .. } = run(&["diagnose", "--container", unknown]);
         let said = String::from_utf8(stderr).unwrap();
         assert_eq!(status.code(), Some(2), "{said}");
         assert!(said.contains("no container") && said.contains(data.to_str().unwrap()), "{said}");

@@ -38,7 +38,7 @@ impl Drop for Filled {
 }
 
 #[test]
-fn a_data_root_that_is_full_is_told_and_keeps_no_container() {
+fn a_data_root_that_is_full_is_reported_and_keeps_no_container() {
     let Some(runtimes) = Runtimes::start_with_inodes(20_000) else { return };
     for name in ["one", "two"] {
         runtimes.run_docker(name);

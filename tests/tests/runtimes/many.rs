@@ -96,15 +96,15 @@ fn short_containers_are_not_reported_and_take_no_memory() {
 }
 
 /// runc removes what an image has at `/dev/ptmx` as soon as the layer is mounted, before it is known as a target:
-/// such a call is told as a look-alike, and nothing else may be lost.
+/// such a call is reported as a look-alike, and nothing else may be lost.
 fn complete_but_for_new_layers(lines: &[Value], containers: u64) {
     for (what, lost) in summary(lines)["completeness"].as_object().unwrap() {
         let none = lost.is_null() || lost.as_array().is_some_and(Vec::is_empty) || *lost == 0;
-        let told = match what.as_str() {
+        let reported = match what.as_str() {
             "look_alikes" => lost.as_u64().is_some_and(|calls| calls <= containers),
             "look_alike" => lost.as_str().is_some_and(|path| path.contains("/dev/ptmx")),
             _ => false,
         };
-        assert!(none || told, "{what}: {lost}");
+        assert!(none || reported, "{what}: {lost}");
     }
 }

@@ -164,7 +164,7 @@ fn a_shim_of_containerds_that_a_signal_has_stopped() {
     runtimes.delete_ctr("plain");
 }
 
-/// Somebody who lets everybody in and answers only who he is: a plugin that dockerd asks before it does anything.
+/// A plugin that dockerd asks before it does anything: it accepts every connection and answers only who it is.
 struct Mute {
     socket: PathBuf,
 }

@@ -15,7 +15,7 @@ use super::{
     finding, obey, output,
 };
 
-/// Where it keeps its things unless it is told otherwise, which is where it is looked for.
+/// Where it keeps its data by default, which is where it is searched.
 const DATA: &str = "/var/lib/containers";
 /// What it leaves elsewhere.
 const LEFT: [&str; 3] = ["/run/libpod", "/run/containers", "/dev/shm/libpod_lock"];
@@ -119,7 +119,7 @@ fn an_immutable_file_in_a_layer() {
     assert_eq!(found["volume"]["plugin"], "container-layer");
     assert_eq!((&found["container"], &found["container_name"]), (&id.into(), &"guarded".into()));
     if is_of_another_release() {
-        // What is told leads through its process, which has ended with its mount namespace.
+        // The reported path leads through its process, which has ended with its mount namespace.
         chattr("-i", path);
     } else {
         obey(&found);

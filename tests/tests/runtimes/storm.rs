@@ -105,7 +105,7 @@ fn who_waits_for_a_volume_with_very_many_directories() {
     assert_actor(&found, "dockerd", runtimes.dockerd());
     assert_eq!((&found["severity"], &found["blocks_deletion"]), (&"info".into(), &false.into()));
     assert_eq!(found["volume"]["path"], volume.parent().unwrap().to_str().unwrap());
-    // Who comes late is told as much, but for the container: that is deleted before its volume.
+    // A late answer says as much, but for the container: that is deleted before its volume.
     sleep(Duration::from_secs(4));
     let late = diagnose(&["--path", volume.to_str().unwrap(), "--timeout", "25s"]);
     let (lines, _) = late.finish();
@@ -131,8 +131,9 @@ fn who_waits_for_a_volume_with_very_many_directories() {
     assert_eq!(counted(&lines, "unlinkat+AT_REMOVEDIR", "ok"), all, "{:#}", summary(&lines));
     assert_eq!(counted(&lines, "unlinkat", "EISDIR"), all + 1, "{:#}", summary(&lines));
     assert_complete(&lines);
-    let told = of_type(&lines, "progress").into_iter();
-    let half = told.into_iter().find(|it| it["deleted"].as_u64() >= Some(u64::from(entries) / 2));
+    let progress = of_type(&lines, "progress").into_iter();
+    let half =
+        progress.into_iter().find(|it| it["deleted"].as_u64() >= Some(u64::from(entries) / 2));
     let half = half.unwrap();
     let at: Timestamp = half["time"].as_str().unwrap().parse().unwrap();
     let (eta, is) = (half["eta_s"].as_f64(), end.duration_since(at).as_secs_f64());

@@ -46,7 +46,7 @@ pub(crate) fn run(bench: &Bench, place: &mut Place, choice: &Choice, results: &P
         let Some((_, Ok(volume))) = volumes.iter().find(|(w, _)| *w == subject.workload) else {
             continue;
         };
-        // One failure is told at the end and does not cost the other measurements.
+        // One failure is reported at the end and does not cost the other measurements.
         let (workload, tracer) = (subject.workload.title(), subject.tracer.title());
         match bench.measure(subject, volume) {
             Ok(row) => {
@@ -125,7 +125,7 @@ fn volumes(place: &mut Place, workloads: &[Workload]) -> Result<Volumes> {
 }
 
 /// Each round goes through all workloads, and for each through all tracers, in an order that is
-/// shifted and turned round from round to round: nobody always comes first, or after the same one.
+/// shifted and turned round from round to round: no tracer always comes first, or after the same one.
 fn plan(choice: &Choice, tracers: &[Tracer]) -> Vec<Subject> {
     let Choice { rounds, scale, workloads, .. } = choice;
     let mut plan = Vec::new();

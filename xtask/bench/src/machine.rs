@@ -13,7 +13,7 @@ pub(crate) fn describe() -> Vec<String> {
     }
     if let Ok(cpus) = CpuInfo::current() {
         let model = cpus.model_name(0).unwrap_or("unknown");
-        // The processor tells its guests that they are guests.
+        // The processor reports to guests that they are guests.
         let guest = cpus.flags(0).is_some_and(|flags| flags.contains(&"hypervisor"));
         let kind = if guest { "a virtual machine" } else { "no virtual machine" };
         facts.push(format!("{} CPUs ({model}), {kind}", cpus.num_cores()));

@@ -111,7 +111,7 @@ fn main() -> ExitCode {
     match run(&options) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Not as `main` would print it: that adds a backtrace, which helps nobody here.
+            // Not as `main` would print it: that adds a backtrace, which does not help here.
             eprintln!("error: {error:#}");
             ExitCode::FAILURE
         }
@@ -120,15 +120,15 @@ fn main() -> ExitCode {
 
 /// Measures, prints, and leaves files in the folder of the results.
 fn run(options: &Options) -> Result<()> {
-    let results = told("PODSTUCK_BENCH_RESULTS")?;
+    let results = path_from("PODSTUCK_BENCH_RESULTS")?;
     fs::create_dir_all(&results).with_context(|| format!("cannot create {}", results.display()))?;
     let interrupt = Interrupt::listen()?;
     let mut place = Place::enter()?;
     let bench = Bench {
-        podstuck: told("PODSTUCK_BIN")?,
+        podstuck: path_from("PODSTUCK_BIN")?,
         before: options.before.clone(),
-        workload: told("PODSTUCK_WORKLOAD_BIN")?,
-        stuck: told("PODSTUCK_STUCK_BIN")?,
+        workload: path_from("PODSTUCK_WORKLOAD_BIN")?,
+        stuck: path_from("PODSTUCK_STUCK_BIN")?,
         folder: place.folder().to_path_buf(),
         // The last one: the first has the machine's interrupts.
         cpu: available_parallelism().map_or(0, |cpus| cpus.get() - 1),
@@ -172,7 +172,7 @@ fn chosen<T: ValueEnum + PartialEq>(wanted: &[T], is_usual: impl Fn(&T) -> bool)
 }
 
 /// A path that xtask puts into the environment: options are left to the user.
-fn told(variable: &str) -> Result<PathBuf> {
+fn path_from(variable: &str) -> Result<PathBuf> {
     let value = env::var_os(variable);
     let value = value.with_context(|| {
         format!("{variable} is not set; `cargo xtask bench` builds what is measured and sets it")

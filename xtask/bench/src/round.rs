@@ -22,7 +22,7 @@ pub(crate) const ATTACH_LIMIT: Duration = Duration::from_secs(60);
 pub(crate) const SETTLE: Duration = Duration::from_millis(300);
 /// How long a workload may take.
 const WORKLOAD_LIMIT: Duration = Duration::from_secs(600);
-/// How often a process is looked at while something is measured.
+/// How often a process is sampled while something is measured.
 pub(crate) const POLL: Duration = Duration::from_millis(10);
 
 /// What all measurements share.
@@ -67,7 +67,7 @@ pub(crate) struct Row {
     pub(crate) program_ns_per_call: Option<f64>,
     /// While the workload ran.
     pub(crate) tracer_cpu_s: Option<f64>,
-    /// From start to exit, or to the last look at a tracer that starts the workload itself.
+    /// From start to exit, or to the last sample of a tracer that starts the workload itself.
     pub(crate) tracer_total_cpu_s: Option<f64>,
     pub(crate) rss_kib: Option<u64>,
     pub(crate) seen: Option<u64>,

@@ -17,7 +17,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use podstuck_process as process;
 
-/// How long a process may take to end in order once it is told to.
+/// How long a process may take to end in order once it is asked to.
 const GRACE: Duration = Duration::from_secs(20);
 
 /// When a signal has been missed: longer than ending takes.
@@ -149,7 +149,7 @@ impl Running {
     }
 
     /// Ends it as Ctrl-C does; how long that took, and how it ended. Some miss a signal that comes
-    /// at the wrong moment and are told again; others take a second one for impatience.
+    /// at the wrong moment and are asked again; others take a second one for impatience.
     pub(crate) fn stop(&mut self, again: Again) -> Result<(Duration, ExitStatus)> {
         let holder = holder_of(self.pid());
         let began = Instant::now();
@@ -158,7 +158,7 @@ impl Running {
         let mut next = Instant::now() + REPEAT;
         let status = self.wait(GRACE, Duration::from_millis(1), || {
             if again == Again::Yes && Instant::now() > next {
-                // It may have ended just now, which the next look shows.
+                // It may have ended just now, which the next check shows.
                 let _ = kill(pid, Signal::SIGINT);
                 next += REPEAT;
             }

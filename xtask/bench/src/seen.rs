@@ -130,7 +130,7 @@ pub(crate) fn podstuck(printed: &str) -> Result<Seen> {
     let last = printed.lines().last().context("podstuck printed nothing")?;
     let mut summary: Summary = serde_json::from_str(last)
         .with_context(|| format!("the last line of podstuck is no summary: {last}"))?;
-    // It names the calls that nobody made, too.
+    // It names the calls that were not made, too.
     summary.by_outcome.retain(|_, outcomes| !outcomes.is_empty());
     let Completeness {
         events_lost,

@@ -62,7 +62,7 @@ pub(crate) struct Summary {
     pub(crate) cpu_s_per_million: Option<f64>,
     pub(crate) rss_mib: Option<f64>,
     pub(crate) truth: u64,
-    /// What the tracer counted: of the pod where it tells, else on the whole machine.
+    /// What the tracer counted: of the pod where it distinguishes pods, else on the whole machine.
     pub(crate) seen: Option<u64>,
     pub(crate) lost_calls: Option<u64>,
     pub(crate) lost_events: Option<u64>,

@@ -28,9 +28,9 @@ pub(crate) struct Choice {
 
 /// Making them takes some hundred programs.
 const MADE: Duration = Duration::from_secs(120);
-/// How often podstuck's lines are looked at: what a measured time is too long by at most.
+/// How often podstuck's lines are read: the most by which a measured time is too long.
 const POLL: Duration = Duration::from_millis(5);
-/// What nobody need wait longer for.
+/// The goal: a finding should take no longer.
 const GOAL_S: f64 = 3.0;
 
 /// A line of the program that plays kubelet.
@@ -151,10 +151,10 @@ fn measure(
     podstuck.wait_for(PODSTUCK_MARKER, ATTACH_LIMIT)?;
     println!("round {round}: started in {:.2} s", begun.elapsed().as_secs_f64());
     kill(Pid::from_raw(kubelet.pid()), Signal::SIGUSR1).context("cannot let kubelet begin")?;
-    let mut told = Told::new(folder.join("podstuck.out"));
+    let mut reported = Reported::new(folder.join("podstuck.out"));
     // It takes a second for each attempt, and what it has to clean up.
     let limit = Duration::from_secs(choice.attempts.into()) * 2 + MADE;
-    kubelet.succeed(limit, POLL, || told.look())?;
+    kubelet.succeed(limit, POLL, || reported.read_new())?;
     let before = usage::children_cpu_s()?;
     podstuck.stop(Again::No)?;
     let cpu_s = usage::children_cpu_s()? - before;
@@ -164,7 +164,7 @@ fn measure(
     let firsts = printed.lines().filter(|line| line.starts_with('{'));
     let firsts: serde_json::Result<Vec<First>> = firsts.map(serde_json::from_str).collect();
     let rows = firsts.context("kubelet's lines")?.into_iter().map(|first| {
-        let mine = || told.findings.iter().filter(|(uid, _, _)| *uid == first.uid);
+        let mine = || reported.findings.iter().filter(|(uid, _, _)| *uid == first.uid);
         let after = |(_, _, at): &(String, String, f64)| at - first.unix_s;
         let any_s = mine().map(after).reduce(f64::min);
         let named_s = mine().filter(|(_, id, _)| *id == first.cause).map(after).reduce(f64::min);
@@ -185,19 +185,19 @@ fn summary(printed: &str) -> Result<(f64, u64)> {
     found.context("podstuck printed no summary")
 }
 
-/// What podstuck has told so far: a pod, a cause, and when its line was there.
-struct Told {
+/// What podstuck has reported so far: a pod's UID, a cause, and when its line was there (seconds since the epoch).
+struct Reported {
     path: PathBuf,
     read: usize,
     findings: Vec<(String, String, f64)>,
 }
 
-impl Told {
+impl Reported {
     fn new(path: PathBuf) -> Self {
         Self { path, read: 0, findings: Vec::new() }
     }
 
-    fn look(&mut self) {
+    fn read_new(&mut self) {
         let text = fs::read(&self.path).unwrap_or_default();
         let Ok(now) = SystemTime::now().duration_since(UNIX_EPOCH) else { return };
         let new = text.get(self.read..).unwrap_or_default();
@@ -259,14 +259,14 @@ mod tests {
     #[test]
     fn only_whole_lines_are_read_and_each_once() {
         let folder = tempfile::tempdir().unwrap();
-        let mut told = Told::new(folder.path().join("out"));
+        let mut reported = Reported::new(folder.path().join("out"));
         let line = r#"{"type":"finding","id":"x","pod":{"uid":"u"}}"#;
-        fs::write(&told.path, format!("{{\"type\":\"start\"}}\n{line}\n{line}")).unwrap();
-        told.look();
-        told.look();
-        assert_eq!(told.findings.len(), 1);
-        fs::write(&told.path, format!("{{\"type\":\"start\"}}\n{line}\n{line}\n")).unwrap();
-        told.look();
-        assert_eq!(told.findings.len(), 2);
+        fs::write(&reported.path, format!("{{\"type\":\"start\"}}\n{line}\n{line}")).unwrap();
+        reported.read_new();
+        reported.read_new();
+        assert_eq!(reported.findings.len(), 1);
+        fs::write(&reported.path, format!("{{\"type\":\"start\"}}\n{line}\n{line}\n")).unwrap();
+        reported.read_new();
+        assert_eq!(reported.findings.len(), 2);
     }
 }

@@ -1,4 +1,4 @@
-//! Who is measured: the tracers, and how each is started.
+//! The tracers that are measured, and how each is started.
 
 use std::path::Path;
 use std::process::Command;

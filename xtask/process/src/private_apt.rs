@@ -45,7 +45,7 @@ impl PrivateApt {
     }
 
     /// Downloads a package from one suite, at a version given as a pattern, and unpacks it into
-    /// the folder `unpacked`, which is made anew.
+    /// the folder `unpacked`, which is replaced.
     pub fn unpack(&self, suite: &str, package: &str, version: &str, unpacked: &Path) -> Result<()> {
         let pool = self.folder.join("pool");
         // What an earlier try left must not be mistaken for this one's package.
@@ -122,7 +122,7 @@ impl PrivateApt {
                 .with_context(|| format!("cannot remove {}", root.display()))?;
         }
         self.unpack_all(&packages, root)?;
-        // The last: what was cut off is made anew.
+        // Written last: an unpacking that was cut off is repeated.
         fs::write(&file, stamp).with_context(|| format!("cannot write {}", file.display()))?;
         Ok(files)
     }
@@ -153,7 +153,7 @@ impl PrivateApt {
     }
 
     /// Downloads the source of a package and unpacks it into a folder of its own below `folder`, which
-    /// is made anew; where it is then. The version has been asked for.
+    /// is replaced, and returns that folder. The version has been asked for.
     pub fn source(&self, package: &str, folder: &Path) -> Result<PathBuf> {
         if folder.exists() {
             fs::remove_dir_all(folder)

@@ -46,7 +46,7 @@ pub(super) fn make(
         let list_name = list.file_name().context("a list has a name")?.to_string_lossy();
         put(root, &format!("{documents}/{list_name}.gz"), 0o644, &release.gzip(&read(list)?)?)?;
     }
-    // In units of 1,024 bytes, which the package's reader is told before it installs.
+    // In units of 1,024 bytes, which the package manager shows before it installs.
     let size = size_of(root)?.div_ceil(1024);
     let depends = if libraries::of(&built.program)?.is_empty() { "" } else { "Depends: libc6\n" };
     let control = CONTROL

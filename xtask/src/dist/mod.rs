@@ -145,9 +145,9 @@ fn build_for(release: &Release<'_>, architecture: Architecture) -> Result<Built>
 
 fn time_of_commit(workspace: &Workspace) -> Result<u64> {
     let mut log = Command::new("git");
-    let told =
+    let printed =
         process::output(log.args(["log", "-1", "--format=%ct"]).current_dir(&workspace.root))?;
-    told.trim().parse().context("the time of the last commit")
+    printed.trim().parse().context("the time of the last commit")
 }
 
 impl Release<'_> {

@@ -1,4 +1,4 @@
-//! Labs, played: each is recorded by its test, and what the recording tells is compared in what no run changes.
+//! Labs, played: each is recorded by its test, and what the recording says is compared in what no run changes.
 
 use std::fs;
 use std::path::Path;

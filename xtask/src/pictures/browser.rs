@@ -19,7 +19,7 @@ impl Browser {
         }
     }
 
-    /// Draws the beginning of a page, in a window of so many pixels.
+    /// Draws the beginning of a page, in a window of this size in pixels.
     pub(super) fn draw(&self, page: &Path, (width, height): (u32, u32), file: &Path) -> Result<()> {
         let mut browser = Command::new(&self.0);
         // It refuses to sandbox what root runs; the page is our own, and loads nothing.

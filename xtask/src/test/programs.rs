@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn test_programs_are_told_from_what_else_cargo_builds() {
+    fn test_programs_are_separated_from_what_else_cargo_builds() {
         let messages = r#"
 {"reason":"compiler-artifact","manifest_path":"/w/a/Cargo.toml","target":{"name":"tool"},"profile":{"test":false},"executable":"/w/target/debug/tool"}
 {"reason":"compiler-artifact","manifest_path":"/w/a/Cargo.toml","target":{"name":"two"},"profile":{"test":true},"executable":"/w/target/debug/deps/two-1"}

@@ -17,7 +17,7 @@ const PROBE_BUILDER: &str = "aya-build";
 /// One that has tests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Target {
-    /// How cargo is told to test it alone, such as `--test labs`
+    /// The flags with which cargo tests it alone, such as `--test labs`
     flags: Vec<String>,
     /// Its root file
     root: PathBuf,
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_is_called_concerns_nobody() {
+    fn an_unknown_name_concerns_no_target() {
         let unheard_of = format!("no_test{}is_called_so", '_');
         assert_eq!(found(&unheard_of), []);
     }

@@ -48,7 +48,7 @@ pub(super) enum End {
     Deadline,
     /// It had said nothing when it should long have booted, and was killed
     Silent,
-    /// We were told to stop, and it was killed
+    /// We were asked to stop, and it was killed
     Interrupted,
 }
 
@@ -146,7 +146,7 @@ impl Guest<'_> {
     }
 }
 
-/// A machine that is killed when nobody waits for it any more.
+/// A machine that is killed when it is no longer waited for.
 struct Running(Child);
 
 impl Drop for Running {

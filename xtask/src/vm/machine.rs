@@ -10,8 +10,8 @@ use crate::vm::selection::{self, Tests};
 
 /// Before it, arm64 has no `fentry` on a function of the kernel (`DYNAMIC_FTRACE_WITH_DIRECT_CALLS`).
 const FENTRY_ON_ARM64: Series = (6, 4);
-/// Before it, a kprobe's program is set by a command for events of perf, which Debian's policy for SELinux allows nobody
-/// (`perf_event { write }`).
+/// Before it, a kprobe's program is set by a command for events of perf, which Debian's policy for SELinux allows to no
+/// process (`perf_event { write }`).
 const LINKS_OF_KPROBES: Series = (5, 15);
 
 /// One machine to boot.
@@ -143,8 +143,8 @@ impl Machine {
         format!("{system}-cgroup{}{btf}{}.log", self.cgroup, self.kind.file_name())
     }
 
-    /// Whether probes cannot be had here: with `fentry` they need the kernel's types, and what tells directories by
-    /// kprobes does. Debian's policy for SELinux allows nobody events of tracepoints.
+    /// Whether probes cannot be had here: with `fentry` they need the kernel's types, and so does what reports directories by
+    /// kprobes. Debian's policy for SELinux allows events of tracepoints to no process.
     pub(super) fn refuses(&self, backend: &str) -> bool {
         match self.kind {
             Kind::LockedDown => true,

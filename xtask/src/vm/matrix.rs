@@ -90,7 +90,7 @@ pub(super) fn run(
                     if stop.load(Ordering::Relaxed) {
                         return;
                     }
-                    // Nobody listens only when all is over.
+                    // The receiver is gone only when all is over.
                     let _ = sender.send((*number, machine.run_again_after_panic(plan, stop)));
                 }
             });
@@ -124,7 +124,7 @@ fn room() -> Result<usize> {
 
 impl Machine {
     /// Runs it, and again if its kernel died: the emulator has such faults of its own. A death
-    /// is always told, and dying each time is failing.
+    /// is always reported, and dying each time is failing.
     fn run_again_after_panic(&self, plan: &Plan<'_>, stop: &AtomicBool) -> Result<Outcomes> {
         let mut first_panic = None;
         for run in 1.. {
@@ -204,8 +204,8 @@ fn before_panic(console: &str) -> Option<Vec<String>> {
     const LED_TO_IT: usize = 60;
     let lines: Vec<&str> = console.lines().collect();
     let at = lines.iter().position(|line| line.contains("Kernel panic"))?;
-    let told = &lines[at.saturating_sub(LED_TO_IT)..=at];
-    Some(told.iter().map(|line| line.trim_end().to_owned()).collect())
+    let printed = &lines[at.saturating_sub(LED_TO_IT)..=at];
+    Some(printed.iter().map(|line| line.trim_end().to_owned()).collect())
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ const MARK: &str = "@podstuck ";
 /// What a test says that cannot run.
 const SKIPPED: &str = "skipped: ";
 
-/// By these, on functions, the kernel tells which directory it has resolved. Debian's have them all
+/// By these, on functions, the kernel reports which directory it has resolved. Debian's have them all
 /// (`CONFIG_SECURITY_PATH`), and podstuck does without them.
 const DIRECTORY_HOOKS: [&str; 2] = ["security_path_unlink", "security_path_rmdir"];
 
@@ -188,7 +188,7 @@ panicked\r
 ";
 
     #[test]
-    fn tests_are_told_apart_by_their_end() {
+    fn tests_are_distinguished_by_their_end() {
         let report = read(&format!("{CONSOLE}@podstuck done 2000\r\n"));
         assert_eq!(report.boot_seconds, Some(5.12));
         assert!(report.done);
@@ -219,7 +219,7 @@ panicked\r
     }
 
     #[test]
-    fn where_directories_can_be_told_a_hook_that_does_not_is_missing() {
+    fn a_hook_that_does_not_report_directories_is_missing_where_others_do() {
         let missing = |backend: &str, hooks: &str| {
             let start = format!("{{\"probes_attached\":[{hooks}],\"probes_missing\":[]}}");
             let report = read(&format!("@podstuck backend {backend}\n@podstuck start {start}\n"));

@@ -49,7 +49,7 @@ pub(super) const ALL_FAULTS: Tests = Tests { first: FAULTS_WHOLE, again: FAULTS_
 const FAULTS_WHOLE: &str = "faults:clock,faults:suspended,faults:beside_many,\
                             faults:two_runs,faults:killed,faults:mebibytes,faults:descriptors";
 
-/// There, too: what a tenant does so that a pod's finding is not made, goes, or is somebody else's. Here as far as
+/// There, too: what a tenant does so that a pod's finding is not made, goes, or names another pod. Here where
 /// the probes decide it.
 pub(super) const ATTACKS: Tests =
     Tests { first: "attacks:look_alikes", again: "attacks:look_alikes" };
@@ -87,7 +87,7 @@ pub(super) const UNDER_SELINUX: Tests = Tests {
 };
 
 /// Real runtimes, with what starts and removes nearly all containers elsewhere: cgroup v2 alone. But for the storm,
-/// which takes minutes of a processor that is none.
+/// which takes minutes on an emulated processor.
 pub(super) const RUNTIMES: Tests = Tests {
     first: "runtimes:by_container::,runtimes:by_daemon::,runtimes:out_of_step,runtimes:podman,\
             runtimes:snapshots,runtimes:short_containers,runtimes:healthy_containers,runtimes:a_mount_in_a_docker,\

@@ -59,7 +59,7 @@ pub(super) fn policy(folder: &Path) -> Result<PathBuf> {
     process::output(tool("semodule_package").args(["-o", "podstuck.pp", "-m", "podstuck.mod"]))?;
     process::output(tool("semodule_link").args(["-o", "linked"]).args(modules).arg("podstuck.pp"))?;
     process::output(tool("semodule_expand").args(["-c", VERSION, "linked", "policy"]))?;
-    // The last: what was cut off is made anew.
+    // Written last: an installation that was cut off is repeated.
     let file = root.join(STAMP);
     fs::write(&file, stamp).with_context(|| format!("cannot write {}", file.display()))?;
     Ok(policy)

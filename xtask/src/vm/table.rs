@@ -10,8 +10,8 @@ use crate::vm::guest::End;
 use crate::vm::matrix::Outcomes;
 use crate::vm::report::{Backend, Outcome};
 
-/// How much of a failed test's output is shown, of its beginning and of its end; the rest is in the log, which
-/// nobody has who reads this elsewhere.
+/// How many lines of a failed test's output are shown, of its beginning and of its end; the rest is in the log, which is
+/// not at hand when the table is read elsewhere.
 const FIRST: usize = 60;
 const LAST: usize = 60;
 

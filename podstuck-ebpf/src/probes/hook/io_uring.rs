@@ -31,7 +31,7 @@ fn fexit_io_unlinkat(ctx: FExitContext) -> i32 {
 const UNLINKAT: u8 = 36;
 
 /// A request is handed to a worker, as all that delete are: they may block (`io_unlinkat_prep` in
-/// io_uring/fs.c). Where requests cannot be counted, they are noticed, so that nobody takes the counts
+/// io_uring/fs.c). Where requests cannot be counted, they are noticed, so that the counts are not taken
 /// for complete.
 #[tracepoint]
 fn io_uring_queued(ctx: TracePointContext) -> u32 {

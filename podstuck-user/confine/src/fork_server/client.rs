@@ -36,9 +36,9 @@ use super::{
 };
 use crate::role::Role;
 
-/// How long a fork may take.
+/// Time limit of a fork.
 const LIMIT: Duration = Duration::from_secs(2);
-/// How long the server's end may take.
+/// Time limit of the server's end.
 const END: Duration = Duration::from_millis(200);
 
 const ENDED: &str = "the process that starts all others has ended";
@@ -50,8 +50,8 @@ struct Server {
     pid: Pid,
 }
 
-/// Forks the server. To be called while there is one thread; returns in this process only. In each process
-/// that the server starts, `work` is done.
+/// Forks the server. Call it while there is one thread; returns in this process only. Each process that the server
+/// starts runs `work`.
 ///
 /// # Errors
 /// Fails when there is no room for another process.
@@ -78,16 +78,16 @@ pub fn start(work: fn(Work, UnixStream) -> Result<()>) -> Result<()> {
     }
 }
 
-/// The new process keeps nothing of the old one, and ends with it and with nothing else.
+/// The new process keeps nothing of the old one open, and ends with it and with nothing else.
 fn settle(parent: Pid) -> Result<()> {
     set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
     anyhow::ensure!(getppid() == Some(parent), "the process that started it has ended");
-    // Ctrl-C at a terminal is for the run, which still has something to ask then.
+    // Ctrl-C at a terminal is for the run, which still asks questions then.
     let signals: SigSet = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGTERM].into_iter().collect();
     signals.thread_block()?;
-    // In the volume in question it would keep that busy.
+    // A working directory in the volume in question would keep it busy.
     std::env::set_current_dir("/").context("changing to /")?;
-    // Whoever reads what the run prints waits for its end.
+    // A process that reads the run's output waits until it is closed.
     let nothing = File::options().read(true).write(true).open("/dev/null").context("/dev/null")?;
     dup2_stdin(&nothing)?;
     dup2_stdout(&nothing)?;
@@ -97,7 +97,7 @@ fn settle(parent: Pid) -> Result<()> {
     Ok(())
 }
 
-/// From now on the server, and whoever it starts, may do no more than whoever looks in a run.
+/// From now on the server, and each process that it starts, has at most the privileges of a run.
 pub fn limit() {
     if let Some(server) = SERVER.get()
         && let Err(error) = order(&server.orders, &Order::Limit)
@@ -125,7 +125,7 @@ pub struct Process {
     pidfd: OwnedFd,
 }
 
-/// Why no process can be started any more, where that is so.
+/// Why no further process can be started, if so.
 pub fn lost() -> Option<&'static str> {
     GONE.load(Ordering::Relaxed).then_some(ENDED)
 }
@@ -133,7 +133,7 @@ pub fn lost() -> Option<&'static str> {
 /// Starts a process; with the channel to it.
 ///
 /// # Errors
-/// Says why there can be none.
+/// Fails with the reason why none can be started.
 pub fn spawn(work: Work) -> Result<(Process, UnixStream), String> {
     let server = SERVER.get().ok_or("there is no process to start it from")?;
     let failed = |error: io::Error| match error.kind() {
@@ -160,7 +160,7 @@ pub fn spawn(work: Work) -> Result<(Process, UnixStream), String> {
 }
 
 impl Process {
-    /// One that a test has started.
+    /// A process that a test has started.
     #[cfg(test)]
     pub fn of_child(child: &std::process::Child) -> Self {
         let pidfd = pidfd_open(Pid::from_child(child), PidfdFlags::empty()).unwrap();
@@ -177,22 +177,22 @@ impl Process {
         is_over(&self.pidfd, within)
     }
 
-    /// Ends it, without waiting for that.
+    /// Kills it, without waiting for its end.
     pub fn kill(&self) {
-        // It fails for one that has just ended.
+        // Fails for a process that has just ended.
         let _ = pidfd_send_signal(&self.pidfd, rustix::process::Signal::KILL);
     }
 }
 
-/// Whether a process ends within that time; `false` where that cannot be told.
+/// Whether a process ends within that time; `false` when that cannot be determined.
 fn is_over(pidfd: &OwnedFd, within: Duration) -> bool {
     is_ready(pidfd, Instant::now() + within).unwrap_or(false)
 }
 
-/// Waits until something can be read, or that time.
+/// Waits until `file` is readable, or until `end`.
 ///
 /// # Errors
-/// Fails when that cannot be told.
+/// Fails when `poll` fails.
 pub fn is_ready(file: &impl AsFd, end: Instant) -> io::Result<bool> {
     loop {
         let left = end.saturating_duration_since(Instant::now());
@@ -232,7 +232,7 @@ mod tests {
         start(wait_for_the_end).unwrap();
         let mut all: Vec<_> = (0..server::MOST).map(|_| spawn(Work::Look).unwrap()).collect();
         assert!(spawn(Work::Look).unwrap_err().contains("the limit of helper processes"));
-        // One ends when nobody is there any more, another when it is told to.
+        // One ends when its channel is closed, another when it is killed.
         let (process, channel) = all.remove(0);
         drop(channel);
         assert!(process.is_over(LONG));
@@ -251,7 +251,7 @@ mod tests {
         };
         super::end();
         assert!(all.iter().all(|(process, _)| process.is_over(LONG)));
-        // It writes what it was given.
+        // A writer first writes what it was given.
         assert!(!writer.is_over(Duration::from_millis(100)));
         assert_eq!((spawn(Work::Look).unwrap_err().as_str(), lost()), (ENDED, Some(ENDED)));
     }

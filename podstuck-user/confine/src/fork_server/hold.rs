@@ -1,8 +1,8 @@
-//! A process that holds the probes in their hooks for as long as whoever loaded them lives.
+//! A process that keeps the probes attached as long as the process that loaded them lives.
 //!
-//! The kernel waits for grace periods at each hook that becomes free: half a second for sixteen tracepoints that are
-//! closed at once, two where one is closed after the other (two CPUs, Linux 6.18). Whoever pressed Ctrl-C need not
-//! wait for that: the descriptors that are closed last are this process's.
+//! The kernel waits for grace periods at each hook that is released: half a second for sixteen tracepoints that are
+//! closed at once, two where one is closed after the other (two CPUs, Linux 6.18). The user who presses Ctrl-C need
+//! not wait for that: this process closes the last descriptors.
 
 use std::{
     io::Read,
@@ -17,14 +17,14 @@ use super::{
 };
 use crate::role::Role;
 
-/// While it lives, the process holds on.
+/// While this value lives, the process keeps the descriptors open.
 #[derive(Debug)]
 pub struct Held(#[expect(dead_code, reason = "its end is what counts")] UnixStream);
 
-/// Has these descriptors held.
+/// Starts a process that keeps these descriptors open.
 ///
 /// # Errors
-/// Says why they are not.
+/// Fails with the reason why they are not held.
 pub fn hold(descriptors: &[BorrowedFd<'_>]) -> Result<Held, String> {
     if descriptors.is_empty() {
         return Err("there is no hook to hold".into());
@@ -34,7 +34,8 @@ pub fn hold(descriptors: &[BorrowedFd<'_>]) -> Result<Held, String> {
     Ok(Held(channel))
 }
 
-/// Takes hooks out at once: the kernel waits for grace periods at each. Not where another process has them, too.
+/// Closes hooks in parallel: the kernel waits for grace periods at each. A hook that another process has open, too,
+/// stays attached.
 pub fn drop_at_once<T: Send>(all: impl IntoIterator<Item = T>) {
     thread::scope(|scope| {
         for one in all {
@@ -43,14 +44,14 @@ pub fn drop_at_once<T: Send>(all: impl IntoIterator<Item = T>) {
     });
 }
 
-/// In that process: takes them, and ends with whoever handed them over.
+/// The holding process: receives the descriptors, and ends with the process that handed them over.
 ///
 /// # Errors
-/// Fails when there is nobody.
+/// Fails when the channel is closed.
 pub fn serve(mut channel: UnixStream) -> anyhow::Result<()> {
     Role::Hold.assume();
     let held = take_over(&channel)?;
-    // Nothing else is said.
+    // No further message comes: this waits for the end of the channel.
     let _ = channel.read(&mut [0])?;
     drop_at_once(held);
     Ok(())

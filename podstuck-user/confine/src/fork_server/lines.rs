@@ -1,4 +1,4 @@
-//! What is said to a process that writes, and by it: a line of JSON each.
+//! Messages to and from a writer process: a line of JSON each.
 
 use std::{
     io::{self, BufRead, ErrorKind, Write},
@@ -8,23 +8,23 @@ use std::{
 
 use serde::{Serialize, de::DeserializeOwned};
 
-/// How long it may take to begin.
+/// Time limit of the start.
 pub const BEGIN: Duration = Duration::from_secs(5);
 
-/// Says something.
+/// Sends a message.
 ///
 /// # Errors
-/// Fails when nobody listens.
+/// Fails when the other end is closed.
 pub fn put(mut channel: &UnixStream, message: &impl Serialize) -> io::Result<()> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');
     channel.write_all(&line)
 }
 
-/// Hears what is said.
+/// Receives a message.
 ///
 /// # Errors
-/// Fails when the process has ended, or says nothing for as long as its channel waits.
+/// Fails when the process has ended, or sends nothing within the channel's time limit.
 pub fn heard<T: DeserializeOwned>(channel: &mut impl BufRead) -> io::Result<T> {
     let mut line = String::new();
     match channel.read_line(&mut line) {
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_is_heard_and_silence_is_an_error() {
+    fn messages_are_received_and_silence_is_an_error() {
         let (ours, theirs) = UnixStream::pair().unwrap();
         put(&theirs, &("a\nb", 1)).unwrap();
         ours.set_read_timeout(Some(Duration::from_millis(10))).unwrap();

@@ -1,5 +1,5 @@
-//! What the fork server is told, and what it says: messages of a few bytes, some with a descriptor. One that
-//! is anything else ends the conversation.
+//! The messages to and from the fork server: a few bytes each, some with a descriptor. Any other message ends the
+//! conversation.
 
 use std::{
     io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write},
@@ -18,7 +18,7 @@ use rustix::{
     },
 };
 
-/// What a process is started for.
+/// The purpose of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
     /// Answers one question.
@@ -31,12 +31,12 @@ pub enum Work {
     Hold,
 }
 
-/// To the server.
+/// A message to the server.
 #[derive(Debug)]
 pub(super) enum Order {
-    /// A process is to be started, and to have this as its input and output.
+    /// Start a process, with this descriptor as its input and output.
     Start(Work, OwnedFd),
-    /// From now on it, and whoever it starts, may do what the run may.
+    /// Drop to the privileges of a run, for the server and each process that it starts.
     Limit,
 }
 
@@ -58,7 +58,7 @@ impl Work {
 /// Sends an order, without waiting.
 ///
 /// # Errors
-/// Fails when the server has ended, or does not take orders any more.
+/// Fails when the server has ended, or no longer takes orders.
 pub(super) fn order(server: impl AsFd, order: &Order) -> io::Result<()> {
     match order {
         Order::Start(work, channel) => send(server, &[work.number()], &[channel.as_fd()]),
@@ -66,10 +66,10 @@ pub(super) fn order(server: impl AsFd, order: &Order) -> io::Result<()> {
     }
 }
 
-/// Waits for the next order; `None` when whoever gave them has ended.
+/// Waits for the next order; `None` when the client has ended.
 ///
 /// # Errors
-/// Fails when it is none.
+/// Fails when the message is no order.
 pub(super) fn next_order(from: impl AsFd) -> io::Result<Option<Order>> {
     let mut number = [0; 2];
     let (length, channel) = receive(from, &mut number)?;
@@ -85,21 +85,21 @@ pub(super) fn next_order(from: impl AsFd) -> io::Result<Option<Order>> {
     }
 }
 
-/// What came of an order to start.
+/// The result of an order to start.
 #[derive(Debug)]
 pub(super) enum Started<Fd> {
-    /// Its process id, and a descriptor of it.
+    /// The process id, and a pidfd.
     Process(i32, Fd),
-    /// As many are there as may be.
+    /// The limit of processes is reached.
     TooMany,
-    /// The error of the kernel.
+    /// The errno of `fork`.
     Failed(i32),
 }
 
-/// Says on a process's channel what came of it.
+/// Sends the result on the process's channel.
 ///
 /// # Errors
-/// Fails when nobody listens.
+/// Fails when the other end is closed.
 pub(super) fn say(channel: impl AsFd, started: &Started<BorrowedFd<'_>>) -> io::Result<()> {
     match started {
         Started::Process(pid, pidfd) => send(channel, &pid.to_ne_bytes(), &[*pidfd]),
@@ -108,10 +108,10 @@ pub(super) fn say(channel: impl AsFd, started: &Started<BorrowedFd<'_>>) -> io::
     }
 }
 
-/// Hears it, before anything else comes from there.
+/// Receives the result, the first message on the channel.
 ///
 /// # Errors
-/// Fails when the server has ended, when it takes too long (if the channel has a limit), or when it is
+/// Fails when the server has ended, when it takes too long (if the channel has a time limit), or when the message is
 /// something else.
 pub(super) fn heard(channel: impl AsFd) -> io::Result<Started<OwnedFd>> {
     let mut number = [0; 4];
@@ -127,22 +127,22 @@ pub(super) fn heard(channel: impl AsFd) -> io::Result<Started<OwnedFd>> {
     }
 }
 
-/// Descriptors that are held for somebody at most: more than there are hooks.
+/// Limit of descriptors held for one client: more than there are hooks.
 const MOST_HELD: usize = 128;
 
-/// Hands over what is to be held, and waits until it has arrived.
+/// Hands over the descriptors to be held, and waits for the acknowledgement.
 ///
 /// # Errors
-/// Fails when nobody takes it, or it is too much.
+/// Fails when the other end is closed, or there are too many descriptors.
 pub(super) fn hand_over(mut channel: &UnixStream, held: &[BorrowedFd<'_>]) -> io::Result<()> {
     send(channel, &[0], held)?;
     channel.read_exact(&mut [0])
 }
 
-/// Takes it, and says so.
+/// Receives the descriptors, and acknowledges them.
 ///
 /// # Errors
-/// Fails when there is nobody, or something else comes.
+/// Fails when the channel is closed, or something else arrives.
 pub(super) fn take_over(mut channel: &UnixStream) -> io::Result<Vec<OwnedFd>> {
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(MOST_HELD))];
     let (_, held) = receive_in(&mut space, channel, &mut [0])?;
@@ -161,14 +161,14 @@ fn send(socket: impl AsFd, bytes: &[u8], passed: &[BorrowedFd<'_>]) -> io::Resul
     Ok(())
 }
 
-/// How many bytes came, and the descriptor that came with them.
+/// The number of bytes received, and the descriptor that came with them.
 fn receive(socket: impl AsFd, bytes: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
     let (length, passed) = receive_in(&mut space, socket, bytes)?;
     Ok((length, passed.into_iter().next()))
 }
 
-/// The same with as many descriptors as there is room for.
+/// The number of bytes received, and all descriptors that `space` has room for.
 fn receive_in(
     space: &mut [MaybeUninit<u8>],
     socket: impl AsFd,
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn orders_arrive_one_by_one_and_end_with_who_gave_them() {
+    fn orders_arrive_one_by_one_and_end_with_the_client() {
         let (client, server) = pair();
         let (ours, theirs) = UnixStream::pair().unwrap();
         order(&client, &Order::Start(Work::Export, theirs.into())).unwrap();
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_order_is_refused() {
+    fn any_other_message_is_refused() {
         let file = File::open("/dev/null").unwrap();
         for (bytes, passed) in [
             (&[9][..], Some(file.as_fd())),
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_of_it_is_heard() {
+    fn the_result_of_a_start_is_received() {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let file = File::open("/dev/null").unwrap();
         say(&theirs, &Started::Process(7, file.as_fd())).unwrap();

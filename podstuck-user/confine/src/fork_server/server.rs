@@ -1,4 +1,4 @@
-//! The server's side: one thread, which waits for orders and for the ends of those that it has started.
+//! The server's side: one thread, which waits for orders and for the ends of its processes.
 
 use std::{
     io,
@@ -24,14 +24,14 @@ use super::{
 };
 use crate::role::Role;
 
-/// Processes that may be there at a time, those that hang among them. A run has two writers and one that holds its probes, asks seven
-/// questions at a time for the engine, and a few beside them.
+/// Limit of processes at a time, including those that hang. A run has two writers and one that holds its probes, asks
+/// seven questions at a time for the engine, and a few more.
 pub(super) const MOST: usize = 24;
 
-/// Serves until whoever gives orders has ended. In each process that is started, does its work.
+/// Serves until the client has ended. Each process that is started runs `work`.
 pub(super) fn run(orders: OwnedFd, work: fn(Work, UnixStream) -> anyhow::Result<()>) -> ! {
     let started = serve(&orders);
-    // What is started gives no orders.
+    // A started process gives no orders.
     drop(orders);
     let ended = match started {
         Ok(None) => Ok(()),
@@ -43,7 +43,7 @@ pub(super) fn run(orders: OwnedFd, work: fn(Work, UnixStream) -> anyhow::Result<
     exit(i32::from(ended.is_err()));
 }
 
-/// A process that was just forked.
+/// A newly forked process.
 struct Forked {
     work: Work,
     channel: OwnedFd,
@@ -73,7 +73,7 @@ fn serve(orders: &OwnedFd) -> io::Result<Option<Forked>> {
             None => return Ok(None),
             Some(Order::Limit) => Role::Look.assume(),
             Some(Order::Start(_, channel)) if alive.len() >= MOST => {
-                // Whoever asked may have ended.
+                // The client may have ended.
                 let _ = say(channel, &Started::TooMany);
             }
             Some(Order::Start(work, channel)) => {
@@ -93,12 +93,12 @@ fn serve(orders: &OwnedFd) -> io::Result<Option<Forked>> {
     }
 }
 
-/// Tells whoever gave the order about a process.
+/// Reports the new process to the client.
 fn tell(child: i32, channel: OwnedFd) -> io::Result<Option<(Pid, OwnedFd)>> {
     let Some(pid) = Pid::from_raw(child) else { return Ok(None) };
-    // It was not waited for: this is no other process.
+    // Not yet waited for: the process id cannot be reused.
     let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
-    // Without its client it ends by itself: its channel is closed.
+    // Without its client the process ends by itself: its channel is closed.
     let _ = say(&channel, &Started::Process(child, pidfd.as_fd()));
     Ok(Some((pid, pidfd)))
 }
@@ -113,7 +113,7 @@ fn begin(work: Work, parent: Pid) -> anyhow::Result<()> {
     };
     rustix::thread::set_name(name)?;
     if work == Work::Look {
-        // A writer ends when all is written, who holds with his client; whoever looks for nobody would never end.
+        // A writer ends when all is written, a holder with its client; a helper without a client would never end.
         set_parent_process_death_signal(Some(Signal::KILL))?;
         anyhow::ensure!(getppid() == Some(parent), "the process that asked has ended");
     }

@@ -23,25 +23,25 @@ use crate::{
     fork_server::{Process, Work, is_ready, lost, spawn},
 };
 
-/// How long one step may take. Local file systems answer in milliseconds, and all that is answered
-/// from memory takes a fraction of a second together, on a node with thousands of processes.
+/// Time limit of one step. Local file systems answer in milliseconds, and all reads from kernel memory together take
+/// a fraction of a second on a node with thousands of processes.
 pub const LIMIT: Duration = Duration::from_secs(2);
 
-/// How long all steps may take together.
+/// Time limit of all steps together.
 pub(super) const WHOLE: Duration = Duration::from_secs(20);
 
-/// How much a helper may say. All holders of a node with thousands of processes take a few megabytes.
+/// Limit of a helper's output, in bytes. All holders of a node with thousands of processes take a few megabytes.
 const LONGEST: usize = 32 << 20;
 
-/// Helpers that hang, of all who ask.
+/// Helpers that hang, of all callers.
 static LEFT_BEHIND: LeftBehind = LeftBehind::new();
 
-/// Why a helper did not come to its answer.
+/// Why a helper gave no answer.
 #[derive(Debug)]
 pub enum Failure<S> {
     /// It hangs and was left behind.
     Hung {
-        /// The step that it told last.
+        /// The last step that it reported.
         at: Option<S>,
         /// Its process id.
         helper: u32,
@@ -70,10 +70,10 @@ pub fn ask<Q: Question>(question: Q) -> Result<Q::Answer, NoAnswer> {
     ask_in_parts(question, |_| {}).map_err(NoAnswer::from)
 }
 
-/// The same, and takes the parts that come before the answer.
+/// As [`ask`], and passes on the parts that come before the answer.
 ///
 /// # Errors
-/// As [`ask`]; the step tells where it hangs.
+/// As [`ask`]; the step says where the helper hangs.
 pub fn ask_in_parts<Q: Question>(
     question: Q,
     take: impl FnMut(Q::Part),
@@ -92,7 +92,7 @@ pub fn ask_in_parts<Q: Question>(
     if let (Some((pid, path)), Ok(_) | Err(Failure::Hung { .. })) = (entered, &answer) {
         alive::came_to(pid, path, answer.is_ok());
     }
-    // One that has answered ends at once, unless what it had open is slow to close.
+    // A helper that has answered ends at once, unless its open files are slow to close.
     if let Err(Failure::Hung { at, .. }) = &answer {
         LEFT_BEHIND.leave(Left::new::<Q>(process, at.as_ref(), place));
     } else if !process.is_over(LIMIT) {
@@ -101,7 +101,7 @@ pub fn ask_in_parts<Q: Question>(
     answer
 }
 
-/// Why nobody is sent with the same question to a place where one hangs; of what is asked again and again.
+/// Why no helper is sent to a place where one hangs with the same question. Applies to periodic questions.
 pub(super) fn why_not_again<Q: Question>(place: &OsStr) -> Option<String> {
     if matches!(Q::BUDGET, Budget::Events | Budget::Holders) {
         return None;
@@ -109,16 +109,16 @@ pub(super) fn why_not_again<Q: Question>(place: &OsStr) -> Option<String> {
     LEFT_BEHIND.why_not_again(Q::NAME, place)
 }
 
-/// Whether a helper that was left behind still is.
+/// Whether a helper that was left behind still hangs.
 pub fn is_hanging(helper: u32) -> bool {
     LEFT_BEHIND.has(helper)
 }
 
-/// What helpers cannot do now, and who of them hangs.
+/// What helpers cannot do now, and which of them hang.
 pub fn degraded() -> Vec<Degraded> {
     let feeds = [Feed::Objects, Feed::Holders, Feed::Node, Feed::Space, Feed::Logs];
     let lost = lost().map(|why| Degraded::new(format!("no helper can be asked: {why}"), &feeds));
-    lost.into_iter().chain(LEFT_BEHIND.told()).collect()
+    lost.into_iter().chain(LEFT_BEHIND.degraded()).collect()
 }
 
 fn failed<S>(error: &dyn std::fmt::Display) -> Failure<S> {
@@ -134,7 +134,7 @@ fn exchange<Q: Question>(
     let mut text = serde_json::to_vec(&BTreeMap::from([(Q::NAME, question)]))
         .map_err(|error| failed(&error))?;
     text.push(b'\n');
-    // It reads all of it before it looks at anything.
+    // The helper reads the whole request before it does anything else.
     channel.write_all(&text).map_err(|error| failed(&error))?;
     let mut lines = Lines::of(channel);
     let mut at = None;
@@ -157,14 +157,14 @@ fn exchange<Q: Question>(
     }
 }
 
-/// What a helper writes.
+/// The output of a helper.
 struct Lines<R> {
     output: R,
     text: Vec<u8>,
-    /// Where the next line begins, and how far no end of it was found.
+    /// Where the next line begins, and how far it was searched for its end.
     start: usize,
     searched: usize,
-    /// How much more it may say.
+    /// How many more bytes it may write.
     left: usize,
 }
 
@@ -173,7 +173,7 @@ impl<R: Read + AsFd> Lines<R> {
         Self { output, text: Vec::new(), start: 0, searched: 0, left: LONGEST }
     }
 
-    /// The next message; `None` when there is none in time.
+    /// The next message; `None` when none comes in time.
     fn next<T: DeserializeOwned>(&mut self, end: Instant) -> Result<Option<T>, String> {
         loop {
             let rest = self.text.get(self.searched..).unwrap_or_default();
@@ -223,14 +223,14 @@ mod tests {
     }
 
     #[test]
-    fn who_says_nothing_is_not_waited_for() {
+    fn a_silent_helper_is_not_waited_for() {
         let mut lines = lines("sleep 5");
         let end = Instant::now() + Duration::from_millis(50);
         assert!(matches!(lines.next::<Message<(), (), ()>>(end), Ok(None)));
         assert!(Instant::now() < end + LIMIT);
     }
     #[test]
-    fn who_says_too_much_is_not_listened_to() {
+    fn a_helper_that_writes_too_much_is_cut_off() {
         for script in ["yes | tr -d '\\n'", "yes '{\"At\":1}'"] {
             let mut lines = lines(script);
             let mut next = || lines.next::<Message<u32, (), ()>>(Instant::now() + LIMIT);

@@ -1,5 +1,5 @@
-//! Looks at several places of which any may hang. One helper goes from place to place; where it hangs it is left
-//! behind, and another goes on with the rest. So a place that does not answer is reported by its own path and hides no
+//! Reads several places of which any may hang. One helper goes from place to place; where it hangs it is left behind,
+//! and another continues with the rest. So a place that does not answer is reported by its own path and hides no
 //! other.
 
 use std::{
@@ -18,17 +18,17 @@ use super::{
 };
 use crate::{alive, back_off::BackOff};
 
-/// Places that did not answer the last time, by the question and what it tells of them.
+/// Places that did not answer the last time, by question and reported step.
 static SILENT: Mutex<BTreeMap<(&'static str, OsString), BackOff>> = Mutex::new(BTreeMap::new());
 /// More than a node has roots of targets, as every process sees them.
 const REMEMBERED: usize = 1024;
 
-/// Asks about each of these places. The question tells each place, by what `name` makes of it, before it looks
-/// there, and one part for each, in their order. `seen` is a place as a process sees it.
+/// Asks about each of these places. The question reports each place, as `name` renders it, before it reads it, and
+/// one part for each, in their order. `seen` is a place as a process sees it.
 ///
-/// Places that answered before are asked first. One where a helper still hangs is not entered again, one that did not
-/// answer is asked less and less often, and what lies below either is not entered before it answers, nor what else its
-/// server serves.
+/// Places that answered before are asked first. A place where a helper still hangs is not entered, one that did not
+/// answer is asked at growing intervals, and whatever lies below either, or belongs to the same server, is not
+/// entered before it answers.
 pub fn ask_each<P, Q: Question<Step = OsString>>(
     places: Vec<P>,
     name: impl Fn(&P) -> OsString,
@@ -125,11 +125,11 @@ fn remember(key: (&'static str, OsString)) {
         all.clear();
     }
     let back_off = all.entry(key).or_default();
-    // The next time is after the first pause.
+    // The next try is after the first pause.
     back_off.is_due(Instant::now());
 }
 
-/// Why what lies below one that does not answer is not entered.
+/// Why a place below a silent one is not entered.
 fn above(silent: &[PathBuf], place: &Path) -> Option<NoAnswer> {
     let above = silent.iter().find(|above| place.starts_with(above))?;
     let why = format!("{}, on the way to it, does not answer", safe_path(above));
@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_did_not_answer_comes_last_and_less_and_less_often() {
+    fn a_silent_place_comes_last_and_at_growing_intervals() {
         let key = ("Test", OsString::from("/a"));
         let now = Instant::now();
         let in_s = |seconds| turn(&key, None, now + Duration::from_secs(seconds));
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_below_a_silent_place_is_not_entered_and_its_neighbour_is() {
+    fn a_place_below_a_silent_one_is_not_entered_and_its_neighbour_is() {
         let silent = [PathBuf::from("/k")];
         let why = above(&silent, Path::new("/k/pods")).unwrap().to_string();
         assert_eq!(why, "not looked at, because /k, on the way to it, does not answer");

@@ -1,5 +1,5 @@
-//! Helper processes that did not come back. In an uninterruptible wait they survive SIGKILL, and hold what they
-//! looked at.
+//! Helper processes that did not return. In an uninterruptible wait they survive SIGKILL, and hold the object that
+//! they read.
 
 use std::{
     collections::BTreeSet,
@@ -20,24 +20,24 @@ use super::{
 };
 use crate::fork_server::Process;
 
-/// One of them.
+/// A helper that was left behind.
 #[derive(Debug)]
 pub(super) struct Left {
     name: &'static str,
     budget: Budget,
     share: Option<Share>,
     process: Process,
-    /// What it does not come back from.
+    /// The place where it hangs.
     place: String,
-    /// What it was asked about.
+    /// The object of its question.
     about: OsString,
-    /// What is missing meanwhile, and of which object.
+    /// The data that is missing meanwhile, and of which object.
     feeds: Option<Feed>,
     object: Option<PathBuf>,
 }
 
 impl Left {
-    /// The step that it told last says best where it is; of a question without steps, what it is about.
+    /// The last reported step says best where it hangs; a question without steps is shown by its object.
     pub(super) fn new<Q: Question>(
         process: Process,
         at: Option<&Q::Step>,
@@ -60,7 +60,7 @@ impl Left {
     }
 }
 
-/// Those that may still live.
+/// The helpers left behind that may still live.
 #[derive(Debug, Default)]
 pub(super) struct LeftBehind(Mutex<Vec<Left>>);
 
@@ -70,13 +70,13 @@ impl LeftBehind {
         Self(Mutex::new(Vec::new()))
     }
 
-    /// Whether there are so many that no other helper should be risked for anybody.
+    /// Whether the budget is exhausted: no further helper is started.
     fn is_full(&self, budget: Budget) -> bool {
         self.hung(budget, &None).1 >= budget.hung_max()
     }
 
-    /// Whether there are so many that this thread should risk no other one. What is asked again and again is asked for
-    /// the whole node.
+    /// Whether this thread's share is exhausted: it starts no further helper. Periodic questions are asked for the
+    /// whole node.
     pub(super) fn is_used_up(&self, budget: Budget) -> bool {
         let (own, hung) = self.hung(budget, &share::own());
         match budget {
@@ -85,7 +85,7 @@ impl LeftBehind {
         }
     }
 
-    /// The same in words, with what they hang at.
+    /// The same as a sentence, with the places where they hang.
     pub(super) fn why_used_up(&self, budget: Budget) -> Option<String> {
         if !self.is_used_up(budget) {
             return None;
@@ -97,7 +97,7 @@ impl LeftBehind {
         Some(format!("helper processes do not come back from {}", places.join(", ")))
     }
 
-    /// Why one is not sent with a question to where another hangs with the same.
+    /// Why no helper is sent with a question to a place where another hangs with the same question.
     pub(super) fn why_not_again(&self, name: &str, place: &OsStr) -> Option<String> {
         let step = format!("{place:?}");
         let is_there = |left: &&Left| {
@@ -109,7 +109,7 @@ impl LeftBehind {
         Some(format!("helper process {pid} of podstuck does not come back from {place}"))
     }
 
-    /// How many hang on behalf of somebody, and in all.
+    /// How many hang for one share, and in all.
     fn hung(&self, budget: Budget, share: &Option<Share>) -> (usize, usize) {
         let all = self.living();
         let of_budget = || all.iter().filter(|left| left.budget == budget);
@@ -127,9 +127,9 @@ impl LeftBehind {
         self.all().push(left);
     }
 
-    /// Each that lives, with what it holds; and what is not looked at at all because of them.
-    pub(super) fn told(&self) -> Vec<Degraded> {
-        let told = |left: &Left| {
+    /// Each living one, with the place that it holds; and what is not read because of them.
+    pub(super) fn degraded(&self) -> Vec<Degraded> {
+        let report = |left: &Left| {
             let (pid, place) = (left.process.id(), left.shown());
             let sentence = format!(
                 "helper process {pid} of podstuck does not come back from {place}, cannot be killed, and \
@@ -138,7 +138,7 @@ impl LeftBehind {
             let feeds = left.feeds.as_slice();
             Degraded { place: left.object.clone(), ..Degraded::new(sentence, feeds) }
         };
-        let mut all: Vec<Degraded> = self.living().iter().map(told).collect();
+        let mut all: Vec<Degraded> = self.living().iter().map(report).collect();
         all.extend(Budget::ALL.into_iter().filter(|budget| self.is_full(*budget)).map(|budget| {
             let work = budget.work();
             let sentence = format!("no helper is sent to {work} before one that hangs comes back");
@@ -182,32 +182,32 @@ mod tests {
         for _ in 0..Budget::Events.hung_max() {
             assert!(!left.is_full(Budget::Events));
             let (child, one) = sleep();
-            // Not killed, as if it could not be.
+            // Not killed, as if that were impossible.
             left.all().push(one);
             children.push(child);
         }
         assert!(left.is_full(Budget::Events) && !left.is_full(Budget::Pods));
-        let told = left.told();
-        assert_eq!(told.len(), children.len() + 1);
-        for (child, told) in children.iter().zip(&told) {
+        let reports = left.degraded();
+        assert_eq!(reports.len(), children.len() + 1);
+        for (child, report) in children.iter().zip(&reports) {
             assert!(left.has(child.id()));
-            let sentence = &told.sentence;
+            let sentence = &report.sentence;
             assert!(sentence.contains(&format!(" {} ", child.id())), "{sentence}");
             assert!(sentence.contains("/a\\x1bb"), "{sentence}");
-            assert_eq!(told.place.as_deref(), Some(Path::new("/a\u{1b}b")));
-            assert_eq!(told.feeds, [Feed::Objects]);
+            assert_eq!(report.place.as_deref(), Some(Path::new("/a\u{1b}b")));
+            assert_eq!(report.feeds, [Feed::Objects]);
         }
-        assert!(told.last().is_some_and(|all| all.place.is_none()), "{told:?}");
+        assert!(reports.last().is_some_and(|all| all.place.is_none()), "{reports:?}");
         let all: Vec<_> = left.all().drain(..).collect();
         all.into_iter().for_each(|one| left.leave(one));
         for child in &mut children {
             child.wait().unwrap();
         }
-        assert!(!left.is_full(Budget::Events) && left.told().is_empty());
+        assert!(!left.is_full(Budget::Events) && left.degraded().is_empty());
     }
 
     #[test]
-    fn what_hangs_for_one_pod_leaves_room_for_others() {
+    fn hung_helpers_of_one_pod_leave_room_for_others() {
         let (left, mut children) = (LeftBehind::new(), Vec::new());
         let mut hang = |share: Share| {
             ask_for(share, || {

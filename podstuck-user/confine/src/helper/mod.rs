@@ -1,10 +1,11 @@
-//! The helper process: looks at what may lie on a dead file system, or behind a lock that is never
-//! given back, for as long as that takes. `stat` on a hung NFS or FUSE mount never returns, and a
-//! thread in it cannot be killed; a process can at least be left behind.
+//! The helper process: reads what may be on a dead file system, or behind a lock that is never released, for as long
+//! as that takes. `stat` on a hung NFS or FUSE mount never returns, and a thread in it cannot be killed; a process
+//! can at least be left behind.
 //!
-//! The helper is a process of the fork server. It reads one request, a line of JSON, and writes [`Message`]s, one a line: what it is about to do, parts of the answer, and last the answer.
-//! So whoever waits knows where it hangs, and has what was found before. One client ([`client`])
-//! serves threads and, through a thread, asynchronous tasks; it also bounds how many helpers may hang.
+//! The helper is a process of the fork server. It reads one request, a line of JSON, and writes [`Message`]s, one a
+//! line: the step that it begins, parts of the answer, and last the answer. So the client knows where it hangs, and
+//! has what was found before. One client ([`client`]) serves threads and, through a thread, asynchronous tasks; it
+//! also bounds how many helpers may hang.
 
 mod client;
 mod each;
@@ -26,40 +27,40 @@ use podstuck_model::degraded::Feed;
 
 use crate::{alive::Occasion, role::Role};
 
-/// By what a request says which question it is. The room with the list of all questions names them.
+/// The name of a question in a request. The crate with the list of all questions assigns them.
 pub trait Named {
-    /// No other question has it.
+    /// Unique among all questions.
     const NAME: &'static str;
 }
 
-/// What the helper can be asked, with both sides of it.
+/// A question to the helper, with both sides of it.
 pub trait Question: Named + Serialize {
-    /// What bounds how many helpers may hang over it.
+    /// The budget that bounds how many helpers may hang in it.
     const BUDGET: Budget = Budget::Events;
-    /// What is made of the answers, and is missing while a helper hangs; nothing where whoever asks says so
-    /// himself, or where no finding is made of them.
+    /// The data made of the answers, which is missing while a helper hangs; `None` where the caller reports that
+    /// itself, or where no finding is made of them.
     const FEEDS: Option<Feed> = None;
-    /// What the helper may do.
+    /// The privileges of the helper.
     const ROLE: Role = Role::Helper;
-    /// Whether it takes a few milliseconds of CPU time, whatever it meets: it does not give way to others, since somebody
+    /// Whether it never takes more than a few milliseconds of CPU time: then it keeps its priority, since the caller
     /// waits for it.
     const IS_SHORT: bool = false;
-    /// Something that it does and that may never end.
+    /// A step of its work that may never end.
     type Step: Debug + Serialize + DeserializeOwned;
-    /// What is told as soon as it is known.
+    /// A part of the answer, sent as soon as it is known.
     type Part: Serialize + DeserializeOwned;
-    /// What is told in the end.
+    /// The answer, sent at the end.
     type Answer: Serialize + DeserializeOwned;
 
-    /// What lives if the question is asked: it is asked because a call has returned from there.
+    /// Why the question is asked: `Answered` when a call has just returned from there.
     const OCCASION: Occasion = Occasion::Unknown;
 
-    /// The path that it enters, and the process as which; `None` where it enters several.
+    /// The path that it enters, and the process that sees it; `None` when it enters several.
     fn enters(&self) -> Option<(u32, &Path)> {
         None
     }
 
-    /// What it looks at, for whoever hears that it hangs; empty where its steps say so.
+    /// The place that it reads, for the report of a hang; empty when its steps name it.
     fn place(&self) -> OsString {
         self.enters().map(|(_, path)| path.into()).unwrap_or_default()
     }
@@ -67,30 +68,30 @@ pub trait Question: Named + Serialize {
     /// The helper's side.
     ///
     /// # Errors
-    /// Fails when the file system answers with an error, or when nobody listens any more.
+    /// Fails when the file system answers with an error, or when the client has closed the channel.
     fn answer(self, tell: &mut Teller<Self::Step, Self::Part>) -> Result<Self::Answer>;
 }
 
-/// Helpers that hang are counted by what they are for. While as many hang as may, no other one is
-/// risked: each keeps a reference to the path that it looks at. What is asked again and again has a
-/// budget of its own, so that one hung disk leaves the other questions alone. Within a budget each pod has a share.
+/// Hung helpers are counted by purpose. While a budget is exhausted, no further helper is started in it: each keeps a
+/// reference to the path that it reads. Periodic questions have a budget of their own, so that one hung disk leaves
+/// the other questions alone. Within a budget each pod has a share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Budget {
     /// Questions that a failed or hung call raises.
     Events,
-    /// Searches for holders. Each may leave several behind before it knows what hangs.
+    /// Searches for holders. Each may leave several helpers behind before it knows what hangs.
     Holders,
     /// The pods' directories, in every sample.
     Pods,
-    /// Logs. Many lie on one disk, and those of kubelet, of runtimes and of drivers are read by one helper each.
+    /// Logs. Many are on one disk; those of kubelet, of runtimes and of drivers are read by one helper each.
     Logs,
-    /// The directories of pods' logs, whenever a pod has no name, and kubelet's before a run begins.
+    /// The directories of pods' logs, read when a pod has no name, and kubelet's before a run begins.
     Names,
-    /// How full file systems are, in every few samples.
+    /// Free space of file systems, in every few samples.
     Space,
-    /// Where kubelets and runtimes keep their things, again and again.
+    /// The directories of kubelets and runtimes, periodically.
     Roots,
-    /// What runtimes keep of their containers, in every sample.
+    /// The runtimes' records of their containers, in every sample.
     Containers,
 }
 
@@ -106,7 +107,7 @@ impl Budget {
         Self::Containers,
     ];
 
-    /// What is missing while as many hang as may.
+    /// The data that is missing while the budget is exhausted.
     const fn feeds(self) -> &'static [Feed] {
         match self {
             Self::Events => &[Feed::Objects],
@@ -114,12 +115,12 @@ impl Budget {
             Self::Holders => &[Feed::Holders],
             Self::Pods | Self::Containers => &[Feed::Node],
             Self::Space => &[Feed::Space],
-            // A pod without a name is found all the same; what was shown once, the probes know.
+            // A pod without a name is found all the same; the probes know the directories that were shown once.
             Self::Names | Self::Roots => &[],
         }
     }
 
-    /// What those do that are counted together.
+    /// The work of a budget, in words.
     const fn work(self) -> &'static str {
         match self {
             Self::Events => "look at objects",
@@ -146,7 +147,7 @@ impl Budget {
 /// One line of the helper's output.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Message<S, P, A> {
-    /// This is what it does next.
+    /// The step that it begins.
     At(S),
     /// A part of the answer.
     Part(P),
@@ -154,23 +155,23 @@ pub enum Message<S, P, A> {
     Answer(Result<A, Refusal>),
 }
 
-/// Why there is no answer, in a sentence.
+/// Why there is no answer, as a sentence.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Refusal {
-    /// What was to be entered does not live.
+    /// The file system to be entered does not answer.
     NotEntered(String),
-    /// It was tried, and failed.
+    /// The read failed.
     Failed(String),
 }
 
-/// What a helper does not enter that learns only by itself where it is to look, and why.
+/// Error of a helper that finds out itself which place to read, and must not enter it: the reason.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct NotEntered(pub String);
 
 #[cfg(test)]
 mod testing {
-    //! Questions that nobody asks.
+    //! Questions for tests only.
 
     use super::*;
 

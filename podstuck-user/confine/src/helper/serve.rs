@@ -16,17 +16,17 @@ use serde::Serialize;
 
 use super::{Message, NotEntered, Question, Refusal};
 
-/// How often it is told that something goes on: well within what one step may take.
+/// How often a helper reports that it is still at work: well within the time limit of a step.
 const TELL_EVERY: Duration = Duration::from_millis(250);
 
-/// How much memory of its own a helper may have. It is for the answers of an API server: one of 31 MiB, nearly the longest
-/// that is read, takes 87 MiB with the program's pages, and one of 24 MiB 73 (`records_of_many_pods_fit_into_a_helper` of
-/// tests/large_node.rs, development build). Of the others, the most that was
-/// seen is 16 MiB with the program's pages, of a search for holders on a node with 2,000 processes.
+/// Limit of a helper's own memory, in bytes. It is for the answers of an API server: one of 31 MiB, nearly the
+/// longest that is read, takes 87 MiB with the program's pages, and one of 24 MiB 73
+/// (`records_of_many_pods_fit_into_a_helper` of tests/large_node.rs, development build). Of the others, the most that
+/// was seen is 16 MiB with the program's pages, of a search for holders on a node with 2,000 processes.
 const MEMORY: u64 = 128 << 20;
-/// How much CPU time, in seconds: the client waits no longer.
+/// Limit of CPU time, in seconds: the client waits no longer.
 const CPU_S: u64 = 20;
-/// The ring is emptied first, and what is short is looked at.
+/// Lower priority than the ring's reader and than short questions.
 const NICE: i32 = 10;
 
 /// Reads one request from a channel and answers it there.
@@ -34,16 +34,16 @@ const NICE: i32 = 10;
 /// # Errors
 /// As [`serve`].
 pub fn serve_through(channel: &UnixStream, answer: fn(&str) -> Result<()>) -> Result<()> {
-    // What it executes has an output of its own.
+    // A program that it executes has an output of its own.
     dup2_stdin(channel).context("its input")?;
     dup2_stdout(channel).context("its output")?;
     serve(answer)
 }
 
-/// Reads one request from standard input and has it answered to standard output, by who knows all questions.
+/// Reads one request from standard input and has `answer`, which knows all questions, answer it to standard output.
 ///
 /// # Errors
-/// Fails when the request is none, or when nobody reads the answer.
+/// Fails when the input is no request, or when the client has closed the channel.
 pub fn serve(answer: fn(&str) -> Result<()>) -> Result<()> {
     limit();
     let mut text = String::new();
@@ -51,13 +51,13 @@ pub fn serve(answer: fn(&str) -> Result<()>) -> Result<()> {
     answer(&text)
 }
 
-/// What it takes at most, whatever it meets.
+/// Limits the helper's resources.
 fn limit() {
-    // What was read of others is in its memory, and stays there.
+    // Data of other processes is in its memory, and stays there.
     let limits = [(Resource::Data, MEMORY), (Resource::Cpu, CPU_S), (Resource::Core, 0)];
     for (resource, most) in limits {
         let limit = Rlimit { current: Some(most), maximum: Some(most) };
-        // It fails where there is a lower one already.
+        // Fails where a lower limit is set already.
         let _ = setrlimit(resource, limit);
     }
 }
@@ -71,7 +71,7 @@ fn give_way<Q: Question>() {
 /// Answers one question.
 ///
 /// # Errors
-/// Fails when nobody reads the answer.
+/// Fails when the client has closed the channel.
 pub fn answer<Q: Question>(question: Q) -> Result<()> {
     give_way::<Q>();
     Q::ROLE.assume();
@@ -83,7 +83,7 @@ pub fn answer<Q: Question>(question: Q) -> Result<()> {
     say(&Message::<(), (), _>::Answer(answer))
 }
 
-/// Tells the client what comes before the answer.
+/// Sends the client what comes before the answer.
 pub struct Teller<S, P> {
     said: PhantomData<(S, P)>,
 }
@@ -95,41 +95,41 @@ impl<S: Serialize, P: Serialize> Default for Teller<S, P> {
 }
 
 impl<S: Serialize, P: Serialize> Teller<S, P> {
-    /// Has told nothing yet.
+    /// A teller that has sent nothing yet.
     pub const fn new() -> Self {
         Self { said: PhantomData }
     }
 
-    /// Tells a step before it is begun.
+    /// Reports a step before it begins.
     ///
     /// # Errors
-    /// Fails when nobody listens any more.
+    /// Fails when the client has closed the channel.
     pub fn at(&mut self, step: &S) -> Result<()> {
         say(&Message::<_, (), ()>::At(step))
     }
 
-    /// Tells a part of the answer.
+    /// Sends a part of the answer.
     ///
     /// # Errors
-    /// Fails when nobody listens any more.
+    /// Fails when the client has closed the channel.
     pub fn part(&mut self, part: &P) -> Result<()> {
         say(&Message::<(), _, ()>::Part(part))
     }
 }
 
 impl<S: Serialize, P: Serialize> Teller<S, P> {
-    /// Tells that it goes on with a step while this is read: on a busy node, much takes long to go through.
+    /// Reports periodically that a step is still at work while `text` is read: on a busy node, that takes long.
     pub fn reading<T: Read>(&mut self, step: S, text: T) -> Reading<'_, T, S, P> {
-        Reading { text, step, tell: self, told: Instant::now() }
+        Reading { text, step, tell: self, reported: Instant::now() }
     }
 
-    /// The same, whenever it is called, of what is in memory.
+    /// The same for data in memory: reports when the returned function is called.
     pub fn going_on(&mut self, step: S) -> impl FnMut() -> Result<()> {
-        let mut told = Instant::now();
+        let mut reported = Instant::now();
         move || {
-            if told.elapsed() >= TELL_EVERY {
+            if reported.elapsed() >= TELL_EVERY {
                 self.at(&step)?;
-                told = Instant::now();
+                reported = Instant::now();
             }
             Ok(())
         }
@@ -141,15 +141,15 @@ pub struct Reading<'a, T, S, P> {
     text: T,
     step: S,
     tell: &'a mut Teller<S, P>,
-    told: Instant,
+    reported: Instant,
 }
 
 impl<T: Read, S: Serialize, P: Serialize> Read for Reading<'_, T, S, P> {
     fn read(&mut self, part: &mut [u8]) -> io::Result<usize> {
         let read = self.text.read(part)?;
-        if self.told.elapsed() >= TELL_EVERY {
+        if self.reported.elapsed() >= TELL_EVERY {
             self.tell.at(&self.step).map_err(io::Error::other)?;
-            self.told = Instant::now();
+            self.reported = Instant::now();
         }
         Ok(read)
     }
@@ -158,8 +158,7 @@ impl<T: Read, S: Serialize, P: Serialize> Read for Reading<'_, T, S, P> {
 fn say(message: &impl Serialize) -> Result<()> {
     let mut text = serde_json::to_vec(message)?;
     text.push(b'\n');
-    // Standard output writes whole lines through: whoever waits must see this one although what comes
-    // next may hang.
+    // Standard output flushes whole lines: the client must see this one although the next step may hang.
     let mut out = io::stdout().lock();
     out.write_all(&text).context("telling the answer")?;
     Ok(out.flush()?)

@@ -1,13 +1,14 @@
-//! On whose behalf a thread asks: what hangs for one pod must not keep another's questions from being asked.
+//! The pod or target that a thread asks for: what hangs for one pod must not keep another's questions from being
+//! asked.
 
 use std::cell::RefCell;
 
-/// Whose question it is.
+/// The pod or target that a question is asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Share {
-    /// A pod's, by its UID.
+    /// A pod, by its UID.
     Pod(String),
-    /// That of something that belongs to no pod.
+    /// A target that belongs to no pod.
     Target(u64),
 }
 
@@ -15,7 +16,7 @@ thread_local! {
     static OWN: RefCell<Option<Share>> = const { RefCell::new(None) };
 }
 
-/// Asks on somebody's behalf.
+/// Runs `ask` on behalf of a share.
 pub fn ask_for<T>(share: Share, ask: impl FnOnce() -> T) -> T {
     let before = OWN.replace(Some(share));
     let answer = ask();
@@ -23,14 +24,14 @@ pub fn ask_for<T>(share: Share, ask: impl FnOnce() -> T) -> T {
     answer
 }
 
-/// On whose behalf this thread asks; `None` for the node.
+/// The share that this thread asks for; `None` for the node.
 pub(super) fn own() -> Option<Share> {
     OWN.with_borrow(Clone::clone)
 }
 
-/// Whether so many helpers hang that no other one is sent on behalf of somebody who has left `own` of them behind.
-/// Everybody may leave half of what is free at that time, and one at least: however many hang for one pod, there is
-/// room for others.
+/// Whether a share that has left `own` helpers behind may start no further one, while `hung` of `most` hang. A share
+/// may leave half of the free ones behind, and at least one: whatever number hangs for one pod, there is room for
+/// others.
 pub(super) fn is_used_up(own: usize, hung: usize, most: usize) -> bool {
     let free = most.saturating_sub(hung);
     free == 0 || own >= (free / 2).max(1)
@@ -40,7 +41,7 @@ pub(super) fn is_used_up(own: usize, hung: usize, most: usize) -> bool {
 mod tests {
     use super::*;
 
-    /// How many each of those who come one after the other can leave behind.
+    /// How many each of several shares, one after the other, can leave behind.
     fn left(most: usize) -> Vec<usize> {
         let mut all = Vec::new();
         loop {
@@ -57,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_takes_the_room_of_others() {
+    fn no_share_takes_the_room_of_others() {
         assert_eq!(left(6), [2, 1, 1, 1, 1]);
         assert_eq!(left(4), [1, 1, 1, 1]);
         assert_eq!(left(1), [1]);
@@ -65,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_is_known_while_it_is_asked() {
+    fn the_share_is_set_while_its_question_is_asked() {
         let pod = || Share::Pod("a".into());
         assert_eq!(ask_for(pod(), || ask_for(Share::Target(1), own)), Some(Share::Target(1)));
         assert_eq!(ask_for(pod(), || (ask_for(Share::Target(1), || ()), own()).1), Some(pod()));

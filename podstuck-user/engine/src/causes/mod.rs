@@ -1,4 +1,4 @@
-//! Families of causes, a room each: what is followed, what it means, and what releases it.
+//! Families of causes, one module each: trackers, causes and remedies.
 
 pub(crate) mod busy_mount;
 pub mod cluster;
@@ -27,7 +27,7 @@ use crate::{
     tracker::{TrackerId, TrackerSpec, Yields},
 };
 
-/// All families, in the order in which documents list their causes. A cause or a tracker is known by being in one of them.
+/// All families, in the order in which the documentation lists their causes. They register all causes and trackers.
 pub(crate) static FAMILIES: [&Family; 20] = [
     &csi_volume::FAMILY,
     &not_empty::FAMILY,
@@ -51,8 +51,8 @@ pub(crate) static FAMILIES: [&Family; 20] = [
     &cluster::FAMILY,
 ];
 
-/// The order in which an event is shown to the trackers, so that one which explains comes before one that is explained,
-/// where that shows at the same event.
+/// The order in which the trackers take an event: a tracker that explains comes before the one that it explains, if both
+/// depend on the same event.
 const ORDER: [TrackerId; 30] = [
     TrackerId::CrossedMount,
     TrackerId::Busy,
@@ -86,17 +86,17 @@ const ORDER: [TrackerId; 30] = [
     TrackerId::DeviceReference,
 ];
 
-/// What is known of each tracker, in the order in which they see an event.
+/// The specifications of all trackers, in the order in which they take an event.
 pub(crate) fn trackers() -> impl Iterator<Item = &'static TrackerSpec> {
     ORDER.into_iter().filter_map(tracker)
 }
 
-/// Which trackers keep one silent.
+/// The trackers that suppress this one.
 pub(crate) fn yields_of(id: TrackerId) -> &'static [Yields] {
     tracker(id).map_or(&[], |spec| spec.yields)
 }
 
-/// What is known of a tracker.
+/// The specification of a tracker; `None` if no family has it.
 pub(crate) fn tracker(id: TrackerId) -> Option<&'static TrackerSpec> {
     FAMILIES.iter().flat_map(|family| family.trackers).find(|spec| spec.id == id)
 }

@@ -1,11 +1,11 @@
-//! What the table of families must be.
+//! Tests of the table of families.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
 use crate::model::degraded::Feed;
 
-/// Each tracker with one that keeps it silent.
+/// Each tracker with each tracker that suppresses it.
 fn rows() -> impl Iterator<Item = (TrackerId, &'static Yields)> {
     trackers().flat_map(|spec| spec.yields.iter().map(|row| (spec.id, row)))
 }
@@ -75,8 +75,8 @@ fn no_suppression_is_there_twice() {
 }
 
 #[test]
-fn nobody_explains_itself_away() {
-    // Whoever is reached again from itself could be silent because it is silent.
+fn no_tracker_suppresses_itself() {
+    // A tracker that is reached again from itself would suppress itself.
     for start in rows().map(|(of, _)| of) {
         let mut seen = BTreeSet::new();
         let mut next = vec![start];
@@ -113,14 +113,14 @@ fn a_static_cause_is_of_one_family() {
     assert_eq!(unique.len(), causes.len());
 }
 
-/// By what a tracker takes, and asks for, in any of its files.
+/// The feeds of a tracker, by the events and queries in its files.
 fn feeds_of(files: &[&str]) -> Vec<Feed> {
     let code: String = files.iter().filter_map(|file| file.split("#[cfg(test)]").next()).collect();
     let by_words: [(Feed, &[&str]); 7] = [
         (Feed::Calls, &["What::Operation(", "What::Counts("]),
         (Feed::HungCalls, &["What::Stuck("]),
         (Feed::Node, &["What::Sample("]),
-        // A verdict may look at them, too, to tell a full disk apart.
+        // A verdict may also read the spaces, to rule out a full disk.
         (Feed::Space, &["in &sample.spaces", "sample.is_full()"]),
         (
             Feed::Objects,
@@ -140,7 +140,7 @@ fn feeds_of(files: &[&str]) -> Vec<Feed> {
 }
 
 #[test]
-fn the_feeds_are_what_trackers_take_and_ask_for() {
+fn the_feeds_match_the_events_and_queries_of_the_trackers() {
     macro_rules! check {
         ($($tracker:ident: $($file:literal)+,)*) => {
             $({

@@ -1,4 +1,4 @@
-//! The answer of a run that was asked one question.
+//! The answer of a run about one question.
 
 use std::{collections::BTreeSet, ffi::OsStr, path::PathBuf, time::Duration};
 
@@ -24,22 +24,21 @@ use crate::{
     where_next::{self, Known},
 };
 
-/// A firm verdict may still be followed by a better one, from the same attempt, or from what was asked for.
+/// A better verdict may follow a firm one, from the same attempt or a pending query.
 const SETTLED: Duration = Duration::from_secs(1);
-/// Where no scan of the node has confirmed it since: scans are slow, or do not come to their end.
+/// The same if no scan of the node has confirmed it: scans may be slow or not complete.
 const SETTLED_ALONE: Duration = Duration::from_secs(2);
-/// One that the pod does not wait for may stand beside what it does wait for: kubelet's tries are
-/// that far apart in the beginning.
+/// A harmless finding may be followed by the blocking one: kubelet's first attempts are that far apart.
 const SETTLED_HARMLESS: Duration = Duration::from_secs(8);
-/// How long is left of a deletion of very many entries takes a look of its own, which takes seconds.
+/// The estimate of a mass deletion requires a scan that takes seconds.
 const SETTLED_COUNTED: Duration = Duration::from_secs(8);
-/// One that is likely, and to which watching for longer adds nothing, may still be followed by another
-/// cause's: looks that take their time, and the first of kubelet's tries.
+/// A likely finding that watching does not improve may be followed by another cause: by slow checks, and by
+/// kubelet's first attempts.
 const SETTLED_LIKELY: Duration = Duration::from_secs(8);
 
 impl Engine {
-    /// Whether there is an answer at this time, and it had time to become a better one. What holds up
-    /// no pod is an answer only if one target was asked about: on a node there is always such a thing.
+    /// Whether there is an answer that had the time to improve. A harmless finding is an answer only in a run about
+    /// one target: a node always has some.
     pub fn is_firm(&self, now: Monotonic) -> bool {
         let is_settled = |since| now.since(since) >= SETTLED_LIKELY;
         if self.run.has_target() && self.settled_since.is_some_and(is_settled) {
@@ -64,14 +63,14 @@ impl Engine {
         }
     }
 
-    /// Why the target is stuck.
+    /// The answer.
     pub fn diagnosis(&self) -> Diagnosis {
         let target = self.run.start.target.as_deref();
         let stages = self.stages();
         let said = self.said.of(stages.iter().map(|stage| stage.pod.uid.as_str()));
         let window = self.window().as_secs_f64();
         let is_left = stages.iter().any(|pod| pod.stage < Stage::Gone);
-        // Where only the record is left, nobody may have looked: there was nothing to look at.
+        // If only the record is left, the node may never have been scanned for it.
         let looked = |sample: &NodeSample| self.left_record().is_some() && sample.begun.is_some();
         let mut notes = match &self.sample {
             Some(sample) if is_left || !sample.unread.is_empty() || looked(sample) => {
@@ -111,14 +110,14 @@ impl Engine {
         Diagnosis { containers, notes, terminating, progress, ..answer }
     }
 
-    /// Who waits for whom, of a pod that was looked at.
+    /// The chain of waits of a pod that was scanned.
     pub(super) fn chain(&self, pod: &PodStage, causes: &[Finding]) -> Vec<Link> {
         let Some(sample) = &self.sample else { return Vec::new() };
         let uid = pod.pod.uid.as_str();
         let terminating = self.deletions.since(uid);
         let since = terminating.as_ref().map(|it| it.since);
         let mut said = self.said.of(std::iter::once(uid));
-        // What was said before the deletion is about something else.
+        // Messages from before the deletion are about something else.
         said.retain(|said| Some(said.at) >= since);
         let record = self.record.as_ref().filter(|record| record.pod.uid == uid);
         let terminating = terminating.as_ref();
@@ -140,7 +139,7 @@ impl Engine {
         chain(pod, &facts)
     }
 
-    /// The CSI drivers of what is left of these pods' volumes.
+    /// The CSI drivers of the remaining volumes of these pods.
     fn drivers(&self, stages: &[PodStage]) -> Vec<String> {
         let pods = stages.iter().filter_map(|at| self.sample.as_ref()?.pod(&at.pod.uid));
         let of_pod = pods.flat_map(|pod| {
@@ -151,7 +150,7 @@ impl Engine {
         names.into_iter().collect()
     }
 
-    /// What lets kubelet look at a volume of the pod again, where no cause says so.
+    /// The action that makes a failing `stat` of the pod's volume succeed, if no cause says so.
     fn failed_look(&self, answer: &Diagnosis) -> Option<String> {
         let [pod] = &answer.stages[..] else { return None };
         let holds = answer.causes.iter().any(|it| it.blocks_deletion == Some(true));
@@ -160,7 +159,7 @@ impl Engine {
         failed_look(state, &answer.said).filter(|_| is_volumes).map(|failed| failed.way_out())
     }
 
-    /// What need not be looked for.
+    /// What is already known.
     fn known<'a>(&'a self, answer: &'a Diagnosis, drivers: &'a [String]) -> Known<'a> {
         let pod = self.run.pod.as_ref();
         let is_of_pod = |record: &&PodRecord| pod.is_some_and(|pod| pod.uid == record.pod.uid);
@@ -169,13 +168,13 @@ impl Engine {
             pod,
             drivers,
             failed_look: None,
-            // A server that knows this node's pods, and not this one, has no record to be read.
+            // An API server that knows this node's pods, and not this one, has no record of it.
             is_record_read: is_read || pod.is_some() && self.api_answered(),
             api: self.run.start.api.as_deref(),
             complaint: {
                 let known = answer.said.iter().rev().find(|said| said.complaint.is_some());
                 let last = known.or_else(|| weightiest(answer.said.iter()));
-                // What the chain ends with need not be said twice.
+                // The last link of the chain may already have the message.
                 let ends = |said: &Said| {
                     let mut links = answer.stages.iter().filter_map(|pod| pod.chain.last());
                     links.any(|link| link.fact == quote(said))
@@ -193,12 +192,12 @@ impl Engine {
         }
     }
 
-    /// How far deletions of very many entries have come.
+    /// The progress of mass deletions.
     pub(super) fn progress(&self, now: Monotonic) -> Vec<Progress> {
         self.trackers.iter().flat_map(|tracker| tracker.progress(now)).collect()
     }
 
-    /// Whether anybody will try again.
+    /// Notes on whether the deletion will be retried.
     fn notes(&self, sample: &NodeSample) -> Vec<String> {
         let mut notes = Vec::new();
         if sample.kubelets.is_empty() {
@@ -241,15 +240,15 @@ impl Engine {
         notes
     }
 
-    /// How far the container in question has come.
+    /// The progress of the container in question.
     fn containers(&self) -> Vec<ContainerProgress> {
         let asked = self.run.container.iter().zip(&self.sample);
         asked.map(|(container, sample)| container_stage::stage(container, sample)).collect()
     }
 
-    /// Whether the pod in question may be left: it has a directory on this node by the last look, or nobody
-    /// could look, or the API server has its record, which is to go. The same of a container, as far as it is
-    /// to go, and of the pod in whose directory the path in question lies.
+    /// Whether the pod in question may still exist: it has a directory by the last scan, or a scan could not tell,
+    /// or the API server has its record, which is being deleted. The same for a container, and for the pod in whose
+    /// directory the path in question lies.
     pub fn target_may_be_left(&self) -> bool {
         if self.run.container.is_some() {
             return self.containers().iter().any(|it| it.stage != ContainerStage::Gone);
@@ -261,14 +260,14 @@ impl Engine {
         }
         let Some(pod) = &self.run.pod else { return false };
         let Some(sample) = &self.sample else { return true };
-        // Of a pod that was gone before anybody looked, the record may be left.
+        // The record of a pod that was gone before the first scan may still exist.
         let may_have_record =
             self.gone().is_none() && self.record.is_none() && !self.api_answered();
         sample.may_have_pod(&pod.uid) || self.left_record().is_some() || may_have_record
     }
 
-    /// The record of the pod in question, where that is all that is left of it: the time by which it was to go
-    /// has passed, and no look found a directory of the pod since it was read.
+    /// The record of the pod in question if nothing else is left: its `deletionTimestamp` has passed, and no scan
+    /// has found a directory of the pod since it was read.
     fn left_record(&self) -> Option<&PodRecord> {
         let record = self.record.as_ref()?;
         let uid = &self.run.pod.as_ref()?.uid;
@@ -277,7 +276,7 @@ impl Engine {
         (record.pod.uid == *uid && is_due && is_gone && !self.record_is_old).then_some(record)
     }
 
-    /// The pod in whose directory the path in question lies, if that is left.
+    /// The pod in whose directory the path in question lies, if it still exists.
     fn pod_at_directory(&self) -> Option<&PodState> {
         let names: Vec<&OsStr> = self.run.directory.as_ref()?.iter().collect();
         let is_in = |pod: &&PodState| {
@@ -286,7 +285,7 @@ impl Engine {
         self.sample.as_ref()?.pods.iter().find(is_in)
     }
 
-    /// What is known of the pod in question, and is no cause.
+    /// Notes on the pod in question that are no cause.
     fn notes_on_target(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if self.record.as_ref().is_some_and(|record| record.is_mirror) {
@@ -308,22 +307,22 @@ impl Engine {
         notes
     }
 
-    /// Whether all that was found is that nobody has asked for the pod to be deleted.
+    /// Whether the only result is that no deletion of the pod was requested.
     pub fn pod_is_to_stay(&self) -> bool {
         let mut causes =
             self.ledger.all().filter(|it| it.state != FindingState::Cleared).peekable();
         causes.peek().is_some() && causes.all(pod_record::says_to_stay)
     }
 
-    /// How far the pod in question has come, or those that something was found of.
+    /// The stages of the pod in question, or of the pods with findings.
     fn stages(&self) -> Vec<PodStage> {
-        // Before the first look, nothing is known.
+        // Without a scan, nothing is known.
         let Some(sample) = &self.sample else { return Vec::new() };
         let mut pods: Vec<Pod> = match &self.run.pod {
             Some(pod) => vec![pod.clone()],
             None => self.ledger.all().filter_map(|finding| finding.pod.clone()).collect(),
         };
-        // Of the rest of its pod nothing is known where one directory was asked about.
+        // In a run about one directory, the rest of its pod is unknown.
         let there = self.pod_at_directory().filter(|pod| !is_unseen(pod));
         if let Some(there) = there.filter(|it| pods.iter().all(|pod| pod.uid != it.uid)) {
             pods.push(there.named());
@@ -334,7 +333,7 @@ impl Engine {
         stages.map(|stage| self.by_record(stage)).collect()
     }
 
-    /// What the API server's record adds to that.
+    /// Adds the facts of the API server's record.
     fn by_record(&self, stage: PodStage) -> PodStage {
         let Some((record, by)) = self.left_record().and_then(|it| Some((it, it.deletion?))) else {
             return stage;
@@ -348,8 +347,8 @@ impl Engine {
     }
 }
 
-/// Whether a look that is restricted to a directory tells nothing of how far its pod has come: whole volumes
-/// at or below it are all that it has.
+/// Whether a scan that is restricted to a directory does not show the stage of its pod: it only has the volumes at
+/// or below that directory.
 fn is_unseen(pod: &PodState) -> bool {
     pod.has_no_volumes() && pod.populated != Some(true)
 }

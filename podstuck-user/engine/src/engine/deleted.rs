@@ -1,5 +1,5 @@
-//! All pods of the node with a deletion under way, by whoever says so: the API server's records, kubelet's log, or
-//! what was found of a pod.
+//! All pods of the node with a deletion in progress, according to the API server's records, kubelet's log, or a
+//! finding.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,14 +21,14 @@ use crate::{
     rank, stage,
 };
 
-/// Pods remembered, of those that a log names.
+/// Maximum number of stored pods from logs.
 const REMEMBERED: usize = 4096;
 
-/// Who is to go.
+/// The pods in deletion.
 pub(super) struct ToGo {
-    /// By UID: the pod, and when that was asked for.
+    /// By UID: the pod, and the time of the request.
     records: BTreeMap<String, (Pod, Timestamp)>,
-    /// By UID: the first time that kubelet has heard so.
+    /// By UID: the first time that kubelet's log has the deletion.
     logs: Bounded<String, Timestamp>,
 }
 
@@ -39,7 +39,7 @@ impl Default for ToGo {
 }
 
 impl ToGo {
-    /// Takes note of who says so.
+    /// Takes records and log messages.
     pub(super) fn listen(&mut self, what: &What) {
         match what {
             What::Record { record, .. } => {
@@ -60,7 +60,7 @@ impl ToGo {
 }
 
 impl ToGo {
-    /// Since when a pod is to go, and who says so.
+    /// The deletion of a pod, and its source.
     pub(super) fn since(&self, uid: &str) -> Option<Terminating> {
         let known = |since, by: &str| Terminating { since, by: by.into() };
         let record = self.records.get(uid).map(|(_, since)| known(*since, "its record"));
@@ -68,7 +68,7 @@ impl ToGo {
     }
 }
 
-/// The record has the time at which the grace ends.
+/// The time of the request: the record has the end of the grace period.
 fn asked_for(record: &PodRecord) -> Option<Timestamp> {
     let grace = SignedDuration::from_secs(i64::try_from(record.grace_s).unwrap_or(i64::MAX));
     let by = record.deletion?;
@@ -76,7 +76,7 @@ fn asked_for(record: &PodRecord) -> Option<Timestamp> {
 }
 
 impl Engine {
-    /// All of them: those first that wait for longest.
+    /// All of them, the oldest request first.
     pub fn deleted(&self) -> Vec<Deleted> {
         let mut pods: BTreeMap<&str, Pod> = BTreeMap::new();
         for finding in self.ledger.all().filter(|finding| holds(finding)) {
@@ -84,7 +84,7 @@ impl Engine {
                 pods.entry(&pod.uid).or_insert_with(|| pod.clone());
             }
         }
-        // Of a pod that only a log names, something must be left: it may be gone since.
+        // A pod that only a log names counts if a part of it is left.
         for state in self.sample.iter().flat_map(|sample| &sample.pods) {
             if self.deletions.logs.get(&state.uid).is_some() {
                 pods.entry(&state.uid).or_insert_with(|| state.named());
@@ -139,7 +139,7 @@ impl Engine {
         }
     }
 
-    /// Findings that hold and are of no pod in the list.
+    /// Number of open findings about no pod of the list.
     pub fn beside_deleted(&self, listed: &[Deleted]) -> u64 {
         let is_listed = |finding: &Finding| {
             let pod = finding.pod.as_ref();
@@ -149,19 +149,19 @@ impl Engine {
         all.filter(|finding| !is_listed(finding)).count() as u64
     }
 
-    /// Whether to look for longer would add nothing to the list: somebody has looked, and each has a cause that
-    /// is certain, or nothing on this node but its record.
+    /// Whether watching longer would add nothing to the list: the node was scanned, and each pod has a certain
+    /// cause, or nothing but its record.
     pub fn knows_deleted(&self) -> bool {
         self.sample.is_some() && self.deleted().iter().all(|it| it.is_known)
     }
 
-    /// Whether a pod is to go, by whoever says so.
+    /// Whether a pod's deletion is known.
     pub fn is_to_go(&self, uid: &str) -> bool {
         self.deletions.since(uid).is_some()
     }
 
-    /// Whether anybody says which of the node's pods are to go, if there are any: the API server that knows the node, or
-    /// a kubelet that runs, in its log.
+    /// Whether a source of deletions exists: an API server that knows the node, or the log of a running kubelet;
+    /// true also on a node without pods.
     pub fn hears_of_deletions(&self) -> bool {
         let acts = self.sample.as_ref().is_some_and(|sample| {
             let halted = |pid: &u32| sample.halted_kubelets.iter().any(|it| it.pid == *pid);
@@ -170,19 +170,20 @@ impl Engine {
         acts || !self.nodes.is_empty()
     }
 
-    /// Whether somebody has looked at the whole node.
+    /// Whether a scan of the whole node has completed.
     pub fn saw_all_pods(&self) -> bool {
         self.sample.as_ref().is_some_and(|sample| sample.unread.is_empty())
     }
 }
 
-/// Whether a pod's line would not become better: its cause is certain, or nothing of it is on this node but its record.
+/// Whether watching longer would not improve a pod's line: its cause is certain, or nothing of it but its record is
+/// left.
 fn is_known(stage: Option<&PodStage>, cause: Option<&Finding>) -> bool {
     stage.is_some_and(|it| it.stage == Stage::Gone)
         || cause.is_some_and(|cause| cause.certainty == Certainty::Firm)
 }
 
-/// Whether a pod waits for it, and it is not over.
+/// Whether it blocks a pod and is not over.
 fn holds(finding: &Finding) -> bool {
     finding.state != FindingState::Cleared && finding.blocks_deletion == Some(true)
 }

@@ -39,9 +39,9 @@ fn listed(engine: &Engine) -> Vec<(String, Option<&'static str>)> {
 }
 
 #[test]
-fn each_pod_is_there_by_whoever_knows_of_it_and_once() {
+fn a_pod_from_several_sources_is_listed_once() {
     let mut engine = Engine::new(run());
-    assert!(!engine.knows_deleted(), "nobody has looked");
+    assert!(!engine.knows_deleted(), "there was no scan");
     take(&mut engine, record("b", -60, &["example.org/backup"]));
     take(&mut engine, record("a", -600, &[]));
     take(&mut engine, to_go("a"));
@@ -77,7 +77,7 @@ fn what_holds_no_pod_stands_beside() {
     take(&mut engine, What::Record { record, node });
     take(&mut engine, looked(&["stays"]));
     assert!(engine.deleted().is_empty() && engine.knows_deleted() && engine.saw_all_pods());
-    assert_eq!(engine.beside_deleted(&[]), 1, "nobody has asked for it");
+    assert_eq!(engine.beside_deleted(&[]), 1, "its deletion was not requested");
     let unread = NodeSample { unread: vec!["/k".into()], ..NodeSample::default() };
     take(&mut engine, What::Sample(unread.into()));
     assert!(!engine.saw_all_pods());

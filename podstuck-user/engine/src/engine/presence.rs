@@ -1,4 +1,4 @@
-//! Whether the pod in question has gone from this node, and whether anything is left to wait for.
+//! Whether the pod in question has left this node, and whether there is anything to wait for.
 
 use std::time::Duration;
 
@@ -13,30 +13,31 @@ use crate::{
     stage,
 };
 
-/// Two looks: what is found last of a pod may come after its directory went.
+/// Two scan intervals: the last findings about a pod may come after its directory is removed.
 const SETTLED_GONE: Duration = Duration::from_secs(4);
-/// By then everything that a look can show of containers has been shown, also what must last to count.
+/// By this time scans have shown everything about containers, including states that must last to count.
 const LOOKED_AT_CONTAINERS: Duration = Duration::from_secs(20);
 
-/// Who works on what is left of a pod does so more often: kubelet's housekeeping every two seconds, a runtime every ten.
+/// A component that works on a pod's remains does so more often: kubelet's housekeeping every two seconds, a runtime
+/// every ten.
 const QUIET: Duration = Duration::from_secs(20);
 
-/// What the looks at the node say of the pod in question.
+/// The presence of the pod in question, by scans of the node.
 #[derive(Default)]
 pub(super) struct Presence {
     was_here: bool,
-    /// When a call on something of it was seen last.
+    /// The last call on an object of the pod.
     called: Option<Monotonic>,
     gone: Option<Monotonic>,
 }
 
 impl Presence {
-    /// A call on something of it was seen, be it the one that removed its directory before the first look.
+    /// A call on an object of the pod was seen; it may have removed the directory before the first scan.
     pub(super) fn called(&mut self, at: Monotonic) {
         (self.was_here, self.called) = (true, Some(at));
     }
 
-    /// Takes a look. Whether the pod has gone since the one before.
+    /// Takes a scan; returns whether the pod has left since the previous one.
     pub(super) fn look(&mut self, uid: &str, sample: &NodeSample) -> bool {
         if has_any(uid, sample) {
             (self.was_here, self.gone) = (true, None);
@@ -55,20 +56,20 @@ fn has_any(uid: &str, sample: &NodeSample) -> bool {
 }
 
 impl Engine {
-    /// The pod in question, if it was on this node and went while that was watched.
+    /// The pod in question, if it was on this node and left during the run.
     pub fn gone(&self) -> Option<Gone> {
         let at = self.presence.gone.filter(|_| self.presence.was_here)?;
         let pod = self.run.pod.clone()?;
         Some(Gone { pod, after_s: at.since(self.run.clock.started()).as_secs_f64() })
     }
 
-    /// The same, and nothing else holds.
+    /// Whether it has left and no finding is open.
     pub fn has_gone(&self) -> bool {
         self.gone().is_some() && !self.ledger.all().any(stands)
     }
 
-    /// Whether this node would say no more, however long it is watched: nothing of the pod in question is left
-    /// here, or nothing here says that it is to be deleted, or only its record can say what it waits for.
+    /// Whether watching this node longer would add nothing: nothing of the pod in question is left, or nothing on
+    /// the node says that it is being deleted, or only its record can show what it waits for.
     pub fn is_exhausted(&self, now: Monotonic) -> bool {
         let settled = |since: Monotonic| now.since(since) >= SETTLED_GONE;
         self.presence.gone.is_some_and(settled)
@@ -76,10 +77,11 @@ impl Engine {
                 && (self.may_be_to_stay() || self.waits_for_record(now))
     }
 
-    /// Whether the pod in question has nothing but directories on this node, nobody works on them, and the API server has
-    /// not answered. That is how a finalizer looks from here: kubelet keeps the directory for as long as there is a record.
+    /// Whether the pod in question has only directories on this node, no component works on them, and the API server
+    /// has not answered. A finalizer looks like that on the node: kubelet keeps the directory while the record
+    /// exists.
     fn waits_for_record(&self, now: Monotonic) -> bool {
-        // Where its control groups cannot be read, its containers may run.
+        // If its control groups are unreadable, its containers may run.
         let is_empty = |(state, stage): (&PodState, Stage)| {
             stage == Stage::Directories && state.populated == Some(false)
         };
@@ -89,15 +91,15 @@ impl Engine {
             && !self.ledger.all().any(stands)
     }
 
-    /// The pod in question, and how far its deletion has come.
+    /// The pod in question, and the stage of its deletion.
     fn target(&self) -> Option<(&PodState, Stage)> {
         let (pod, sample) = (self.run.pod.as_ref()?, self.sample.as_ref()?);
         let state = sample.pod(&pod.uid)?;
         Some((state, stage::of(state, sample).0))
     }
 
-    /// Whether the containers of the pod in question run, and neither its record nor a log nor any call says that
-    /// they are to end.
+    /// Whether the containers of the pod in question run, and neither a record nor a log nor a finding says that
+    /// they must end.
     pub(super) fn may_be_to_stay(&self) -> bool {
         let Some(pod) = &self.run.pod else { return false };
         self.target().is_some_and(|(_, stage)| stage == Stage::Containers)
@@ -107,9 +109,9 @@ impl Engine {
             && !self.ledger.all().any(stands)
     }
 
-    /// Whether the API server has answered, so that a pod that it does not know is none.
+    /// Whether the API server has answered, so that a pod that it does not know does not exist.
     pub(super) fn api_answered(&self) -> bool {
-        self.run.start.api.as_ref().is_some_and(|told| !told.starts_with("no answer"))
+        self.run.start.api.as_ref().is_some_and(|answer| !answer.starts_with("no answer"))
     }
 }
 

@@ -56,8 +56,8 @@ fn a_pod_that_goes_ends_its_diagnosis() {
 fn a_watch_says_that_the_pod_has_gone_and_goes_on() {
     let mut engine = engine(false);
     look(&mut engine, 2, vec![pod_state("u")]);
-    let told = look(&mut engine, 4, Vec::new());
-    assert!(matches!(&told[..], [Output::Gone(gone)] if gone.after_s == 4.0), "{told:?}");
+    let outputs = look(&mut engine, 4, Vec::new());
+    assert!(matches!(&outputs[..], [Output::Gone(gone)] if gone.after_s == 4.0), "{outputs:?}");
     assert!(look(&mut engine, 6, Vec::new()).is_empty(), "once");
 }
 
@@ -96,7 +96,7 @@ fn a_pod_that_goes_before_the_first_look_has_gone_and_was_here() {
 }
 
 #[test]
-fn what_nobody_could_look_at_has_not_gone() {
+fn a_pod_below_an_unread_root_has_not_gone() {
     let mut engine = engine(true);
     look(&mut engine, 2, vec![pod_state("u")]);
     let sample = NodeSample { at: at(4), unread: vec!["/k".into()], ..NodeSample::default() };
@@ -109,7 +109,7 @@ fn what_was_gone_before_is_not_waited_for_and_is_no_all_clear() {
     let mut engine = engine(true);
     look(&mut engine, 2, Vec::new());
     assert!(engine.is_exhausted(at(6)) && engine.gone().is_none());
-    assert!(engine.target_may_be_left(), "its record may be, and nobody has answered");
+    assert!(engine.target_may_be_left(), "its record may be, and the API server has not answered");
     look(&mut engine, 6, Vec::new());
     let next = engine.diagnosis().next;
     assert!(!next.concat().contains("longer look"), "{next:?}");
@@ -120,7 +120,7 @@ fn what_was_gone_before_is_not_waited_for_and_is_no_all_clear() {
 }
 
 #[test]
-fn a_pod_that_runs_and_of_which_nobody_says_that_it_is_to_go_is_not_waited_for() {
+fn a_running_pod_without_a_known_deletion_is_not_waited_for() {
     let mut engine = engine(true);
     look(&mut engine, 2, vec![running()]);
     assert!(!engine.is_exhausted(at(2)));
@@ -133,7 +133,7 @@ fn a_pod_that_runs_and_of_which_nobody_says_that_it_is_to_go_is_not_waited_for()
     assert!(engine.diagnosis().next[0].contains("no answer of the API server: no route"));
 }
 
-/// As a finalizer, which only the record shows.
+/// As with a finalizer, which only the record shows.
 #[test]
 fn a_pod_whose_record_alone_can_say_what_it_waits_for_is_not_waited_for() {
     let mut engine = engine(true);
@@ -147,7 +147,7 @@ fn a_pod_whose_record_alone_can_say_what_it_waits_for_is_not_waited_for() {
     engine.run.start.api = Some("API server x: 3 pods".into());
     assert!(!engine.is_exhausted(at(21)));
     engine.run.start.api = None;
-    // Somebody works on what is left.
+    // A component works on what is left.
     let mut op = failed(Call::UnlinkatDir, Errno::ENOTEMPTY, "", 30.0);
     Arc::make_mut(&mut op.target).pod = engine.run.pod.clone();
     engine.take(&Event { at: op.end, what: What::Operation(Box::new(op)) });

@@ -1,4 +1,4 @@
-//! What the API server's records add to a finding, whichever tracker it is from.
+//! The facts that the API server's records add to a finding of any tracker.
 
 use crate::{
     causes::{busy_mount, orphan, shared::claim},
@@ -8,14 +8,14 @@ use crate::{
     verdict::Draft,
 };
 
-/// Pods remembered that the API server does not have.
+/// Maximum number of stored pods that the API server does not have.
 const MISSING: usize = 4096;
 
 impl Engine {
-    /// Takes what the API server says of this node.
+    /// Takes the Node object.
     pub(super) fn learn_node(&mut self, mut node: NodeRecord) {
         let of_before = self.nodes.iter().position(|known| known.node == node.node);
-        // What it did not have it never has again.
+        // A pod that was missing once stays missing: UIDs are not reused.
         if let Some(known) = of_before.map(|at| self.nodes.remove(at)) {
             let is_new = |pod: &Pod| node.missing.iter().all(|it| it.uid != pod.uid);
             let before: Vec<Pod> = known.missing.into_iter().filter(is_new).collect();
@@ -25,11 +25,11 @@ impl Engine {
         self.nodes.push(node);
     }
 
-    /// Adds what is known of the pod and of its volume.
+    /// Adds the facts about the pod and its volume.
     pub(super) fn add_records(&self, draft: &mut Draft) {
         let lacks = |node: &&NodeRecord| node.lacks(draft.target.pod.as_ref());
         if let Some(node) = self.nodes.iter().find(lacks) {
-            orphan::nobody_waits(draft, node.read);
+            orphan::blocks_no_pod(draft, node.read);
         }
         if let Some(node) = self.node_name().filter(|name| is_object_name(name)) {
             for command in draft.remedies.iter_mut().filter_map(|remedy| remedy.command.as_mut()) {
@@ -42,7 +42,7 @@ impl Engine {
         }
     }
 
-    /// What the API server calls this node: as it has it, or as it has a pod that is here.
+    /// The node's name in the API, from the Node object or from the record of a pod that is here.
     fn node_name(&self) -> Option<&str> {
         if let [node] = self.nodes.as_slice() {
             return Some(&node.node);

@@ -1,5 +1,6 @@
-//! Whether an unmount that a finding advises would be refused. Who uses what it unmounts is looked for, whichever rule
-//! advises it, and has to let go before; where nobody has looked yet, or nobody can, the finding says so.
+//! Whether an unmount that a finding advises would be refused. The engine searches for the users of the mount, for
+//! each rule that advises an unmount; they must release it first. If the search has not ended, or is not possible,
+//! the finding says so.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -23,23 +24,24 @@ use crate::{
     verdict::{Draft, Unmounting},
 };
 
-/// Mounts remembered. What is beyond them keeps its command, and the finding says that nobody has looked.
+/// Maximum number of mounts. Beyond it, the finding keeps the command and says that the mount's users are unknown.
 const MOUNTS: usize = 1024;
-/// Mounts of one finding for whose holders a search is made.
+/// Maximum number of mounts of one finding with a search for holders.
 const OF_FINDING: usize = 8;
-/// Each search reads the descriptors of all processes: so many at a time, of one pod and of a whole node.
+/// Maximum number of concurrent searches, in a run about one pod and about a whole node. Each reads the descriptors
+/// of all processes.
 const OF_ONE: usize = 4;
 const OF_ALL: usize = 1;
-/// How old a search may be before another one is made for a finding that is told again.
+/// The age at which a search is repeated for a finding that is reported again.
 const OLD: Duration = Duration::from_secs(30);
-/// A firm answer waits for so long for them.
+/// How long a firm answer waits for the searches.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// What is told until then says that nobody has looked.
+/// After this time, a finding without the result is reported; it says that the search has not ended.
 const LATE: Duration = Duration::from_secs(4);
-/// A search that was dropped is not answered: after so long it takes no other's turn any more.
+/// A dropped query is not answered: after this time it no longer counts as running.
 const LOST: Duration = Duration::from_secs(60);
 
-/// The namespace, and the mount point.
+/// Inode number of the mount namespace, and mount point.
 type Key = (u32, PathBuf);
 
 #[derive(Default)]
@@ -51,9 +53,9 @@ struct Looked {
     is_late: bool,
 }
 
-/// What advises to unmount something.
+/// A finding that advises an unmount.
 struct Advises {
-    /// As it was made last.
+    /// Its last draft.
     draft: Draft,
     mounts: BTreeSet<Key>,
 }
@@ -62,13 +64,13 @@ struct Advises {
 pub(super) struct WaysOut {
     mounts: BTreeMap<Key, Looked>,
     drafts: BTreeMap<(TrackerId, u64), Advises>,
-    /// For which target.
+    /// Waiting searches, each with its target.
     waiting: VecDeque<(u64, About)>,
     open: BTreeMap<Key, Monotonic>,
 }
 
 impl WaysOut {
-    /// Adds to a finding what is known of the mounts that it advises to unmount, and asks about the others.
+    /// Adds to a finding the facts about the mounts that it advises to unmount, and asks about the others.
     pub(super) fn amend(&mut self, draft: &mut Draft, now: Monotonic) {
         let of = (draft.tracker, draft.target_id);
         self.drafts.remove(&of);
@@ -79,7 +81,8 @@ impl WaysOut {
                 at += 1;
                 continue;
             };
-            // They have to let go before it can be unmounted. Some do by an unmount, which comes next.
+            // The users must release the mount before it can be unmounted. Some do so by an unmount, which is
+            // checked next.
             let release = self.look(draft, &unmount, &mut mounts, now);
             let is_new = |it: &Remedy| !draft.remedies.get(..at).unwrap_or_default().contains(it);
             let release: Vec<Remedy> = release.into_iter().filter(is_new).collect();
@@ -95,7 +98,7 @@ impl WaysOut {
         }
     }
 
-    /// Adds what is known of one mount, and asks for what is not; what releases it.
+    /// Adds the facts about one mount, or asks for them; returns the remedies that release it.
     fn look(
         &mut self,
         draft: &mut Draft,
@@ -123,7 +126,7 @@ impl WaysOut {
         }
         match &looked.found {
             Some(Ok(taken)) if taken.subject.is_ok() => add(draft, unmount, taken),
-            // It is no mount point any more.
+            // It is not a mount point any more.
             Some(Ok(_)) => Vec::new(),
             Some(Err(why)) => not_looked(draft, &why.to_string()),
             None if looked.is_late => not_looked(draft, "the search has not ended yet"),
@@ -131,7 +134,7 @@ impl WaysOut {
         }
     }
 
-    /// What is to be asked now.
+    /// The next queries.
     pub(super) fn ask(&mut self, has_target: bool, now: Monotonic) -> Vec<Query> {
         self.open.retain(|_, asked| now.since(*asked) < LOST);
         let most = if has_target { OF_ONE } else { OF_ALL };
@@ -147,7 +150,7 @@ impl WaysOut {
         queries
     }
 
-    /// Takes an answer; the findings to which it matters, as they were made.
+    /// Takes an answer; returns the original drafts of the findings that it affects.
     pub(super) fn answered(
         &mut self,
         asked: &About,
@@ -163,7 +166,7 @@ impl WaysOut {
         self.concerned(ledger, &BTreeSet::from([key]))
     }
 
-    /// The findings which wait for a search for too long.
+    /// The findings whose search takes too long.
     pub(super) fn late(&mut self, now: Monotonic, ledger: &Ledger) -> Vec<Draft> {
         let mut late = BTreeSet::new();
         for (key, looked) in &mut self.mounts {
@@ -177,13 +180,13 @@ impl WaysOut {
     }
 
     fn concerned(&mut self, ledger: &Ledger, keys: &BTreeSet<Key>) -> Vec<Draft> {
-        // What is over by now is not told again.
+        // Findings that are over are not reported again.
         self.drafts.retain(|of, it| ledger.holds(*of, it.draft.cause.id));
         let concerned = self.drafts.values().filter(|it| !it.mounts.is_disjoint(keys));
         concerned.map(|it| it.draft.clone()).collect()
     }
 
-    /// Whether a firm answer may become a better one by what was asked.
+    /// Whether a pending search may improve a firm answer.
     pub(super) fn is_open(&self, now: Monotonic) -> bool {
         let is_recent = |looked: &Looked| {
             !looked.answered && looked.asked.is_some_and(|at| now.since(at) < PATIENCE)
@@ -201,7 +204,7 @@ fn is_known(unmount: &Unmount, mounts: &BTreeSet<Key>) -> bool {
     key(unmount).is_some_and(|key| mounts.contains(&key))
 }
 
-/// Adds who uses a mount that is to be unmounted; what makes them let go.
+/// Adds the users of a mount that is to be unmounted; returns the remedies that make them release it.
 fn add(draft: &mut Draft, unmount: &Unmount, taken: &Snapshot) -> Vec<Remedy> {
     let point = safe_path(&unmount.point);
     once(draft, |draft| holders::tell_unseen(draft, taken));
@@ -216,7 +219,7 @@ fn add(draft: &mut Draft, unmount: &Unmount, taken: &Snapshot) -> Vec<Remedy> {
         draft.unmounting = Unmounting::Refused;
     }
     if let ([], Some(first)) = (&others[..], own.first()) {
-        // They are ended with its containers.
+        // They end with the pod's containers.
         let who = holders::describe(first);
         draft.fact_since(
             format!("`umount {point}` is refused until the pod's own processes have ended: {who}"),
@@ -240,7 +243,7 @@ fn add(draft: &mut Draft, unmount: &Unmount, taken: &Snapshot) -> Vec<Remedy> {
     std::mem::replace(&mut draft.remedies, rest)
 }
 
-/// Adds facts; those that the finding has already are not said again.
+/// Adds facts that the finding does not have yet.
 fn once(draft: &mut Draft, add: impl FnOnce(&mut Draft)) {
     let known = draft.evidence.len();
     add(draft);

@@ -18,7 +18,7 @@ use crate::{
     unmounts::Unmounts,
 };
 
-/// Something is mounted in an emptyDir, which kubelet fails to remove twice; who uses it is as given.
+/// A mount in an emptyDir, whose removal by kubelet fails twice; these holders use it.
 fn played(holders: &[Holder]) -> (Engine, Vec<Finding>) {
     played_with(|path| {
         assert_eq!(path, std::path::Path::new(VOLUME).join("m"));
@@ -26,12 +26,12 @@ fn played(holders: &[Holder]) -> (Engine, Vec<Finding>) {
     })
 }
 
-/// The same; who uses a mount is as told, or nobody comes to look.
+/// The same, with the holders of each mount; `None` if the search is not answered.
 fn played_with(
     holders: impl Fn(&std::path::Path) -> Option<Vec<Holder>>,
 ) -> (Engine, Vec<Finding>) {
     let mut engine = Engine::new(run());
-    let mut told = Vec::new();
+    let mut findings = Vec::new();
     let mut events: VecDeque<Event> = [1.0, 1.5]
         .map(|second| failed(Call::UnlinkatDir, Errno::EBUSY, "m", second))
         .map(|op| Event { at: op.end, what: What::Operation(Box::new(op)) })
@@ -41,7 +41,7 @@ fn played_with(
             let query = match output {
                 Output::Query(query) => query,
                 Output::Finding(finding) => {
-                    told.push(*finding);
+                    findings.push(*finding);
                     continue;
                 }
                 _ => continue,
@@ -60,7 +60,7 @@ fn played_with(
             events.push_back(Event { at: event.at, what });
         }
     }
-    (engine, told)
+    (engine, findings)
 }
 
 fn commands(engine: &Engine) -> Vec<String> {
@@ -71,12 +71,12 @@ fn commands(engine: &Engine) -> Vec<String> {
 #[test]
 fn who_would_make_the_advised_unmount_fail_is_named_and_lets_go_first() {
     let backup = holder(How::Fd, Through::Itself, Some(true));
-    let (engine, told) = played(&[backup]);
+    let (engine, findings) = played(&[backup]);
     let commands = commands(&engine);
     assert!(commands[0].ends_with(" && kill 77"), "{commands:?}");
     assert!(commands[1].ends_with(&format!(" --namespace 42 '{VOLUME}/m'")), "{commands:?}");
-    let last = told.last().unwrap();
-    assert_eq!(last.held_by.as_deref(), Some("backup (pid 77)"), "it is told at once");
+    let last = findings.last().unwrap();
+    assert_eq!(last.held_by.as_deref(), Some("backup (pid 77)"), "it is reported at once");
     assert!(last.evidence.iter().any(|it| it.fact.contains("is refused as long as it is in use")));
 }
 
@@ -86,15 +86,15 @@ fn an_unmount_that_nothing_stands_against_stays_as_it_is() {
     own.pod = Some(Pod { uid: "another".into(), namespace: None, name: None });
     assert_eq!(played(&[own]).0.findings().next().unwrap().remedies.len(), 2);
     let private = holder(How::Mount, Through::OtherMount, Some(false));
-    let (engine, told) = played(&[private]);
+    let (engine, findings) = played(&[private]);
     assert!(commands(&engine)[0].ends_with(&format!(" --namespace 42 '{VOLUME}/m'")));
-    assert!(told.iter().all(|finding| finding.held_by.is_none()));
+    assert!(findings.iter().all(|finding| finding.held_by.is_none()));
 }
 
 #[test]
 fn who_mounted_it_is_not_said_without_proof_nor_that_nothing_was_deleted_behind_it() {
-    let (_, told) = played(&[]);
-    let finding = told.last().unwrap();
+    let (_, findings) = played(&[]);
+    let finding = findings.last().unwrap();
     assert_eq!(finding.id.as_str(), "emptydir-bidirectional-submount");
     assert!(!finding.explanation.contains("A container mounted"), "{}", finding.explanation);
     let crosses =
@@ -102,7 +102,7 @@ fn who_mounted_it_is_not_said_without_proof_nor_that_nothing_was_deleted_behind_
     assert!(!finding.likely_causes_ruled_out.iter().any(crosses));
 }
 
-/// Of any rule: the command itself has it looked for.
+/// For any rule: each command that may be refused leads to a search.
 #[test]
 fn every_unmount_that_can_be_refused_is_looked_for() {
     let op = failed(Call::Umount2, Errno::EBUSY, "", 1.0);
@@ -146,11 +146,11 @@ fn who_uses_what_is_mounted_on_it_lets_go_before_that() {
 }
 
 #[test]
-fn where_nobody_has_looked_the_finding_says_so() {
-    let (mut engine, told) = played_with(|_| None);
+fn without_a_search_the_finding_says_so() {
+    let (mut engine, findings) = played_with(|_| None);
     let says =
         |finding: &Finding| finding.evidence.iter().any(|it| it.fact.contains("has not ended yet"));
-    assert!(!told.is_empty() && !told.iter().any(says));
+    assert!(!findings.is_empty() && !findings.iter().any(says));
     let at = |second: u64| Event {
         at: Monotonic(second * 1_000_000_000),
         what: What::Counts(Vec::new()),
@@ -174,7 +174,7 @@ fn the_pods_own_processes_are_named_and_end_with_it() {
     let fact = &draft.evidence[0].fact;
     let words = "`umount /m` is refused until the pod's own processes have ended: backup (pid 77)";
     assert!(fact.starts_with(words), "{fact}");
-    // Of somebody else's nothing is said to end by itself.
+    // Another pod's processes are not said to end by themselves.
     let other = holder(How::Cwd, Through::Itself, Some(true));
     assert_eq!(add(&mut draft, &unmount, &snapshot(vec![other])).len(), 1);
 }

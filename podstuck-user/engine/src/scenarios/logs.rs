@@ -1,4 +1,4 @@
-//! What only the logs show, as runtimes and kubelet have written it.
+//! Incidents that only logs show, with the original text of runtimes and kubelet.
 
 use jiff::Timestamp;
 
@@ -23,7 +23,7 @@ use crate::{
     testing::{FILE, block_volume, holder, mounted as mounted_at, runtime, task},
 };
 
-/// The shim has started `runc delete`, which waits for a lock that another process has.
+/// The shim has started `runc delete`, which waits for a lock held by another process.
 fn hung_command() -> Play {
     let text = "failed to \"KillContainer\" for \"app\" with KillContainerError: \"rpc error: code = DeadlineExceeded \
         desc = context deadline exceeded\"";
@@ -56,7 +56,7 @@ fn hung_command() -> Play {
     play
 }
 
-/// The runtime's complaint, twice, and what is said of the node.
+/// A runtime's complaint, logged twice, and the state of the node.
 pub(super) fn runtime_says() -> Plays {
     let said = |component: Component, uid: &str, complaint, second, text: &str| {
         let source = format!("log of {} (pid 9)", component.name());
@@ -175,8 +175,8 @@ fn app(state: char, killed: bool) -> Task {
     Task { state, killed, started: 7, group, ..task("app", 42) }
 }
 
-/// A frozen pod with a file that cannot be deleted, and an API server that answers nobody: that the second holds
-/// it, too, is told where kubelet's log says that the pod is to go.
+/// A frozen pod with an immutable file, and an API server that does not answer: the file is reported as a second
+/// cause if kubelet's log has the deletion.
 pub(super) fn told_to_go() -> Plays {
     let path = target(EMPTY_DIR).1.root.clone();
     let attributes = Attributes { immutable: true, append_only: false, known: true };
@@ -184,9 +184,9 @@ pub(super) fn told_to_go() -> Plays {
     let protected = Protected { objects, files: vec![FILE], looked: 9, complete: true };
     let frozen = group(vec![app('D', true)], true, true);
     let mut plays = Vec::new();
-    for (title, is_told) in [("kubelet has heard", true), ("no log says so", false)] {
+    for (title, is_logged) in [("kubelet has heard", true), ("no log says so", false)] {
         let mut play = Play::new(Node { protected: protected.clone(), ..Node::default() });
-        if is_told {
+        if is_logged {
             let (source, at) = ("log of kubelet (pid 9)", Timestamp::from_second(1).unwrap());
             let said = Said::new(Component::Kubelet, source, UID, at, "SyncLoop DELETE");
             play.said(2.0, Said { report: Some(Report::ToGo), ..said });
@@ -201,7 +201,7 @@ pub(super) fn told_to_go() -> Plays {
     plays
 }
 
-/// What kubelet's log says of devices, and what is left of them on the node.
+/// kubelet's log messages about devices, and the state of these devices on the node.
 pub(super) fn devices() -> Plays {
     let line = |source: (&str, &str), complaint, text: &str| {
         let (uid, volume) = source;

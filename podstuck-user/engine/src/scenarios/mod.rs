@@ -1,5 +1,5 @@
-//! What is found in each kind of incident, from the first call to the end, word for word: a change
-//! of what is told shows here as a difference to be read.
+//! The findings of each kind of incident, from the first call to the end, word for word: each change of the output
+//! shows up in the snapshots.
 
 mod logs;
 mod mounts;
@@ -16,11 +16,11 @@ use play::Play;
 
 use crate::model::{finding::Finding, path::safe};
 
-/// The lines that a run tells, one finding each.
+/// The lines of a run, one per finding.
 fn lines(plays: Vec<(&str, Play)>) -> String {
     let of_play = |(name, play): (&str, Play)| {
-        assert!(!play.told.is_empty(), "{name}: nothing was told");
-        format!("# {name}\n{}\n", play.told.join("\n"))
+        assert!(!play.lines.is_empty(), "{name}: no finding");
+        format!("# {name}\n{}\n", play.lines.join("\n"))
     };
     plays.into_iter().map(of_play).collect()
 }
@@ -36,7 +36,7 @@ macro_rules! hold {
 }
 
 #[test]
-fn what_is_told_of_each_incident_is_held() {
+fn each_incident_keeps_its_findings() {
     insta::with_settings!({omit_expression => true, prepend_module_to_snapshot => false}, {
         hold!(
             removals::busy,
@@ -67,7 +67,7 @@ fn what_is_told_of_each_incident_is_held() {
     });
 }
 
-/// Each command has a sentence that fits a line or two and names the process that the command is about.
+/// Each command has a sentence that fits one or two lines and names the process that it is about.
 pub(super) fn check_sentences(finding: &Finding) {
     for remedy in &finding.remedies {
         let Some(command) = &remedy.command else {

@@ -1,4 +1,4 @@
-//! Incidents that show in what is mounted, and by which way it is reached.
+//! Incidents that show in mount tables, and in the paths by which mounts are reached.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::model::{
 
 const TOKENS: &str = "kubernetes.io~projected/kube-api-access-x";
 
-/// A volume in memory below a root that is a link, and whose removal fails.
+/// A volume in memory below a root that is a symbolic link; its removal fails.
 pub(super) fn linked_root() -> Plays {
     let root = target(TOKENS).1.root;
     let once = format!(

@@ -1,5 +1,5 @@
-//! What a workload does changes nothing that is told of another pod: each incident is played again with a
-//! neighbour who is at work all the time, on his own volumes and on the victim's.
+//! A workload does not change the findings about another pod: each incident is played again with a neighbour that
+//! makes calls all the time, on its own volumes and on the victim's.
 
 mod deed;
 
@@ -23,8 +23,8 @@ use deed::{Deed, UID, victims};
 /// A run of the engine.
 struct Run {
     engine: Engine,
-    /// Findings about others than the neighbour, in the order of telling.
-    told: Vec<serde_json::Value>,
+    /// Findings about other pods than the neighbour, in the order of output.
+    findings: Vec<serde_json::Value>,
 }
 
 impl Run {
@@ -34,10 +34,10 @@ impl Run {
                 Output::Finding(finding) => {
                     let of = finding.pod.as_ref().map(|pod| pod.uid.as_str());
                     if of != Some(UID) {
-                        let mut told = serde_json::to_value(finding).unwrap();
-                        // His own findings are numbered, too.
-                        told.as_object_mut().unwrap().remove("instance");
-                        self.told.push(told);
+                        let mut value = serde_json::to_value(finding).unwrap();
+                        // The instance numbers count the neighbour's own findings, too.
+                        value.as_object_mut().unwrap().remove("instance");
+                        self.findings.push(value);
                     }
                 }
                 Output::Query(query) => {
@@ -50,15 +50,15 @@ impl Run {
     }
 }
 
-/// Plays an incident again, with what the neighbour does between its steps.
-fn told(steps: &[Step], deeds: &[Deed]) -> Vec<serde_json::Value> {
-    let mut play = Run { engine: engine(steps), told: Vec::new() };
+/// Plays an incident again, with the neighbour's deeds between its steps.
+fn findings_of(steps: &[Step], deeds: &[Deed]) -> Vec<serde_json::Value> {
+    let mut play = Run { engine: engine(steps), findings: Vec::new() };
     let victims = victims(steps);
     for (number, Step { node, at, what }) in steps.iter().enumerate() {
         let mut what = what.clone();
         for deed in deeds.iter().filter(|deed| deed.place.index(steps.len()) == number) {
             let (op, stuck) = deed.seen(*at, &victims);
-            // They come with those of all others.
+            // Its counts come with all others.
             if let What::Counts(counts) = &mut what {
                 counts.push(deed.counted(&op));
             }
@@ -67,7 +67,7 @@ fn told(steps: &[Step], deeds: &[Deed]) -> Vec<serde_json::Value> {
         }
         play.take(node, *at, what);
     }
-    play.told
+    play.findings
 }
 
 pub(super) fn all() -> Vec<(&'static str, Play)> {
@@ -101,7 +101,7 @@ pub(super) fn all() -> Vec<(&'static str, Play)> {
 }
 
 #[test]
-fn a_workload_changes_nothing_that_is_told_of_another_pod() {
+fn a_workload_changes_no_finding_about_another_pod() {
     let config = Config {
         cases: 24,
         failure_persistence: None,
@@ -109,10 +109,10 @@ fn a_workload_changes_nothing_that_is_told_of_another_pod() {
         ..Config::default()
     };
     for (name, play) in all() {
-        let alone = told(&play.steps, &[]);
+        let alone = findings_of(&play.steps, &[]);
         assert!(!alone.is_empty(), "{name}");
         let tried = TestRunner::new(config.clone()).run(&vec(Deed::any(), 1..40), |deeds| {
-            let beside = told(&play.steps, &deeds);
+            let beside = findings_of(&play.steps, &deeds);
             prop_assert_eq!(&alone, &beside);
             Ok(())
         });

@@ -1,5 +1,4 @@
-//! A run that is played: what happens on the node, what it answers when it is asked, and the lines
-//! that are told.
+//! A simulated run: events on the node, the node's answers, and the lines of output.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -43,38 +42,38 @@ use crate::{
     testing::{FILE, mounts, run, snapshot},
 };
 
-/// The pod of all scenarios.
+/// UID of the pod of all scenarios.
 pub(super) const UID: &str = "0f0e0d0c-1111-2222-3333-444455556666";
 
-/// What the node answers. What is not said is not there.
+/// The node's answers. The default is that nothing exists.
 #[derive(Clone, Default)]
 pub(super) struct Node {
     /// The caller's mount table; `None` when its namespace is gone.
     pub(super) mounts: Option<String>,
-    /// Who holds the mount or device.
+    /// The holders of the mount or device.
     pub(super) holders: Vec<Holder>,
-    /// What a path lies on.
+    /// The file system of a path.
     pub(super) file_system: Option<FileSystem>,
-    /// FUSE mounts, each with the errno of a look.
+    /// FUSE mounts, each with the errno of a `stat`.
     pub(super) fuse: Vec<(MountPoint, i32)>,
-    /// Of an object and its directory, and whether it is a swap file.
+    /// Attributes of an object and of its directory, and whether the object is a swap file.
     pub(super) attributes: (Attributes, Attributes, bool),
-    /// What is left of a deletion.
+    /// The remaining entries of a deletion.
     pub(super) left: Remaining,
-    /// What is in a directory.
+    /// The entries of a directory.
     pub(super) listed: Vec<Entry>,
-    /// Who uses it.
+    /// The users of the directory.
     pub(super) users: Vec<User>,
-    /// What in a volume has attributes that forbid its removal.
+    /// The objects of a volume with attributes that forbid removal.
     pub(super) protected: Protected,
-    /// A look at files does not come back.
+    /// Whether checks of files hang.
     pub(super) is_hung: bool,
     pub(super) clients: Vec<Client>,
-    /// What the processes that must act for the pod wait for: only a run that one pod is asked about in follows them.
+    /// The waits of the processes that must act for the pod: only a run about one pod asks for them.
     pub(super) waits: Vec<Waiting>,
-    /// Whether anybody listens where an NFS mount's server is to be.
+    /// Whether a process listens at the address of an NFS mount's server.
     pub(super) listening: Listening,
-    /// Who must permit accesses.
+    /// The fanotify groups that must permit accesses.
     pub(super) fanotify: Fanotify,
 }
 
@@ -128,27 +127,27 @@ impl Node {
     }
 }
 
-/// An event, with what the node answered to what was asked then.
+/// An event, with the node that answers its queries.
 pub(super) struct Step {
     pub(super) node: Node,
     pub(super) at: Monotonic,
     pub(super) what: What,
 }
 
-/// A run, and what it told.
+/// A run and its output.
 pub(super) struct Play {
     engine: Engine,
-    /// The node at this moment.
+    /// The current node.
     pub(super) node: Node,
-    /// Findings as JSON in the order of telling: a new one in full, then what has changed.
-    pub(super) told: Vec<String>,
+    /// Findings as JSON in the order of output: a new one in full, later only the changes.
+    pub(super) lines: Vec<String>,
     /// Its events, without answers.
     pub(super) steps: Vec<Step>,
-    /// Each cause as it was told last.
+    /// The last state of each cause.
     last: BTreeMap<&'static str, Value>,
 }
 
-/// One that has seen nothing, for such a run.
+/// An engine without events, for such a run.
 pub(super) fn engine(steps: &[Step]) -> Engine {
     of(steps.first().is_some_and(|first| !first.node.waits.is_empty()))
 }
@@ -157,15 +156,15 @@ fn of(is_asked: bool) -> Engine {
     Engine::new(Run { one_answer: is_asked, pod: is_asked.then(pod), ..run() })
 }
 
-/// So many seconds after the start.
+/// A time in seconds after the start.
 pub(super) fn at(seconds: f64) -> Monotonic {
     Monotonic((seconds * 1e9) as u64)
 }
 
 impl Play {
     pub(super) fn new(node: Node) -> Self {
-        let (told, steps) = (Vec::new(), Vec::new());
-        Self { engine: of(!node.waits.is_empty()), node, told, steps, last: BTreeMap::new() }
+        let (lines, steps) = (Vec::new(), Vec::new());
+        Self { engine: of(!node.waits.is_empty()), node, lines, steps, last: BTreeMap::new() }
     }
 
     fn show(&mut self, at: Monotonic, what: What) {
@@ -176,7 +175,7 @@ impl Play {
     fn take(&mut self, at: Monotonic, what: What) {
         for output in self.engine.take(&Event { at, what }) {
             match output {
-                Output::Finding(finding) => self.tell(&finding),
+                Output::Finding(finding) => self.report(&finding),
                 Output::Query(query) => {
                     let answer = Box::new(self.node.answer(&query));
                     self.take(at, What::Answer { query, answer });
@@ -186,28 +185,28 @@ impl Play {
         }
     }
 
-    fn tell(&mut self, finding: &Finding) {
+    fn report(&mut self, finding: &Finding) {
         check_sentences(finding);
-        // Who acts on it is told what stands between it and a firm one.
+        // A reader who acts on it needs to know why it is not firm.
         let is_cause = finding.kind == Kind::Cause;
         let firm = finding.certainty == Certainty::Firm;
         assert!(!is_cause || firm == finding.not_known.is_empty(), "{finding:#?}");
         let now = serde_json::to_value(finding).unwrap();
         let before = self.last.insert(finding.id.as_str(), now.clone());
         if finding.state == FindingState::New {
-            return self.told.push(serde_json::to_string(finding).unwrap());
+            return self.lines.push(serde_json::to_string(finding).unwrap());
         }
         let before = before.unwrap_or_default();
         let mut news = now.as_object().unwrap().clone();
         news.retain(|name, value| name == "id" || before.get(name) != Some(value));
-        self.told.push(serde_json::to_string(&news).unwrap());
+        self.lines.push(serde_json::to_string(&news).unwrap());
     }
 
     pub(super) fn op(&mut self, op: Operation) {
         self.show(op.end, What::Operation(Box::new(op)));
     }
 
-    /// A second's counts of kubelet on one target: calls, how they ended, how often.
+    /// A second's counts of kubelet on one target: call, outcome, number.
     pub(super) fn counts(&mut self, second: f64, target_id: u64, of: &[(Call, Outcome, u64)]) {
         let count = |&(call, outcome, calls)| Count {
             target_id,
@@ -257,7 +256,7 @@ pub(super) fn pod() -> Pod {
     Pod { uid: UID.into(), namespace: None, name: None }
 }
 
-/// A volume of the pod: `kubernetes.io~csi/pv` and the like.
+/// A volume of the pod, such as `kubernetes.io~csi/pv`.
 pub(super) fn target(name: &str) -> (u64, Target) {
     let root = format!("/k/pods/{UID}/volumes/{name}");
     let (plugin, of) = name.split_once('/').unwrap();
@@ -306,19 +305,19 @@ pub(super) fn group(tasks: Vec<Task>, has_containers: bool, frozen: bool) -> Pod
     }
 }
 
-/// A sample with nothing in it.
+/// An empty scan.
 pub(super) fn sample(second: f64) -> NodeSample {
     let kubelet_group = Some("/system.slice/kubelet.service".into());
     NodeSample { at: at(second), kubelets: vec![1], kubelet_group, ..NodeSample::default() }
 }
 
-/// Who sees which mounts, by namespace; the node's is 1.
+/// The mount tables by namespace; the node's is 1.
 pub(super) fn node_mounts(tables: &[(u32, &str)]) -> NodeMounts {
     let table = |&(namespace, text): &(u32, &str)| (namespace, Arc::new(mounts(text)));
     NodeMounts { tables: tables.iter().map(table).collect::<BTreeMap<_, _>>(), host: Some(1) }
 }
 
-/// A thread of kubelet, with this kernel stack, that began at second 1.
+/// A thread of kubelet, with this kernel stack, whose call started at second 1.
 pub(super) fn stuck(tid: u32, name: &str, stack: &[&str], second: f64) -> StuckThread {
     let mut seen = crate::testing::stuck(stack);
     let (target_id, target) = target(name);

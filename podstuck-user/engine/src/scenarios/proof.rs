@@ -1,5 +1,6 @@
-//! Firm means proven: each incident is played again without one kind of event or answer, or with one source that does not
-//! see everything. Then no other cause becomes firm, nothing more is ruled out, and what required it is not firm.
+//! A firm finding is proven: each incident is played again without one kind of event or answer, or with one
+//! incomplete feed. Then no other cause becomes firm, nothing more is ruled out, and a finding that required the
+//! missing input is not firm.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,23 +23,24 @@ use crate::{
     query::{Answer, NoAnswer},
 };
 
-/// Whether an event is one of those.
+/// Whether to drop an event.
 type IsOne = fn(&What) -> bool;
-/// What comes in place of an answer.
+/// Replaces an answer.
 type Instead = fn(Answer) -> Answer;
 
-/// What is taken away.
+/// The input that is removed.
 struct Without {
     name: &'static str,
     event: IsOne,
     answer: Instead,
-    /// What no evidence can come from then.
+    /// The origins that then have no evidence.
     unseen: &'static [Origin],
-    /// What does not see everything.
+    /// The feed that is incomplete.
     blind: Option<Feed>,
 }
 
-/// Of these, the second one is true and releases the pod whether or not the first is what has led to it.
+/// Of each pair, the second cause is true and its remedy releases the pod, whether or not the first one is the
+/// origin.
 const WITHIN: [(CauseId, CauseId); 1] = [(ids::KUBELET_ROOT_SYMLINK, ids::STACKED_MOUNTS)];
 
 const NOTHING: Without =
@@ -58,7 +60,7 @@ fn without() -> Vec<Without> {
             &[Origin::Calls],
         ),
         ("threads that hang", |what| matches!(what, What::Stuck(_)), &[]),
-        ("complaints", |what| matches!(what, What::Said(_) | What::Told(_)), &[Origin::Log]),
+        ("complaints", |what| matches!(what, What::Said(_) | What::Logged(_)), &[Origin::Log]),
         ("how far logs were read", |what| matches!(what, What::Heard(_)), &[]),
         ("the pod's record", |what| matches!(what, What::Record { .. }), &[Origin::Api]),
         ("scans", |what| matches!(what, What::Sample(_)), &[Origin::Scans]),
@@ -142,14 +144,14 @@ fn without() -> Vec<Without> {
 struct Run {
     engine: Engine,
     answer: fn(Answer) -> Answer,
-    told: Vec<Finding>,
+    findings: Vec<Finding>,
 }
 
 impl Run {
     fn take(&mut self, node: &Node, at: Monotonic, what: What) {
         for output in self.engine.take(&Event { at, what }) {
             match output {
-                Output::Finding(finding) => self.told.push(*finding),
+                Output::Finding(finding) => self.findings.push(*finding),
                 Output::Query(query) => {
                     let answer = Box::new((self.answer)(node.answer(&query)));
                     self.take(node, at, What::Answer { query, answer });
@@ -160,8 +162,8 @@ impl Run {
     }
 }
 
-fn told(steps: &[Step], without: &Without) -> Vec<Finding> {
-    let mut play = Run { engine: engine(steps), answer: without.answer, told: Vec::new() };
+fn findings_of(steps: &[Step], without: &Without) -> Vec<Finding> {
+    let mut play = Run { engine: engine(steps), answer: without.answer, findings: Vec::new() };
     if let (Some(feed), Some(first)) = (without.blind, steps.first()) {
         let parts = vec![Degraded::new("a part does not see everything", &[feed])];
         play.take(&first.node, first.at, What::Degraded(parts));
@@ -171,17 +173,17 @@ fn told(steps: &[Step], without: &Without) -> Vec<Finding> {
             play.take(node, *at, what.clone());
         }
     }
-    play.told
+    play.findings
 }
 
-fn firm(told: &[Finding]) -> BTreeSet<CauseId> {
-    let firm = told.iter().filter(|finding| finding.certainty == Certainty::Firm);
+fn firm(findings: &[Finding]) -> BTreeSet<CauseId> {
+    let firm = findings.iter().filter(|finding| finding.certainty == Certainty::Firm);
     firm.map(|finding| finding.id).collect()
 }
 
-fn ruled_out(told: &[Finding]) -> BTreeMap<CauseId, BTreeSet<CauseId>> {
+fn ruled_out(findings: &[Finding]) -> BTreeMap<CauseId, BTreeSet<CauseId>> {
     let mut all: BTreeMap<CauseId, BTreeSet<CauseId>> = BTreeMap::new();
-    for finding in told {
+    for finding in findings {
         let out = finding.likely_causes_ruled_out.iter().map(|out| out.cause);
         all.entry(finding.id).or_default().extend(out);
     }
@@ -192,7 +194,7 @@ fn origins(finding: &Finding) -> Vec<Origin> {
     finding.evidence.iter().filter_map(|it| it.source.origin()).collect()
 }
 
-/// Causes that only labs and the unit tests of their families bring to what they can be at most.
+/// Causes that reach their highest certainty only in labs and in the unit tests of their families.
 const ELSEWHERE: [CauseId; 6] = [
     ids::APPARMOR_SIGNAL_DENIED,
     ids::CEPHFS_EVICTED,
@@ -202,19 +204,19 @@ const ELSEWHERE: [CauseId; 6] = [
     ids::UMOUNT_KERNEL_HANG,
 ];
 
-/// The table of proofs is not more sure than what is found.
+/// The findings reach the certainty that the table of proofs allows.
 #[test]
 fn what_the_catalogue_says_a_cause_can_be_at_most_is_reached() {
     let mut most: BTreeMap<CauseId, Certainty> = BTreeMap::new();
     for (_, play) in all() {
-        for finding in told(&play.steps, &NOTHING) {
+        for finding in findings_of(&play.steps, &NOTHING) {
             let known = most.entry(finding.id).or_insert(finding.certainty);
             *known = finding.certainty.max(*known);
         }
     }
     let mut wrong = Vec::new();
     for cause in catalogue::all().filter(|cause| !ELSEWHERE.contains(&cause.id)) {
-        // What the API server alone shows is played elsewhere.
+        // Causes that only the API server shows are tested elsewhere.
         let of_api = [TriedWith::ApiServer, TriedWith::Objects];
         if !most.contains_key(&cause.id) && cause.tried.iter().any(|it| of_api.contains(it)) {
             continue;
@@ -227,13 +229,13 @@ fn what_the_catalogue_says_a_cause_can_be_at_most_is_reached() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// A first command without a risk only looks, or was tried where the cause is present.
+/// A first command without a risk is read-only, or was tested where the cause is present.
 #[test]
 fn a_first_command_without_a_risk_was_tried() {
     let looks = ["show ", "list ", "count ", "ask ", "find "];
     let mut first = BTreeSet::new();
     for (title, play) in all() {
-        for finding in told(&play.steps, &NOTHING) {
+        for finding in findings_of(&play.steps, &NOTHING) {
             let command = finding.remedies.iter().find(|remedy| remedy.command.is_some());
             let Some(remedy) = command.filter(|it| it.risk.starts_with("none")) else { continue };
             first.insert(finding.id);
@@ -250,11 +252,11 @@ fn a_first_command_without_a_risk_was_tried() {
 fn what_is_taken_away_makes_nothing_else_certain_and_what_needed_it_less() {
     let (mut wrong, mut tried) = (Vec::new(), BTreeSet::new());
     for (title, play) in all() {
-        let whole = told(&play.steps, &NOTHING);
+        let whole = findings_of(&play.steps, &NOTHING);
         let (was_firm, was_out) = (firm(&whole), ruled_out(&whole));
         tried.extend(was_firm.iter().copied());
         for without in without() {
-            let now = told(&play.steps, &without);
+            let now = findings_of(&play.steps, &without);
             let at = format!("{title}, without {}", without.name);
             let is_within = |it: &CauseId| {
                 WITHIN.iter().any(|(cause, within)| within == it && was_out.contains_key(cause))
@@ -272,11 +274,12 @@ fn what_is_taken_away_makes_nothing_else_certain_and_what_needed_it_less() {
             }
             for finding in now.iter().filter(|it| it.certainty == Certainty::Firm) {
                 let cause = catalogue::find(finding.id.as_str()).unwrap();
-                // What nobody has seen may be cited as not seen, which proves nothing.
+                // An absence may be cited as evidence, which proves nothing.
                 let mut origins = origins(finding);
                 origins.retain(|origin| !without.unseen.contains(origin));
                 if let Some(fact) = cause.unproven(&origins) {
-                    wrong.push(format!("{at}: {} is firm, and nobody saw that {fact}", finding.id));
+                    wrong
+                        .push(format!("{at}: {} is firm without evidence that {fact}", finding.id));
                 }
                 if cause.absences().any(|(_, feed)| Some(feed) == without.blind) {
                     wrong.push(format!("{at}: {} is firm by an absence", finding.id));

@@ -1,4 +1,4 @@
-//! Incidents in which an error says why: the object's attributes, or its file system.
+//! Incidents whose error has a reason: the object's attributes, or its file system.
 
 use nix::errno::Errno;
 use podstuck_common::record::reason;

@@ -1,4 +1,4 @@
-//! Incidents that show in calls that fail.
+//! Incidents that show in failing calls.
 
 use std::{sync::Arc, time::Duration};
 
@@ -30,14 +30,14 @@ pub(super) fn ok(mut op: Operation, why: u32) -> Operation {
     op
 }
 
-/// Tries, as kubelet does, at growing distances.
+/// Attempts at growing intervals, as kubelet makes them.
 pub(super) fn tries(play: &mut Play, name: &str, call: Call, errno: Errno, object: &str) {
     for second in TRIES {
         play.op(on(name, call, errno as i32, object, second));
     }
 }
 
-/// Counts come until a target that is gone is told to be over.
+/// Adds counts until a target that is gone is reported as over.
 pub(super) fn settle(play: &mut Play, name: &str, second: f64) {
     for later in [0.0, 1.0, 2.0] {
         play.counts(second + later, target(name).0, &[]);
@@ -70,7 +70,7 @@ pub(super) fn busy() -> Plays {
     ] {
         let mut play = Play::new(of_mounts(name, object, times));
         tries(&mut play, name, call, Errno::EBUSY, object);
-        // The object goes, then the volume, and two seconds later it is told to be over.
+        // The object is removed, then the volume, and two seconds later the finding is over.
         play.op(ok(on(name, call, 0, object, 20.0), reason::RECOVERED));
         plays.push((title, play));
     }
@@ -213,7 +213,7 @@ pub(super) fn orphan() -> Plays {
         play.op(whole);
         let rest = on(CSI, Call::UnlinkatDir, Errno::ENOTDIR as i32, "vol_data.json", second);
         play.op(rest);
-        // No pod waits for an orphan, whatever else is wrong with it.
+        // No pod waits for an orphan, whatever other fault it has.
         play.op(on(CSI, Call::UnlinkatDir, Errno::EBUSY as i32, "mount", second + 0.01));
     }
     play.sample(sample(30.0));
@@ -256,7 +256,7 @@ pub(super) fn bulk_delete() -> Plays {
         for second in 1..=12 {
             unlinks(&mut play, f64::from(second), 2000);
         }
-        // It stops, is seen to be incomplete, and then goes.
+        // It stops, is found incomplete, and then completes.
         for second in 13..=26 {
             play.counts(f64::from(second), target(EMPTY_DIR).0, &[]);
         }

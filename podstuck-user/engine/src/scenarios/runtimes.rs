@@ -1,4 +1,4 @@
-//! Runtimes that can do nothing, as each look at the node has them.
+//! Runtimes that cannot act, as scans of the node show them.
 
 use jiff::Timestamp;
 
@@ -48,7 +48,7 @@ fn gone(component: Component) -> GoneRuntime {
     GoneRuntime { component, socket, shims: 3, group: Some(GROUP.into()) }
 }
 
-/// A container of Docker's.
+/// A Docker container.
 fn container() -> ContainerState {
     let id = "a1".repeat(32);
     ContainerState {
@@ -69,7 +69,8 @@ fn client(pid: u32, command: &str, request: Request) -> Client {
     Client { pid, since: at(602.0), component: Component::Other, command, request }
 }
 
-/// Stopped, frozen and gone, for a pod that is to go, for a container that is asked about, and for nobody.
+/// A stopped, a frozen and a missing runtime, for a pod in deletion, for a container in question, and with no
+/// waiting request.
 pub(super) fn runtime_state() -> Plays {
     let (containerd, dockerd) = (Component::Containerd, Component::Dockerd);
     let with_pod = || {
@@ -113,7 +114,7 @@ pub(super) fn runtime_state() -> Plays {
     .collect()
 }
 
-/// The same look again and again, until what it shows is over.
+/// The same scan repeatedly, until its state is over.
 fn looks(mut play: Play, node: &NodeSample, over: NodeSample) -> Play {
     for second in (602..640).step_by(2) {
         play.sample(NodeSample { at: at(f64::from(second)), ..node.clone() });
@@ -122,8 +123,8 @@ fn looks(mut play: Play, node: &NodeSample, over: NodeSample) -> Play {
     play
 }
 
-/// One that dockerd takes for running and one that it takes for ended, a shim that cannot run, and a dockerd that
-/// answers nobody.
+/// A container that dockerd takes for running and one that it takes for ended, a shim that cannot run, and a dockerd
+/// that does not answer.
 pub(super) fn docker() -> Plays {
     let dockerd = Runtime {
         group: Some("/system.slice/docker.service".into()),

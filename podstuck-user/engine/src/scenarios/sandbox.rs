@@ -1,4 +1,4 @@
-//! Sandboxes that their runtime cannot clear away, as containerd and CRI-O have written it.
+//! Sandboxes that their runtime cannot clear away, with the original text of containerd and CRI-O.
 
 use jiff::Timestamp;
 
@@ -21,13 +21,13 @@ use crate::{
 const NETNS: &str = "/var/run/netns/cni-45ff10e9-dcc1-b779-f1a1-3515a5d56e61";
 const HOST: &str = "1 0 8:1 / / rw - ext4 /dev/a rw\n2 1 0:20 / /run rw - tmpfs tmpfs rw\n";
 
-/// A mount of the namespace on its file, below one of the ways to /run.
+/// A mount of the namespace on its file, below one of the paths to /run.
 fn netns(id: u32, parent: u32, run: &str) -> String {
     let name = NETNS.rsplit('/').next().unwrap_or_default();
     format!("{id} {parent} 0:4 net:[4026532001] {run}/netns/{name} rw - nsfs nsfs rw\n")
 }
 
-/// As containerd 2.4 has said it; who uses it is seen, and nobody does.
+/// In containerd 2.4's words; with and without a visible user.
 pub(super) fn image_volume_busy() -> Plays {
     let id = "7fa01d7920d2040816f34291396403ea06c52a4b9e22c74806212a5146758783";
     let path = format!("/run/containerd/io.containerd.grpc.v1.cri/image-volumes/{id}/{id}");
@@ -60,7 +60,7 @@ pub(super) fn image_volume_busy() -> Plays {
     plays
 }
 
-/// virtcontainers#435, in the words of containerd's snapshotter: who has the device open is seen, and nobody does.
+/// virtcontainers#435, in the words of containerd's snapshotter; with and without a visible holder of the device.
 pub(super) fn device_busy() -> Plays {
     let id = "7fa01d7920d2040816f34291396403ea06c52a4b9e22c74806212a5146758783";
     let text = format!(
@@ -111,7 +111,7 @@ fn runtime(component: Component) -> Runtime {
     }
 }
 
-/// It is said twice, what lies there is seen, and is gone at last.
+/// Logged twice; the mount is seen, and gone at last.
 pub(super) fn sandbox_busy() -> Plays {
     let sandbox = "921d9d5a5f2e1f87eb26d6620d3a91fd9bd0a69efea8ba56680581a8869b361e";
     let stopped = format!(

@@ -55,7 +55,7 @@ fn known() -> VolumeData {
     VolumeData::Known { driver, handle, lifecycle: "Persistent".into() }
 }
 
-/// The same at every look; the last one is another.
+/// The same scan repeatedly, then a last one that differs.
 fn lasting(play: &mut Play, until: u32, now: impl Fn(f64) -> NodeSample, end: NodeSample) {
     (10..until).step_by(2).for_each(|second| play.sample(now(f64::from(second))));
     play.sample(end);
@@ -102,7 +102,7 @@ pub(super) fn not_attempted() -> Plays {
         lasting(&mut play, 120, now, sample(120.0));
         plays.push((title, play));
     }
-    // Who tries and fails is no matter of nobody's trying; from the last try on, the time counts.
+    // A failing attempt is not a missing attempt; the time counts from the last attempt.
     let mut play = Play::new(Node::default());
     for second in [5.0, 5.5, 6.5] {
         play.op(on(CSI, Call::UnlinkatDir, Errno::EBUSY as i32, "mount", second));
@@ -120,7 +120,7 @@ pub(super) fn not_attempted() -> Plays {
     plays
 }
 
-/// What is told at the first look, ten minutes after the pod's end, by what others have left behind.
+/// The first scan ten minutes after the pod's end, by the traces that are left.
 pub(super) fn arrived_late() -> Plays {
     let then = |second: i64| Timestamp::from_second(second).unwrap();
     let driver = |halted, reach| {
@@ -336,7 +336,7 @@ pub(super) fn hung_call() -> Plays {
     plays
 }
 
-/// A file system that another pod has as well, and a place of the host's.
+/// An NFS file system that is mounted for another pod and at a path of the host.
 pub(super) fn shared() -> NodeMounts {
     let line = b"9 1 0:45 / /k/pods/other/volumes/kubernetes.io~csi/x/mount rw - nfs4 there rw\n\
         8 1 0:45 / /srv/backup rw - nfs4 there rw\n";
@@ -472,7 +472,7 @@ pub(super) fn kubelet_state() -> Plays {
     plays
 }
 
-/// What waits inside kubelet.
+/// Waits inside kubelet.
 fn kubelets_part() -> Plays {
     let second = |second| Timestamp::from_second(second).unwrap();
     let waiting = ContainerRecord {

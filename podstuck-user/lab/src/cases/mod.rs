@@ -50,7 +50,7 @@ const LOGS: Volume = empty_dir("logs", Kind::Files);
 /// A PersistentVolume's name: kubelet calls the directory of a CSI volume after it.
 const PV: &str = "pvc-5d1c8f0e-6a43-4c55-9b37-2f0a7be91c44";
 
-/// Calls that nobody makes are missed after 244 s, unless a watch is told otherwise.
+/// Calls that are not made are reported as missing after 244 s by default.
 const SOON: &[&str] = &["--not-attempted-after", "4s"];
 
 /// A call that is slow after 2 s may hang after 10 to 120 s, by what it waits for; a tenth of that is enough for
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_has_a_cause_expects_a_finding() {
+    fn each_case_with_a_cause_expects_a_finding() {
         for case in cases() {
             assert_eq!(case.cause.is_some(), case.expected.is_some(), "{}", case.id);
         }

@@ -1,4 +1,4 @@
-//! CSI volumes that nobody unmounts: no call fails, and none is made.
+//! CSI volumes that are not unmounted: no call fails, and none is made.
 
 use podstuck_engine::ids;
 

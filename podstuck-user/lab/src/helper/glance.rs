@@ -1,5 +1,5 @@
 //! An agent that reads in volumes, as those of logs and of security do: it happens to have a descriptor in one when
-//! that is unmounted, and has let go when kubelet tries again.
+//! that is unmounted, and has closed it when kubelet tries again.
 
 use std::{fs::File, os::linux::fs::MetadataExt, path::Path, thread, time::Duration};
 
@@ -8,7 +8,7 @@ const READS: Duration = Duration::from_millis(100);
 /// How often it looks.
 const LOOKS: Duration = Duration::from_millis(1);
 
-/// Holds on to the volume while `ready` is there, which kubelet removes just before it unmounts, and a little longer.
+/// Keeps the volume busy while `ready` exists, which kubelet removes just before it unmounts, and a little longer.
 pub(super) fn read(volume: &Path, ready: &Path) -> ! {
     loop {
         let held = (is_mounted(volume) && ready.exists()).then(|| File::open(volume));

@@ -83,12 +83,12 @@ impl HelperArgs {
         Self { task, image, trigger, kubelet_registration_path: None, directory }
     }
 
-    /// For somebody who writes into a directory.
+    /// For a process that writes into a directory.
     pub(super) fn writer(directory: PathBuf) -> Self {
         Self { directory, ..Self::new(Task::Write) }
     }
 
-    /// For somebody who reads in a directory while a file is there.
+    /// For a process that reads in a directory while a file exists.
     pub(super) fn reader(directory: PathBuf, while_there: PathBuf) -> Self {
         Self { directory, trigger: while_there, ..Self::new(Task::Glance) }
     }
@@ -148,7 +148,7 @@ pub fn helper_main(args: &HelperArgs) -> Result<()> {
     thread::Builder::new()
         .spawn(|| {
             wait_for_end();
-            // Whoever waits for an answer is released: the connection ends with this process.
+            // Processes that wait for an answer are released: the connection ends with this process.
             process::exit(0);
         })
         .context("cannot start a thread")?;
@@ -161,7 +161,7 @@ pub fn helper_main(args: &HelperArgs) -> Result<()> {
     fuse::serve(args.task, &args.image, args.trigger.clone(), on)
 }
 
-/// Waits until nobody can write to standard input any more. It is not read: its lines are for the
+/// Waits until no process can write to standard input any more. It is not read: its lines are for the
 /// removal process.
 fn wait_for_end() {
     let input = io::stdin();

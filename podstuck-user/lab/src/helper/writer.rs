@@ -1,4 +1,4 @@
-//! Somebody who goes on writing into a directory.
+//! Keeps writing into a directory.
 
 use std::{fs, path::Path, thread, time::Duration};
 

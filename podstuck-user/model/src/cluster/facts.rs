@@ -1,4 +1,4 @@
-//! What is known of the cluster, and what is wanted.
+//! The facts about the cluster that were read, and the questions that are still open.
 
 use std::{
     cell::RefCell,
@@ -9,67 +9,69 @@ use std::{
 };
 
 use jiff::Timestamp;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{Key, Kind, Meta, Object};
 
-/// A question that one or more requests answer.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// A question, answered by one or more requests.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Question {
     /// An object.
     Object(Key),
-    /// The objects of a type that are being deleted, by their metadata alone.
+    /// The objects of a type that are being deleted, as metadata only.
     Deleted {
         /// The type.
         kind: Kind,
-        /// One namespace; `None` for all.
+        /// The namespace; `None` for all.
         namespace: Option<String>,
         /// A label selector.
         labels: Option<String>,
     },
-    /// The metadata of all objects of a type in a namespace: whose dependents they are.
+    /// The metadata of all objects of a type in a namespace, to find dependents.
     Owned {
         /// The type.
         kind: Kind,
-        /// The namespace; `None` for a type that is in none.
+        /// The namespace; `None` for a cluster-scoped type.
         namespace: Option<String>,
     },
-    /// All objects of a type, whole.
+    /// All objects of a type, in full.
     All {
         /// The type.
         kind: Kind,
-        /// One namespace; `None` for all.
+        /// The namespace; `None` for all.
         namespace: Option<String>,
         /// A label selector.
         labels: Option<String>,
     },
-    /// The types of an API group in the version that the API server prefers.
+    /// The types of an API group, in the API server's preferred version.
     Types(String),
-    /// What kubelet on a node says of itself, through the API server.
+    /// A question to the kubelet of a node, through the API server.
     Kubelet {
         /// The node.
         node: String,
-        /// What is asked.
+        /// The question.
         about: Kubelet,
     },
 }
 
 /// A question to a kubelet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Kubelet {
-    /// Its own list of its pods, by their metadata alone.
+    /// kubelet's list of its pods, as metadata only.
     Pods,
-    /// The same, [`AGAIN`] later at least.
+    /// The same list, read at least [`AGAIN`] later.
     PodsAgain,
-    /// Whether it is well: that its loop went round within the last five minutes is a part of that.
+    /// kubelet's health check. It fails if the sync loop has not completed within the last five minutes.
     Health,
 }
 
-/// How long after the first read of kubelet's list the second one begins.
+/// Minimum time from the first to the second read of kubelet's list.
 pub const AGAIN: Duration = Duration::from_secs(2);
 
 impl Question {
-    /// What it takes, as `kubectl auth can-i` has it: verb, type, namespace.
+    /// The required right, as for `kubectl auth can-i`: verb, type, namespace.
     pub fn right(&self) -> Option<(&'static str, String, Option<&str>)> {
         match self {
             Self::Object(key) => Some(("get", key.kind.for_rights(), key.namespace.as_deref())),
@@ -84,15 +86,15 @@ impl Question {
     }
 }
 
-/// Why a question has no answer.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// The reason why a question has no answer.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Why {
-    /// The caller may not.
+    /// The caller lacks the right.
     Forbidden,
-    /// As many requests were made as are allowed.
+    /// The maximum number of requests is reached.
     Budget,
-    /// It failed otherwise; what the API server or the connection said.
+    /// Another failure, with the message of the API server or the connection.
     Failed(String),
 }
 
@@ -111,51 +113,52 @@ impl fmt::Display for Why {
 pub struct Unread {
     /// The question.
     pub question: Question,
-    /// Why.
+    /// The reason.
     pub why: Why,
 }
 
-/// What is being deleted, among all objects that were listed.
-#[derive(Clone, Debug, Default)]
+/// The objects that are being deleted, among all listed objects.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct Survey {
     /// Their metadata.
     pub deleted: Vec<Meta>,
-    /// When each client last wrote to any of them.
+    /// The last write of each client to any of them.
     pub writers: BTreeMap<String, Timestamp>,
 }
 
-/// What a question brought.
-#[derive(Clone, Debug)]
+/// The answer to a question.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Answer {
     /// The object.
     Object(Arc<Object>),
-    /// There is none.
+    /// The object does not exist.
     Missing,
-    /// All of them.
+    /// All objects.
     Objects(Arc<[Object]>),
-    /// All that are being deleted.
+    /// All objects that are being deleted.
     Survey(Arc<Survey>),
     /// The types.
     Types(Arc<[Kind]>),
-    /// A kubelet says that it is well.
+    /// The kubelet reports that it is healthy.
     Well,
-    /// Nothing.
+    /// No answer.
     Unread(Why),
 }
 
-/// What is known of something.
+/// What is known of an object or a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Known<T> {
-    /// It is there.
+    /// It exists.
     Is(T),
-    /// The API server says that there is none.
+    /// It does not exist, by the API server.
     Missing,
     /// It was not read.
     Unread,
 }
 
 impl<T> Known<T> {
-    /// It, if it is there.
+    /// The value, if it exists.
     pub fn is(self) -> Option<T> {
         match self {
             Self::Is(it) => Some(it),
@@ -163,25 +166,25 @@ impl<T> Known<T> {
         }
     }
 
-    /// Whether there is none.
+    /// Whether it does not exist.
     pub const fn is_missing(&self) -> bool {
         matches!(self, Self::Missing)
     }
 }
 
-/// What was read, and what is wanted beside that.
+/// The answers so far, and the open questions.
 #[derive(Debug)]
 pub struct Facts {
     /// The API server's time.
     pub now: Timestamp,
-    /// Whether kubelets may be asked through the API server: with a right that permits more than reading.
+    /// Whether kubelets may be queried through the API server: that takes a right that permits more than reading.
     pub asks_kubelets: bool,
     answers: BTreeMap<Question, Answer>,
     wanted: RefCell<BTreeSet<Question>>,
 }
 
 impl Facts {
-    /// Nothing yet.
+    /// No answers.
     pub fn new(now: Timestamp) -> Self {
         Self { now, asks_kubelets: false, answers: BTreeMap::new(), wanted: RefCell::default() }
     }
@@ -192,12 +195,17 @@ impl Facts {
         self.answers.insert(question, answer);
     }
 
-    /// What was asked for and has no answer yet.
+    /// The open questions.
     pub fn wanted(&self) -> Vec<Question> {
         self.wanted.borrow().iter().cloned().collect()
     }
 
-    /// What stays without an answer.
+    /// All answered questions, each with its answer.
+    pub fn answers(&self) -> impl Iterator<Item = (&Question, &Answer)> {
+        self.answers.iter()
+    }
+
+    /// The questions that could not be answered.
     pub fn unread(&self) -> impl Iterator<Item = Unread> {
         self.answers.iter().filter_map(|(question, answer)| match answer {
             Answer::Unread(why) => Some(Unread { question: question.clone(), why: why.clone() }),
@@ -266,13 +274,13 @@ impl Facts {
         self.objects(Question::Kubelet { node: node.to_owned(), about })
     }
 
-    /// Whether a kubelet says that it is well.
+    /// Whether a kubelet reports that it is healthy.
     pub fn kubelet_is_well(&self, node: &str) -> bool {
         let question = Question::Kubelet { node: node.to_owned(), about: Kubelet::Health };
         matches!(self.ask(question), Some(Answer::Well))
     }
 
-    /// When a client last wrote to any object that was listed.
+    /// The last write of a client to any listed object.
     pub fn last_write(&self, manager: &str) -> Option<Timestamp> {
         let of = |answer: &Answer| match answer {
             Answer::Survey(survey) => survey.writers.get(manager).copied(),

@@ -1,24 +1,26 @@
-//! Types of objects, as requests name them, and the names of objects.
+//! Types of API objects, as requests name them, and object names.
 
 use std::{borrow::Cow, fmt};
 
+use serde::{Deserialize, Serialize};
+
 type Text = Cow<'static, str>;
 
-/// What the group without a name is called where one has to be written.
+/// Stands for the core group, whose name is empty, where a name is required.
 pub const CORE: &str = "core";
 
-/// A type of objects.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// A type of API objects.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 pub struct Kind {
-    /// Its API group; empty for the core's.
+    /// Its API group; empty for the core group.
     pub group: Text,
-    /// The version that is read.
+    /// The version that is requested.
     pub version: Text,
-    /// As requests name it, such as `pods`.
+    /// The name in requests, such as `pods`.
     pub plural: Text,
-    /// As objects name it, such as `Pod`.
+    /// The name in objects, such as `Pod`.
     pub name: Text,
-    /// Whether its objects are in namespaces.
+    /// Whether it is namespaced.
     pub namespaced: bool,
 }
 
@@ -36,7 +38,7 @@ macro_rules! kinds {
                 };
             )*
 
-            /// Those whose objects are understood beyond their metadata, and what owns them.
+            /// The types of which podstuck reads more than metadata, and the types of their owners.
             pub const ALL: &[Self] = &[$(Self::$constant),*];
         }
     };
@@ -82,19 +84,19 @@ kinds! {
 }
 
 impl Kind {
-    /// One that the API server names.
+    /// A type that the API server names.
     pub fn named(group: &str, version: &str, plural: &str, name: &str, namespaced: bool) -> Self {
         let own = |text: &str| Cow::Owned(text.to_owned());
         let (group, version, plural, name) = (own(group), own(version), own(plural), own(name));
         Self { group, version, plural, name, namespaced }
     }
 
-    /// Whether its objects are understood beyond their metadata.
+    /// Whether podstuck reads more than the metadata of its objects.
     pub fn is_known(&self) -> bool {
         Self::ALL.contains(self)
     }
 
-    /// As kubectl takes it beside an object's name: the one of a group that it does not prefer needs the group.
+    /// The type argument for kubectl: with the group where kubectl prefers another group's type.
     pub fn for_kubectl(&self) -> String {
         match &*self.group {
             "" | "apps" | "batch" | "storage.k8s.io" => self.name.to_ascii_lowercase(),
@@ -102,7 +104,7 @@ impl Kind {
         }
     }
 
-    /// As `kubectl podstuck` takes it beside an object's name: of types that it does not know, with the group.
+    /// The type argument for `kubectl podstuck`: with the group for types that it does not know.
     pub fn for_podstuck(&self) -> String {
         match &*self.group {
             _ if self.is_known() => self.for_kubectl(),
@@ -111,7 +113,7 @@ impl Kind {
         }
     }
 
-    /// The path of requests about its objects.
+    /// The request path of its objects.
     pub fn path(&self, namespace: Option<&str>) -> String {
         let version = &self.version;
         let of_version = match &*self.group {
@@ -124,7 +126,7 @@ impl Kind {
         }
     }
 
-    /// As `kubectl auth can-i` takes it.
+    /// The type argument for `kubectl auth can-i`.
     pub fn for_rights(&self) -> String {
         match &*self.group {
             "" => self.plural.to_string(),
@@ -133,36 +135,36 @@ impl Kind {
     }
 }
 
-/// Names one object, but for its UID.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// Identifies an object, except for its UID.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 pub struct Key {
     /// Its type.
     pub kind: Kind,
-    /// Its namespace, if its type has them.
+    /// Its namespace, if its type is namespaced.
     pub namespace: Option<String>,
     /// Its name.
     pub name: String,
 }
 
 impl Key {
-    /// One in a namespace.
+    /// The key of a namespaced object.
     pub fn of(kind: Kind, namespace: &str, name: &str) -> Self {
         let namespace = kind.namespaced.then(|| namespace.to_owned());
         Self { kind, namespace, name: name.to_owned() }
     }
 
-    /// One that is in no namespace.
+    /// The key of a cluster-scoped object.
     pub fn global(kind: Kind, name: &str) -> Self {
         Self { kind, namespace: None, name: name.to_owned() }
     }
 
-    /// The path of requests about it.
+    /// Its request path.
     pub fn path(&self) -> String {
         format!("{}/{}", self.kind.path(self.namespace.as_deref()), self.name)
     }
 }
 
-/// As in `Pod shop/cart-0`.
+/// Such as `Pod shop/cart-0`.
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.namespace {

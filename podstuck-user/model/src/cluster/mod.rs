@@ -1,7 +1,8 @@
-//! What a cluster's API server has: its objects as they are read, and the questions by which they are read.
+//! The API objects of a cluster, as they are read, and the questions by which they are read.
 //!
-//! The decision asks [`Facts`]; what is not known yet is noted there. A reader answers what was noted, and the decision is
-//! made again, until nothing is wanted. So what is decided and what is read for it cannot differ, and a test needs no server.
+//! The decision reads [`Facts`], which record each open question. A reader answers the open questions, and the
+//! decision is repeated until none is open. So the facts that are read are exactly those that are used, and a test
+//! needs no server.
 
 mod facts;
 mod kind;

@@ -1,70 +1,70 @@
-//! An object of the API, with those fields that the decision reads. One type has the fields of all kinds: what a kind does
-//! not have is empty. A field of a form that is not documented makes the object unreadable, and never another one.
+//! An API object, with the fields that the decision reads. One type has the fields of all kinds; the fields of other
+//! kinds are empty. A field of an undocumented form makes the object unreadable, so that it is never misread.
 
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Selector;
 
-/// One object.
-#[derive(Clone, Debug, Default, Deserialize)]
+/// An API object.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Object {
     /// Its metadata.
     pub metadata: Meta,
-    /// What it is to be.
+    /// The desired state.
     pub spec: Spec,
-    /// What it is.
+    /// The current state.
     pub status: Status,
-    /// Of a webhook configuration.
+    /// Webhooks of a webhook configuration.
     pub webhooks: Vec<Webhook>,
-    /// Of an EndpointSlice; `null` where it has none.
+    /// Endpoints of an EndpointSlice; `null` if it has none.
     pub endpoints: Option<Vec<Endpoint>>,
 }
 
-/// What all objects have.
-#[derive(Clone, Debug, Default, Deserialize)]
+/// Metadata of an object.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Meta {
     /// Its name.
     pub name: String,
     /// Its namespace.
     pub namespace: Option<String>,
-    /// When it was made.
+    /// Creation time.
     pub creation_timestamp: Option<Timestamp>,
-    /// Names it for ever.
+    /// Unique over the lifetime of the cluster.
     pub uid: String,
     /// Changes with each write.
     pub resource_version: String,
-    /// The end of its grace, if its deletion was requested.
+    /// The end of the grace period, if deletion was requested.
     pub deletion_timestamp: Option<Timestamp>,
-    /// That grace.
+    /// The grace period.
     pub deletion_grace_period_seconds: Option<i64>,
-    /// What must be removed before the object is.
+    /// Finalizers that must be removed first.
     pub finalizers: Vec<String>,
-    /// What it belongs to.
+    /// Its owners.
     pub owner_references: Vec<Owner>,
     /// Labels.
     pub labels: BTreeMap<String, String>,
     /// Annotations.
     pub annotations: BTreeMap<String, String>,
-    /// Who wrote which field.
+    /// The fields that each client has written.
     pub managed_fields: Vec<ManagedFields>,
 }
 
 impl Meta {
-    /// When its deletion was requested.
+    /// The time at which its deletion was requested.
     pub fn requested(&self) -> Option<Timestamp> {
         let grace = self.deletion_grace_period_seconds.unwrap_or_default().max(0);
         let end = self.deletion_timestamp?;
-        // The grace of a last deletion by kubelet is 0, and does not move the end.
+        // kubelet's final deletion sets a grace period of 0 and does not change the end.
         end.checked_sub(std::time::Duration::from_secs(grace.unsigned_abs())).ok().or(Some(end))
     }
 
-    /// Who set this finalizer, by the field managers, the last of them.
+    /// The last field manager that set this finalizer.
     pub fn setter(&self, finalizer: &str) -> Option<&ManagedFields> {
         let key = format!("v:\"{finalizer}\"");
         let has = |it: &&ManagedFields| {
@@ -75,8 +75,8 @@ impl Meta {
     }
 }
 
-/// An object that this one belongs to.
-#[derive(Clone, Debug, Default, Deserialize)]
+/// The owner of an object.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Owner {
     /// Its group and version.
@@ -87,39 +87,39 @@ pub struct Owner {
     pub name: String,
     /// Its UID.
     pub uid: String,
-    /// Whether it makes and deletes this object.
+    /// Whether it is the controller of this object.
     pub controller: bool,
     /// Whether its foreground deletion waits for this object.
     pub block_owner_deletion: bool,
 }
 
-/// What one client wrote.
-#[derive(Clone, Debug, Default, Deserialize)]
+/// The fields that one client has written.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ManagedFields {
-    /// The client, as it calls itself.
+    /// The client's name for itself.
     pub manager: String,
     /// `Update` or `Apply`.
     pub operation: String,
-    /// When it last changed one of these fields.
+    /// Time of the last change of these fields.
     pub time: Option<Timestamp>,
-    /// These fields.
+    /// The fields.
     pub fields_v1: Value,
 }
 
-/// The wanted state, of all kinds.
-#[derive(Clone, Debug, Default, Deserialize)]
+/// The desired state, of all kinds.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Spec {
-    /// Pod, VolumeAttachment: its node.
+    /// Pod, VolumeAttachment: the node.
     pub node_name: String,
     /// Pod: volumes.
     pub volumes: Vec<PodVolume>,
     /// Pod: containers.
     pub containers: Vec<Container>,
-    /// Claim: its volume.
+    /// Claim: the volume.
     pub volume_name: String,
-    /// PersistentVolume: its claim.
+    /// PersistentVolume: the claim.
     pub claim_ref: Option<ClaimRef>,
     /// VolumeAttachment: the driver.
     pub attacher: String,
@@ -127,45 +127,45 @@ pub struct Spec {
     pub source: VolumeSource,
     /// Node: taints.
     pub taints: Vec<Taint>,
-    /// Lease: who has it.
+    /// Lease: the holder.
     pub holder_identity: Option<String>,
-    /// Lease: how long it is good for after it was renewed.
+    /// Lease: validity after a renewal.
     pub lease_duration_seconds: Option<i64>,
-    /// Lease: when it was renewed.
+    /// Lease: time of the last renewal.
     pub renew_time: Option<Timestamp>,
-    /// Namespace: what must be removed before it is.
+    /// Namespace: finalizers that must be removed first.
     pub finalizers: Vec<String>,
-    /// Deployment, StatefulSet: how many pods it is to have.
+    /// Deployment, StatefulSet: desired number of pods.
     pub replicas: Option<i64>,
     /// Service: `ClusterIP`, `ExternalName`, ...
     #[serde(rename = "type")]
     pub kind: String,
-    /// APIService: who serves it; none for the API server itself.
+    /// APIService: the service; `None` for the API server itself.
     pub service: Option<ServiceRef>,
 }
 
-/// A container that a pod is to have.
-#[derive(Clone, Debug, Default, Deserialize)]
+/// A container of a pod.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 pub struct Container {
     /// Its name.
     pub name: String,
 }
 
-/// A volume that a pod names.
-#[derive(Clone, Debug, Default, Deserialize)]
+/// A volume of a pod.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodVolume {
     /// Its name in the pod.
     pub name: String,
-    /// The claim.
+    /// The claim, by name.
     pub persistent_volume_claim: Option<ClaimSource>,
-    /// A claim that is made for the pod, and named after both.
+    /// A claim that is created for the pod, with a name from both.
     pub ephemeral: Option<Value>,
 }
 
 /// A claim by name.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClaimSource {
     /// Its name.
@@ -173,7 +173,7 @@ pub struct ClaimSource {
 }
 
 /// A claim with its UID.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 pub struct ClaimRef {
     /// Its namespace.
@@ -184,8 +184,8 @@ pub struct ClaimRef {
     pub uid: String,
 }
 
-/// What is attached.
-#[derive(Clone, Debug, Default, Deserialize)]
+/// The source of a VolumeAttachment.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct VolumeSource {
     /// Its PersistentVolume.
@@ -193,7 +193,7 @@ pub struct VolumeSource {
 }
 
 /// A taint of a node.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 pub struct Taint {
     /// Its key.
@@ -202,101 +202,101 @@ pub struct Taint {
     pub effect: String,
 }
 
-/// The present state, of all kinds.
-#[derive(Clone, Debug, Default, Deserialize)]
+/// The current state, of all kinds.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Status {
     /// Pod, claim, PersistentVolume, namespace.
     pub phase: String,
-    /// PersistentVolume: why it is in that phase.
+    /// PersistentVolume: the reason for its phase.
     pub message: String,
     /// Conditions.
     pub conditions: Vec<Condition>,
-    /// Pod: its containers.
+    /// Pod: container statuses.
     pub container_statuses: Vec<ContainerStatus>,
     /// VolumeAttachment: whether it is attached.
     pub attached: bool,
-    /// VolumeAttachment: why it cannot be detached.
+    /// VolumeAttachment: why detaching failed.
     pub detach_error: Option<VolumeError>,
-    /// Deployment: pods that are ready for long enough.
+    /// Deployment: number of available pods.
     pub available_replicas: i64,
-    /// StatefulSet, ReplicaSet: pods that are ready.
+    /// StatefulSet, ReplicaSet: number of ready pods.
     pub ready_replicas: i64,
 }
 
 /// A condition.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Condition {
-    /// Which.
+    /// The type.
     #[serde(rename = "type")]
     pub kind: String,
     /// `True`, `False` or `Unknown`.
     pub status: String,
-    /// Why, in a word.
+    /// The reason, in one word.
     pub reason: String,
-    /// Why, in a sentence.
+    /// The reason, in a sentence.
     pub message: String,
-    /// When the status changed.
+    /// Time of the last change of the status.
     pub last_transition_time: Option<Timestamp>,
-    /// Node: when kubelet last reported it.
+    /// Node: time of kubelet's last report.
     pub last_heartbeat_time: Option<Timestamp>,
 }
 
-/// A container as kubelet reports it.
-#[derive(Clone, Debug, Default, Deserialize)]
+/// A container status.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 pub struct ContainerStatus {
     /// Its name.
     pub name: String,
-    /// Has one of `waiting`, `running` and `terminated`.
+    /// One of `waiting`, `running` and `terminated`.
     pub state: BTreeMap<String, Value>,
 }
 
-/// An error of a driver.
-#[derive(Clone, Debug, Default, Deserialize)]
+/// A driver's error.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 pub struct VolumeError {
-    /// When.
+    /// Time of the error.
     pub time: Option<Timestamp>,
-    /// What.
+    /// The error.
     pub message: String,
 }
 
 /// One webhook of a configuration.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Webhook {
     /// Its name.
     pub name: String,
-    /// Who is called.
+    /// How it is called.
     pub client_config: WebhookClient,
-    /// What it is called for.
+    /// The requests that it is called for.
     pub rules: Vec<Rule>,
-    /// `Fail` or `Ignore`: what happens when it cannot be called.
+    /// `Fail` or `Ignore`: the result if it cannot be called.
     pub failure_policy: Option<String>,
-    /// In which namespaces.
+    /// Selects the namespaces.
     pub namespace_selector: Selector,
-    /// For which objects.
+    /// Selects the objects.
     pub object_selector: Selector,
-    /// For which requests.
+    /// Selects the requests.
     pub match_conditions: Vec<Value>,
-    /// `Exact`: only for the versions of its rules.
+    /// `Exact`: it is called only for the versions in its rules.
     pub match_policy: Option<String>,
 }
 
-/// How a webhook is called.
-#[derive(Clone, Debug, Default, Deserialize)]
+/// The address of a webhook.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 pub struct WebhookClient {
-    /// Where it is outside the cluster.
+    /// The URL, if it is outside the cluster.
     pub url: Option<String>,
     /// Its service.
     pub service: Option<ServiceRef>,
 }
 
 /// A service by name.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct ServiceRef {
     /// Its namespace.
@@ -305,8 +305,8 @@ pub struct ServiceRef {
     pub name: String,
 }
 
-/// Requests that a webhook is called for.
-#[derive(Clone, Debug, Default, Deserialize)]
+/// The requests that a webhook is called for.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Rule {
     /// `UPDATE`, `DELETE`, ..., or `*`.
@@ -315,22 +315,22 @@ pub struct Rule {
     pub api_groups: Vec<String>,
     /// Versions, or `*`.
     pub api_versions: Vec<String>,
-    /// Types and their parts, such as `pods`, `pods/status`, `*`, `*/*`.
+    /// Types and subresources, such as `pods`, `pods/status`, `*`, `*/*`.
     pub resources: Vec<String>,
     /// `Cluster`, `Namespaced` or `*`.
     pub scope: Option<String>,
 }
 
 /// An address behind a service.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 pub struct Endpoint {
     /// Whether it is ready.
     pub conditions: EndpointConditions,
 }
 
-/// What is known of an address.
-#[derive(Clone, Debug, Default, Deserialize)]
+/// The conditions of an endpoint.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 pub struct EndpointConditions {
     /// `None` counts as ready.
@@ -343,7 +343,8 @@ impl Object {
         self.status.conditions.iter().find(|condition| condition.kind == kind)
     }
 
-    /// Whether this pod names the claim, as the protection of claims counts it: it has a node.
+    /// Whether this pod uses the claim, as the claim protection controller counts it: it names the claim and has a
+    /// node.
     pub fn uses_claim(&self, claim: &str) -> bool {
         let names = |volume: &PodVolume| match (&volume.persistent_volume_claim, &volume.ephemeral)
         {
@@ -354,7 +355,7 @@ impl Object {
         !self.spec.node_name.is_empty() && self.spec.volumes.iter().any(names)
     }
 
-    /// Its owner that makes and deletes it.
+    /// Its controller.
     pub fn controller(&self) -> Option<&Owner> {
         self.metadata.owner_references.iter().find(|owner| owner.controller)
     }

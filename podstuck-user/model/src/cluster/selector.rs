@@ -2,17 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
-/// One of labels. The empty one matches all.
-#[derive(Clone, Debug, Default, Deserialize)]
+/// A label selector. The empty one matches all objects.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Selector {
     match_labels: BTreeMap<String, String>,
     match_expressions: Vec<Requirement>,
 }
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 struct Requirement {
     key: String,
     operator: String,
@@ -21,7 +21,7 @@ struct Requirement {
 }
 
 impl Selector {
-    /// Whether it matches these labels; `None` where it has an operator that is not known.
+    /// Whether it matches these labels; `None` for an unknown operator.
     pub fn matches(&self, labels: &BTreeMap<String, String>) -> Option<bool> {
         let equal = self.match_labels.iter().all(|(key, value)| labels.get(key) == Some(value));
         let mut all = equal;

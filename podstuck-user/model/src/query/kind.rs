@@ -1,29 +1,29 @@
-//! Kinds of questions, by what may keep their answers waiting.
+//! Kinds of questions, by what may delay their answers.
 
 use crate::degraded::Feed;
 
-/// A kind. Each has turns of its own.
+/// A kind of question. Each kind has its own concurrency limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// One object, by its inode: a helper that takes milliseconds.
+    /// One object by its inode: a helper process that takes milliseconds.
     Inode,
-    /// What `/proc` and `/sys` say: no helper.
+    /// `/proc` and `/sys`: no helper process.
     Tables,
-    /// A directory, the mounts below it, sockets: a helper that may have to read much.
+    /// A directory, the mounts below it, sockets: a helper process that may read much.
     Places,
     /// A whole tree, which may take seconds.
     Trees,
-    /// Who holds what: all processes.
+    /// Holders: a search of all processes.
     Holders,
 }
 
 impl Kind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 5] =
         [Self::Inode, Self::Tables, Self::Places, Self::Trees, Self::Holders];
 
-    /// Looks at a time. All but those of [`Self::Tables`] are a process each, of the few that there may be
-    /// (`MOST` of the fork server); one search answers all.
+    /// Concurrency limit. All but [`Self::Tables`] need a helper process, of which the fork server allows `MOST`;
+    /// one search answers all questions about holders.
     pub const fn turns(self) -> usize {
         match self {
             Self::Tables => 4,
@@ -32,7 +32,7 @@ impl Kind {
         }
     }
 
-    /// What is missing without it.
+    /// The feed that depends on it.
     pub const fn feed(self) -> Feed {
         match self {
             Self::Holders => Feed::Holders,

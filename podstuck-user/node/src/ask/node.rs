@@ -1,4 +1,4 @@
-//! What answers a question: a look at this node.
+//! Answers a question by reading this node.
 
 use super::Look;
 use crate::state::{

@@ -1,5 +1,5 @@
-//! Searches for holders. One reads the descriptors of all processes, so it answers all questions that wait, and there
-//! is none for some time after it. That rest is no turn: nothing else waits for its end.
+//! Searches for holders. One reads the descriptors of all processes, so it answers all questions that wait, and a
+//! pause follows it. The pause takes no turn: no other question waits for its end.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use podstuck_model::query::Query;
 
 /// What one search may be about.
 pub(super) const TOGETHER: usize = 256;
-/// The rest is so many times as long as the search took: it shall cost little of one CPU however much fails.
+/// Length of the pause, as a multiple of the search's duration: bounds the CPU time however much fails.
 const REST: u32 = 9;
 /// Most of that for an object that was not answered so often: two attempts make a finding. Such objects are few, since
 /// each is new but once.

@@ -11,7 +11,7 @@ use tokio::{
 use super::{waiting::OF_A_POD, *};
 use podstuck_model::{path::JsonPath, query::ReadAttributes, time::Monotonic};
 
-/// What a look at an inode takes, and a search for holders.
+/// Duration of reading an inode, and of a search for holders.
 const INODE: Duration = Duration::from_millis(5);
 const SEARCH: Duration = Duration::from_millis(100);
 
@@ -68,13 +68,13 @@ impl Bench {
         self.asker.ask(Share::Pod(pod.to_string()), query);
     }
 
-    /// The next answer: whose it is, and when it came.
+    /// The next answer: its pod, and when it came.
     async fn next(&mut self) -> (u64, Duration) {
         let (query, _) = self.answers.recv().await.unwrap();
         (query.target_id, self.begun.elapsed())
     }
 
-    /// The answers of so many questions before one of this pod.
+    /// Number of answers to other questions before one of this pod.
     async fn turns_before(&mut self, pod: u64) -> usize {
         let mut before = 0;
         while self.next().await.0 != pod {

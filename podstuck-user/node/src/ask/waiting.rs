@@ -8,7 +8,7 @@ use podstuck_model::query::Query;
 
 /// Questions of one pod that may wait. Many failures of one kind ask the same again, and the last failure says most.
 pub(super) const OF_A_POD: usize = 16;
-/// Questions of all pods that may wait: all of those of a full node with 256 pods.
+/// Most questions of all pods that wait: enough for a full node with 256 pods.
 pub(super) const OF_ALL: usize = 4096;
 
 /// What waits.

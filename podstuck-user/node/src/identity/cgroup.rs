@@ -1,4 +1,4 @@
-//! What the path of a control group says about the pod and container of a process.
+//! Finds the pod and container of a process by the path of its control group.
 
 use std::{fs, path::Path};
 
@@ -10,9 +10,9 @@ use super::uid::{is_long_id, parse_pod_uid};
 ///
 /// kubelet names a pod's group `pod<uid>` (cgroupfs driver) or `...-pod<uid with underscores>.slice`
 /// (systemd driver) below a root that the administrator may move, or the group of a node in a container.
-/// The first such component counts: what is below a container's own group it may have made itself, after
-/// any example. So the pods of a node within a pod are that pod. The runtimes' leaf below it, which
-/// holds the container's id, is `<id>`, `crio-<id>`, `cri-containerd-<id>.scope`, `docker-<id>.scope`, ...
+/// The first such component counts: a container can create any group below its own. So the pods of a node
+/// within a pod count as that pod. The runtimes' leaf below it, which contains the container's id, is
+/// `<id>`, `crio-<id>`, `cri-containerd-<id>.scope`, `docker-<id>.scope`, ...
 pub(crate) fn pod_of_cgroup(cgroup: &str) -> Option<(String, Option<String>)> {
     let (uid, below) = split_at_pod(cgroup)?;
     let container = below.iter().filter(|c| !is_conmon_name(c)).find_map(|c| container_id(c));
@@ -37,7 +37,7 @@ fn split_at_pod(cgroup: &str) -> Option<(String, Vec<&str>)> {
     Some((uid, names.get(at + 1..).unwrap_or_default().to_vec()))
 }
 
-/// A group that systemd hands to a user, who names what is below it.
+/// Whether systemd delegates the group to a user, who names the groups below it.
 pub(super) fn is_users(name: &str) -> bool {
     name.starts_with("user@")
 }
@@ -72,10 +72,9 @@ pub(crate) fn group_of(process: &Path) -> Option<String> {
     best_path(&fs::read(process.join("cgroup")).ok()?)
 }
 
-/// The path that says most, from the contents of `/proc/<pid>/cgroup`: one that names a pod, else
-/// the version 2 path, else that of the first hierarchy in use. The bytes are not parsed by a
-/// library, since a container that may make groups of its own could make that fail by a name that
-/// is not UTF-8.
+/// The most specific path in the contents of `/proc/<pid>/cgroup`: one that names a pod, else the version 2 path, else
+/// the path of the first hierarchy in use. No library parses the bytes: a container that may create groups could make
+/// it fail by a name that is not UTF-8.
 pub(super) fn best_path(contents: &[u8]) -> Option<String> {
     let v2 = v2_path(contents);
     let all: Vec<&[u8]> = v2.into_iter().chain(v1_paths(contents)).collect();
@@ -159,7 +158,7 @@ mod tests {
                 Some((UID, Some(ID))),
             ),
             (format!("/docker/{NODE}/kubelet/kubepods/pod{UID}/{ID}"), Some((UID, Some(ID)))),
-            // a node within a pod, or who pretends to be one
+            // a node within a pod, or a pod that pretends to be one
             (format!("/kubepods/pod{UID}/{ID}/kubepods/pod{STATIC}/{NODE}"), Some((UID, Some(ID)))),
             (format!("/{slice}/cri-containerd-{ID}.scope/pod{STATIC}/x"), Some((UID, Some(ID)))),
             (
@@ -184,7 +183,7 @@ mod tests {
             (format!("/system.slice/docker-{ID}.scope"), None),
             ("/system.slice/kubelet.service".into(), None),
             ("/user.slice/podman-kubepods/podcast".into(), None),
-            // what a user makes in the group that is his own
+            // what users create in their own groups
             (format!("/user.slice/user-9.slice/user@9.service/kubepods/pod{UID}/{ID}"), None),
             (String::new(), None),
         ];
@@ -196,19 +195,19 @@ mod tests {
     }
 
     #[test]
-    fn conmon_is_told_by_the_group_that_crio_made_for_it() {
+    fn conmon_is_known_by_the_group_that_crio_created_for_it() {
         assert!(is_conmon(&format!(
             "/kubepods.slice/kubepods-pod{UNIT}.slice/crio-conmon-{ID}.scope"
         )));
         assert!(!is_conmon(&format!("/k/pod{UID}/crio-{ID}/crio-conmon-{ID}")));
         assert!(!is_conmon("/system.slice/crio-conmon-x.scope"));
-        // What a container makes below its own group.
+        // Groups that a container creates below its own.
         assert!(!is_conmon(&format!("/k/pod{UID}/{ID}/pod{STATIC}/crio-conmon-{ID}")));
         assert!(!is_conmon(&format!("/k/pod{UID}/{ID}/kubepods-pod{UNIT}.slice/crio-conmon-x")));
     }
 
     #[test]
-    fn the_line_that_says_most_is_taken() {
+    fn the_most_specific_line_is_taken() {
         let pod = format!("/kubepods/pod{UID}/{ID}");
         let table: [(String, Option<&str>); 8] = [
             (format!("0::{pod}\n"), Some(&pod)),

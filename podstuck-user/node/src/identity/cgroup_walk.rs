@@ -1,4 +1,4 @@
-//! Looks for the control group of a pod.
+//! Searches for the control group of a pod.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -8,13 +8,13 @@ use std::{
 
 use super::cgroup::{is_users, pod_uid};
 
-/// Directories looked at: several times what a full node has, even with a tree per controller.
+/// Most directories that are read: several times what a full node has, even with a tree per controller.
 const MOST: usize = 50_000;
-/// kubelet's groups lie at most four levels below their root; nested nodes and version 1 add some.
+/// Greatest depth. kubelet's groups are at most four levels below their root; nested nodes and version 1 add some.
 const DEEPEST: usize = 12;
 
-/// The first directory found that is the pod's group. Pods' own groups are not entered, so what a
-/// container makes below its own cannot prolong the search or lead it astray.
+/// The first directory found that is the pod's group. Pods' groups are not entered, so groups that a container creates
+/// can neither prolong the search nor mislead it.
 pub(super) fn find_pod_cgroup(root: &Path, uid: &str) -> Option<PathBuf> {
     let mut wanted = None;
     walk(root, |found, group| {
@@ -36,7 +36,7 @@ pub(crate) fn pod_cgroups(root: &Path) -> HashMap<String, Vec<PathBuf>> {
     groups
 }
 
-/// Shows every pod's group, until `go_on` says no.
+/// Calls `go_on` with each pod's UID and group until it returns `false`.
 fn walk(root: &Path, mut go_on: impl FnMut(String, PathBuf) -> bool) {
     let mut queue = VecDeque::from([(root.to_owned(), 0)]);
     let mut seen = 0;

@@ -1,5 +1,5 @@
-//! What kind of directory a target is, from nothing but the text of its root. Prefixes are never
-//! looked at: data roots move, nodes nest, and agents see the host below `/host` or `/rootfs`.
+//! Classifies a target by the text of its root alone. Prefixes do not count: data roots move, nodes nest, and agents
+//! see the host below `/host` or `/rootfs`.
 
 use std::{
     ffi::OsStr,
@@ -21,11 +21,11 @@ pub(crate) const DOCKER_VOLUME: &str = "docker-volume";
 /// The plugin of a container's layer.
 pub(crate) const CONTAINER_LAYER: &str = "container-layer";
 
-/// Directories in which containerd's shims, current and old, keep the bundles of their tasks.
+/// Directories for task bundles of containerd's shims, current and old.
 pub(crate) const BUNDLE_PARENTS: [&str; 2] =
     ["io.containerd.runtime.v2.task", "io.containerd.runtime.v1.linux"];
 
-/// What the target with this root is. Of the pod only the UID is known here.
+/// The target with this root. Of its pod only the UID is known here.
 pub fn classify(root: &Path) -> Target {
     let names = names(root);
     if let Some((at, uid)) = find_pod(&names) {
@@ -34,7 +34,7 @@ pub fn classify(root: &Path) -> Target {
     of_runtime(root, &names)
 }
 
-/// The kubelet root that a path in a pod's directory lies in: what comes before `pods/<uid>`.
+/// The kubelet root of a path in a pod's directory: the part before `pods/<uid>`.
 pub fn kubelet_root_of(path: &Path) -> Option<PathBuf> {
     let names = names(path);
     let (at, _) = find_pod(&names)?;
@@ -52,7 +52,7 @@ fn find_pod(names: &[&OsStr]) -> Option<(usize, String)> {
     Some((at, text(names.get(at)?)))
 }
 
-/// A volume of Docker's local driver, or Podman's, where it is proven that the directory above holds such.
+/// A volume of Docker's or Podman's local driver, where the parent directory is proven to contain volumes.
 pub(crate) fn docker_volume(root: &Path) -> Target {
     let mut target = Target { root: root.to_owned(), ..Target::unknown() };
     if let Some(name) = root.file_name() {
@@ -62,7 +62,7 @@ pub(crate) fn docker_volume(root: &Path) -> Target {
     target
 }
 
-/// By kubelet's pod directory layout; `rest` is what follows the UID.
+/// Classifies by kubelet's pod directory layout; `rest` follows the UID.
 fn of_pod(root: &Path, uid: String, rest: &[&OsStr]) -> Target {
     let mut target = Target {
         kind: TargetKind::PodDirectory,
@@ -89,7 +89,7 @@ fn of_pod(root: &Path, uid: String, rest: &[&OsStr]) -> Target {
     target
 }
 
-/// By the layouts of Docker, containerd and containers-storage.
+/// Classifies by the layouts of Docker, containerd and containers-storage.
 fn of_runtime(root: &Path, names: &[&OsStr]) -> Target {
     let mut target = Target { root: root.to_owned(), ..Target::unknown() };
     let [above @ .., parent, name] = names else { return target };
@@ -112,9 +112,9 @@ fn of_runtime(root: &Path, names: &[&OsStr]) -> Target {
     target
 }
 
-/// Docker's data root is often moved, hardly ever to a path that does not say `docker`. Podman
-/// keeps the same layout in containers-storage. (An anonymous volume needs no such proof: 64
-/// hexadecimal digits below `volumes` are nobody else's.)
+/// Whether the path is Docker's data root: it is often moved, but rarely to a path without `docker`. Podman has the same
+/// layout in containers-storage. (An anonymous volume does not need this: only Docker and Podman name a directory below
+/// `volumes` by 64 hexadecimal digits.)
 fn is_docker_root(above: &[&OsStr]) -> bool {
     let says_docker =
         |name: &&OsStr| name.as_bytes().windows(6).any(|part| part.eq_ignore_ascii_case(b"docker"));
@@ -123,7 +123,7 @@ fn is_docker_root(above: &[&OsStr]) -> bool {
 
 fn is_layer(above: &[&OsStr], parent: &[u8], id: &[u8]) -> bool {
     match parent {
-        // `l` holds the short links to all layers. Ids are 64 digits (with -init for the layer
+        // `l` contains the short links to all layers. Ids are 64 digits (with -init for the layer
         // below the writable one), or BuildKit's 25 letters.
         b"overlay2" => id != b"l" && id.iter().all(|b| b.is_ascii_alphanumeric() || *b == b'-'),
         b"overlay" => is_long_id(id),
@@ -136,7 +136,7 @@ fn is_layer(above: &[&OsStr], parent: &[u8], id: &[u8]) -> bool {
     }
 }
 
-/// The name of a layer without the number that containers-storage puts before it when it moves it aside to delete it.
+/// The name of a layer that containers-storage has moved aside to delete it, without the number before it.
 fn aside<'a>(above: &[&OsStr], name: &'a [u8]) -> Option<&'a [u8]> {
     if !above.ends_with(&["overlay".as_ref(), ASIDE_NAME.as_ref()]) {
         return None;
@@ -146,7 +146,7 @@ fn aside<'a>(above: &[&OsStr], name: &'a [u8]) -> Option<&'a [u8]> {
     (!number.is_empty() && number.iter().all(u8::is_ascii_digit) && is_long_id(id)).then_some(id)
 }
 
-/// Where the root of a target was before its runtime renamed it to delete it; else itself.
+/// The path of a target's root before its runtime renamed it to delete it; the root itself where it was not renamed.
 pub(super) fn before_removal(root: &Path) -> Option<PathBuf> {
     let name = root.file_name()?.as_bytes();
     let names = names(root);
@@ -159,14 +159,14 @@ pub(super) fn before_removal(root: &Path) -> Option<PathBuf> {
     Some(root.with_file_name(OsStr::from_bytes(kept)))
 }
 
-/// The name of a layer without what containerd's snapshotters put before it when they delete it. (The
-/// number behind `new-`, while they make it, is another.)
+/// The name of a layer without the prefix of containerd's snapshotters for one that they delete. (The number after
+/// `new-`, while they create it, is another.)
 fn snapshot(id: &[u8]) -> &[u8] {
     id.strip_prefix(b"rm-").unwrap_or(id)
 }
 
-/// Plugins live in io.containerd.snapshotter.v1.<name>, proxies in directories of their own such
-/// as containerd-stargz-grpc/snapshotter. A number below `snapshots` alone may be any backup.
+/// Whether the path is a snapshotter's: plugins use io.containerd.snapshotter.v1.<name>, proxies their own directories,
+/// such as containerd-stargz-grpc/snapshotter. A number below `snapshots` alone may be any backup.
 fn is_snapshotter(above: &[&OsStr]) -> bool {
     above.iter().any(|name| {
         let name = name.as_bytes();
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_in_a_pod_directory() {
+    fn paths_in_a_pod_directory() {
         use TargetKind::{PodDirectory, PodVolume};
         let table: [(&str, Row); 11] = [
             (
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_renamed_to_be_removed_is_what_it_was() {
+    fn a_target_that_is_renamed_for_removal_keeps_its_identity() {
         for (now, before) in [
             (format!("/s/overlay/tempdirs/temp-dir-30/1-{ID}"), format!("/s/overlay/{ID}")),
             (format!("/s/overlay/{ID}"), format!("/s/overlay/{ID}")),
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_runtimes_keep() {
+    fn paths_of_runtimes() {
         use TargetKind::{ContainerBundle, ContainerLayer, DockerVolume, Other};
         let docker = |name| (DockerVolume, Some((DOCKER_VOLUME, name)), None);
         let layer = |name| (ContainerLayer, Some((CONTAINER_LAYER, name)), None);

@@ -1,4 +1,4 @@
-//! The part that a process plays on a node.
+//! The component that a process is on a node.
 
 use std::{ffi::OsStr, path::Component as PathPart};
 
@@ -8,8 +8,8 @@ use podstuck_model::identity::{Actor, Component, Target};
 /// The plugin of every CSI volume.
 const CSI: &str = "kubernetes.io/csi";
 
-/// Names of processes that are, or contain, kubelet: its own, k3s, MicroK8s, MicroShift, and the binary that
-/// held all of Kubernetes once.
+/// Names of processes that are, or contain, kubelet: its own, k3s, MicroK8s, MicroShift, and hyperkube, which once
+/// contained all of Kubernetes.
 const KUBELETS: [&[u8]; 6] =
     [b"kubelet", b"k3s-server", b"k3s-agent", b"kubelite", b"microshift", b"hyperkube"];
 
@@ -23,9 +23,9 @@ pub(super) fn is_kubelets_name(name: &[u8]) -> bool {
     KUBELETS.contains(&name) || name.strip_prefix(b"kubelet").is_some_and(is_version)
 }
 
-/// The part of a process. Everybody may call himself `kubelet`, so the control group has the first word: who
-/// is in a pod's is a workload. And so is who is not the node's root
-/// ([`is_root`](super::living::is_root)): he cannot be what his name says.
+/// The component of a process. Any process can be named `kubelet`, so the control group decides first: a process in a
+/// pod's group is a workload. A process that is not the node's root ([`is_root`](super::living::is_root)) is a
+/// workload, too.
 pub fn component(comm: &[u8], cgroup: &str, is_root: bool) -> Component {
     if !is_root {
         Component::Workload
@@ -38,7 +38,7 @@ pub fn component(comm: &[u8], cgroup: &str, is_root: bool) -> Component {
     }
 }
 
-/// The part that a name says; it proves nothing. The kernel cuts names after 15 bytes.
+/// The component by a process's name alone, which proves nothing. The kernel cuts names after 15 bytes.
 pub fn by_name(comm: &[u8]) -> Component {
     if is_kubelets_name(comm) {
         return Component::Kubelet;
@@ -62,8 +62,8 @@ pub fn by_name(comm: &[u8]) -> Component {
     }
 }
 
-/// The part of an actor in a call on a target: a process in a pod that works on CSI volumes which
-/// are not its pod's own is the driver, if it is proven that it is there for them.
+/// The component of an actor in a call on a target: a process in a pod that works on CSI volumes of other pods is the
+/// driver, if `is_proven`.
 pub fn component_for(
     actor: &Actor,
     target: &Target,
@@ -77,7 +77,7 @@ pub fn component_for(
     }
 }
 
-/// A CSI volume of a pod, the directory that holds them, or a volume's global mount in kubelet's
+/// Whether it is a CSI volume of a pod, the directory that contains them, or a volume's global mount in kubelet's
 /// `plugins/kubernetes.io/csi`.
 fn is_csi(target: &Target) -> bool {
     if target.volume.as_ref().is_some_and(|volume| volume.plugin == CSI) {
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_in_a_pod_is_a_workload_whatever_its_name() {
+    fn a_process_in_a_pod_is_a_workload_whatever_its_name() {
         let pod = format!("/kubepods/pod{UID}/{}", "a".repeat(64));
         for comm in [b"kubelet".as_slice(), b"umount", b"runc:[2:INIT]", b"rm", b"conmon"] {
             assert_eq!(component(comm, &pod, true), Component::Workload);
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_driver_works_on_other_peoples_csi_volumes() {
+    fn a_driver_works_on_csi_volumes_of_other_pods() {
         let csi = format!("/k/pods/{UID}/volumes/kubernetes.io~csi/pvc-1");
         let device = format!("/k/pods/{UID}/volumeDevices/kubernetes.io~csi/pvc-1");
         let own = format!("/k/pods/{DRIVER}/volumes/kubernetes.io~csi/pvc-1");

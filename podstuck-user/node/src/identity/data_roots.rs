@@ -1,5 +1,5 @@
-//! Where kubelets and runtimes keep what they delete: where they usually do, where they were told to, and where
-//! the mounts of the host say that they do.
+//! Directories of kubelets and runtimes that contain what they delete: the defaults, those in their settings, and those
+//! that the host's mounts show.
 
 use std::{
     ffi::OsStr,
@@ -26,8 +26,8 @@ const DATA: [&str; 4] = [
     "/var/lib/containerd-nydus",
     "/var/lib/containerd-soci",
 ];
-/// Those of containerd (`root`, `state`), of dockerd's state and of the one that it starts, of k3s and RKE2, which share a
-/// state, of MicroK8s and k0s, and of a snapshotter that has one directory more.
+/// Defaults of containerd (`root`, `state`), of dockerd's state and of the containerd that it starts, of k3s and RKE2,
+/// which share a state, of MicroK8s and k0s, and of a snapshotter with one more level of directories.
 const PLUGIN_DATA: [&str; 13] = [
     "/var/lib/containerd",
     "/run/containerd",
@@ -44,7 +44,7 @@ const PLUGIN_DATA: [&str; 13] = [
     "/var/lib/containerd-stargz-grpc",
 ];
 
-/// kubelets' roots, and the usual places of runtimes.
+/// The given kubelet roots, and the defaults of runtimes.
 pub fn usual(kubelet_roots: &[PathBuf]) -> impl Iterator<Item = TargetRoot> {
     let pods = kubelet_roots.iter().map(|root| TargetRoot::of_host(root, Holds::Pods));
     let data = DATA.map(|path| TargetRoot::of_host(path, Holds::Data));
@@ -52,21 +52,21 @@ pub fn usual(kubelet_roots: &[PathBuf]) -> impl Iterator<Item = TargetRoot> {
     pods.chain(data).chain(plugins)
 }
 
-/// What a runtime was told.
+/// The settings of a runtime: its command line and its configuration files.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Told {
+pub struct RuntimeSettings {
     pub(crate) words: Vec<String>,
-    /// Its configuration; empty without one.
+    /// Text of its configuration; empty without one.
     pub config: String,
-    /// CRI-O's drop-ins, or what containerd's configuration imports, in the order in which they are taken.
+    /// Texts of CRI-O's drop-ins, or of the imports of containerd's configuration, in the order in which they apply.
     pub(crate) drop_ins: Vec<String>,
     /// The configuration of containers-storage, which CRI-O uses.
     pub storage: String,
-    /// Why there may be one that was not read.
+    /// Why a file may not have been read.
     pub unread: Option<String>,
 }
 
-impl Told {
+impl RuntimeSettings {
     /// The value of the first of these flags, as in `--flag value` and `--flag=value`.
     pub(super) fn flag(&self, flags: &[&str]) -> Option<PathBuf> {
         let mut words = self.words.iter().skip(1);
@@ -80,8 +80,8 @@ impl Told {
         None
     }
 
-    /// A key of containerd's configuration, at its top. The last file that says something counts (`mergeConfig` in
-    /// containerd's cmd/containerd/server/config).
+    /// A top-level key of containerd's configuration. The last file with a value counts (`mergeConfig` in containerd's
+    /// cmd/containerd/server/config).
     fn of_toml(&self, key: &str) -> Option<PathBuf> {
         let of = |text: &String| {
             let config = Document::parse(text.as_str()).ok()?;
@@ -90,37 +90,38 @@ impl Told {
         self.drop_ins.iter().rev().chain([&self.config]).find_map(of)
     }
 
-    /// A key of dockerd's.
+    /// A key of dockerd's configuration.
     fn of_json(&self, key: &str) -> Option<PathBuf> {
         let config: serde_json::Value = serde_json::from_str(&self.config).ok()?;
         config.get(key)?.as_str().map(PathBuf::from)
     }
 }
 
-/// The configuration of a runtime that was started with these words.
+/// The configuration file of a runtime with this command line.
 pub(crate) fn config_of(runtime: Component, words: &[String]) -> Option<PathBuf> {
-    let told = Told { words: words.to_vec(), ..Told::default() };
+    let settings = RuntimeSettings { words: words.to_vec(), ..RuntimeSettings::default() };
     match runtime {
         Component::Containerd => {
-            let told = told.flag(&["--config", "-c"]);
-            Some(told.unwrap_or_else(|| "/etc/containerd/config.toml".into()))
+            let file = settings.flag(&["--config", "-c"]);
+            Some(file.unwrap_or_else(|| "/etc/containerd/config.toml".into()))
         }
         Component::Dockerd => {
-            let told = told.flag(&["--config-file"]);
-            Some(told.unwrap_or_else(|| "/etc/docker/daemon.json".into()))
+            let file = settings.flag(&["--config-file"]);
+            Some(file.unwrap_or_else(|| "/etc/docker/daemon.json".into()))
         }
-        Component::CriO => Some(told.flag(&["--config", "-c"]).unwrap_or_else(|| CRIO.into())),
+        Component::CriO => Some(settings.flag(&["--config", "-c"]).unwrap_or_else(|| CRIO.into())),
         _ => None,
     }
 }
 
-/// The directory of what is added to that.
+/// The directory of its drop-ins.
 pub(crate) fn drop_ins_of(runtime: Component, words: &[String]) -> Option<PathBuf> {
-    let told = Told { words: words.to_vec(), ..Told::default() };
-    (runtime == Component::CriO).then(|| drop_ins_of_crio(&told))
+    let settings = RuntimeSettings { words: words.to_vec(), ..RuntimeSettings::default() };
+    (runtime == Component::CriO).then(|| drop_ins_of_crio(&settings))
 }
 
-/// What a file of containerd's configuration imports, in which the last name may be a pattern (`resolveImports`, there).
+/// The paths that a file of containerd's configuration imports; their last component may be a pattern
+/// (`resolveImports` in the same package).
 pub(crate) fn imports_of(file: &Path, text: &str) -> Vec<PathBuf> {
     let Ok(config) = Document::parse(text) else { return Vec::new() };
     let imports = config.get("imports").and_then(|imports| imports.as_array());
@@ -129,41 +130,41 @@ pub(crate) fn imports_of(file: &Path, text: &str) -> Vec<PathBuf> {
     paths.map(|path| directory.join(path)).collect()
 }
 
-/// Where a runtime was told to keep its things.
-pub fn of_runtime(runtime: Component, told: &Told) -> Vec<TargetRoot> {
+/// The directories in a runtime's settings.
+pub fn of_runtime(runtime: Component, settings: &RuntimeSettings) -> Vec<TargetRoot> {
     let of = |path: PathBuf, holds| TargetRoot::of_host(path, holds);
     let mut roots = Vec::new();
     match runtime {
         Component::Dockerd => {
-            let data = told.flag(&["--data-root", "-g", "--graph"]);
+            let data = settings.flag(&["--data-root", "-g", "--graph"]);
             // `graph` up to Docker 17.05.
-            let of_file = || told.of_json("data-root").or_else(|| told.of_json("graph"));
+            let of_file = || settings.of_json("data-root").or_else(|| settings.of_json("graph"));
             if let Some(data) = data.or_else(of_file) {
                 let containerd = data.join("containerd/daemon");
                 roots.extend([of(data, Holds::Data), of(containerd, Holds::PluginData)]);
             }
-            let state = told.flag(&["--exec-root"]);
-            if let Some(state) = state.or_else(|| told.of_json("exec-root")) {
+            let state = settings.flag(&["--exec-root"]);
+            if let Some(state) = state.or_else(|| settings.of_json("exec-root")) {
                 let containerd = state.join("containerd/daemon");
                 roots.extend([state, containerd].map(|path| of(path, Holds::PluginData)));
             }
         }
         Component::Containerd => {
-            let root = told.flag(&["--root"]).or_else(|| told.of_toml("root"));
-            let state = told.flag(&["--state"]).or_else(|| told.of_toml("state"));
+            let root = settings.flag(&["--root"]).or_else(|| settings.of_toml("root"));
+            let state = settings.flag(&["--state"]).or_else(|| settings.of_toml("state"));
             let both = [root, state].into_iter().flatten();
             roots.extend(both.map(|path| of(path, Holds::PluginData)));
         }
-        Component::CriO => roots.extend(of_crio(told)),
+        Component::CriO => roots.extend(of_crio(settings)),
         _ => {}
     }
     roots.retain(|root| root.path != Path::new("/"));
     roots
 }
 
-/// What a mount that the host, or a kubelet, sees says of it.
+/// The directory that a mount of the host's, or of a kubelet's mount namespace, shows.
 pub(crate) fn of_mount(mount: &Mount) -> Option<(PathBuf, Holds)> {
-    // A user may have his own wherever he likes.
+    // Users may mount their own anywhere.
     if mount.is_a_users() {
         return None;
     }
@@ -173,7 +174,7 @@ pub(crate) fn of_mount(mount: &Mount) -> Option<(PathBuf, Holds)> {
     of_bundle(&mount.point).or_else(|| of_layer(mount))
 }
 
-/// The state of a containerd whose shim has mounted a container's root file system there.
+/// The state directory of a containerd whose shim has mounted a container's root file system at `point`.
 fn of_bundle(point: &Path) -> Option<(PathBuf, Holds)> {
     let names = names(point);
     let [above @ .., plugin, _namespace, _id, last] = names.as_slice() else { return None };
@@ -181,7 +182,7 @@ fn of_bundle(point: &Path) -> Option<(PathBuf, Holds)> {
     is_bundle.then(|| (path(above), Holds::PluginData))
 }
 
-/// The data of a runtime whose container has this root file system.
+/// The data directory of a runtime whose container has this root file system.
 fn of_layer(mount: &Mount) -> Option<(PathBuf, Holds)> {
     if mount.fs_type != "overlay" {
         return None;
@@ -254,7 +255,7 @@ mod tests {
         assert_eq!(of_mount(&of_user), None, "it only reads like a pod's");
     }
 
-    /// What distributions give their containerd as `root` and `state`.
+    /// `root` and `state` of the distributions' containerd.
     #[test]
     fn runtimes_of_distributions_are_where_they_usually_are() {
         let all: Vec<TargetRoot> = usual(&[]).collect();
@@ -278,32 +279,36 @@ mod tests {
     fn fuzz_runtime_config() {
         podstuck_fuzz::fuzz("runtime_config", |input| {
             let config = String::from_utf8_lossy(input).into_owned();
-            let told = Told { config, ..Told::default() };
-            of_runtime(Component::Containerd, &told);
-            imports_of(Path::new("/etc/containerd/config.toml"), &told.config);
-            of_runtime(Component::Dockerd, &told);
-            of_runtime(Component::CriO, &told);
+            let settings = RuntimeSettings { config, ..RuntimeSettings::default() };
+            of_runtime(Component::Containerd, &settings);
+            imports_of(Path::new("/etc/containerd/config.toml"), &settings.config);
+            of_runtime(Component::Dockerd, &settings);
+            of_runtime(Component::CriO, &settings);
         });
     }
 
     #[test]
-    fn runtimes_say_where_they_were_told_to_be() {
+    fn roots_are_read_from_a_runtimes_settings() {
         let words = |line: &str| -> Vec<String> { line.split(' ').map(String::from).collect() };
         let of = |runtime, line: &str, config: &str| {
-            let told = Told { words: words(line), config: config.into(), ..Told::default() };
-            of_runtime(runtime, &told).into_iter().map(|root| root.path).collect::<Vec<_>>()
+            let settings = RuntimeSettings {
+                words: words(line),
+                config: config.into(),
+                ..RuntimeSettings::default()
+            };
+            of_runtime(runtime, &settings).into_iter().map(|root| root.path).collect::<Vec<_>>()
         };
-        let told = |runtime, line| of(runtime, line, "");
+        let by_flags = |runtime, line| of(runtime, line, "");
         assert_eq!(
-            told(Component::Dockerd, "dockerd --data-root=/d --exec-root /e -H unix:///s"),
+            by_flags(Component::Dockerd, "dockerd --data-root=/d --exec-root /e -H unix:///s"),
             ["/d", "/d/containerd/daemon", "/e", "/e/containerd/daemon"].map(PathBuf::from)
         );
         assert_eq!(
-            told(Component::Containerd, "containerd --root /r --state=/s -c /x"),
+            by_flags(Component::Containerd, "containerd --root /r --state=/s -c /x"),
             ["/r", "/s"].map(PathBuf::from)
         );
-        assert!(told(Component::Containerd, "containerd").is_empty());
-        assert!(told(Component::Containerd, "containerd --root /").is_empty());
+        assert!(by_flags(Component::Containerd, "containerd").is_empty());
+        assert!(by_flags(Component::Containerd, "containerd --root /").is_empty());
         let toml = "version = 2\nroot = '/r'\nstate = \"/s\"\n[plugins.x]\nroot = '/no'\n";
         let both = ["/r", "/s"].map(PathBuf::from);
         assert_eq!(of(Component::Containerd, "containerd", toml), both);
@@ -313,8 +318,9 @@ mod tests {
         );
         assert!(of(Component::Containerd, "containerd", "root = [").is_empty());
         let drop_ins = ["root = '/first'", "root = '/last'", "root = ''"].map(String::from).into();
-        let told = Told { config: toml.into(), drop_ins, ..Told::default() };
-        let roots = of_runtime(Component::Containerd, &told).into_iter().map(|root| root.path);
+        let settings =
+            RuntimeSettings { config: toml.into(), drop_ins, ..RuntimeSettings::default() };
+        let roots = of_runtime(Component::Containerd, &settings).into_iter().map(|root| root.path);
         assert_eq!(roots.collect::<Vec<_>>(), ["/last", "/s"].map(PathBuf::from));
         let json = r#"{"data-root":"/d","hosts":[]}"#;
         assert_eq!(

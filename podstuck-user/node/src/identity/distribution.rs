@@ -1,11 +1,11 @@
-//! What distributions tell their kubelet, each in a way of its own. Nothing is read here.
+//! The kubelet settings of distributions, each with its own files and flags. No file is read here.
 //!
 //! k3s runs a kubelet within itself and hides its own command line, which may hold a token
-//! (`proctitle.SetProcTitle` in its `pkg/cli/server`); RKE2 starts one (`pkg/podexecutor`) and hands on what stands
+//! (`proctitle.SetProcTitle` in its `pkg/cli/server`); RKE2 starts one (`pkg/podexecutor`) and passes on the flags
 //! in its configuration. MicroK8s' kubelite reads the flags from a file, in which its directories are variables.
-//! MicroShift runs one within itself, by flags that it makes itself (`pkg/node/kubelet.go`): only its credentials are
-//! not where kubelet's usually are.
-//! k0s starts a kubelet with all flags (`pkg/component/worker`); without it, k0s's own words say where it was.
+//! MicroShift runs one within itself, by flags that it generates (`pkg/node/kubelet.go`): only its credentials are not
+//! at kubelet's default path.
+//! k0s starts a kubelet with all flags (`pkg/component/worker`); when it is gone, k0s's own command line shows its root.
 
 use std::path::{Path, PathBuf};
 
@@ -23,7 +23,7 @@ pub(crate) enum Distribution {
     MicroShift,
 }
 
-/// What lies in its directory.
+/// Paths in a distribution's data directory.
 #[derive(Default)]
 pub(super) struct Files {
     pub(super) root: Option<PathBuf>,
@@ -31,11 +31,11 @@ pub(super) struct Files {
     pub(super) config_dir: Option<PathBuf>,
 }
 
-/// k0s's program: it starts a kubelet, and is none.
+/// k0s's program, which starts a kubelet.
 pub(super) const K0S: &[u8] = b"k0s";
 
 impl Distribution {
-    /// By its program.
+    /// The distribution of a program.
     pub(super) fn of(program: &[u8]) -> Option<Self> {
         match program {
             b"rke2" => Some(Self::Rke2),
@@ -45,7 +45,7 @@ impl Distribution {
         }
     }
 
-    /// Below its `--data-dir`.
+    /// Its paths below its `--data-dir`.
     pub(super) fn files(self, data: Option<&Path>) -> Files {
         match self {
             // `pkg/agent/config`.
@@ -57,7 +57,7 @@ impl Distribution {
                     config_dir: Some(agent.join("etc/kubelet.conf.d")),
                 }
             }
-            // Its kubelet has them among its own flags.
+            // Its kubelet has them in its own flags.
             Self::Rke2 => Files::default(),
             Self::MicroShift => {
                 let data = data.unwrap_or("/var/lib/microshift".as_ref());
@@ -71,7 +71,7 @@ impl Distribution {
         }
     }
 
-    /// Its configuration (`pkg/configfilearg`), unless it was told another one.
+    /// The default path of its configuration (`pkg/configfilearg`).
     fn config(self) -> Option<&'static str> {
         match self {
             Self::K3s => Some("/etc/rancher/k3s/config.yaml"),
@@ -94,17 +94,17 @@ impl Settings {
     /// Takes a file of the distribution's configuration.
     ///
     /// # Errors
-    /// Fails when it is none.
+    /// Fails when the text is no such file.
     pub(crate) fn take_distributions(&mut self, text: &str) -> Result<(), String> {
-        let told: Told = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
-        if let (Some(distribution), Some(data)) = (self.distribution, &told.data_dir) {
+        let config: Config = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
+        if let (Some(distribution), Some(data)) = (self.distribution, &config.data_dir) {
             self.take_data(distribution, Some(data));
         }
-        if told.node_name.is_some() {
-            self.node_name = told.node_name;
+        if config.node_name.is_some() {
+            self.node_name = config.node_name;
         }
         let args =
-            [told.kubelet_arg, told.more_args].into_iter().flatten().flat_map(OneOrMany::list);
+            [config.kubelet_arg, config.more_args].into_iter().flatten().flat_map(OneOrMany::list);
         for arg in args {
             if let Some((flag, value)) = arg.split_once('=') {
                 self.flag(flag, value);
@@ -113,7 +113,7 @@ impl Settings {
         Ok(())
     }
 
-    /// Takes the file with MicroK8s' flags: as a shell reads words, with the snap's directories for their variables.
+    /// Takes the file with MicroK8s' flags: split as a shell does, with the snap's variables expanded.
     pub(crate) fn take_args(&mut self, text: &str) {
         let data = self.args_file.as_deref().and_then(|file| file.parent()?.parent());
         let data = data.unwrap_or("/var/snap/microk8s/current".as_ref()).to_owned();
@@ -135,7 +135,7 @@ impl Settings {
     }
 }
 
-/// With the variables of a snap: those of its revision, and those of all.
+/// Expands a snap's variables: the directory of its revision, and the common one.
 fn expanded(value: &str, data: &Path, common: &Path) -> String {
     let mut value = value.to_owned();
     for (name, place) in [("SNAP_DATA", data), ("SNAP_COMMON", common)] {
@@ -149,9 +149,10 @@ fn expanded(value: &str, data: &Path, common: &Path) -> String {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]
-struct Told {
+/// The configuration of k3s and RKE2.
+struct Config {
     kubelet_arg: Option<OneOrMany>,
-    /// Added to those of the files before.
+    /// Added to the arguments in earlier files.
     #[serde(rename = "kubelet-arg+")]
     more_args: Option<OneOrMany>,
     data_dir: Option<PathBuf>,
@@ -198,16 +199,16 @@ mod tests {
     }
 
     #[test]
-    fn k3s_hides_its_words_and_keeps_its_files_where_it_always_does() {
+    fn k3s_hides_its_command_line_and_its_files_are_at_their_defaults() {
         let mut settings = Settings::of(&["/usr/local/bin/k3s server".into()]).unwrap();
         let usual = "/var/lib/rancher/k3s/agent/kubelet.kubeconfig";
         assert_eq!(settings.kubeconfig, Some(usual.into()));
         let (file, drop_ins) = settings.distributions_files().unwrap();
         assert_eq!(file, Path::new("/etc/rancher/k3s/config.yaml"));
         assert_eq!(drop_ins, Path::new("/etc/rancher/k3s/config.yaml.d"));
-        let told =
+        let config =
             "data-dir: /data/k3s\nnode-name: n2\ntoken: secret\nkubelet-arg:\n- root-dir=/data/k\n";
-        settings.take_distributions(told).unwrap();
+        settings.take_distributions(config).unwrap();
         settings.take_distributions("kubelet-arg+: v=2\n").unwrap();
         assert_eq!(settings.root, Some("/data/k".into()));
         assert_eq!(settings.node_name.as_deref(), Some("n2"));
@@ -215,9 +216,9 @@ mod tests {
         assert!(settings.take_distributions("- a list\n").is_err());
     }
 
-    /// Of each distribution: its words, its file, what stands there, and where its pods are then.
+    /// For each distribution: its command line, its file, the text of that, and the resulting root.
     #[test]
-    fn each_distribution_says_in_its_own_way_where_its_pods_are() {
+    fn each_distribution_has_its_own_setting_for_the_root() {
         let (rke2, microk8s) =
             ("/etc/rancher/rke2/config.yaml", "/var/snap/microk8s/9072/args/kubelet");
         let kubelite = "/snap/microk8s/9072/kubelite --scheduler-args-file=/s --kubelet-args-file";
@@ -273,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn microk8s_says_in_its_file_where_its_credentials_are() {
+    fn the_credentials_of_microk8s_are_in_its_file() {
         let mut settings = of("kubelite --kubelet-args-file=/var/snap/microk8s/7/args/kubelet");
         settings.take_args(
             "--kubeconfig=${SNAP_DATA}/credentials/kubelet.config\n--hostname-override=n1\n\

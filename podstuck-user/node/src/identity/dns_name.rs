@@ -1,4 +1,4 @@
-//! Names that the API server takes.
+//! Names that the API server accepts.
 
 /// A label of DNS-1123, as a namespace's name is.
 pub(crate) fn is_label(text: &str) -> bool {
@@ -20,7 +20,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_names_that_the_api_takes_are_believed() {
+    fn only_names_that_the_api_server_accepts_are_valid() {
         let believed = |namespace: &str, name: &str| is_label(namespace) && is_subdomain(name);
         assert!(believed("kube-system", "etcd-10.0.0.1") && believed("0", &"a".repeat(253)));
         for name in ["", "-a", "a-", ".a", "a..b", "A", "é", "$(reboot)", "a b", "a\u{1b}[2J"] {

@@ -1,7 +1,7 @@
-//! What a kubelet was started with, as far as it says where its things are: flags, and the files that
-//! they name. Nothing is read here.
+//! The settings of a kubelet for its paths and its name, from flags and the files that these name. No file is read
+//! here.
 //!
-//! Distributions say it in files of their own, too ([`Distribution`]).
+//! Distributions also have files of their own for them ([`Distribution`]).
 
 use std::path::{Path, PathBuf};
 
@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{component::is_kubelets_name, distribution::Distribution};
 
-/// Programs that run a kubelet within themselves or start one, under names other than its own.
+/// Programs with other names that contain a kubelet or start one.
 pub(super) const WRAPPERS: [&[u8]; 2] = [b"k3s", b"rke2"];
 
-/// Where a kubelet has its things. Paths are as it sees them.
+/// Paths and name of a kubelet. Paths are those of its own mount namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
     /// `--root-dir`.
@@ -21,24 +21,24 @@ pub struct Settings {
     pub kubeconfig: Option<PathBuf>,
     /// `--config`.
     pub config: Option<PathBuf>,
-    /// `--config-dir`: drop-ins that change what `config` says.
+    /// `--config-dir`: drop-ins that override `config`.
     pub(crate) config_dir: Option<PathBuf>,
     /// `--hostname-override`.
     pub node_name: Option<String>,
-    /// `podLogsDir` of its configuration.
+    /// `podLogsDir` in its configuration.
     pub pod_logs: Option<PathBuf>,
-    /// The file that the distribution has for its flags (MicroK8s).
+    /// The distribution's file with kubelet's flags (MicroK8s).
     pub(crate) args_file: Option<PathBuf>,
-    /// What the distribution was told to read in the place of its own configuration.
+    /// `--config` of the distribution: replaces its default configuration file.
     pub(crate) own_config: Option<PathBuf>,
     pub(crate) distribution: Option<Distribution>,
 }
 
 impl Settings {
-    /// Of a command line; `None` for a program that has no kubelet in it.
+    /// Reads a command line; `None` for a program that contains no kubelet.
     pub fn of(words: &[String]) -> Option<Self> {
         let program = Path::new(words.first()?).file_name()?.to_str()?;
-        // One that has replaced its command line has left its words in the first.
+        // A program that has replaced its command line has all words in the first.
         let program = program.split(' ').next().unwrap_or(program).as_bytes();
         let is_wrapper = WRAPPERS.contains(&program);
         let distribution = Distribution::of(program);
@@ -46,7 +46,7 @@ impl Settings {
             return None;
         }
         let mut settings = Self { distribution, ..Self::default() };
-        // As in `--flag value` and `--flag=value`; one dash is as good as two.
+        // `--flag value` or `--flag=value`, with one dash or two.
         let all = words.iter().enumerate().skip(1).filter_map(|(at, word)| {
             let word = word.strip_prefix('-')?;
             let word = word.strip_prefix('-').unwrap_or(word);
@@ -93,33 +93,33 @@ impl Settings {
         }
     }
 
-    /// What the distribution keeps in its directory.
+    /// Takes the paths in the distribution's data directory.
     pub(super) fn take_data(&mut self, distribution: Distribution, data: Option<&Path>) {
         let files = distribution.files(data);
         self.kubeconfig = files.kubeconfig.or_else(|| self.kubeconfig.take());
         self.config_dir = files.config_dir.or_else(|| self.config_dir.take());
-        // Whoever names the root himself means that.
+        // An explicit root takes precedence.
         self.root = self.root.take().or(files.root);
     }
 
-    /// Takes a `KubeletConfiguration`; what it says replaces what was said before.
+    /// Takes a `KubeletConfiguration`; its values replace earlier ones.
     ///
     /// # Errors
-    /// Fails when it is none.
+    /// Fails when the text is no `KubeletConfiguration`.
     pub(crate) fn take_config(&mut self, text: &str) -> Result<(), String> {
-        let told: Configuration =
+        let config: Configuration =
             serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
-        if told.kind.as_deref() != Some("KubeletConfiguration") {
+        if config.kind.as_deref() != Some("KubeletConfiguration") {
             return Err("it is no KubeletConfiguration".into());
         }
-        if let Some(directory) = told.pod_logs_dir.filter(|path| path.is_absolute()) {
+        if let Some(directory) = config.pod_logs_dir.filter(|path| path.is_absolute()) {
             self.pod_logs = Some(directory);
         }
         Ok(())
     }
 }
 
-/// A flag as it is written in a list of them.
+/// A flag without its leading dashes.
 fn dashless(flag: &str) -> &str {
     flag.trim_start_matches('-')
 }
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kubelet_says_who_it_is_and_where_its_credentials_are() {
+    fn name_and_credentials_are_read_from_flags() {
         let text = "hyperkube kubelet --kubeconfig=/etc/kubernetes/kubelet.conf --config /var/k.yaml \
              --hostname-override=n1 --bootstrap-kubeconfig=/b";
         let settings = of(text).unwrap();
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_later_file_of_the_configuration_says_counts() {
+    fn a_later_file_of_the_configuration_overrides() {
         let mut settings = Settings::default();
         let config = |rest: &str| {
             format!("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n{rest}")

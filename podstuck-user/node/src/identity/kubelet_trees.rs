@@ -1,5 +1,5 @@
-//! Who was given kubelet's directories. A CSI driver works on other pods' volumes, and so has the directory
-//! in which they lie; a container that only has paths like theirs has not.
+//! Finds the mount namespaces that were given kubelet's directories. A CSI driver works on other pods' volumes, so their
+//! directory is mounted in it; a container that only has paths like theirs does not have it.
 
 use std::path::{Path, PathBuf};
 
@@ -8,22 +8,22 @@ use podstuck_model::{
     mounts::{Device, Mounts, NodeMounts},
 };
 
-/// Where a driver's volumes are mounted for all pods of a node, below kubelet's root.
+/// Where a driver's volumes are mounted for all pods of the node, relative to kubelet's root.
 const GLOBAL: &str = "plugins/kubernetes.io/csi";
 
-/// kubelet's root directories as file systems have them, and what each mount namespace shows of those.
+/// kubelet's root directories by file system and directory, and the mount tables that show where they are mounted.
 #[derive(Clone, Debug, Default)]
 pub struct KubeletTrees {
     mounts: NodeMounts,
-    /// The node's namespace, and those of kubelets that have others.
+    /// The node's mount namespace, and those of kubelets with others.
     views: Vec<u32>,
-    /// File system, and the directory in it.
+    /// File system of each root, and the directory in it.
     roots: Vec<(Device, PathBuf)>,
 }
 
 impl KubeletTrees {
-    /// By all mount tables of the node. `roots` are as kubelet is told them, `points` places where it has
-    /// mounted volumes: these are without the links that may be in the former.
+    /// From all mount tables of the node. `roots` are kubelet's settings and may contain symbolic links; `points` are
+    /// mount points of its volumes, without links.
     pub fn new<'a>(
         mounts: NodeMounts,
         views: Vec<u32>,
@@ -52,10 +52,10 @@ impl KubeletTrees {
         &self.mounts
     }
 
-    /// Whether a mount namespace shows the directory of a target in kubelet's own tree. The target is told by
-    /// the text of its root, be that as kubelet or as the namespace in question sees it.
+    /// Whether the directory of a target in kubelet's own tree is mounted in a mount namespace. The target's root is a
+    /// path in kubelet's mount namespace or in that one.
     pub fn are_shown(&self, namespace: u32, target: &Target) -> bool {
-        // Above the volume, where nothing that is mounted for it is in the way.
+        // The parent of the volume: the volume's own mount does not cover it.
         let (Some(own), Some(above)) = (self.mounts.tables.get(&namespace), target.root.parent())
         else {
             return false;
@@ -66,7 +66,7 @@ impl KubeletTrees {
         places.any(|place| self.is_of(&place, target) && shows(own, &place))
     }
 
-    /// Whether a directory is that of the target's pod, or of the global mounts, in a root of kubelet.
+    /// Whether a directory is in that of the target's pod, or of the global mounts, in a kubelet root.
     fn is_of(&self, (device, path): &(Device, PathBuf), target: &Target) -> bool {
         let inside = match &target.pod {
             Some(pod) => Path::new("pods").join(&pod.uid),
@@ -95,7 +95,7 @@ mod tests {
          2 1 8:16 / /data rw - ext4 /dev/sdb rw\n\
          3 2 0:45 / /data/kubelet/pods/UID/volumes/kubernetes.io~csi/pv/mount rw - nfs4 h:/x rw\n";
 
-    /// Whether a container with these mounts is given what the target lies in.
+    /// Whether a container with these mounts is given the directory of the target.
     fn is_given(inside: &str, root: &str) -> bool {
         let fill = |text: &str| text.replace("UID", UID).replace("OWN", OWN);
         let table = |text: &str| parse_mounts(7, fill(text).as_bytes()).into();
@@ -117,7 +117,7 @@ mod tests {
         for path in [volume, by_link, global] {
             assert!(is_given(&format!("{overlay}{given}"), path), "{path}");
             assert!(!is_given(overlay, path), "{path}");
-            // A look-alike in its own volume, which lies in kubelet's directory as well.
+            // A look-alike in its own volume, which is in kubelet's directory as well.
             let mine = "/kubelet/pods/OWN/volumes/kubernetes.io~empty-dir/x";
             for point in ["/var/lib/kubelet", "/data/kubelet", "/data"] {
                 let look_alike = format!("21 20 8:16 {mine} {point} rw - ext4 /dev/sdb rw\n");
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_given_anything_before_the_first_look() {
+    fn no_namespace_is_given_anything_before_the_first_read() {
         let volume = format!("/var/lib/kubelet/pods/{UID}/volumes/kubernetes.io~csi/pv");
         assert!(!KubeletTrees::default().are_shown(5, &classify(Path::new(&volume))));
     }

@@ -1,4 +1,4 @@
-//! Which directory names start a target, and the probes' rule applied to the text of a path.
+//! The directory names that start a target, and the probes' rule applied to the text of a path.
 
 use std::{
     ffi::OsStr,
@@ -37,12 +37,12 @@ const NAMES: [(&str, u32, bool); 7] = [
 
 const _: () = assert!(NAMES.len() <= MARKERS);
 
-/// As the probes read a path below a directory that is proven.
+/// The probes' configuration for a path below a proven directory.
 pub(super) static PROVING: LazyLock<Config> = LazyLock::new(target_names);
-/// As they do where nothing can be proven.
+/// The same where nothing can be proven.
 static BY_TEXT: LazyLock<Config> = LazyLock::new(|| Config { by_text: 1, ..*PROVING });
 
-/// By which names the probes find targets: nothing is wanted, slow or known.
+/// The names by which the probes find targets, in a configuration in which nothing is wanted, slow or known.
 pub fn target_names() -> Config {
     let mut markers = [Marker::default(); MARKERS];
     for (slot, (name, take, pod)) in markers.iter_mut().zip(NAMES) {
@@ -51,7 +51,7 @@ pub fn target_names() -> Config {
     Config { aside: name_hash(ASIDE_NAME.as_bytes()), markers, ..Config::EMPTY }
 }
 
-/// An absolute path without empty components, `.` and `..`; symbolic links are not looked at.
+/// An absolute path without empty components, `.` and `..`; symbolic links are not resolved.
 pub fn normalise(path: &Path) -> PathBuf {
     let mut out = PathBuf::from("/");
     for component in path.components() {
@@ -76,9 +76,9 @@ pub(super) fn names(path: &Path) -> Vec<&OsStr> {
         .collect()
 }
 
-/// The root of the target that a path reads like, and where the path stands in it: the prefix
-/// whose rolling hash is [`Trail::target`]. `None` for a path outside any target, and for a
-/// relative one, whose missing beginning would change the hash.
+/// The root of the target by the text of a path, and the path's trail. The root is the prefix whose rolling hash is
+/// [`Trail::target`]. `None` for a path outside any target, and for a relative one, whose missing beginning would
+/// change the hash.
 pub fn target_root(path: &Path) -> Option<(PathBuf, Trail)> {
     if !path.is_absolute() {
         return None;
@@ -86,7 +86,7 @@ pub fn target_root(path: &Path) -> Option<(PathBuf, Trail)> {
     continue_to(&BY_TEXT, Trail::default(), Path::new("/"), &names(&normalise(path)))
 }
 
-/// Reads these names on from a trail whose path this is, to the root of a target.
+/// Continues the trail of `path` with these names, to the root of a target.
 pub(super) fn continue_to(
     config: &Config,
     mut trail: Trail,
@@ -116,7 +116,7 @@ mod tests {
     const UID: &str = "0f0e0d0c-1111-2222-3333-444455556666";
 
     #[test]
-    fn every_marker_is_told_to_the_probes() {
+    fn every_marker_is_given_to_the_probes() {
         let markers = target_names().markers;
         let pods = markers.iter().find(|m| m.hash == name_hash(b"pods")).unwrap();
         assert_eq!((pods.take, pods.pod), (3, 1));

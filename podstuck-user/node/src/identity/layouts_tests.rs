@@ -1,5 +1,5 @@
-//! Every layout of a node that is known in the field: what its daemons are told, and where that leads. What is in
-//! no table yields nothing, and never a wrong name.
+//! Every node layout that is known in the field: the settings of its daemons, and the resulting paths. A path in no table
+//! yields nothing, and never a wrong name.
 
 use std::{
     fs,
@@ -12,7 +12,7 @@ use super::{
     cgroup::{best_path, is_conmon, pod_of_cgroup},
     cgroup_walk::{find_pod_cgroup, pod_cgroups},
     classify::{classify, kubelet_root_of},
-    data_roots::{Told, of_mount, of_runtime, usual},
+    data_roots::{RuntimeSettings, of_mount, of_runtime, usual},
     kubelet::Settings,
     roots::USUAL,
     target_roots::{TargetRoot, TargetRoots},
@@ -29,7 +29,7 @@ const STATIC: &str = "0123456789abcdef0123456789abcdef";
 const ID: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
 const NODE: &str = "ffeeddccbbaa99887766554433221100ffeeddccbbaa99887766554433221100";
 
-/// What a runtime calls a container's group, with the systemd driver and with cgroupfs.
+/// The runtimes' names for a container's group, with the systemd driver and with cgroupfs.
 const LEAVES: [(&str, &str, &str); 6] = [
     ("containerd", "cri-containerd-ID.scope", "ID"),
     ("CRI-O", "crio-ID.scope", "crio-ID"),
@@ -39,8 +39,8 @@ const LEAVES: [(&str, &str, &str); 6] = [
     ("a container with systemd", "cri-containerd-ID.scope/init.scope", "ID/init.scope"),
 ];
 
-/// Where a node's tree begins: at the top, below an administrator's `--cgroup-root`, of a nested node (kind, k3d,
-/// minikube) seen from outside, and by somebody in another cgroup namespace.
+/// Where a node's tree begins: at the top, below an administrator's `--cgroup-root`, for a nested node (kind, k3d,
+/// minikube) seen from outside, and seen from another cgroup namespace.
 const ABOVE: [(&str, &str, &str); 7] = [
     ("usual", "", ""),
     ("kind", "/kubelet.slice", "/kubelet"),
@@ -51,12 +51,12 @@ const ABOVE: [(&str, &str, &str); 7] = [
     ("another namespace's", "/../..", "/../.."),
 ];
 
-/// All groups of a pod: where they are, and their UIDs.
+/// All groups of pods: the name of the tree, the path, and the UID.
 fn groups() -> Vec<(String, String, &'static str)> {
     let mut found = Vec::new();
     for (above, sliced, plain) in ABOVE {
         let (sliced, plain) = (sliced.replace("NODE", NODE), plain.replace("NODE", NODE));
-        // systemd repeats in a slice's name what is above it.
+        // systemd repeats the parents in a slice's name.
         let before = match above {
             "kind" | "kind from outside" => "kubelet-",
             "an administrator's" => "k8s-",
@@ -88,7 +88,7 @@ fn of(path: &str) -> Option<(String, Option<String>)> {
 }
 
 #[test]
-fn each_groups_pod_and_container_are_told_whatever_made_it() {
+fn each_groups_pod_and_container_are_found_whatever_created_it() {
     let mut tried = 0;
     for (above, group, uid) in groups() {
         assert_eq!(of(&group), Some((uid.into(), None)), "{above}: {group}");
@@ -158,16 +158,16 @@ fn what_is_no_pods_group_names_no_pod() {
         format!("/machine.slice/libpod-conmon-{ID}.scope"),
         format!("/machine.slice/machine-libpod_pod_{ID}.slice/libpod-{ID}.scope"),
         format!("/libpod_parent/libpod-{ID}"),
-        // Podman's own pods, which are none of Kubernetes'.
+        // Podman's own pods, which are not Kubernetes'.
         format!("/machine.slice/machine-libpod_pod_{NODE}.slice"),
-        // Rootless Docker, Podman and k3s: whoever names groups there is no more than a user.
+        // Rootless Docker, Podman and k3s: users name these groups.
         format!("{of_user}/app.slice/docker.service/docker/{ID}"),
         format!("{of_user}/user.slice/libpod-{ID}.scope/container"),
         format!("{of_user}/app.slice/k3s-rootless.service/kubepods/burstable/pod{UID}/{ID}"),
         format!(
             "{of_user}/kubelet.slice/kubelet-kubepods-pod{UNIT}.slice/cri-containerd-{ID}.scope"
         ),
-        // What only reads like one.
+        // Similar names.
         format!("/kubepods/burstable/pod{}/{ID}", &UID[1..]),
         format!("/kubepods/burstable/pod{UID}0/{ID}"),
         format!("/kubepods/pod{UNIT}x/{ID}"),
@@ -179,7 +179,7 @@ fn what_is_no_pods_group_names_no_pod() {
     ] {
         assert_eq!(of(&path), None, "{path}");
     }
-    // Its pod is known, and what is no container's id is none.
+    // The pod is known; the last component is no container id.
     for leaf in ["web", "cri-containerd-web.scope", &ID[1..], &format!("{ID}0")] {
         let path = format!("/kubepods/pod{UID}/{leaf}");
         assert_eq!(of(&path), Some((UID.into(), None)), "{path}");
@@ -212,10 +212,10 @@ fn a_pods_groups_are_found_in_each_tree() {
     }
 }
 
-/// A node: what its daemons were told, and where they keep their things.
+/// A node: the settings of its daemons, and their directories.
 struct Layout {
     name: &'static str,
-    /// Of the kubelet, or of the program that contains it; empty without one.
+    /// Command line of the kubelet, or of the program that contains it; empty without one.
     kubelet: &'static str,
     runtime: Component,
     daemon: &'static str,
@@ -358,25 +358,29 @@ fn words(line: &str) -> Vec<String> {
     line.split_whitespace().map(String::from).collect()
 }
 
-/// What is made of a path: the target's root, its kind, and its name.
+/// The target of a path: its root, its kind, and its name.
 type Made = (String, TargetKind, Option<String>);
 
 impl Layout {
-    /// What is known of it, by what its daemons were told.
+    /// Its target roots, by the settings of its daemons.
     fn roots(&self) -> TargetRoots {
-        let told = (!self.kubelet.is_empty()).then(|| Settings::of(&words(self.kubelet)).unwrap());
-        let own = told.map(|it| it.root.unwrap_or_else(|| USUAL.into()));
-        let told =
-            Told { words: words(self.daemon), config: self.config.into(), ..Told::default() };
+        let kubelet =
+            (!self.kubelet.is_empty()).then(|| Settings::of(&words(self.kubelet)).unwrap());
+        let own = kubelet.map(|it| it.root.unwrap_or_else(|| USUAL.into()));
+        let settings = RuntimeSettings {
+            words: words(self.daemon),
+            config: self.config.into(),
+            ..RuntimeSettings::default()
+        };
         let kubelets: Vec<PathBuf> = own.into_iter().collect();
         let mut all = TargetRoots::new(None);
-        for root in usual(&kubelets).chain(of_runtime(self.runtime, &told)) {
+        for root in usual(&kubelets).chain(of_runtime(self.runtime, &settings)) {
             all.add(root);
         }
         all
     }
 
-    /// Paths in it, with what they lie in: the target's root, its kind, and its container, volume or layer.
+    /// Paths in it, each with its target: the root, the kind, and the container, volume or layer.
     fn table(&self) -> Vec<(String, Made)> {
         use TargetKind::{ContainerBundle, ContainerLayer, DockerVolume, PodDirectory, PodVolume};
         let [kubelet, data, state] = self.places;
@@ -457,7 +461,7 @@ fn each_layout_leads_to_pods_volumes_layers_and_containers() {
     }
 }
 
-/// What agents see below a directory of theirs reads the same, and is proven by the directory itself.
+/// Agents see the same paths below a directory of their own.
 #[test]
 fn a_prefix_changes_no_name() {
     for layout in LAYOUTS {
@@ -474,9 +478,9 @@ fn a_prefix_changes_no_name() {
     }
 }
 
-/// A daemon that is not running, or whose words are hidden, is found by what is mounted for its containers.
+/// The directories of a daemon that does not run, or hides its command line, are found by its containers' mounts.
 #[test]
-fn what_is_mounted_tells_where_a_runtime_is_that_nobody_was_told_of() {
+fn mounts_show_the_directories_of_a_runtime_without_settings() {
     let mounted = |point: String, upper: String| {
         of_mount(&Mount {
             point: point.into(),
@@ -501,7 +505,7 @@ fn what_is_mounted_tells_where_a_runtime_is_that_nobody_was_told_of() {
     assert_eq!(mounted("/m".into(), "/home/me/upper".into()), None);
 }
 
-/// Nobody's: the path is told as it is, and no name is made of it.
+/// The path belongs to no daemon: it is shown as it is, without a name.
 #[test]
 fn an_unknown_layout_is_unknown_and_keeps_its_path() {
     let roots = LAYOUTS.iter().map(Layout::roots);

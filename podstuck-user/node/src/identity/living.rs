@@ -1,5 +1,5 @@
-//! A process that lives, by what the kernel says about it. Its name, its command line and the path of its
-//! program are its own choice; its control group, its credentials and its start are not.
+//! A running process, by the kernel's data about it. A process chooses its name, its command line and the path of its
+//! program; it does not choose its control group, its credentials and its start time.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use podstuck_confine::{
 };
 use podstuck_model::identity::Component;
 
-/// What is read of it.
+/// The data that is read of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Living {
     /// Name of its main thread.
@@ -22,13 +22,13 @@ pub struct Living {
     pub is_root: bool,
     /// Inode number of its mount namespace; 0 when that could not be read.
     pub mnt_ns: u32,
-    /// When it was started, in ticks since boot: with its id, this names it.
+    /// Start time in clock ticks since boot; identifies the process together with its id.
     pub started: u64,
 }
 
 impl Living {
-    /// Looks at a process, given its directory; `None` when it has ended, or not all of it could be read. It
-    /// may wait for as long as the process hangs where it executes a program.
+    /// Reads a process, given its directory in `/proc`; `None` when it has ended, or not all of it could be read. May
+    /// block for as long as the process hangs in the execution of a program.
     pub(crate) fn look(process: &Path) -> Option<Self> {
         let cgroup = group_of(process)?;
         let namespace = proc::namespace(process, "mnt");
@@ -37,28 +37,28 @@ impl Living {
             cgroup,
             is_root: is_known_root(process)?,
             mnt_ns: namespace.as_deref().and_then(proc::mount_namespace).unwrap_or(0),
-            // Last: what was read before is of the process that was started then, and of no successor.
+            // Read last: so the other data is of this process, and not of an earlier one with its id.
             started: proc::stat_in(process)?.1,
         })
     }
 
-    /// The part that it plays on the node.
+    /// The component that it is on the node.
     pub(crate) fn component(&self) -> Component {
         component(&self.comm, &self.cgroup, self.is_root)
     }
 }
 
 /// Whether a process is the node's root: all its ids are 0, and were when its program was executed, and it has
-/// `CAP_SYS_ADMIN` in the user namespace that this tool is in. kubelet, runtimes and their helpers are, as they mount. The
-/// root of a container has no such capability, the root of a user namespace of its own has it there only, and a
-/// set-user-ID program was started by somebody else.
+/// `CAP_SYS_ADMIN` in the user namespace of this tool. kubelet, runtimes and their helpers have it, as they mount. The root
+/// of a container lacks the capability, the root of another user namespace has it only there, and a set-user-ID program
+/// was started by another user.
 pub fn is_root(process: &Path) -> bool {
     is_known_root(process).unwrap_or(false)
 }
 
 /// The same; `None` when that could not be read.
 fn is_known_root(process: &Path) -> Option<bool> {
-    // The first two files take no lock of the process. Who is told by them is not asked for a link.
+    // The first two files take no lock of the process. Links are read only if these do not decide.
     if !is_maybe_root(process)? {
         return Some(false);
     }
@@ -114,7 +114,7 @@ mod tests {
         }
     }
 
-    /// A process that calls itself kubelet, with a flag that says where its pods are.
+    /// A process that is named kubelet, with a flag for its root.
     struct Pretender(Child);
 
     impl Pretender {
@@ -132,7 +132,7 @@ mod tests {
             this
         }
 
-        /// In a user namespace that has all of the node's user ids, as its root: who may set ids can make one.
+        /// As root of a user namespace with all of the node's user ids: a process that may set ids can create one.
         fn of_all_users() -> Self {
             let script =
                 "echo; read go; exec sh -c 'printf kubelet > /proc/$$/comm; echo; read wait'";
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn who_calls_himself_kubelet_is_told_by_what_he_may() {
+    fn a_process_named_kubelet_is_judged_by_its_privileges() {
         if !may_be_root(Path::new("/proc/self")) {
             return podstuck_testing::skip("root is needed to start processes that are not");
         }
@@ -184,14 +184,14 @@ mod tests {
         let process = format!("/proc/{}", of_all_users.0.id());
         assert!(may_be_root(Path::new(&process)), "it looks like root, but for its namespace");
         assert_eq!(of_all_users.look().component(), Component::Workload);
-        // A mount namespace of its own is nothing against it: kubelet may have one.
+        // kubelet may have its own mount namespace.
         let private = Pretender::start("unshare", &["--mount"]).look();
         assert_eq!(private.component(), Component::Kubelet);
         assert_ne!(private.mnt_ns, root.mnt_ns);
     }
 
     #[test]
-    fn who_has_ended_is_not_looked_at() {
+    fn a_process_that_has_ended_is_not_read() {
         assert_eq!(Living::look(Path::new("/proc/1073741823")), None);
         assert!(!is_root(Path::new("/proc/1073741823")));
     }

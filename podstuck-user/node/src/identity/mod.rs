@@ -1,8 +1,7 @@
-//! From a path to pod, volume and container; from a process to the part it plays on the node.
+//! Maps a path to its pod, volume and container, and a process to its component on the node.
 //!
-//! All paths are those of the node or of the caller's mount namespace. The host root (`/`, or
-//! `/host` in a container that has the node's file system there) is put in front only where a
-//! file is read.
+//! All paths are those of the node or of the caller's mount namespace. The host root (`/`, or `/host` in a container with
+//! the node's file system there) is prepended only where a file is read.
 
 pub mod cgroup;
 pub(crate) mod cgroup_walk;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Who says what a pod is called, the best first.
+/// The source of a pod's name, the best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum NameSource {
     /// The API server.
@@ -17,9 +17,9 @@ pub enum NameSource {
     Token,
     /// Its `etc-hosts`, which its containers may write.
     EtcHosts,
-    /// What the runtime keeps of its containers.
+    /// The runtime's files about its containers.
     Runtime,
-    /// Its host name, which somebody took for the name that was asked for.
+    /// Its host name, where it matches the requested name.
     HostName,
 }
 

@@ -1,9 +1,9 @@
 //! Names of pods by their UID: from the API server, from logs, from kubelet's log directories
 //! `NAMESPACE_NAME_UID` (pkg/kubelet, `BuildPodLogsDirectory`; no part can contain an underscore), and from
-//! other traces. What was read once is remembered when it is gone.
+//! other traces. Names are remembered when their source is gone.
 //!
-//! Some log directories are named by the path of a call, so anybody may have made them: only names that
-//! the API server takes are believed, and none that contradicts an earlier one.
+//! Some log directories are found by the path of a call, so any process may have created them: only names that the API
+//! server accepts are believed, and none that contradicts an earlier one.
 
 use std::{
     collections::BTreeMap,
@@ -22,28 +22,28 @@ use super::{
 };
 use podstuck_confine::proc;
 
-/// Names remembered: several times the pods that a node runs.
+/// Most names remembered: several times the pods that a node runs.
 const REMEMBERED: usize = 10_000;
-/// Prefixes that are looked at for logs. A node has one; what deletes below many is no kubelet.
+/// Most prefixes that are searched for logs. A node has one; a process that deletes below many is no kubelet.
 const TRIED: usize = 64;
-/// A miss reads the directories again, but not more often than this.
+/// Shortest time between two reads of the directories after a miss.
 const AGAIN: Duration = Duration::from_secs(1);
-/// How long a name is waited for: where one is asked for, and where it is only shown.
+/// How long a read may take: for a name that was asked for, and for one that is only shown.
 const ASKED: Duration = Duration::from_secs(5);
 const SHOWN: Duration = Duration::from_millis(200);
 
-/// What is in directories.
+/// The entries of directories.
 #[derive(Debug, Default)]
 pub struct Listed {
-    /// Names of what is in them.
+    /// Names of the entries.
     pub names: Vec<String>,
-    /// How many of these are in each, in their order.
+    /// Number of entries in each directory, in the order of the directories.
     pub counts: Vec<usize>,
-    /// Each has answered.
+    /// Whether each directory has answered.
     pub is_all: bool,
 }
 
-/// Names of what is in directories, as far as they are there within that time.
+/// Reads the names of the entries of directories, those that arrive within that time.
 pub(crate) type ReadDirectories = Box<dyn FnMut(&[PathBuf], Duration) -> Vec<String>>;
 
 struct Name {
@@ -58,16 +58,16 @@ pub struct PodNames {
     directories: ReadDirectories,
     by_uid: Bounded<String, Name>,
     read: Option<Instant>,
-    /// Where else was looked.
+    /// Other places that were searched.
     places: Vec<String>,
-    /// What pods without a name call themselves.
+    /// Host names of pods, by UID.
     hosts: BTreeMap<String, String>,
-    /// At most [`TRIED`]: those that come later are not looked at, whatever anybody does.
+    /// Directories that were tried, at most [`TRIED`]; later ones are ignored.
     tried: Vec<PathBuf>,
 }
 
 impl PodNames {
-    /// Will look in these directories, by this.
+    /// Will search these directories with this function.
     pub fn new(log_dirs: Vec<PathBuf>, directories: ReadDirectories) -> Self {
         Self {
             log_dirs,
@@ -80,7 +80,7 @@ impl PodNames {
         }
     }
 
-    /// The directories that are looked in.
+    /// The directories that are searched.
     pub fn log_dirs(&self) -> &[PathBuf] {
         &self.log_dirs
     }
@@ -93,29 +93,29 @@ impl PodNames {
         self.by_uid.get_mut(uid).map(|known| (known.namespace.clone(), known.name.clone()))
     }
 
-    /// Who says what a pod is called.
+    /// The source of a pod's name.
     pub fn source(&self, uid: &str) -> Option<NameSource> {
         self.by_uid.get(uid).map(|known| known.source)
     }
 
-    /// How many names each source has told.
+    /// Number of names from each source.
     pub fn by_source(&self) -> BTreeMap<NameSource, usize> {
         let mut counts = BTreeMap::new();
         self.by_uid.iter().for_each(|(_, name)| *counts.entry(name.source).or_default() += 1);
         counts
     }
 
-    /// Where else was looked for names.
+    /// Other places that were searched for names.
     pub fn places(&self) -> &[String] {
         &self.places
     }
 
-    /// Notes where else was looked.
+    /// Notes other places that were searched.
     pub fn looked_in(&mut self, places: impl IntoIterator<Item = String>) {
         self.places.extend(places);
     }
 
-    /// Takes names, as (namespace, name, UID). Nobody but the API server contradicts an earlier one.
+    /// Takes names, as (namespace, name, UID). Only a name from the API server replaces another one.
     pub fn learn(
         &mut self,
         source: NameSource,
@@ -135,14 +135,14 @@ impl PodNames {
         }
     }
 
-    /// Takes what a pod calls itself, without its namespace.
+    /// Takes a pod's host name, which has no namespace.
     pub fn learn_host(&mut self, host: String, uid: String) {
         if is_subdomain(&host) && self.hosts.len() < REMEMBERED {
             self.hosts.insert(uid, host);
         }
     }
 
-    /// UIDs of the pods that call themselves so, of those that nobody else names.
+    /// UIDs of the pods with this host name and without a name from another source.
     pub(crate) fn find_host(&self, host: &str) -> Vec<String> {
         let same = self.hosts.iter().filter(|(_, known)| *known == host);
         same.map(|(uid, _)| uid).filter(|uid| !self.by_uid.contains(*uid)).cloned().collect()
@@ -153,7 +153,7 @@ impl PodNames {
         self.by_uid.dropped()
     }
 
-    /// UIDs of the pods of a name: several for one that was created again.
+    /// UIDs of the pods with a name: several if it was created again.
     pub fn find(&mut self, namespace: &str, name: &str) -> Vec<String> {
         self.read_all(ASKED);
         let same = |known: &Name| known.namespace == namespace && known.name == name;
@@ -174,18 +174,17 @@ impl PodNames {
         all
     }
 
-    /// Looks beside kubelet's directory that a path shows, too: a nested node or a lab has its
-    /// logs there.
+    /// Adds the log directories beside the kubelet root of a path: those of a nested node or a lab.
     pub(crate) fn learn_root(&mut self, path: &Path) {
         let dirs = kubelet_root_of(path).map(|root| log_dirs_for(&root)).unwrap_or_default();
         for dir in dirs {
-            // The path may be one of another mount namespace and mean a dead mount here, so it is
-            // looked at once, and only where every file system on the way answers by itself.
+            // The path may be of another mount namespace and lead to a dead mount here. So it is tried once, and only if
+            // every file system on the way answers without a daemon.
             let new = !self.tried.contains(&dir) && self.tried.len() < TRIED;
             if !new || self.log_dirs.contains(&dir) {
                 continue;
             }
-            // Without the table, at the next path.
+            // Without the mount table: tried again with the next path.
             let Some(answers) = answers(&dir) else { return };
             self.tried.push(dir.clone());
             if answers {
@@ -199,7 +198,7 @@ impl PodNames {
         self.read = Some(Instant::now());
         for name in (self.directories)(&self.log_dirs, wait) {
             let Some((namespace, pod, uid)) = split(&name) else { continue };
-            // The node's own directories come first. What still has one counts as used.
+            // The node's own directories come first. A pod that still has one counts as used.
             self.by_uid.or_insert_with(uid.into(), || Name {
                 namespace: namespace.into(),
                 name: pod.into(),
@@ -209,8 +208,8 @@ impl PodNames {
     }
 }
 
-/// Whether every mount on the way to a path is of a kind that needs no daemon and no other machine
-/// to answer, by our own mount table; `None` when that cannot be read.
+/// Whether every mount on the way to a path is of a type that answers without a daemon or another machine, by this
+/// process's mount table; `None` when that cannot be read.
 fn answers(path: &Path) -> Option<bool> {
     const LOCAL: [&str; 13] = [
         "bcachefs", "btrfs", "devtmpfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "ramfs",
@@ -235,7 +234,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// Those whose directories answer.
+    /// Names from directories that answer.
     pub(in crate::identity) fn names(log_dirs: Vec<PathBuf>) -> PodNames {
         let read = |dirs: &[PathBuf], _| {
             let entries = dirs.iter().flat_map(fs::read_dir).flatten().flatten();
@@ -261,7 +260,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_no_pod_is_no_pod() {
+    fn other_directories_name_no_pod() {
         assert_eq!(split("shop_cart"), None);
         assert_eq!(split(&format!("a_b_c_{UID}")), None);
         assert_eq!(split("shop_cart_not-a-uid"), None);
@@ -270,10 +269,10 @@ pub(super) mod tests {
 
     #[test]
     fn the_first_directory_that_names_a_pod_is_believed() {
-        let (own, told) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (own, later) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         fs::create_dir(own.path().join(format!("shop_cart-0_{UID}"))).unwrap();
-        fs::create_dir(told.path().join(format!("shop_innocent_{UID}"))).unwrap();
-        let mut names = names(vec![own.path().into(), told.path().into()]);
+        fs::create_dir(later.path().join(format!("shop_innocent_{UID}"))).unwrap();
+        let mut names = names(vec![own.path().into(), later.path().into()]);
         assert_eq!(names.lookup(UID), Some(("shop".into(), "cart-0".into())));
         assert_eq!(names.find("shop", "innocent"), Vec::<String>::new());
     }
@@ -300,7 +299,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_host_name_is_of_use_where_nothing_else_names_the_pod() {
+    fn a_host_name_counts_where_no_other_source_names_the_pod() {
         let mut names = names(Vec::new());
         let other = UID.replace('0', "1");
         names.learn_host("cart-0".into(), UID.into());

@@ -1,5 +1,5 @@
-//! A pod as the API server has it: what `kubectl get pod NAME -o json` prints. The tool asks for it
-//! (`state/api`); since the API may be what is broken, whoever has it may hand it over.
+//! A pod's object at the API server, as `kubectl get pod NAME -o json` prints it. podstuck requests it (`state/api`);
+//! since the API server may be what is broken, the user can also pass a file.
 
 use std::{io, path::Path};
 
@@ -16,18 +16,18 @@ use podstuck_model::{
     pod_record::{ContainerRecord, ContainerState, PodRecord},
 };
 
-/// Far more than any pod has: the API server's own limit for one object is 1.5 MiB (etcd).
+/// Most bytes that are read. etcd limits an object to 1.5 MiB.
 const MAX_BYTES: u64 = 8 << 20;
-/// kubelet writes it into the record of a pod that it made from a file.
+/// Annotation of a mirror pod, which kubelet creates for a static pod.
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
 /// Why a record cannot be used.
 #[derive(Debug, Error)]
 pub enum RecordError {
-    /// The file.
+    /// The file cannot be read.
     #[error("cannot read {0}: {1}")]
     Read(String, io::Error),
-    /// The text.
+    /// The text is no pod.
     #[error("{0} is no pod as `kubectl get pod NAME -o json` prints it: {1}")]
     Shape(String, String),
 }
@@ -52,7 +52,7 @@ pub fn read(path: &Path) -> Result<PodRecord, RecordError> {
 /// A pod, as the API server writes it.
 #[derive(Deserialize)]
 pub(crate) struct RawPod {
-    /// An item of a list has none.
+    /// Missing in an item of a list.
     kind: Option<String>,
     metadata: Metadata,
     #[serde(default)]
@@ -132,7 +132,7 @@ struct VolumeMount {
 struct Volume {
     name: String,
     persistent_volume_claim: Option<ClaimSource>,
-    /// A claim that is made with the pod.
+    /// A claim that is created with the pod.
     ephemeral: Option<IgnoredAny>,
 }
 
@@ -143,7 +143,7 @@ struct ClaimSource {
 }
 
 impl Volume {
-    /// The claim that it is, of a pod of this name: one that is made with the pod is called after both
+    /// The volume's claim, for a pod of this name: an ephemeral one is named after both
     /// (component-helpers/storage/ephemeral, `VolumeClaimName`).
     fn claim(self, pod: &str) -> Option<Claim> {
         let made = self.ephemeral.map(|_| format!("{pod}-{}", self.name));
@@ -182,7 +182,7 @@ struct ContainerStatus {
 }
 
 impl Status {
-    /// A container, with what kubelet has reported of it.
+    /// A container with the status that kubelet has reported.
     fn container(&self, container: &Container) -> ContainerRecord {
         let all = self.init_container_statuses.iter().chain(&self.container_statuses);
         let status = all.into_iter().find(|status| status.name == container.name);
@@ -201,10 +201,10 @@ impl Status {
     }
 }
 
-/// One pod, as the API server or `kubectl get pod -o json` writes it.
+/// Parses one pod, as the API server or `kubectl get pod -o json` writes it.
 ///
 /// # Errors
-/// Says why the text is no record of one pod.
+/// Returns why the text is no object of one pod.
 pub fn parse(text: &str) -> Result<PodRecord, String> {
     let raw: RawPod = serde_json::from_str(text).map_err(|error| error.to_string())?;
     match raw.kind.as_deref() {
@@ -215,17 +215,17 @@ pub fn parse(text: &str) -> Result<PodRecord, String> {
 }
 
 impl RawPods {
-    /// The records, without any that no node can have.
+    /// The records of the list, without invalid ones.
     pub(crate) fn records(self, read: Timestamp) -> Vec<PodRecord> {
         self.items.into_iter().filter_map(|raw| raw.record(Some(read)).ok()).collect()
     }
 }
 
 impl RawPod {
-    /// What of it matters; `read` is when the API server said so.
+    /// The record of the pod; `read` is when the API server returned it.
     ///
     /// # Errors
-    /// Fails when its UID is none.
+    /// Fails when its UID is invalid.
     pub(crate) fn record(self, read: Option<Timestamp>) -> Result<PodRecord, String> {
         let Metadata { uid, name, namespace, .. } = self.metadata;
         // A mirror pod's own UID means nothing on the node; kubelet uses this one (config.hash).
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_matters_is_read() {
+    fn a_record_is_read() {
         let record = parse(POD).unwrap();
         assert_eq!(record.pod.name.as_deref(), Some("cart-0"));
         assert_eq!(record.deletion.unwrap().to_string(), "2026-11-21T10:00:00Z");
@@ -310,7 +310,7 @@ mod tests {
 
     /// As in kubernetes issues 139772 and 125880.
     #[test]
-    fn what_was_never_made_is_known() {
+    fn claims_and_containers_that_were_never_created_are_known() {
         let text = r#"{"kind":"Pod","metadata":{"name":"a","namespace":"b","uid":"3f2a1f5c-8a54-4c0e-9d38-0d7e5a1b2c3d"},
             "spec":{"resourceClaims":[{"name":"gpu","resourceClaimTemplateName":"t"},{"name":"nic",
                 "resourceClaimTemplateName":"t"},{"name":"own","resourceClaimName":"c"}],
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_read_without_what_is_no_pod() {
+    fn a_list_is_read_without_invalid_pods() {
         let item = POD.replace(r#""apiVersion":"v1","kind":"Pod","#, "");
         let list =
             format!(r#"{{"kind":"PodList","items":[{item},{}]}}"#, item.replace("3f2a", "../"));
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pod_is_said_to_be_none() {
+    fn other_texts_are_refused_with_the_reason() {
         for (text, word) in [
             ("", "EOF"),
             ("{}", "metadata"),

@@ -1,4 +1,4 @@
-//! Who a process is, also after it has ended: a helper such as `umount` lives for milliseconds.
+//! Identifies processes, also after they have ended: a helper such as `umount` runs for milliseconds.
 
 use std::{path::Path, sync::Arc};
 
@@ -16,17 +16,17 @@ use podstuck_model::{
     path::safe,
 };
 
-/// Processes remembered. One that still lives is read again when it was forgotten.
+/// Most processes remembered. A running one is read again after it was forgotten.
 const REMEMBERED: usize = 8192;
-/// Places remembered. There are as many as components of the node, and drivers.
+/// Most places remembered: one for each component of the node, and each driver.
 const PLACES: usize = 1024;
 
-/// Processes seen.
+/// The processes that were seen.
 pub struct ActorCache {
     by_pid: Bounded<u32, Known>,
-    /// Who was where while he lived.
+    /// The residents of places, noted while they ran.
     places: Bounded<Place, Resident>,
-    /// Mount namespaces of the node's own: that of its first process, the tool's, and those of daemons.
+    /// The node's own mount namespaces: those of its first process, of this tool and of daemons.
     homes: Bounded<u32, ()>,
 }
 
@@ -35,29 +35,29 @@ struct Known {
     who: Who,
 }
 
-/// A process, and whether it is proven to be the node's root, or was when it called.
+/// A process, and whether it is, or was when it called, proven to be the node's root.
 #[derive(Clone, Debug)]
 pub struct Who {
-    /// Its name, its group, and the pod and the part that follow from them.
+    /// Its name and control group, and the pod and component that follow from them.
     pub actor: Arc<Actor>,
     /// Whether it is proven to be the node's root.
     pub is_root: bool,
 }
 
-/// What a look at a process says.
+/// The result of reading a process.
 #[derive(Debug)]
 pub enum Looked {
-    /// It lives, and this is known of it.
+    /// It runs.
     Lives(Living),
     /// It has ended.
     HasEnded,
-    /// It took too long, or nothing could be opened. On a node that is short of time or of descriptors that may
-    /// happen with anybody, and the next look has an answer.
+    /// The read took too long, or no file could be opened. On an overloaded node, or one short of descriptors, this can
+    /// happen with any process, and the next read has an answer.
     NoAnswer,
 }
 
 impl Looked {
-    /// Looks at a process, given its directory. May wait as [`Living::look`] does.
+    /// Reads a process, given its directory in `/proc`. May block as [`Living::look`] does.
     pub fn at(process: &Path) -> Self {
         match Living::look(process) {
             Some(living) => Self::Lives(living),
@@ -66,21 +66,21 @@ impl Looked {
         }
     }
 
-    /// Whoever lives, unless another process has his id by now.
-    fn living(self, is_him: impl FnOnce(&Living) -> bool) -> Option<Living> {
-        if let Self::Lives(living) = self { Some(living).filter(is_him) } else { None }
+    /// The running process, unless its id belongs to another one by now.
+    fn living(self, is_same: impl FnOnce(&Living) -> bool) -> Option<Living> {
+        if let Self::Lives(living) = self { Some(living).filter(is_same) } else { None }
     }
 }
 
-/// Control group (version 2) and mount namespace, as the kernel tells them of each caller.
+/// Control group (version 2) and mount namespace, as the kernel reports them for each caller.
 type Place = (u64, u32);
 
-/// Whoever is in a place beside somebody who was looked at.
+/// What a process in a place is, by another process in it that was read.
 #[derive(Clone, Debug)]
 enum Resident {
     /// A daemon of the node.
     OfNode,
-    /// The root of a pod's container: a driver, maybe.
+    /// The root user of a pod's container, possibly a driver.
     OfPod(Pod),
 }
 
@@ -97,8 +97,8 @@ impl Default for ActorCache {
 }
 
 impl ActorCache {
-    /// Describes a process by what the probes saw and what a look at it says, if it still lives. It is
-    /// looked at only at its first sight, and again after a look without an answer.
+    /// Describes a process by the probes' data and, if it still runs, by `look`. It is read only when it is first seen,
+    /// and again after a read without an answer.
     pub fn resolve(
         &mut self,
         pid: u32,
@@ -118,7 +118,7 @@ impl ActorCache {
         };
         let who = match look(pid).living(|living| is_or_may_be(living, seen)) {
             Some(living) => {
-                // Who has other credentials since has called with those.
+                // The credentials at the time of the call count, also if the process has changed them since.
                 let is_root = seen.is_root().unwrap_or(living.is_root);
                 self.alive(pid, seen, Living { is_root, ..living })
             }
@@ -140,7 +140,7 @@ impl ActorCache {
         let actor = describe(pid, seen, Some(living));
         let place = (seen.cgroup, seen.mnt_ns);
         match &actor.pod {
-            // Who has entered the node's mounts from a pod is there beside the node's own.
+            // A pod's process that has entered the node's mounts shares the place with the node's own processes.
             Some(pod) if is_root && !self.homes.contains(&seen.mnt_ns) => {
                 self.places.insert(place, Resident::OfPod(pod.clone()));
             }
@@ -153,14 +153,13 @@ impl ActorCache {
         Who { actor: actor.into(), is_root }
     }
 
-    /// Of a process that has ended nobody can say any more in which control group it was, and a container may call a
-    /// process `kubelet`. Its name is believed if it was the node's root when it called, as far as the kernel has
-    /// told, and was where a daemon of the node is, or its parent is one; a container has a mount namespace of its
-    /// own.
+    /// The control group of a process that has ended is not known, and a container may name a process `kubelet`. The name
+    /// is believed if the process was the node's root when it called, where the kernel has reported that, and if a daemon
+    /// of the node is in the same place or is its parent. A container has its own mount namespace.
     fn ended(&self, pid: u32, seen: &record::Caller, mut look: impl FnMut(u32) -> Looked) -> Who {
         let mut actor = describe(pid, seen, None);
         let named = actor.component;
-        // Without the kernel's types, nothing is told of anybody.
+        // Without the kernel's type information, the probes report no mount namespace.
         let is_home = seen.mnt_ns == 0 || self.homes.contains(&seen.mnt_ns);
         actor.component = if is_home { Component::Other } else { Component::Workload };
         let mut is_root = is_home;
@@ -176,7 +175,7 @@ impl ActorCache {
                     let beside = parent.mnt_ns == seen.mnt_ns;
                     actor.pod = pod_of(&parent.cgroup);
                     actor.component = match of_parent {
-                        // Who is started in a pod's control group stays in it.
+                        // A child starts in its parent's control group.
                         Component::Workload if actor.pod.is_some() => Component::Workload,
                         Component::Other if beside => Component::Other,
                         of_node if beside && of_node != Component::Workload => named,
@@ -186,9 +185,9 @@ impl ActorCache {
                 }
             }
         }
-        if let Some(told) = seen.is_root() {
-            is_root = told;
-            if !told {
+        if let Some(reported) = seen.is_root() {
+            is_root = reported;
+            if !reported {
                 actor.component = Component::Workload;
             }
         }
@@ -196,27 +195,26 @@ impl ActorCache {
     }
 }
 
-/// Components that are there for long, where they are: a container's first process is called `runc` for a
-/// moment, in the container.
+/// Whether a component stays in its place for long: a container's first process is named `runc` for a moment, inside the
+/// container.
 fn stays(component: Component) -> bool {
     use Component::{CsiDriver, Other, Runc, Workload};
     !matches!(component, Workload | Other | CsiDriver | Runc)
 }
 
-/// Whether who lives is who called. Nobody can tell where the probes could not read a start.
+/// Whether the running process is, or may be, the caller: unknown where the probes could not read the start time.
 fn is_or_may_be(living: &Living, seen: &record::Caller) -> bool {
     seen.started_ns == 0 || living.started == seen.started_ns / clock::tick_ns()
 }
 
-/// A parent was there before its child. Who has its id since it has ended was not.
+/// Whether a parent was started before its child. A process that has the parent's id since then was not.
 fn is_older(parent: &Living, seen: &record::Caller) -> bool {
     seen.started_ns == 0 || parent.started <= seen.started_ns / clock::tick_ns()
 }
 
-/// Whether what is known of one holds for the other: by the start, by the mount namespace, which `setns` changes, and
-/// by the credentials, where they are told. Where the probes could not read the start: threads of one process may have
-/// names of their own, so the name does not count; a process id that was given again nearly always has another parent
-/// or control group.
+/// Whether both are the same process: by the start time, the mount namespace, which `setns` changes, and the credentials,
+/// where they are reported. Without a start time, the parent and the control group decide: a reused process id nearly
+/// always has others. The name does not count, since threads of one process may have different names.
 fn same_process(known: &record::Caller, seen: &record::Caller) -> bool {
     let is_same = if known.started_ns != 0 && seen.started_ns != 0 {
         same_start(known.started_ns, seen.started_ns)
@@ -224,11 +222,11 @@ fn same_process(known: &record::Caller, seen: &record::Caller) -> bool {
         let parent = known.parent == seen.parent && known.parent_comm == seen.parent_comm;
         parent && known.cgroup == seen.cgroup
     };
-    let is_told = seen.credentials == 0 || known.credentials == seen.credentials;
-    is_same && known.mnt_ns == seen.mnt_ns && is_told
+    let has_credentials = seen.credentials == 0 || known.credentials == seen.credentials;
+    is_same && known.mnt_ns == seen.mnt_ns && has_credentials
 }
 
-/// The probes tell a start exactly, `/proc` in ticks only.
+/// Whether two start times are the same: the probes report nanoseconds, `/proc` only clock ticks.
 fn same_start(a: u64, b: u64) -> bool {
     let tick = clock::tick_ns();
     let in_ticks = a.is_multiple_of(tick) || b.is_multiple_of(tick);

@@ -6,7 +6,7 @@ use super::*;
 const GONE: u32 = u32::MAX >> 1;
 const UID: &str = "0f0e0d0c-1111-2222-3333-444455556666";
 const VICTIM: &str = "11111111-2222-3333-4444-555555555555";
-/// Started so many ticks after the boot.
+/// Start time in clock ticks after the boot.
 const START: u64 = 500;
 
 fn seen(comm: &[u8], parent: u32) -> record::Caller {
@@ -60,7 +60,7 @@ fn a_process_that_has_ended_keeps_what_the_probes_saw() {
 }
 
 #[test]
-fn who_was_not_seen_for_want_of_time_is_looked_at_again() {
+fn a_process_without_an_answer_is_read_again() {
     let mut cache = ActorCache::default();
     let kubelet = record::Caller { mnt_ns: 5, ..seen(b"kubelet", 1) };
     let component = |cache: &mut ActorCache, answer: fn() -> Looked| {
@@ -69,7 +69,7 @@ fn who_was_not_seen_for_want_of_time_is_looked_at_again() {
     assert_eq!(component(&mut cache, || Looked::NoAnswer), Component::Workload);
     assert_eq!(component(&mut cache, || Looked::Lives(root("kubelet"))), Component::Kubelet);
     assert_eq!(component(&mut cache, || unreachable!("it is known")), Component::Kubelet);
-    // Nor is it believed of a child that nobody has started it.
+    // The same for the parent of a process that has ended.
     let umount = record::Caller { mnt_ns: 5, ..seen(b"umount", GONE) };
     let look = |pid| if pid == GONE { Looked::NoAnswer } else { Looked::HasEnded };
     let mut cache = ActorCache::default();
@@ -82,7 +82,7 @@ fn a_process_id_that_is_given_again_brings_nothing_with_it() {
     let mut cache = ActorCache::default();
     let kubelet = seen(b"kubelet", 1);
     let at = |started| Living { started, ..root("kubelet") };
-    // The look comes late: another process has the id, be it kubelet's or a pod's.
+    // The read comes late: another process has the id, kubelet's or a pod's.
     for another in [at(START + 1), Living { started: START + 1, ..in_pod("kubelet") }] {
         let who = actor(&mut ActorCache::default(), &kubelet, &[(GONE, another)]);
         assert_eq!((who.component, &who.cgroup), (Component::Workload, &None));
@@ -91,7 +91,7 @@ fn a_process_id_that_is_given_again_brings_nothing_with_it() {
         cache.resolve(GONE, &kubelet, |_| lives(&at(START))).actor.component,
         Component::Kubelet
     );
-    // A container has it later, and is remembered as itself.
+    // A container's process has the id later, and is remembered as itself.
     let later = START + 3000;
     let pretender =
         record::Caller { started_ns: later * clock::tick_ns(), mnt_ns: 9, ..seen(b"kubelet", 1) };
@@ -107,19 +107,19 @@ fn two_of_one_id_within_a_tick_are_two() {
     let second = record::Caller { started_ns: first.started_ns + 1, ..seen(b"rm", GONE) };
     let mut comm = |seen| cache.resolve(GONE, seen, gone).actor.comm.clone();
     assert_eq!([comm(&first), comm(&second), comm(&first)], ["umount", "rm", "umount"]);
-    // `/proc` tells ticks only.
+    // `/proc` has clock ticks only.
     let of_proc = record::Caller { started_ns: START * clock::tick_ns(), ..seen(b"x", GONE) };
     assert_eq!(comm(&of_proc), "umount");
 }
 
-/// Told by the kernel of the time of the call.
+/// By the kernel at the time of the call.
 fn with(credentials: u32, seen: record::Caller) -> record::Caller {
     record::Caller { credentials, ..seen }
 }
 
 #[test]
-fn who_has_ended_is_what_he_was_when_he_called() {
-    // On a node with control groups of version 1, everybody is in the same group of version 2.
+fn a_process_that_has_ended_is_what_it_was_when_it_called() {
+    // On a node with control groups of version 1, all processes are in the same group of version 2.
     let mut cache = ActorCache::default();
     let kubelet = with(credential::ROOT, seen(b"kubelet", 1));
     assert_eq!(
@@ -134,7 +134,7 @@ fn who_has_ended_is_what_he_was_when_he_called() {
     for lacking in [credential::IDS_0, credential::SYS_ADMIN, credential::FIRST_USER_NS] {
         assert_eq!(ended(credential::ROOT & !lacking), (Component::Workload, false));
     }
-    // Nor is he one of the node where no daemon was seen, or by what his parent is.
+    // The same where no daemon was seen, and by the parent.
     let mut cache = ActorCache::default();
     let home = seen(b"rm", 7).mnt_ns;
     cache.homes.insert(home, ());
@@ -148,7 +148,7 @@ fn who_has_ended_is_what_he_was_when_he_called() {
 }
 
 #[test]
-fn who_has_other_credentials_when_he_is_looked_at_has_called_with_the_first() {
+fn the_credentials_of_the_call_count_and_not_later_ones() {
     let mut cache = ActorCache::default();
     let living = root("umount");
     let mut of = |credentials| {
@@ -157,12 +157,12 @@ fn who_has_other_credentials_when_he_is_looked_at_has_called_with_the_first() {
     let (before, after) = (of(credential::KNOWN), of(credential::ROOT));
     assert_eq!((before.actor.component, before.is_root), (Component::Workload, false));
     assert_eq!((after.actor.component, after.is_root), (Component::UmountHelper, true));
-    // Where nobody has told, by the last that was told.
+    // Where the kernel does not report them, the last report counts.
     assert!(of(0).is_root);
 }
 
 #[test]
-fn a_parents_id_that_is_given_again_vouches_for_nobody() {
+fn a_reused_parent_id_vouches_for_no_process() {
     let umount = record::Caller { mnt_ns: 9, ..seen(b"umount", 7) };
     let parent = |started| Living { mnt_ns: 9, started, ..root("kubelet") };
     let of = |parent| actor(&mut ActorCache::default(), &umount, &[(7, parent)]).component;
@@ -189,7 +189,7 @@ fn a_name_alone_proves_nothing() {
         let who = actor(&mut cache, &kubelet, &[(GONE, pretender)]);
         assert_eq!(who.component, Component::Workload);
         assert_eq!(who.pod.as_ref().map(|pod| pod.uid.as_str()), is_in_pod.then_some(UID));
-        // And it vouches for no one.
+        // And it vouches for no child.
         let child = seen(b"umount", GONE);
         assert_eq!(actor(&mut cache, &child, &[]).component, Component::Workload);
     }
@@ -197,13 +197,13 @@ fn a_name_alone_proves_nothing() {
 }
 
 #[test]
-fn a_component_that_lives_vouches_for_who_is_beside_it() {
+fn a_running_component_vouches_for_processes_in_its_place() {
     let mut cache = ActorCache::default();
     let kubelet = record::Caller { cgroup: 9, ..seen(b"kubelet", 1) };
     assert_eq!(actor(&mut cache, &kubelet, &[(GONE, root("x"))]).component, Component::Kubelet);
     let umount = record::Caller { cgroup: 9, ..seen(b"umount", GONE) };
     assert_eq!(actor(&mut cache, &umount, &[]).component, Component::UmountHelper);
-    // Elsewhere in the same mounts it is somebody of the node, and in others nobody knows.
+    // In another control group with the same mounts it is another process of the node; in other mounts, a workload.
     let elsewhere = record::Caller { cgroup: 8, ..umount };
     assert_eq!(actor(&mut cache, &elsewhere, &[]).component, Component::Other);
     let in_a_container = record::Caller { mnt_ns: 5, ..umount };
@@ -211,7 +211,7 @@ fn a_component_that_lives_vouches_for_who_is_beside_it() {
 }
 
 #[test]
-fn a_container_that_is_just_begun_vouches_for_nobody() {
+fn a_starting_container_vouches_for_no_process() {
     let mut cache = ActorCache::default();
     let init = record::Caller { cgroup: 9, mnt_ns: 5, ..seen(b"runc:[2:INIT]", 1) };
     let living = Living { cgroup: "/docker/0a".into(), mnt_ns: 5, ..root("runc:[2:INIT]") };
@@ -221,7 +221,7 @@ fn a_container_that_is_just_begun_vouches_for_nobody() {
 }
 
 #[test]
-fn who_has_ended_beside_a_pods_root_was_of_that_pod() {
+fn a_process_that_ended_in_the_place_of_a_pods_root_was_of_that_pod() {
     let mut cache = ActorCache::default();
     let driver = record::Caller { cgroup: 9, mnt_ns: 5, ..seen(b"driver", 1) };
     actor(&mut cache, &driver, &[(GONE, Living { mnt_ns: 5, ..in_pod("driver") })]);

@@ -1,5 +1,5 @@
-//! By which paths directories that hold targets are reached in each mount namespace: by device and directory
-//! of the mounts, which the kernel says, and not by what a path reads like.
+//! Finds the paths of target roots in each mount namespace: by device and directory of the mounts, which the kernel
+//! reports, and not by the text of a path.
 
 use std::{
     collections::HashMap,
@@ -11,10 +11,10 @@ use podstuck_common::root::HOST_VIEW;
 use super::target_roots::TargetRoots;
 use podstuck_model::mounts::{Device, Mounts, NodeMounts};
 
-/// Paths and the index of what they lead to, by view.
+/// Paths by view, each with the index of the target root that it leads to.
 pub type Views = HashMap<u32, Vec<(PathBuf, usize)>>;
 
-/// Of all namespaces that were looked at; one in which none is reached has no entry.
+/// The views of all mount namespaces in `node`; a namespace in which no root is reached has no entry.
 pub fn of_node(roots: &TargetRoots, node: &NodeMounts) -> Views {
     let mut views = Views::new();
     for (index, root) in roots.all().iter().enumerate() {
@@ -33,7 +33,7 @@ pub fn of_node(roots: &TargetRoots, node: &NodeMounts) -> Views {
         };
         for (namespace, table) in &node.tables {
             for path in reached(table, &place) {
-                // A symbolic link to it lies where it does.
+                // A symbolic link to the root is on the same file system.
                 if path == root.name() {
                     add(*namespace, root.path.clone());
                 }
@@ -44,7 +44,7 @@ pub fn of_node(roots: &TargetRoots, node: &NodeMounts) -> Views {
     views
 }
 
-/// Where it is reached in a namespace, as far as nothing is mounted over it.
+/// The paths of a directory in a namespace where no other mount covers it.
 fn reached<'a>(
     table: &'a Mounts,
     (device, directory): &'a (Device, PathBuf),
@@ -57,7 +57,7 @@ fn reached<'a>(
     })
 }
 
-/// Without a slash at the end.
+/// Joins two paths without a slash at the end.
 fn join(path: &Path, rest: &Path) -> PathBuf {
     if rest.as_os_str().is_empty() { path.to_owned() } else { path.join(rest) }
 }
@@ -99,7 +99,7 @@ mod tests {
             31 30 8:2 /kubelet /var/lib/kubelet rw - ext4 /dev/sda2 rw\n\
             32 30 8:2 / /disk rw - ext4 /dev/sda2 rw\n\
             33 32 8:2 /other /disk/kubelet rw - ext4 /dev/sda2 rw\n";
-        // One with a file system of its own, at a path that reads the same.
+        // Another file system at the same path.
         let tenant = "40 3 0:60 / / rw - overlay overlay rw\n\
             41 40 8:2 /kubelet/pods/x/volumes/p/v /data/kubelet rw - ext4 /dev/sda2 rw\n";
         let views = of_node(&roots, &node(&[(1, HOST), (2, driver), (3, tenant)]));
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_kubelet_sees_is_its_own() {
+    fn the_root_of_a_nested_kubelet_is_reached_by_its_own_path() {
         let mut roots = TargetRoots::new(None);
         let root = TargetRoot::of_host("/var/lib/kubelet", Holds::Pods);
         roots.add(TargetRoot { seen_by: Some((70, 2)), ..root });

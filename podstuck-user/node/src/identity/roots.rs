@@ -1,4 +1,4 @@
-//! Where kubelet keeps its pods on this node.
+//! kubelet's root directories and log directories on this node.
 
 use std::path::{Path, PathBuf};
 
@@ -12,19 +12,18 @@ use podstuck_confine::proc::{COMMAND_LINE, command_line};
 /// kubelet's default of `--root-dir`.
 pub const USUAL: &str = "/var/lib/kubelet";
 
-/// A path of the node, where it can be read from here.
+/// A path of the node as this process can read it.
 pub fn on_host(host_root: &Path, path: &Path) -> PathBuf {
     host_root.join(path.strip_prefix("/").unwrap_or(path))
 }
 
-/// The path on the host of what is below its root directory here: as it is told, and as a command there needs
-/// it.
+/// The host's path of a path below `host_root`, for reports and for commands that run on the host.
 pub(crate) fn from_host(host_root: &Path, path: &Path) -> PathBuf {
     let on_host = path.strip_prefix(host_root).ok();
     on_host.map_or_else(|| path.to_owned(), |below| Path::new("/").join(below))
 }
 
-/// kubelet's root directories: those given, else those of running kubelets, else the usual one.
+/// kubelet's root directories: those given, else those of running kubelets and the default.
 pub fn kubelet_roots(host_root: &Path, given: &[PathBuf]) -> Vec<PathBuf> {
     if !given.is_empty() {
         return given.to_vec();
@@ -36,12 +35,12 @@ pub fn kubelet_roots(host_root: &Path, given: &[PathBuf]) -> Vec<PathBuf> {
     roots
 }
 
-/// Running kubelets, and programs that contain one. Only those that are the node's: anybody may call himself so.
+/// Process ids of running kubelets, and of programs that contain one. Only the node's: any process can have the name.
 pub fn running_kubelets(proc: &Path) -> Vec<u32> {
     running_daemons(proc).kubelets
 }
 
-/// Whether it is the name of a kubelet, or of a program that contains one.
+/// Whether a name is that of a kubelet, or of a program that contains one.
 pub(super) fn is_kubelets(comm: &[u8]) -> bool {
     is_kubelets_name(comm) || WRAPPERS.contains(&comm)
 }
@@ -61,8 +60,7 @@ fn running(proc: &Path) -> Vec<PathBuf> {
     roots
 }
 
-/// Log directories that go with a kubelet root: beside it, under the same prefix, and the usual
-/// one.
+/// Log directories for a kubelet root: the one with the same prefix, and the default.
 pub fn log_dirs_for(kubelet_root: &Path) -> Vec<PathBuf> {
     let usual = PathBuf::from("/var/log/pods");
     let text = kubelet_root.to_str().unwrap_or_default();
@@ -77,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_given_is_taken() {
+    fn given_roots_are_used() {
         let given = [PathBuf::from("/mine")];
         assert_eq!(kubelet_roots(Path::new("/"), &given), given);
         assert!(kubelet_roots(Path::new("/"), &[]).contains(&PathBuf::from(USUAL)));
@@ -90,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn logs_are_looked_for_under_the_prefix_of_kubelet() {
+    fn logs_are_searched_for_under_the_prefix_of_kubelet() {
         let dirs = log_dirs_for(Path::new("/lab/var/lib/kubelet"));
         assert_eq!(dirs, ["/lab/var/log/pods", "/var/log/pods"].map(PathBuf::from));
         assert_eq!(log_dirs_for(Path::new("/var/lib/kubelet")), [PathBuf::from("/var/log/pods")]);

@@ -1,4 +1,4 @@
-//! Running daemons of the node, and how far each is believed.
+//! Finds the running daemons of the node, and the trust in each.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -11,38 +11,37 @@ use super::{
 use podstuck_confine::proc::{comm, processes_in};
 use podstuck_model::identity::Component;
 
-/// The daemons. Those in a pod are another node's, or call themselves so, as anybody may.
+/// Names of runtimes. Processes in a pod do not count: they are another node's, or only have the name.
 const RUNTIMES: [&[u8]; 3] = [b"containerd", b"dockerd", b"crio"];
 
-/// Their names begin so: containerd's shims, and the monitor of CRI-O and Podman.
+/// Prefixes of the names of containerd's shims, and of the monitor of CRI-O and Podman.
 const SHIMS: [&[u8]; 2] = [b"containerd-shim", b"conmon"];
 
-/// Daemons of the node that run. Of each kind, those that are believed more come first, and then those of lower ids.
+/// Running daemons of the node. Of each kind, those with higher trust come first, then those with lower process ids.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Daemons {
     /// kubelets, and programs that contain one.
     pub kubelets: Vec<u32>,
-    /// Programs that start a kubelet, and say where it is.
+    /// Programs that start a kubelet; their command lines show its root.
     pub(crate) supervisors: Vec<u32>,
-    /// Runtimes, and which they are.
+    /// Runtimes, each with its component.
     pub runtimes: Vec<(u32, Component)>,
-    /// Processes that are called like a shim, or a monitor. Nothing else is known of them.
+    /// Processes with the name of a shim or a monitor; only the name was checked.
     pub shims: Vec<u32>,
-    /// How far each of the others is believed.
+    /// The trust in each of the others.
     pub standings: BTreeMap<u32, Standing>,
-    /// Processes that have only the name of one of the others, and why.
+    /// Processes that only have the name of such a daemon, each with the reason.
     pub disbelieved: Vec<(u32, String)>,
 }
 
 impl Daemons {
-    /// How far a daemon is believed; the lower grade where it is none of these.
+    /// The trust in a daemon; the lower grade where the process is not one of these.
     pub fn belief(&self, pid: u32) -> Belief {
         self.standings.get(&pid).map_or(Belief::Administrator, |standing| standing.belief)
     }
 }
 
-/// All of them. Their names are read first: few processes have one of these, and nothing else needs to be read of the
-/// others.
+/// Finds the daemons. Names are read first: few processes have one of these names, and only those are read further.
 pub fn running_daemons(proc: &Path) -> Daemons {
     let mut found = Daemons::default();
     for pid in processes_in(proc) {

@@ -1,55 +1,58 @@
-//! Where containers-storage, of CRI-O and Podman, keeps layers, containers and volumes. Nothing is read here.
+//! Directories of containers-storage (CRI-O and Podman) with layers, containers and volumes. No file is read here.
 
 use std::path::{Path, PathBuf};
 
 use toml_edit::Document;
 
 use super::{
-    data_roots::Told,
+    data_roots::RuntimeSettings,
     target_roots::{Holds, TargetRoot},
 };
 
-/// The configuration of containers-storage: the first that is there counts (containers/storage
+/// The configuration of containers-storage: the first existing file counts (containers/storage
 /// `types/options_linux.go`).
 pub(crate) const STORAGE: [&str; 2] =
     ["/etc/containers/storage.conf", "/usr/share/containers/storage.conf"];
-/// Podman's own, which may keep its volumes elsewhere.
+/// Podman's own configuration, which may set another path for volumes.
 pub(crate) const PODMAN: [&str; 2] =
     ["/etc/containers/containers.conf", "/usr/share/containers/containers.conf"];
-/// CRI-O's, unless it was told others; of its drop-ins the last counts (cri-o `internal/criocli`).
+/// Defaults of CRI-O's configuration file and directory; the last drop-in counts (cri-o `internal/criocli`).
 pub(super) const CRIO: &str = "/etc/crio/crio.conf";
 const DROP_INS: &str = "/etc/crio/crio.conf.d";
 
-/// The directory of the drop-ins of a CRI-O that was started with these words.
-pub(super) fn drop_ins_of_crio(told: &Told) -> PathBuf {
-    told.flag(&["--config-dir", "-d"]).unwrap_or_else(|| DROP_INS.into())
+/// The directory of CRI-O's drop-ins, by its command line.
+pub(super) fn drop_ins_of_crio(settings: &RuntimeSettings) -> PathBuf {
+    settings.flag(&["--config-dir", "-d"]).unwrap_or_else(|| DROP_INS.into())
 }
 
-/// Where a CRI-O was told to keep its things: by its words, by the last of its files that says so, or else by the
+/// The directories in CRI-O's settings: by its command line, else by the last of its files with a value, else by the
 /// configuration of containers-storage.
-pub(super) fn of_crio(told: &Told) -> Vec<TargetRoot> {
-    let files = || told.drop_ins.iter().rev().chain([&told.config]);
+pub(super) fn of_crio(settings: &RuntimeSettings) -> Vec<TargetRoot> {
+    let files = || settings.drop_ins.iter().rev().chain([&settings.config]);
     let find = |flags: &[&str], key: &str, of_storage: &str| {
         let of_files = || files().find_map(|text| path(text, "crio", key));
-        told.flag(flags).or_else(of_files).or_else(|| path(&told.storage, "storage", of_storage))
+        settings
+            .flag(flags)
+            .or_else(of_files)
+            .or_else(|| path(&settings.storage, "storage", of_storage))
     };
     let data = find(&["--root", "-r"], "root", "graphroot");
     let state = find(&["--runroot"], "runroot", "runroot");
     [data, state].into_iter().flatten().map(|path| TargetRoot::of_host(path, Holds::Data)).collect()
 }
 
-/// Where Podman, which has no daemon that could be asked, keeps its things.
+/// Podman's directories, by its configuration: it has no daemon.
 pub(crate) fn of_podman(storage: &str, podman: &str) -> Vec<TargetRoot> {
     let data = path(storage, "storage", "graphroot");
     let volumes = path(podman, "engine", "volume_path");
-    // Of another name nothing is known to be a volume.
+    // Only a directory named `volumes` is recognised as one of volumes.
     let above = volumes.filter(|path| path.ends_with("volumes"));
     let above = above.and_then(|path| Some(path.parent()?.to_owned()));
     let all = [data, above].into_iter().flatten().filter(|path| path != Path::new("/"));
     all.map(|path| TargetRoot::of_host(path, Holds::Data)).collect()
 }
 
-/// A path that is told in a table. One with a variable is a user's.
+/// A path in a table of a configuration. A path with a variable is a user's, and ignored.
 fn path(text: &str, table: &str, key: &str) -> Option<PathBuf> {
     let config = Document::parse(text).ok()?;
     let value = PathBuf::from(config.get(table)?.get(key)?.as_str()?);
@@ -68,9 +71,9 @@ mod tests {
         roots.into_iter().map(|root| root.path.to_string_lossy().into_owned()).collect()
     }
 
-    /// Words, `crio.conf`, drop-ins in their order, `storage.conf`, and where it keeps its things.
+    /// Command line, `crio.conf`, drop-ins in their order, `storage.conf`, and the expected directories.
     #[test]
-    fn cri_o_says_where_it_was_told_to_be() {
+    fn cri_os_directories_are_read_from_its_settings() {
         type Row<'a> = (&'a str, &'a str, &'a [&'a str], &'a str, &'a [&'a str]);
         let storage = "[storage]\ndriver = 'overlay'\ngraphroot = '/s'\nrunroot = '/run/s'\n";
         let table: [Row<'_>; 11] = [
@@ -99,25 +102,25 @@ mod tests {
             ("crio --root /", "", &[], "", &[]),
         ];
         for (words, config, drop_ins, storage, expected) in table {
-            let told = Told {
+            let settings = RuntimeSettings {
                 words: words.split(' ').map(String::from).collect(),
                 config: config.into(),
                 drop_ins: drop_ins.iter().map(|text| (*text).to_owned()).collect(),
                 storage: storage.into(),
                 unread: None,
             };
-            let found = paths(of_runtime(Component::CriO, &told));
+            let found = paths(of_runtime(Component::CriO, &settings));
             assert_eq!(found, expected, "{words} {config} {drop_ins:?} {storage}");
         }
     }
 
     #[test]
-    fn cri_os_files_are_where_it_was_told() {
+    fn cri_os_files_are_read_from_its_flags() {
         let of = |words: &str| {
             let words: Vec<String> = words.split(' ').map(String::from).collect();
-            let told = Told { words: words.clone(), ..Told::default() };
+            let settings = RuntimeSettings { words: words.clone(), ..RuntimeSettings::default() };
             let config = crate::identity::data_roots::config_of(Component::CriO, &words);
-            (config.unwrap(), drop_ins_of_crio(&told))
+            (config.unwrap(), drop_ins_of_crio(&settings))
         };
         let usual = (PathBuf::from(CRIO), PathBuf::from(DROP_INS));
         assert_eq!(of("/usr/bin/crio"), usual);
@@ -125,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn podman_says_where_its_layers_and_volumes_are() {
+    fn podmans_directories_are_read_from_its_configuration() {
         let table: [(&str, &str, &[&str]); 7] = [
             ("", "", &[]),
             ("[storage]\ngraphroot = '/data/s'\n", "", &["/data/s"]),
@@ -145,9 +148,12 @@ mod tests {
         podstuck_fuzz::fuzz("storage_conf", |input| {
             let text = String::from_utf8_lossy(input);
             of_podman(&text, &text);
-            let told =
-                Told { storage: text.clone().into(), config: text.into(), ..Told::default() };
-            of_crio(&told);
+            let settings = RuntimeSettings {
+                storage: text.clone().into(),
+                config: text.into(),
+                ..RuntimeSettings::default()
+            };
+            of_crio(&settings);
         });
     }
 }

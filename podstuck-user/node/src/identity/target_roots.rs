@@ -1,5 +1,5 @@
-//! Directories that hold targets: kubelets' roots, and where runtimes keep their data. A path belongs to a
-//! target only if it leads through one of them; what it reads like otherwise says nothing.
+//! Target roots: directories that contain targets, which are kubelets' roots and runtimes' data directories. A path
+//! belongs to a target only if it leads through one of them; the rest of its text proves nothing.
 
 use std::{
     cmp::Reverse,
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use super::layout::{PROVING, continue_to, names, normalise, target_root};
 
-/// What lies in such a directory.
+/// The contents of a target root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Holds {
     /// `pods/<uid>`: kubelet's root.
@@ -25,41 +25,40 @@ pub enum Holds {
     /// `volumes/<name>`, `overlay2/<layer>`, `snapshots/<number>`: the data of Docker, of containers-storage and
     /// of snapshotters that run by themselves.
     Data,
-    /// One level further down: containerd's root and state, in which each plugin has a directory.
+    /// The same one level further down: containerd's root and state, in which each plugin has a directory.
     PluginData,
 }
 
-/// One of them.
+/// A directory that contains targets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TargetRoot {
-    /// As it was given or found.
+    /// Its path as it was given or found.
     pub path: PathBuf,
-    /// Without symbolic links, once it was shown to the probes.
+    /// Its path without symbolic links, once it was shown to the probes.
     pub canonical: Option<PathBuf>,
-    /// What is in it.
+    /// Its contents.
     pub holds: Holds,
-    /// A process in whose root directory the path is to be understood, and its mount namespace; `None` for
-    /// the host's.
+    /// The process whose root directory the path is relative to, and its mount namespace; `None` for the host.
     pub seen_by: Option<(u32, u32)>,
 }
 
 impl TargetRoot {
-    /// One of the host's.
+    /// A target root by the host's path.
     pub fn of_host(path: impl Into<PathBuf>, holds: Holds) -> Self {
         Self { path: normalise(&path.into()), canonical: None, holds, seen_by: None }
     }
 
-    /// As a process in this mount namespace sees it.
+    /// The same, by the path of a process in this mount namespace.
     pub fn seen_by(self, pid: u32, namespace: u32) -> Self {
         Self { seen_by: Some((pid, namespace)), ..self }
     }
 
-    /// The process in whose root directory its path is to be understood.
+    /// The process whose root directory the path is relative to.
     pub fn process(&self) -> Option<u32> {
         self.seen_by.map(|(pid, _)| pid)
     }
 
-    /// The path that the names of its targets begin with.
+    /// The path that its targets' names begin with.
     pub fn name(&self) -> &Path {
         self.canonical.as_deref().unwrap_or(&self.path)
     }
@@ -68,7 +67,7 @@ impl TargetRoot {
         self.seen_by.map_or(HOST_VIEW, |(_, namespace)| namespace)
     }
 
-    /// As the probes know it.
+    /// Its entry in the probes' table.
     fn root(&self, wanted: Option<&Path>) -> Root {
         let (depth, pods) = match self.holds {
             Holds::Pods => (1, flag::PODS),
@@ -82,40 +81,40 @@ impl TargetRoot {
     }
 }
 
-/// All that are known.
+/// All known target roots.
 #[derive(Debug, Default)]
 pub struct TargetRoots {
     all: Vec<TargetRoot>,
-    /// By what else they are known, by view.
+    /// Their other paths, by view.
     views: HashMap<u32, Vec<(PathBuf, usize)>>,
-    /// The only wanted directory.
+    /// The only directory that is watched, if there is one.
     wanted: Option<PathBuf>,
-    /// Nothing can be proven on this kernel: what a path reads like is believed, as the probes do.
+    /// Nothing can be proven on this kernel: the text of a path is believed, as the probes do.
     by_text: bool,
-    /// Indexes of those that may make room.
+    /// Indexes that may be reused.
     gone: Vec<usize>,
     dropped: u64,
 }
 
 impl TargetRoots {
-    /// Knows none yet.
+    /// Without any root.
     pub fn new(wanted: Option<PathBuf>) -> Self {
         Self { wanted, ..Self::default() }
     }
 
-    /// Whether nothing can be proven on this kernel.
+    /// Sets whether nothing can be proven on this kernel.
     pub fn believe_text(&mut self, by_text: bool) {
         self.by_text = by_text;
     }
 
-    /// Takes one; whether it is new.
+    /// Adds a root; returns whether it is new.
     pub fn add(&mut self, root: TargetRoot) -> bool {
         let same = |known: &TargetRoot| {
             (known.view(), known.holds) == (root.view(), root.holds)
                 && (known.path == root.path || known.canonical.as_ref() == Some(&root.path))
         };
         if let Some(known) = self.all.iter_mut().find(|known| same(known)) {
-            // The process by which it was found may have ended.
+            // The process that it was found by may have ended.
             known.seen_by = root.seen_by;
             return false;
         }
@@ -130,13 +129,13 @@ impl TargetRoots {
         true
     }
 
-    /// One slot of the probes' table is for the host's root directory.
+    /// Whether the probes' table is full; one of its slots is for the host's root directory.
     fn is_full(&self) -> bool {
         self.all.len() + 1 >= ROOTS
     }
 
-    /// Where there is no room left, those that are seen in none of these mount namespaces make room. Their
-    /// indexes: the probes must forget what they were shown by them.
+    /// If the table is full, finds the roots whose mount namespace is not among these, and returns their indexes for reuse:
+    /// the probes must forget what they were shown for them.
     pub fn make_room(&mut self, namespaces: impl Fn(u32) -> bool) -> &[usize] {
         if self.is_full() {
             let is_gone = |root: &TargetRoot| root.seen_by.is_some_and(|(_, own)| !namespaces(own));
@@ -146,41 +145,41 @@ impl TargetRoots {
         &self.gone
     }
 
-    /// All of them; where one stands is its index in the probes' table.
+    /// All roots; the position is the index in the probes' table.
     pub fn all(&self) -> &[TargetRoot] {
         &self.all
     }
 
-    /// The paths of these in all views.
+    /// Sets the roots' paths in all views.
     pub fn set_views(&mut self, views: HashMap<u32, Vec<(PathBuf, usize)>>) {
         self.views = views;
     }
 
-    /// This is where one of them is.
+    /// Sets the path of a root without symbolic links.
     pub fn found(&mut self, index: usize, canonical: PathBuf) {
         if let Some(root) = self.all.get_mut(index) {
             root.canonical = Some(canonical);
         }
     }
 
-    /// Which of several that are one directory counts: the highest. The probes know what was shown to them, and
-    /// keep the first.
+    /// Rank among roots that are the same directory: the highest counts. The probes know the roots that were shown to
+    /// them, and keep the first.
     pub fn rank(&self, index: usize) -> impl Ord + use<> {
         let is_shown = self.all.get(index).is_some_and(|root| root.canonical.is_some());
         (is_shown, Reverse(index))
     }
 
-    /// As the probes know them, by index.
+    /// The entries for the probes' table, by index.
     pub fn table(&self) -> impl Iterator<Item = Root> {
         self.all.iter().map(|root| root.root(self.wanted.as_deref()))
     }
 
-    /// How many there was no space for.
+    /// Number of roots that did not fit into the table.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }
 
-    /// By which paths those may know the root of a target who named the directory that it lies in.
+    /// The paths of a target's root for daemons that were given another path of the directory, such as a symbolic link.
     pub(crate) fn as_given<'a>(&'a self, root: &'a Path) -> impl Iterator<Item = PathBuf> + 'a {
         let given = self.all.iter().filter_map(|known| {
             Some(known.path.join(root.strip_prefix(known.canonical.as_ref()?).ok()?))
@@ -188,18 +187,17 @@ impl TargetRoots {
         [root.to_owned()].into_iter().chain(given)
     }
 
-    /// Whether it is known by which paths they are reached in this view.
+    /// Whether the roots' paths in this view are known.
     pub fn has_view(&self, view: u32) -> bool {
         self.views.contains_key(&view)
     }
 
-    /// The target that a path of the host lies in, or of a kubelet that sees others: its root, and where the
-    /// path stands in it.
+    /// The target of a path of the host, or of a kubelet with another mount namespace: its root, and the path's trail.
     pub(crate) fn locate(&self, path: &Path) -> Option<(PathBuf, Trail)> {
         self.longest(path, HOST_VIEW, |_| true)
     }
 
-    /// The same of a path in a view.
+    /// The same for a path in a view.
     pub(crate) fn locate_in(&self, view: u32, path: &Path) -> Option<(PathBuf, Trail)> {
         self.longest(path, view, |root| root.view() == view)
     }
@@ -219,7 +217,7 @@ impl TargetRoots {
         let other = self.views.get(&view).into_iter().flatten();
         let all = own.chain(other.map(|(path, at)| (path.as_path(), *at)));
         let above = all.filter(|(root, _)| path.starts_with(root));
-        // The way through a nested node's own root is longer.
+        // The longest prefix counts: a nested node's own root is below the outer node's.
         let (prefix, at) =
             above.max_by_key(|(root, at)| (root.components().count(), self.rank(*at)))?;
         let rest = path.strip_prefix(prefix).ok()?;
@@ -234,7 +232,7 @@ impl TargetRoots {
         self.all.iter().any(is_data)
     }
 
-    /// The root of the target with this id, which this path of some view lies in.
+    /// The root of the target with this id, by a path in it in any view.
     pub fn find(&self, id: u64, path: &Path) -> Option<PathBuf> {
         if self.by_text {
             return target_root(path).filter(|(_, trail)| trail.target == id).map(|(root, _)| root);

@@ -32,7 +32,7 @@ fn one_target_has_one_name_whatever_its_path_is_called() {
 }
 
 #[test]
-fn what_only_reads_like_a_target_is_none() {
+fn a_path_with_the_text_of_a_target_is_no_target() {
     let roots = roots();
     let pod = format!("pods/{UID}/volumes/p/v");
     assert_eq!(root(&roots, HOST_VIEW, &format!("/srv/{pod}")), None);
@@ -57,7 +57,7 @@ fn the_nearest_root_counts() {
 }
 
 #[test]
-fn there_are_no_more_than_the_probes_have_space_for() {
+fn there_are_no_more_roots_than_the_probes_have_space_for() {
     let mut roots = TargetRoots::new(None);
     for number in 0..ROOTS + 3 {
         roots.add(TargetRoot::of_host(format!("/k/{number}"), Holds::Pods));
@@ -66,7 +66,7 @@ fn there_are_no_more_than_the_probes_have_space_for() {
 }
 
 #[test]
-fn those_of_namespaces_that_are_gone_make_room() {
+fn roots_of_namespaces_that_are_gone_make_room() {
     let mut roots = TargetRoots::new(None);
     let root = |namespace| TargetRoot::of_host("/k", Holds::Pods).seen_by(1, namespace);
     for namespace in 1..ROOTS as u32 {

@@ -1,4 +1,4 @@
-//! Targets by the ids that the probes give them, also after they are gone, with their pods by name.
+//! Targets by the probes' ids, remembered after they are gone, with the names of their pods.
 
 use std::{
     path::{Path, PathBuf},
@@ -16,27 +16,27 @@ use super::{
 };
 use podstuck_model::identity::{Pod, Target, TargetKind};
 
-/// Targets remembered by name. A node has some thousands.
+/// Most targets remembered. A node has some thousands.
 const TARGETS_MAX: usize = 4 << 10;
 
 /// A target, by its id.
 pub type Known = (u64, Arc<Target>);
 
-/// What is known of them.
+/// The known targets.
 pub struct Targets {
     by_id: Bounded<u64, Arc<Target>>,
     names: PodNames,
     roots: TargetRoots,
     containers: Containers,
     unknown: Arc<Target>,
-    /// Those learnt since somebody asked.
+    /// Targets learnt since the last call of [`Self::learned`].
     learned: Vec<Known>,
-    /// Those that had to go since somebody asked.
+    /// Ids forgotten since the last call of [`Self::forgotten`].
     forgotten: Vec<u64>,
 }
 
 impl Targets {
-    /// None yet, with the pod names that this node tells.
+    /// Without targets, with the pod names of this node.
     pub fn new(names: PodNames, roots: TargetRoots) -> Self {
         let (containers, unknown) = (Containers::default(), Arc::new(Target::unknown()));
         let by_id = Bounded::new(TARGETS_MAX);
@@ -44,12 +44,12 @@ impl Targets {
         Self { by_id, names, roots, containers, unknown, learned, forgotten }
     }
 
-    /// What pods are called.
+    /// The names of pods.
     pub fn names(&mut self) -> &mut PodNames {
         &mut self.names
     }
 
-    /// Where targets are.
+    /// The target roots.
     pub fn roots(&mut self) -> &mut TargetRoots {
         &mut self.roots
     }
@@ -59,28 +59,27 @@ impl Targets {
         self.by_id.dropped() + self.names.dropped() + self.containers.dropped()
     }
 
-    /// Those that were learnt since this was asked last.
+    /// Targets learnt since the last call.
     pub fn learned(&mut self) -> Vec<Known> {
         std::mem::take(&mut self.learned)
     }
 
-    /// Those that had to go, because there were too many, since this was asked last. Each is in
-    /// [`Self::dropped`], too.
+    /// Ids forgotten since the last call, because there were too many targets. [`Self::dropped`] counts them, too.
     pub fn forgotten(&mut self) -> Vec<u64> {
         std::mem::take(&mut self.forgotten)
     }
 
-    /// No target.
+    /// The target for an unknown id.
     pub fn unknown(&self) -> Arc<Target> {
         self.unknown.clone()
     }
 
-    /// That of an id, if it was learnt. It is in use.
+    /// The target with an id, if it was learnt. Marks it as used.
     pub fn get(&mut self, id: u64) -> Arc<Target> {
         self.by_id.get_mut(&id).map_or(&self.unknown, |known| known).clone()
     }
 
-    /// That of an id, learnt from the path of something in it.
+    /// The target with an id, learnt from the path of an object in it.
     pub fn learn(&mut self, id: u64, path: &Path) -> Arc<Target> {
         if let Some(known) = self.known(id) {
             return known;
@@ -94,7 +93,7 @@ impl Targets {
         self.learn_root(id, root)
     }
 
-    /// One that was learnt. What had no name then may have been slow to tell it, or was just being made.
+    /// A target that was learnt. A pod without a name is looked up again: the name may not have been read or created yet.
     fn known(&mut self, id: u64) -> Option<Arc<Target>> {
         let known = self.by_id.get_mut(&id)?.clone();
         let nameless = known.pod.as_ref().filter(|pod| pod.name.is_none());
@@ -111,7 +110,7 @@ impl Targets {
             return known;
         }
         let mut target = classify(&root);
-        // A runtime's data may lie where nothing says `docker`.
+        // The path of a runtime's data need not contain `docker`.
         if target.kind == TargetKind::Other && self.roots.is_volume(&root) {
             target = docker_volume(&root);
         }
@@ -123,7 +122,7 @@ impl Targets {
         self.keep(id, target)
     }
 
-    /// Takes those that are there now. What was learnt of their parts before is said anew, with whose it is.
+    /// Takes the present containers. Targets that are their parts are reported again, with container and pod.
     pub fn containers_are(&mut self, now: &[Arc<Container>]) {
         if !self.containers.learn(now) {
             return;
@@ -143,7 +142,7 @@ impl Targets {
         }
     }
 
-    /// Says whose container's a target is, and so whose pod's.
+    /// Sets the container of a target, and so its pod.
     fn attribute(&mut self, target: &mut Target) {
         if !target.kind.is_of_runtime() {
             return;
@@ -152,13 +151,13 @@ impl Targets {
         target.container = Some(container.id.clone());
         target.container_name.clone_from(&container.described.name);
         if let Some(pod) = &container.described.pod {
-            let told = pod.clone();
+            let described = pod.clone();
             let known = self.named(Pod { namespace: None, name: None, ..pod.clone() });
-            target.pod = Some(if known.name.is_some() { known } else { told });
+            target.pod = Some(if known.name.is_some() { known } else { described });
         }
     }
 
-    /// The container that the root of a target belongs to. While it is removed, it has another name.
+    /// The container of a target's root, which has another name during its removal.
     fn container_with(&self, root: &Path) -> Option<&Arc<Container>> {
         let root = before_removal(root)?;
         self.roots.as_given(&root).find_map(|path| self.containers.with(&path))
@@ -171,19 +170,19 @@ impl Targets {
         target
     }
 
-    /// That in which a path of the node lies.
+    /// The target of a path of the node.
     pub fn of(&mut self, path: &Path) -> Option<Known> {
         let (root, trail) = self.roots.locate(path)?;
         Some((trail.target, self.learn_root(trail.target, root)))
     }
 
-    /// The same in a mount namespace that has proven views.
+    /// The same in a mount namespace with proven views.
     pub fn of_in(&mut self, namespace: u32, path: &Path) -> Option<Known> {
         let (root, trail) = self.roots.locate_in(namespace, path)?;
         Some((trail.target, self.learn_root(trail.target, root)))
     }
 
-    /// That of a pod of which there is no path, with the id that stands for it.
+    /// A target for a pod without a path, with an id derived from its UID.
     pub fn of_pod(&mut self, uid: &str) -> Known {
         let pod = self.named(Pod { uid: uid.into(), namespace: None, name: None });
         let kind = TargetKind::PodDirectory;
@@ -191,7 +190,7 @@ impl Targets {
         (name_hash(uid.as_bytes()), Arc::new(target))
     }
 
-    /// That of an id, which belongs to this pod although its path does not say so.
+    /// Assigns the target with an id to this pod, which its path does not show.
     pub fn belongs_to(&mut self, id: u64, uid: &str) -> Arc<Target> {
         let Some(target) = self.by_id.get(&id).cloned() else { return self.unknown() };
         if target.pod.as_ref().is_some_and(|pod| pod.uid == uid) {
@@ -201,7 +200,7 @@ impl Targets {
         self.keep(id, Target { pod: Some(pod), ..Target::clone(&target) })
     }
 
-    /// A pod, by name if this node tells it.
+    /// A pod, with its name if it is known.
     pub fn named(&mut self, pod: Pod) -> Pod {
         match self.names.lookup(&pod.uid) {
             Some((namespace, name)) => {
@@ -237,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forgotten_is_told_and_counted_and_what_is_in_use_stays() {
+    fn forgotten_targets_are_reported_and_counted_and_used_ones_stay() {
         let mut roots = TargetRoots::new(None);
         assert!(roots.add(TargetRoot::of_host("/var/lib/kubelet", Holds::Pods)));
         let names = PodNames::new(Vec::new(), Box::new(|_, _| Vec::new()));
@@ -248,13 +247,13 @@ mod tests {
         };
         let ids: Vec<u64> = (0..TARGETS_MAX).map(|n| targets.of(&path(n)).unwrap().0).collect();
         assert_eq!((targets.forgotten(), targets.dropped()), (Vec::new(), 0));
-        // Counts of it come all along.
+        // The first target is used meanwhile.
         assert_eq!(targets.get(ids[0]).kind, TargetKind::PodVolume);
         targets.of(&path(TARGETS_MAX)).unwrap();
         assert_eq!((targets.forgotten(), targets.dropped()), (vec![ids[1]], 1));
         assert_eq!(targets.get(ids[1]).kind, TargetKind::Other);
         assert_eq!(targets.get(ids[0]).kind, TargetKind::PodVolume);
-        // It is told again, and is one of those that are known.
+        // It is learnt again.
         assert_eq!(targets.learn(ids[1], &path(1)).kind, TargetKind::PodVolume);
         assert_eq!((targets.forgotten(), targets.dropped()), (vec![ids[2]], 2));
     }

@@ -1,4 +1,4 @@
-//! What files of a node say of who a pod is: its own and the runtime's. Nothing is read here.
+//! Identifies a pod by files of the node: its own and the runtime's. No file is read here.
 
 use std::net::IpAddr;
 
@@ -8,21 +8,21 @@ use serde::{Deserialize, Serialize};
 use super::{containers::describe, name_source::NameSource};
 use podstuck_model::identity::Pod;
 
-/// Who a pod is, by one of its traces.
+/// A pod's identity, by one of its traces.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trace {
     /// Its UID.
     pub uid: String,
-    /// A host name has none.
+    /// Its namespace; `None` for a host name.
     pub namespace: Option<String>,
-    /// Its name, or as much of it as a host name has.
+    /// Its name, cut where it is from a host name.
     pub name: String,
-    /// Where that is from.
+    /// The source of the name.
     pub source: NameSource,
 }
 
-/// A service account's token, projected into a pod (`pkg/serviceaccount/claims.go`). Only what it is about
-/// is read, in its middle part; that proves nothing but who wrote the file, which is kubelet.
+/// A service account's token, projected into a pod (`pkg/serviceaccount/claims.go`). Only its claims
+/// are read, from the middle part; the signature is not checked, since kubelet wrote the file.
 pub(crate) fn of_token(token: &str) -> Option<Trace> {
     #[derive(Deserialize)]
     struct Claims {
@@ -55,7 +55,7 @@ pub(crate) fn of_etc_hosts(text: &str, uid: &str) -> Option<Trace> {
     let line = own.lines().rev().find_map(|line| {
         let mut words = line.split_ascii_whitespace();
         let address: IpAddr = words.next()?.parse().ok()?;
-        // What every such file begins with.
+        // Entries that every such file begins with.
         let of_all = address.is_loopback() || address.to_string().starts_with("fe00::");
         (!of_all).then(|| words.collect::<Vec<_>>())
     })?;
@@ -67,18 +67,18 @@ pub(crate) fn of_etc_hosts(text: &str, uid: &str) -> Option<Trace> {
     Some(Trace { uid, namespace: namespace.flatten(), name, source })
 }
 
-/// The host name of a pod of this name, unless it was given one (`truncatePodHostnameIfNeeded`).
+/// The host name of a pod with this name, unless its spec sets another (`truncatePodHostnameIfNeeded`).
 pub(crate) fn host_name(pod: &str) -> &str {
     pod.get(..63).map_or(pod, |cut| cut.trim_end_matches(['-', '.']))
 }
 
-/// Who the pod of a container is.
+/// The pod of a container, by a runtime's file; `None` without its name.
 pub fn of_container(text: &[u8]) -> Option<Trace> {
     let Pod { uid, namespace, name } = describe(text)?.pod?;
     Some(Trace { uid, namespace, name: name?, source: NameSource::Runtime })
 }
 
-/// UID of a container's pod, whether or not its name is told.
+/// UID of a container's pod, with or without its name.
 pub(crate) fn pod_of_container(text: &[u8]) -> Option<String> {
     Some(describe(text)?.pod?.uid)
 }
@@ -89,7 +89,7 @@ mod tests {
 
     const UID: &str = "0f0e0d0c-1111-2222-3333-444455556666";
 
-    fn told(trace: Option<Trace>) -> Option<(Option<String>, String, String)> {
+    fn parts(trace: Option<Trace>) -> Option<(Option<String>, String, String)> {
         trace.map(|trace| (trace.namespace, trace.name, trace.uid))
     }
 
@@ -114,15 +114,15 @@ mod tests {
     }
 
     #[test]
-    fn a_token_says_whose_it_is() {
+    fn a_token_names_its_pod() {
         let claims = format!(
             r#"{{"aud":["x"],"exp":1,"kubernetes.io":{{"namespace":"shop","node":{{"name":"n"}},
             "pod":{{"name":"cart-0","uid":"{UID}"}},"serviceaccount":{{"name":"default","uid":"u"}}}}}}"#
         );
         let part = |text: &str| BASE64_URL_SAFE_NO_PAD.encode(text);
         let token = format!("{}.{}.signature", part(r#"{"alg":"RS256"}"#), part(&claims));
-        assert_eq!(told(of_token(&token)), full());
-        // One of a secret is about no pod, and any file may be called so.
+        assert_eq!(parts(of_token(&token)), full());
+        // A secret's token names no pod, and any file can have the name.
         let legacy = part(r#"{"kubernetes.io/serviceaccount/namespace":"shop"}"#);
         for other in [format!("a.{legacy}.b"), "nonsense".into(), "a.%.c".into(), String::new()] {
             assert_eq!(of_token(&other), None, "{other}");
@@ -134,8 +134,8 @@ mod tests {
         fe00::1\tip6-allnodes\nfe00::2\tip6-allrouters\n";
 
     #[test]
-    fn a_hosts_file_says_what_the_pod_calls_itself() {
-        let of = |lines: &str| told(of_etc_hosts(&format!("{HOSTS}{lines}"), UID));
+    fn a_hosts_file_has_the_pods_host_name() {
+        let of = |lines: &str| parts(of_etc_hosts(&format!("{HOSTS}{lines}"), UID));
         let plain = Some((None, "cart-0".into(), UID.into()));
         assert_eq!(of("10.0.0.5\tcart-0\n"), plain);
         assert_eq!(of("10.0.0.5\tcart-0\nfd00::5\tcart-0\n"), plain);
@@ -150,13 +150,13 @@ mod tests {
     }
 
     #[test]
-    fn a_container_says_whose_it_is_only_with_its_name() {
+    fn a_containers_file_names_its_pod_only_with_its_name() {
         let labels = format!(
             r#"{{"io.kubernetes.pod.namespace":"shop","io.kubernetes.pod.name":"cart-0",
             "io.kubernetes.pod.uid":"{UID}"}}"#
         );
         let docker = format!(r#"{{"ID":"x","Config":{{"Hostname":"h","Labels":{labels}}}}}"#);
-        assert_eq!(told(of_container(docker.as_bytes())), full());
+        assert_eq!(parts(of_container(docker.as_bytes())), full());
         let nameless = docker.replace("io.kubernetes.pod.name\"", "x\"");
         assert_eq!(of_container(nameless.as_bytes()), None);
         assert_eq!(pod_of_container(nameless.as_bytes()).as_deref(), Some(UID));

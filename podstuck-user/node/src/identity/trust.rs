@@ -1,9 +1,9 @@
-//! How far a process is believed in what it says of itself: by its name, that it is a kubelet or a runtime, and by its
-//! command line, where its directories, its configuration, its log and its credentials are.
+//! The trust in a process that appears to be a kubelet or a runtime by its name, and in the paths of its directories,
+//! configuration, log and credentials by its command line.
 //!
-//! Anybody may have any name. Who has root's ids, and had them when the program was executed, is believed at all: root
-//! has started it. Whether root means it as a part of the node is another question: `sudo` in somebody's session starts
-//! what he likes. So there are two grades, and the lower one yields to the higher one.
+//! Any process can have any name. Only a process with root's ids, that had them when the program was executed, is
+//! trusted: root has started it. That does not make it a part of the node, since `sudo` in a user's session starts any
+//! program. So there are two grades, and the lower one yields to the higher one.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -17,18 +17,18 @@ use super::{
 use podstuck_confine::{credentials::may_be_root, silent};
 use podstuck_model::path::safe;
 
-/// How far. The higher grade is the greater one.
+/// The grade of trust. `Service` is the higher one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Belief {
-    /// An administrator has started it: a lab, a kubelet in a container beside the node's own. Its root and its logs are
-    /// looked at. It yields to a service wherever both speak of the same, and its credentials are not used.
+    /// An administrator has started it: a lab, or a kubelet in a container beside the node's own. Its root and its logs are
+    /// read. It yields to a service where both describe the same object, and its credentials are not used.
     Administrator,
     /// It is a part of the node.
     Service,
 }
 
 impl Belief {
-    /// For people.
+    /// Name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Service => "a service of the node",
@@ -37,27 +37,27 @@ impl Belief {
     }
 }
 
-/// How far a process is believed, and why.
+/// The trust in a process, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Standing {
-    /// How far.
+    /// The grade.
     pub belief: Belief,
-    /// And why no further.
+    /// The reason for this grade.
     pub why: String,
-    /// Its root directory by device and inode number, where that is not the node's.
+    /// Device and inode number of its root directory, if that is not the node's.
     elsewhere: Option<Directory>,
 }
 
 type Directory = (u32, u32, u64);
 
 /// No user is logged in (`AUDIT_UID_UNSET` in include/linux/audit.h).
-const NOBODY: &str = "4294967295";
+const NO_USER: &str = "4294967295";
 
 impl Standing {
-    /// That of a process, given its directory in the node's `/proc`.
+    /// Rates a process, given its directory in the node's `/proc`.
     ///
     /// # Errors
-    /// Says why nothing is believed of it.
+    /// Returns why the process is not trusted.
     pub(crate) fn of(proc: &Path, process: &Path) -> Result<Self, String> {
         let group = group_of(process).ok_or("it has ended")?;
         if let Some((uid, _)) = pod_of_cgroup(&group) {
@@ -70,7 +70,7 @@ impl Standing {
         if let Some(why) = session_of(process).or_else(|| why_not_roots_program(process)) {
             return Ok(of(Belief::Administrator, why));
         }
-        // The first process may not be shown, even to root; what this tool has as its own may be a container's.
+        // The root of process 1 may not be readable, even by root; this tool's own root may be a container's.
         let node = root_of(&proc.join("1")).or_else(|| directory(&proc.parent()?.join(".")));
         Ok(match root_of(process) {
             Some(own) if Some(own) == node => {
@@ -85,8 +85,8 @@ impl Standing {
     }
 }
 
-/// A kubelet in another root directory is the node's where there is no other: so several distributions run theirs. Those
-/// of one root directory are of one node, as a supervisor and the kubelet that it starts are.
+/// Raises a kubelet with another root directory if there is no other: several distributions run theirs in one. Daemons
+/// with the same root directory are of one node, such as a supervisor and the kubelet that it starts.
 pub(crate) fn raise_the_only_one<'a>(
     of_a_kind: impl Iterator<Item = &'a u32>,
     standings: &mut BTreeMap<u32, Standing>,
@@ -110,17 +110,17 @@ pub(crate) fn raise_the_only_one<'a>(
 
 fn why_not_root(process: &Path) -> &'static str {
     if may_be_root(process) {
-        // Those of its program, or its user namespace.
+        // The ids at its execution differ, or its user namespace does.
         "another user has started it (set-user-ID), or it is in another user namespace"
     } else {
         "not all of its user and group ids are 0, or it lacks CAP_SYS_ADMIN"
     }
 }
 
-/// The login session that a process was started in. systemd keeps what a user has started below `user.slice`; the kernel
-/// keeps who has logged in, where there is auditing, also where there is no systemd.
+/// The login session that a process was started in. systemd puts processes of users below `user.slice`; the kernel
+/// keeps the login user where auditing is enabled, also without systemd.
 fn session_of(process: &Path) -> Option<String> {
-    // All hierarchies: which of them has systemd's groups depends on the node.
+    // All hierarchies: the one with systemd's groups depends on the node.
     let groups = fs::read(process.join("cgroup")).unwrap_or_default();
     let groups = groups.split(|byte| *byte == b'\n');
     let mut paths = groups.filter_map(|line| line.splitn(3, |byte| *byte == b':').nth(2));
@@ -129,7 +129,7 @@ fn session_of(process: &Path) -> Option<String> {
     }
     let user = fs::read_to_string(process.join("loginuid")).unwrap_or_default();
     let user = user.trim();
-    let is_set = !user.is_empty() && user != NOBODY;
+    let is_set = !user.is_empty() && user != NO_USER;
     is_set.then(|| format!("user {} has started it from a login session", safe(user.as_bytes())))
 }
 
@@ -141,7 +141,7 @@ fn is_session(path: &[u8]) -> bool {
     })
 }
 
-/// Whether somebody else than root could have written the program that it runs.
+/// Why its program may have been written by another user than root; `None` if only root can write it.
 fn why_not_roots_program(process: &Path) -> Option<String> {
     let wanted = StatxFlags::MODE | StatxFlags::UID;
     let Some(file) = silent::read(process, |process| known_of(&process.join("exe"), wanted)) else {
@@ -153,13 +153,13 @@ fn why_not_roots_program(process: &Path) -> Option<String> {
     })
 }
 
-/// What the kernel has in memory of a file; its file system, which may not answer, is not asked.
+/// The attributes of a file that the kernel has in memory; the file system, which may not answer, is not accessed.
 fn known_of(path: &Path, wanted: StatxFlags) -> Option<Statx> {
     statx(CWD, path, AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT, wanted).ok()
 }
 
-/// Whether a file, or a directory, is root's and nobody else may write it. The bits of the group are also those of all
-/// whom an access control list names.
+/// Whether root owns a file or a directory and only root may write it. The group bits are also the mask of an access
+/// control list.
 pub(crate) fn is_roots_alone(owner: u32, mode: u32) -> bool {
     owner == 0 && mode & 0o022 == 0
 }

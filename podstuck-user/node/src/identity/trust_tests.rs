@@ -7,12 +7,12 @@ use std::{
 use super::*;
 use crate::identity::runtimes::{Daemons, running_daemons};
 
-/// A `/proc` of processes that are described, each started by root with all it may.
+/// A `/proc` of described processes, each with all capabilities.
 struct Node {
     top: tempfile::TempDir,
 }
 
-/// What is told of a process.
+/// The description of a process.
 struct Described<'a> {
     comm: &'a str,
     cgroup: &'a str,
@@ -20,7 +20,7 @@ struct Described<'a> {
     /// Owner of its program.
     owner: u32,
     root: &'a str,
-    /// Who has started it, and whether it has taken root's ids since.
+    /// The user that started it, and its user ids now.
     started_by: u32,
     uid: &'a str,
 }
@@ -28,7 +28,7 @@ struct Described<'a> {
 const KUBELET: Described<'static> = Described {
     comm: "kubelet",
     cgroup: "0::/system.slice/kubelet.service",
-    loginuid: NOBODY,
+    loginuid: NO_USER,
     owner: 0,
     root: "/",
     started_by: 0,
@@ -64,44 +64,45 @@ impl Node {
         self.top.path().join("host/proc")
     }
 
-    fn add(&self, pid: u32, told: &Described<'_>) {
+    fn add(&self, pid: u32, described: &Described<'_>) {
         let process = self.proc().join(pid.to_string());
         fs::create_dir_all(process.join("ns")).unwrap();
         let put = |name: &str, text: &[u8]| fs::write(process.join(name), text).unwrap();
-        put("comm", told.comm.as_bytes());
-        put("cgroup", told.cgroup.as_bytes());
-        put("loginuid", told.loginuid.as_bytes());
-        let status = format!("Uid:\t{}\nGid:\t0\t0\t0\t0\nCapEff:\t000001ffffffffff\n", told.uid);
+        put("comm", described.comm.as_bytes());
+        put("cgroup", described.cgroup.as_bytes());
+        put("loginuid", described.loginuid.as_bytes());
+        let status =
+            format!("Uid:\t{}\nGid:\t0\t0\t0\t0\nCapEff:\t000001ffffffffff\n", described.uid);
         put("status", status.as_bytes());
         put("uid_map", &fs::read("/proc/self/uid_map").unwrap());
-        let by = u64::from(told.started_by);
+        let by = u64::from(described.started_by);
         let words = [(11, by), (12, 0), (13, by), (14, by), (0, 0)];
         let words = words.iter().flat_map(|(key, value): &(u64, u64)| [*key, *value]);
         put("auxv", &words.flat_map(u64::to_le_bytes).collect::<Vec<u8>>());
         symlink(fs::read_link("/proc/self/ns/user").unwrap(), process.join("ns/user")).unwrap();
-        symlink(self.program(told.owner), process.join("exe")).unwrap();
-        symlink(self.root(told.root), process.join("root")).unwrap();
+        symlink(self.program(described.owner), process.join("exe")).unwrap();
+        symlink(self.root(described.root), process.join("root")).unwrap();
     }
 
     fn daemons(&self) -> Daemons {
         running_daemons(&self.proc())
     }
 
-    /// How far each is believed, in their order.
+    /// The trust in each kubelet, in their order.
     fn beliefs(&self) -> Vec<(u32, Belief)> {
         let daemons = self.daemons();
         daemons.kubelets.iter().map(|pid| (*pid, daemons.belief(*pid))).collect()
     }
 }
 
-/// Without root no file can be made that is root's.
+/// Only root can create files that root owns.
 fn is_root() -> bool {
     rustix::process::getuid().is_root()
 }
 
-fn alone(told: Described<'_>) -> Result<Belief, String> {
+fn alone(described: Described<'_>) -> Result<Belief, String> {
     let node = Node::new();
-    node.add(70, &told);
+    node.add(70, &described);
     let daemons = node.daemons();
     match daemons.standings.get(&70) {
         Some(standing) => Ok(standing.belief),
@@ -125,7 +126,7 @@ fn services_of_every_distribution_are_services() {
         // The child of RKE2 and of k0s.
         ("kubelet", "0::/system.slice/rke2-server.service"),
         ("kubelet", "0::/system.slice/k0sworker.service/kubelet"),
-        // Its program is on a squashfs, which says that all is root's.
+        // Its program is on a squashfs on which root owns all files.
         ("kubelite", "0::/system.slice/snap.microk8s.daemon-kubelite.service"),
         // No systemd at all.
         ("kubelet", "0::/"),
@@ -141,14 +142,14 @@ fn services_of_every_distribution_are_services() {
 }
 
 #[test]
-fn what_an_administrator_has_started_is_his() {
+fn what_an_administrator_has_started_is_no_service() {
     if !is_root() {
         return podstuck_testing::skip("root is needed to make files of root's");
     }
     let session = format!("0::{SESSION}");
     let v1 = format!("4:memory:/\n1:name=systemd:{SESSION}\n0::/");
     let login = "1000";
-    for told in [
+    for described in [
         // The demo, under sudo, from a clone that user 1000 owns: each of the three is enough.
         Described { cgroup: &session, loginuid: login, owner: 1000, ..KUBELET },
         Described { cgroup: &session, ..KUBELET },
@@ -162,15 +163,15 @@ fn what_an_administrator_has_started_is_his() {
             ..KUBELET
         },
     ] {
-        assert_eq!(alone(told), Ok(Belief::Administrator));
+        assert_eq!(alone(described), Ok(Belief::Administrator));
     }
 }
 
 #[test]
-fn who_has_not_roots_ids_alone_is_nobody() {
+fn a_process_with_other_ids_than_roots_is_not_trusted() {
     let su = Described { started_by: 4242, uid: "4242\t0\t0\t0", ..KUBELET };
     assert!(alone(su).unwrap_err().contains("ids are 0"));
-    // It has taken root's ids since, and the kernel knows who has started it.
+    // It has changed to root's ids since, and the kernel knows the user that started it.
     let all = Described { started_by: 4242, ..KUBELET };
     assert!(alone(all).unwrap_err().contains("set-user-ID"));
     let pod = "0::/kubepods/pod0f0e0d0c-1111-2222-3333-444455556666/x";
@@ -191,7 +192,7 @@ fn a_kubelet_in_another_root_directory_yields_unless_it_is_the_only_one() {
     // With its supervisor it is still one node.
     node.add(71, &Described { comm: "rke2", ..kind("/kind-1") });
     assert_eq!(node.beliefs(), [(70, Service), (71, Service)]);
-    // A lab beside it is none of the node's.
+    // A lab beside it is not the node's.
     node.add(72, &Described { loginuid: "1000", ..KUBELET });
     assert_eq!(node.beliefs(), [(70, Service), (71, Service), (72, Administrator)]);
     node.add(73, &kind("/kind-2"));
@@ -206,9 +207,9 @@ fn a_kubelet_in_another_root_directory_yields_unless_it_is_the_only_one() {
     assert_eq!(node.beliefs(), [(90, Service), (70, Administrator)]);
 }
 
-/// From within a node of kind, and from a pod for debugging that has the host at `/host`.
+/// From within a node of kind, and from a debugging pod with the host at `/host`.
 #[test]
-fn the_nodes_root_directory_is_that_of_its_first_process() {
+fn the_nodes_root_directory_is_its_first_processs() {
     if !is_root() {
         return podstuck_testing::skip("root is needed to make files of root's");
     }
@@ -220,7 +221,7 @@ fn the_nodes_root_directory_is_that_of_its_first_process() {
     assert_eq!(node.beliefs(), [(70, Belief::Service), (71, Belief::Administrator)]);
 }
 
-/// As where its first process is protected from all others.
+/// As on a node whose first process is protected from all others.
 #[test]
 fn the_nodes_root_directory_is_where_its_processes_are_shown_if_nothing_else_is_known() {
     if !is_root() {
@@ -228,7 +229,7 @@ fn the_nodes_root_directory_is_where_its_processes_are_shown_if_nothing_else_is_
     }
     let node = Node::new();
     fs::remove_file(node.proc().join("1/root")).unwrap();
-    // The tool is in a container of its own, with the node's at `/host`.
+    // The tool is in its own container, with the node's root at `/host`.
     node.add(70, &Described { root: "/../host", ..KUBELET });
     node.add(71, &Described { root: "/kind-1", ..KUBELET });
     assert_eq!(node.beliefs(), [(70, Belief::Service), (71, Belief::Administrator)]);

@@ -1,20 +1,20 @@
-//! What a pod UID looks like.
+//! The forms of a pod's UID.
 
 /// Lengths of the groups of an API pod's UID.
 const GROUPS: [usize; 5] = [8, 4, 4, 4, 12];
-/// Length of a static pod's UID: kubelet takes a 128-bit hash of the manifest and its source.
+/// Length of a static pod's UID: kubelet uses a 128-bit hash of the manifest and its source.
 const STATIC_LEN: usize = 32;
 
 fn is_hex(byte: u8) -> bool {
     matches!(byte, b'0'..=b'9' | b'a'..=b'f')
 }
 
-/// Lower-case hexadecimal digits, exactly this many.
+/// Whether the text is exactly `len` lower-case hexadecimal digits.
 pub(super) fn is_hex_of(text: &[u8], len: usize) -> bool {
     text.len() == len && text.iter().all(|b| is_hex(*b))
 }
 
-/// A container id of containerd, CRI-O and Docker; also the id of a layer.
+/// Whether it is a container id of containerd, CRI-O or Docker, or the id of a layer.
 pub(crate) fn is_long_id(text: &[u8]) -> bool {
     is_hex_of(text, 64)
 }
@@ -25,13 +25,13 @@ fn is_grouped(text: &[u8], separator: u8) -> bool {
         && groups.next().is_none()
 }
 
-/// A UID as kubelet names a pod's directory: dashed for API pods, 32 digits for static ones.
+/// Whether it is a UID as in the name of a pod's directory: dashed for API pods, 32 digits for static ones.
 pub fn is_pod_uid(text: &[u8]) -> bool {
     is_hex_of(text, STATIC_LEN) || is_grouped(text, b'-')
 }
 
-/// The UID in any spelling that a node shows (upper case; underscores, as in systemd's slices) in
-/// the spelling of the pod's directory.
+/// Converts a UID from any spelling on a node (upper case; underscores, as in systemd's slices) to the spelling of the
+/// pod's directory.
 pub fn parse_pod_uid(text: &str) -> Option<String> {
     let text = text.to_ascii_lowercase();
     if is_grouped(text.as_bytes(), b'_') {

@@ -1,8 +1,8 @@
-//! What systemd starts a kubelet with: its unit, and the files of variables that the unit names. Nothing is read here.
+//! kubelet's systemd unit, and the environment files that it names. No file is read here.
 //!
-//! So it is known where the pods are of a kubelet that does not run. kubeadm and most distributions keep flags in
-//! variables (`KUBELET_KUBEADM_ARGS` in `/var/lib/kubelet/kubeadm-flags.env`); how they come into the command line is in
-//! systemd.exec(5) and systemd.service(5).
+//! They show the root of a kubelet that does not run. kubeadm and most distributions keep flags in variables
+//! (`KUBELET_KUBEADM_ARGS` in `/var/lib/kubelet/kubeadm-flags.env`); systemd.exec(5) and systemd.service(5) describe how
+//! these enter the command line.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -10,23 +10,23 @@ use shlex::Shlex;
 
 use super::kubelet::Settings;
 
-/// A unit, from the first of its files to the last.
+/// A unit, with its drop-ins applied in order.
 #[derive(Clone, Debug, Default)]
 pub struct Unit {
     start: Option<String>,
-    /// `Environment=`, and then what the files of variables say: those count more.
+    /// Variables of `Environment=`, overridden by those of the environment files.
     variables: BTreeMap<String, String>,
     files: Vec<PathBuf>,
 }
 
 impl Unit {
-    /// A command that is not a unit's, with these files of variables.
+    /// A command without a unit, with these environment files.
     pub(crate) fn of_command(start: &str, files: impl IntoIterator<Item = PathBuf>) -> Self {
         let files = files.into_iter().collect();
         Self { start: Some(start.into()), files, ..Self::default() }
     }
 
-    /// Takes a file of it: the unit's own first, and then its drop-ins.
+    /// Takes a file of the unit: its own first, and then its drop-ins.
     pub fn take(&mut self, text: &str) {
         let mut is_service = false;
         for line in lines(text) {
@@ -37,44 +37,44 @@ impl Unit {
             let Some((key, value)) = line.split_once('=').filter(|_| is_service) else { continue };
             let value = value.trim();
             match key.trim() {
-                // An empty one takes back all that were before.
+                // An empty value resets the earlier ones.
                 "ExecStart" => self.start = (!value.is_empty()).then(|| value.to_owned()),
                 "Environment" if value.is_empty() => self.variables.clear(),
                 "Environment" => self.variables.extend(Shlex::new(value).filter_map(variable)),
                 "EnvironmentFile" if value.is_empty() => self.files.clear(),
-                // One with a dash need not be there.
+                // A leading dash marks an optional file.
                 "EnvironmentFile" => self.files.push(value.trim_start_matches('-').into()),
                 _ => {}
             }
         }
     }
 
-    /// The files of variables that it names.
+    /// The environment files that it names.
     pub fn files(&self) -> &[PathBuf] {
         &self.files
     }
 
-    /// Takes a file of variables.
+    /// Takes an environment file.
     pub(crate) fn take_variables(&mut self, text: &str) {
         let named = lines(text).filter_map(|line| {
             let (name, value) = line.split_once('=')?;
-            // With quotes or without them, blanks are a part of it.
+            // Blanks are part of the value, with quotes or without.
             let value = Shlex::new(value).collect::<Vec<_>>().join(" ");
             Some((name.trim().to_owned(), value))
         });
         self.variables.extend(named.collect::<Vec<_>>());
     }
 
-    /// What the kubelet in it is told; `None` where it starts none.
+    /// The settings of its kubelet; `None` where it starts no kubelet.
     pub fn settings(&self) -> Option<Settings> {
-        // Characters before the program say how systemd starts it.
+        // systemd's prefixes of the program.
         let start = self.start.as_deref()?.trim_start_matches(['@', '-', ':', '+', '!']);
         let words: Vec<String> = Shlex::new(start).flat_map(|word| self.expanded(word)).collect();
-        // Another program may start it, as `env` does.
+        // Another program may start kubelet, as `env` does.
         (0..words.len()).find_map(|at| Settings::of(words.get(at..)?))
     }
 
-    /// `$NAME` is as many words as its value has, and `${NAME}` is a part of one.
+    /// Expands a word: `$NAME` becomes the words of its value, `${NAME}` a part of one word.
     fn expanded(&self, word: String) -> Vec<String> {
         let value = |name: &str| self.variables.get(name).map_or("", String::as_str);
         if let Some(name) = word.strip_prefix('$').filter(|name| !name.starts_with(['{', '$'])) {
@@ -98,7 +98,7 @@ fn variable(assignment: String) -> Option<(String, String)> {
     Some((name.to_owned(), value.to_owned()))
 }
 
-/// Lines without comments; one that ends with a backslash goes on in the next.
+/// Lines without comments; a line that ends with a backslash continues in the next.
 fn lines(text: &str) -> impl Iterator<Item = String> {
     let mut lines = text.lines().map(str::trim).filter(|line| !line.starts_with(['#', ';']));
     std::iter::from_fn(move || {
@@ -148,7 +148,7 @@ mod tests {
         ExecStart=/usr/bin/kubelet $KUBELET_KUBECONFIG_ARGS $KUBELET_KUBEADM_ARGS $KUBELET_EXTRA_ARGS\n";
 
     #[test]
-    fn kubeadms_variables_say_where_the_pods_are() {
+    fn kubeadms_variables_set_the_root() {
         let mut kubelet =
             unit(&["[Service]\nExecStart=/usr/bin/kubelet --root-dir=/no\n", KUBEADM]);
         let files = ["/var/lib/kubelet/kubeadm-flags.env", "/etc/default/kubelet"];
@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(kubeconfig, Some("/etc/kubernetes/kubelet.conf".into()));
         kubelet.take_variables("KUBELET_KUBEADM_ARGS=\"--pod-infra=p --root-dir=/data/k\"\n");
         assert_eq!(root(&kubelet), Some("/data/k".into()));
-        // What comes later in the command line counts.
+        // The later flag in the command line counts.
         kubelet.take_variables("# mine\nKUBELET_EXTRA_ARGS=--v=4 --root-dir /mnt/k\n");
         assert_eq!(root(&kubelet), Some("/mnt/k".into()));
     }

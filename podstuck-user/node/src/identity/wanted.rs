@@ -1,4 +1,4 @@
-//! The pod that was asked for on the command line.
+//! Finds the pod that was given on the command line.
 
 use std::{
     fmt::Write as _,
@@ -17,7 +17,7 @@ use super::{
     uid::{is_pod_uid, parse_pod_uid},
 };
 
-/// How many pods an error lists.
+/// Most pods that an error lists.
 const LISTED: usize = 8;
 
 /// Why a pod cannot be watched.
@@ -32,21 +32,21 @@ pub enum WantedError {
     /// Nothing on this node.
     #[error("no pod {wanted} on this node; searched {looked}; {hint}")]
     Unknown {
-        /// What was asked for.
+        /// The UID or name that was given.
         wanted: String,
-        /// Every place.
+        /// The places that were searched.
         looked: String,
-        /// What to do.
+        /// Advice for the user.
         hint: String,
     },
-    /// Nothing on this node, and the API server knows why.
+    /// Nothing on this node, with the reason from the API server.
     #[error("no pod {wanted} on this node: {place}, says the API server")]
     Elsewhere {
-        /// What was asked for.
+        /// The UID or name that was given.
         wanted: String,
-        /// Where it is.
+        /// Where the pod is.
         place: String,
-        /// What the API server says of it.
+        /// Its record at the API server.
         record: Box<PodRecord>,
         /// Whether it was on this node.
         was_here: bool,
@@ -56,26 +56,26 @@ pub enum WantedError {
     Ambiguous {
         /// The name.
         name: String,
-        /// Theirs.
+        /// Their UIDs.
         uids: String,
     },
 }
 
-/// Where pods leave traces on a node.
+/// The places on a node with traces of pods.
 pub struct PodTraces<'a> {
     /// `/`, or where the host's file system is.
     pub host_root: &'a Path,
     /// kubelet's roots.
     pub kubelet_roots: &'a [PathBuf],
-    /// What is in kubelet's directories of pods.
+    /// The entries of kubelet's `pods` directories.
     pub directories: Listed,
 }
 
 impl PodTraces<'_> {
-    /// The pod of a UID, if this node has any trace of it.
+    /// The UID in kubelet's spelling, if this node has a trace of the pod.
     ///
     /// # Errors
-    /// Fails when the text is no UID, and when there is no trace of it.
+    /// Fails when the text is no UID, and when there is no trace of the pod.
     pub fn by_uid(&self, uid: &str, names: &mut PodNames) -> Result<String, WantedError> {
         let uid = parse_pod_uid(uid).ok_or_else(|| WantedError::Grammar(uid.into()))?;
         let known = self.may_have_directory(&uid)
@@ -84,10 +84,10 @@ impl PodTraces<'_> {
         if known { Ok(uid) } else { Err(self.unknown(&uid, names)) }
     }
 
-    /// The UID of the pod of a name, `NAMESPACE/NAME`.
+    /// The UID of the pod with a name, `NAMESPACE/NAME`.
     ///
     /// # Errors
-    /// Fails when the text is no such name, when no pod on this node has it, and when several do.
+    /// Fails when the text is no such name, when no pod on this node has it, and when several pods do.
     pub fn by_name(&self, text: &str, names: &mut PodNames) -> Result<String, WantedError> {
         let (namespace, name) = text
             .split_once('/')
@@ -121,23 +121,23 @@ impl PodTraces<'_> {
         }
     }
 
-    /// kubelet's directories of pods.
+    /// kubelet's `pods` directories, as this process can read them.
     pub fn of_pods(host_root: &Path, kubelet_roots: &[PathBuf]) -> Vec<PathBuf> {
         kubelet_roots.iter().map(|root| on_host(host_root, &root.join("pods"))).collect()
     }
 
-    /// Pods of which kubelet has a directory.
+    /// UIDs of the pods that have a directory.
     pub fn uids(&self) -> impl Iterator<Item = &str> {
         let names = self.directories.names.iter().map(String::as_str);
         names.filter(|name| is_pod_uid(name.as_bytes()))
     }
 
-    /// Whether kubelet still has a directory of the pod, or nobody can say.
+    /// Whether the pod still has a directory, or a `pods` directory did not answer.
     pub fn may_have_directory(&self, uid: &str) -> bool {
         !self.directories.is_all || self.directories.names.iter().any(|name| name == uid)
     }
 
-    /// The root of kubelet's that has a directory of this pod: of several the first, which is believed most.
+    /// The kubelet root with a directory of this pod: of several the first, which is trusted most.
     pub fn root_of(&self, uid: &str) -> Option<&Path> {
         let Listed { names, counts, .. } = &self.directories;
         let at = names.iter().position(|name| name == uid)?;
@@ -161,7 +161,7 @@ impl PodTraces<'_> {
         let mut looked: Vec<_> = places.iter().map(|p| safe_path(p).into_owned()).collect();
         looked.extend(names.places().iter().cloned());
         let mut pods = names.all();
-        // The one that was meant is likely to be spelled alike.
+        // The names and UIDs with the most similar spelling come first.
         pods.sort_by_key(|(namespace, name, uid)| {
             let full = format!("{namespace}/{name}");
             [uid, name, full.as_str()]
@@ -185,7 +185,7 @@ impl PodTraces<'_> {
     }
 }
 
-/// A pod without logs is known here by its UID alone.
+/// Advice to find the UID: without logs, only the UID identifies a pod on the node.
 fn ask_the_api(namespace: &str, name: &str) -> String {
     if !is_object_name(namespace) || !is_object_name(name) {
         return String::new();
@@ -279,7 +279,7 @@ mod tests {
         silent.directories.is_all = false;
         assert_eq!(silent.by_uid(NEW, &mut host.names()), Ok(NEW.into()));
         assert_eq!(silent.by_name("shop/cart", &mut host.names()), Ok(OLD.into()));
-        assert!(silent.by_name("shop/none", &mut host.names()).is_err(), "nobody knows its UID");
+        assert!(silent.by_name("shop/none", &mut host.names()).is_err(), "its UID is not known");
         assert!(silent.may_have_directory(OLD));
     }
 
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_pod_says_where_it_was_looked_for() {
+    fn the_error_for_an_unknown_pod_lists_the_searched_places() {
         let host = Host::new(&[], &[OLD]);
         let text = host.traces().by_uid(NEW, &mut host.names()).unwrap_err().to_string();
         assert!(text.contains("/k/pods") && text.contains("shop/cart"), "{text}");

@@ -42,7 +42,7 @@ impl Question for FindAnywhere {
 fn may_be_below(root: &Path, path: &Path) -> bool {
     let root = match Root::at(root) {
         Ok(root) => root,
-        // The process has ended: nobody sees that root any more.
+        // The process has ended, and its root with it.
         Err(error) => return !is_not_there(&error),
     };
     root.open(path, OFlags::NOFOLLOW).map_or_else(|error| !is_not_there(&error), |_| true)

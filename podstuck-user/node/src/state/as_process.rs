@@ -1,5 +1,5 @@
-//! The helper process where another process is: in its root directory and its network, so that the paths
-//! and addresses that it was told mean what they mean to it. An absolute link in them, as kubelet's
+//! The helper process where another process is: in its root directory and its network, so that paths
+//! and addresses mean the same as to that process. An absolute link in them, as kubelet's
 //! `kubelet-client-current.pem` is, leads nowhere from elsewhere.
 
 use std::{
@@ -38,7 +38,7 @@ impl Inside {
         why.map_or(Ok(()), |why| Err(NotEntered(why)))
     }
 
-    /// Reads files there that nobody but root can have written.
+    /// Reads files there that only root can have written.
     pub(super) fn only_roots(&self) -> OnlyRoots<'_> {
         OnlyRoots(self.0.as_ref())
     }

@@ -1,4 +1,4 @@
-//! How what the engine asks is answered. Each question's answer is in the file that looks.
+//! Answers the engine's questions. Each answer is in the file that reads it.
 
 use std::time::Duration;
 

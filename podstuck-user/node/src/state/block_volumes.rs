@@ -95,11 +95,11 @@ mod tests {
 
         let mut found = links(&of(&pod), plugin);
         found.sort_by(|a, b| a.path.cmp(&b.path));
-        let told: Vec<_> =
+        let links: Vec<_> =
             found.iter().map(|link| (&*link.path, link.leads_to.as_deref())).collect();
         let [odd, pv] = ["odd", "pv"].map(|name| plugin.join(name));
         let device = Path::new("/dev/no-such-device").as_os_str();
-        assert_eq!(told, [(odd.as_os_str(), None), (pv.as_os_str(), Some(device))]);
+        assert_eq!(links, [(odd.as_os_str(), None), (pv.as_os_str(), Some(device))]);
 
         let [one] = &maps(&of(dir.path()))[..] else { panic!("{:?}", maps(&of(dir.path()))) };
         assert_eq!((&*one.volume, &one.pods[..]), (Path::new("pv").as_os_str(), &[UID.into()][..]));

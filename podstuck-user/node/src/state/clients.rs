@@ -26,11 +26,11 @@ use podstuck_model::{
     query::{FindClients, NoAnswer},
 };
 
-/// Clients told.
+/// Most clients reported.
 const MOST: usize = 64;
 /// What is read of a command line.
 const LINE: usize = 4096;
-/// Words of it that are told, without the program's name.
+/// Words of it that are reported, without the program's name.
 const WORDS: usize = 2;
 
 impl Asked for FindClients {
@@ -88,7 +88,7 @@ fn note(daemon: u32, why: Option<&NoAnswer>) {
     unknown.retain(|pid, _| proc::exists(*pid, *pid));
 }
 
-/// Whose are not known: that such a daemon answers nobody is not seen.
+/// Daemons whose clients are not known: a daemon that does not answer is not detected.
 pub fn degraded() -> Vec<Degraded> {
     let unknown = UNKNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     let tell = |(pid, why): (&u32, &String)| {
@@ -119,7 +119,7 @@ fn other_ends(own: &HashSet<u64>, all: &[Socket]) -> HashMap<u64, Request> {
 }
 
 /// Whether one of whom all is read waits for something else than an answer: it is stopped, or writes what it has been
-/// answered to somebody who does not read, as to a pager.
+/// answered to a process that does not read, such as a pager.
 fn waits_for_another(pid: u32) -> bool {
     let is_stopped = proc::stat(pid, pid).is_some_and(|(state, _)| proc::is_stopped(state));
     let writes = |blocked: &Blocked| matches!(blocked, Blocked::Writes(_));
@@ -135,7 +135,7 @@ fn client(pid: u32, request: Request) -> Option<Client> {
     Some(Client { pid, since: since_boot(living.started), component, command, request })
 }
 
-/// The program and what it is to do. What follows may be a secret, as a variable of a container is.
+/// The program and its verb. Later words may be secrets, such as a container's variables.
 pub(super) fn command(line: &[u8]) -> Option<String> {
     let mut words = line.split(|byte| *byte == 0);
     let program = words.next()?.rsplit(|byte| *byte == b'/').next()?;
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn who_writes_to_somebody_who_does_not_read_waits_for_him() {
+    fn a_writer_waits_for_a_process_that_does_not_read() {
         use std::process::{Command, Stdio};
         let mut writes = Command::new("yes").stdout(Stdio::piped()).spawn().unwrap();
         let mut reads = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
@@ -202,21 +202,24 @@ mod tests {
     }
 
     #[test]
-    fn only_what_it_is_to_do_is_told() {
-        let told = |line: &str| command(line.replace(' ', "\0").as_bytes());
-        assert_eq!(told("/usr/bin/docker volume create").as_deref(), Some("docker volume create"));
-        assert_eq!(told("docker run -e TOKEN=x bb").as_deref(), Some("docker run"));
-        assert_eq!(told("docker login -p secret").as_deref(), Some("docker login"));
-        assert_eq!(told("docker --host x ps").as_deref(), Some("docker"));
-        assert_eq!(told("docker rm Web_1").as_deref(), Some("docker rm"));
+    fn only_the_verb_of_a_command_is_reported() {
+        let reported = |line: &str| command(line.replace(' ', "\0").as_bytes());
         assert_eq!(
-            (told("").as_deref(), command(b"\x1b[2J\0ps").as_deref()),
+            reported("/usr/bin/docker volume create").as_deref(),
+            Some("docker volume create")
+        );
+        assert_eq!(reported("docker run -e TOKEN=x bb").as_deref(), Some("docker run"));
+        assert_eq!(reported("docker login -p secret").as_deref(), Some("docker login"));
+        assert_eq!(reported("docker --host x ps").as_deref(), Some("docker"));
+        assert_eq!(reported("docker rm Web_1").as_deref(), Some("docker rm"));
+        assert_eq!(
+            (reported("").as_deref(), command(b"\x1b[2J\0ps").as_deref()),
             (None, Some("\\x1b[2J ps"))
         );
     }
 
     #[test]
-    fn whose_clients_are_not_known_is_told_until_they_are() {
+    fn a_daemon_with_unknown_clients_is_reported_until_they_are_known() {
         let own = std::process::id();
         let said =
             || degraded().into_iter().filter(|it| it.sentence.contains(&own.to_string())).count();

@@ -15,7 +15,7 @@ use super::seen_by::Root;
 use podstuck_confine::way::{Base, Way};
 use podstuck_model::object::FileId;
 
-/// A directory that is opened anew for each look, since what is below it comes and goes.
+/// A directory that is opened again for each read, since its contents come and go.
 #[derive(Clone)]
 pub(super) struct Directory<'a> {
     pub(super) root: &'a Root,
@@ -84,8 +84,8 @@ impl Directory<'_> {
         Some(FileId { device: metadata.st_dev(), inode: metadata.st_ino() })
     }
 
-    /// What is in it, where it is a file that is not longer than that. Whatever else has its name is nobody's
-    /// making who writes such files, and may block who opens it.
+    /// Its text, if it is a regular file of at most `longest` bytes. An object of another type was not made by the writer
+    /// of such files, and opening it may block.
     pub(super) fn contents(&self, longest: u64) -> io::Result<Contents> {
         let held = self.root.open(&self.path, OFlags::NOFOLLOW)?;
         let metadata = fs::metadata(held.path())?;

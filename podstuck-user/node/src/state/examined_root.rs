@@ -1,6 +1,6 @@
-//! Whether a directory that calls speak of can be a kubelet's root directory. What a call is on says nothing: somebody's
-//! program, or root's that tidies up behind him, works on paths that read like a pod's. But in kubelet's, nobody else
-//! makes a directory.
+//! Whether a directory in the paths of calls can be a kubelet's root directory. The path of a call proves nothing: a
+//! user's program, or one of root's that cleans up after it, may use paths like a pod's. But in kubelet's root, only root
+//! can create a directory.
 
 use std::{
     ffi::OsString,
@@ -33,7 +33,7 @@ impl Candidate {
     /// The root directory that it is.
     ///
     /// # Errors
-    /// Says why it is none, or why that is not known.
+    /// Returns why it is no kubelet root, or why that is not known.
     pub fn examine(self, host_root: &Path) -> Result<TargetRoot, String> {
         let host = namespaces::of_process(1).or_else(|| namespaces::of_process(std::process::id()));
         let of_host = self.namespace == 0 || Some(self.namespace) == host;
@@ -71,7 +71,7 @@ impl Question for ExamineRoot {
     const ROLE: Role = Role::HelperBeneath;
     type Step = ();
     type Part = ();
-    /// Its path without symbolic links, or why it is none.
+    /// Its path without symbolic links, or why it is no kubelet root.
     type Answer = Result<OsString, String>;
 
     fn enters(&self) -> Option<(u32, &Path)> {
@@ -103,7 +103,7 @@ fn examine(top: &Path, root: &Path) -> Result<PathBuf, String> {
     for way in ways {
         let stat = top.directory(way).and_then(|held| held.statx(StatxFlags::BASIC_STATS));
         let stat = stat.map_err(|error| format!("{}: {error}", shown(way)))?;
-        // In a directory like `/tmp`, root's own stays what it is.
+        // In a directory like `/tmp`, other users cannot replace root's entries.
         if stat.stx_uid != 0 || (stat.stx_mode & 0o022 != 0 && stat.stx_mode & 0o1000 == 0) {
             let (owner, mode) = (stat.stx_uid, stat.stx_mode & 0o7777);
             return Err(format!(
@@ -113,7 +113,7 @@ fn examine(top: &Path, root: &Path) -> Result<PathBuf, String> {
         }
         is_sticky = stat.stx_mode & 0o1000 != 0 && stat.stx_mode & 0o022 != 0;
     }
-    // `pods` itself must be closed: in a sticky one anybody makes a pod.
+    // `pods` itself must not be writable for others: in a sticky one any user can create a directory.
     if is_sticky { Err(format!("every user may write to {}", shown(&pods))) } else { Ok(found) }
 }
 

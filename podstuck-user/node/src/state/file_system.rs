@@ -22,7 +22,7 @@ impl Asked for ReadFileSystem {
 }
 
 /// The file system that a path lies on, by its text, in the namespace with this inode number: as
-/// `pid` sees it if it still is in there, else any other process that is. `None` when nobody is.
+/// `pid` sees it if it still is in there, else any other process that is. `None` when no process is.
 fn of_path(pid: u32, namespace: u32, path: &Path) -> Option<FileSystem> {
     let table = mounts::of_namespace(pid, namespace)?;
     let mount = table.covering(path)?;

@@ -1,5 +1,5 @@
 //! Whether a process has the connection of a FUSE mount open: a server that lives may answer with any error, also with
-//! the one that the kernel gives where there is none.
+//! the one that the kernel returns when there is no server.
 
 use std::{
     fs,
@@ -20,7 +20,7 @@ use podstuck_model::{degraded::Feed, hung::FuseServer};
 /// Links of descriptors that are no files.
 const NO_FILES: [&str; 3] = ["socket:", "pipe:", "anon_inode:"];
 
-/// Looks for who has a connection open, by its number.
+/// Finds the processes that have a connection open, by its number.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct FindFuseServer {
     pub(super) connection: u32,

@@ -1,4 +1,4 @@
-//! What the running kubelets were told, from their command lines and the files that these name.
+//! Reads the settings of the running kubelets, from their command lines and the files that these name.
 
 use std::{
     cell::RefCell,
@@ -38,9 +38,9 @@ pub struct Kubelet {
     pub pid: u32,
     /// How far it is believed.
     pub standing: Standing,
-    /// What it was told.
+    /// Its settings.
     pub settings: Settings,
-    /// What could not be read of what it was told.
+    /// The settings that could not be read, with the reasons.
     pub unread: Vec<String>,
 }
 
@@ -62,7 +62,7 @@ pub fn running(host_root: &Path, roots: &[PathBuf]) -> (Vec<Kubelet>, Vec<u32>) 
             silent.push(pid);
             continue;
         }
-        match told(host_root, pid) {
+        match settings(host_root, pid) {
             (Some(settings), unread) => {
                 answered.push(Kubelet { pid, standing, settings, unread });
             }
@@ -74,8 +74,8 @@ pub fn running(host_root: &Path, roots: &[PathBuf]) -> (Vec<Kubelet>, Vec<u32>) 
     (answered, silent)
 }
 
-/// What a kubelet was told, as far as it could be read, and what could not.
-pub(in crate::state) fn told(host_root: &Path, pid: u32) -> (Option<Settings>, Vec<String>) {
+/// The settings of a kubelet that could be read, and what could not be read.
+pub(in crate::state) fn settings(host_root: &Path, pid: u32) -> (Option<Settings>, Vec<String>) {
     let (mut settings, mut unread) = (None, Vec::new());
     let question = ReadKubelet { host_root: host_root.into(), pid };
     match ask_in_parts(question, |part| settings = Some(part)) {
@@ -86,7 +86,7 @@ pub(in crate::state) fn told(host_root: &Path, pid: u32) -> (Option<Settings>, V
     (settings, unread)
 }
 
-/// What a kubelet was told.
+/// Reads the settings of a kubelet.
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::state) struct ReadKubelet {
     host_root: PathBuf,
@@ -103,8 +103,8 @@ impl Question for ReadKubelet {
     type Answer = Vec<String>;
 
     fn answer(self, tell: &mut Teller<(), Settings>) -> Result<Vec<String>> {
-        let told = Settings::of(&words(&self.host_root, self.pid)?);
-        let mut settings = told.context("its command line is no kubelet's")?;
+        let of_flags = Settings::of(&words(&self.host_root, self.pid)?);
+        let mut settings = of_flags.context("its command line is no kubelet's")?;
         tell.part(&settings)?;
         if settings == Settings::default() {
             return Ok(Vec::new());
@@ -141,7 +141,7 @@ pub(super) fn read_files(
         if !enter(directory) {
             return Vec::new();
         }
-        // Its files are examined each, but not those that somebody has removed.
+        // Each of its files is examined, but a removed one is not missed.
         match only_roots.examine(directory) {
             Ok(()) => files_in(directory, extension),
             Err(why) => {
@@ -176,7 +176,7 @@ pub(super) fn files_in(directory: &Path, extension: &str) -> Vec<PathBuf> {
     files_that(directory, DROP_INS, |path| path.extension().is_some_and(|end| end == extension))
 }
 
-/// Of so many entries of a directory those that fit, by name.
+/// The matching entries of a directory, by name, of a limited number.
 pub(super) fn files_that(
     directory: &Path,
     most: usize,
@@ -197,7 +197,7 @@ mod tests {
     use crate::state::scratch::write;
 
     #[test]
-    fn drop_ins_are_taken_by_name_and_what_cannot_be_read_is_told() {
+    fn drop_ins_are_taken_by_name_and_unreadable_ones_are_reported() {
         if !rustix::process::getuid().is_root() {
             return podstuck_testing::skip("root is needed to make files of root's");
         }
@@ -226,7 +226,7 @@ mod tests {
             unread.len() == 2 && unread.iter().all(|why| why.ends_with(": it hangs")),
             "{unread:?}"
         );
-        // Nor what somebody else may have written.
+        // Nor a file that others may have written.
         fs::set_permissions(dir.path().join("d"), PermissionsExt::from_mode(0o777)).unwrap();
         settings.config = None;
         let unread = read_files(&mut settings, &only_roots, all);

@@ -41,7 +41,7 @@ const PLACES: [&str; 7] = [
     "/usr/lib/systemd/system",
     "/lib/systemd/system",
 ];
-/// Where kubeadm's packages keep flags, for whoever starts kubelet in another way.
+/// Files with flags in kubeadm's packages, for a kubelet that is started in another way.
 const VARIABLES: [&str; 3] =
     ["/var/lib/kubelet/kubeadm-flags.env", "/etc/default/kubelet", "/etc/sysconfig/kubelet"];
 const COMMAND: &str = "kubelet $KUBELET_KUBEADM_ARGS $KUBELET_ARGS $KUBELET_EXTRA_ARGS";
@@ -199,7 +199,7 @@ mod tests {
         symlink("/dev/null", at("etc/systemd/system/kubelet.service.d/10-kubeadm.conf")).unwrap();
         assert_eq!(roots(top.path()), none);
         fs::remove_file(at("etc/systemd/system/kubelet.service.d/10-kubeadm.conf")).unwrap();
-        // What somebody else may write is not read.
+        // A file that others may write is not read.
         let file = at("etc/systemd/system/kubelet.service.d/20-own.conf");
         fs::set_permissions(&file, PermissionsExt::from_mode(0o666)).unwrap();
         assert_eq!(roots(top.path()), [Path::new("/env")]);

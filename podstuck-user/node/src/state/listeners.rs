@@ -1,5 +1,5 @@
-//! Whether anybody on the node listens at a loopback address. The network namespace in which an
-//! NFS client connects is that of who mounted, and no file tells it; so all of them are looked at.
+//! Whether a process on the node listens at a loopback address. An NFS client connects in the network namespace of the
+//! process that mounted, which no file shows; so all namespaces are read.
 
 use std::{
     collections::BTreeSet,
@@ -44,7 +44,7 @@ impl Question for Helped<FindListener> {
         for pid in proc::processes() {
             let process = PathBuf::from(format!("/proc/{pid}"));
             let Some(namespace) = proc::namespace(&process, "net") else {
-                // One that has ended is in none, also as long as nobody has waited for it.
+                // A process that has ended is in no namespace, also before its parent has waited for it.
                 let lives = |(state, _)| !matches!(state, 'Z' | 'X');
                 found.unread += u32::from(proc::stat(pid, pid).is_some_and(lives));
                 continue;

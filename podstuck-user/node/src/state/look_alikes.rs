@@ -1,5 +1,5 @@
-//! Mounts that read like those of pods, and lie in no directory that holds pods: whoever may mount, mounts where he
-//! likes. By mount tables alone.
+//! Finds mounts with paths like those of pods that are in no `pods` directory: a process that may mount can do so
+//! anywhere. By mount tables alone.
 
 use std::path::{Path, PathBuf};
 

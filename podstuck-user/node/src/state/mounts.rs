@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_lives_in_a_namespace_that_does_not_exist() {
+    fn a_namespace_that_does_not_exist_has_no_process() {
         assert_eq!(of_namespace(1, 1), None);
     }
 

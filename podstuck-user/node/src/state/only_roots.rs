@@ -1,9 +1,9 @@
-//! Files that nobody but root can have written, nor exchanged: the helper's side. What a daemon was told, and by which
-//! credentials a server is asked, is read from no others: who can write one of them, or a directory on the way to it, would
-//! have this tool send a file of root's to a server of his own.
+//! Reads files that only root can have written or replaced, in the helper process. Settings of daemons and credentials
+//! for servers are read only from such files: a process that can write one of them, or a directory on the way to it, would
+//! have this tool send a file of root's to a server of its own.
 //!
 //! The way is gone step by step, each directory held, with links resolved here. So what was examined is what is read. A
-//! sticky directory is no exception: what is not there yet, anybody may make there.
+//! sticky directory is no exception: any process may create a missing file there.
 
 use std::{
     ffi::OsStr,
@@ -43,8 +43,8 @@ impl OnlyRoots<'_> {
     /// Reads a file of moderate size.
     ///
     /// # Errors
-    /// Fails when it cannot be read, when it is none, and when somebody else than root could have written it; says what
-    /// on the way is his.
+    /// Fails when it cannot be read, when it is no file, and when another user than root could have written it; the error
+    /// names the writable part of the path.
     pub(super) fn read(&self, path: &Path) -> Result<String> {
         let mut text = String::new();
         self.open(path)?.take(LONGEST).read_to_string(&mut text)?;
@@ -126,7 +126,7 @@ impl OnlyRoots<'_> {
         let file = file.with_context(shown)?;
         let stat = stat(&file).with_context(shown)?;
         let (mode, owner) = (stat.stx_mode.into(), stat.stx_uid);
-        // Anybody may read where a link leads, and nobody can change it.
+        // Every process may read a link, and none can change it.
         let is_link = FileType::from_raw_mode(mode) == FileType::Symlink;
         if !is_roots_alone(owner, if is_link { 0 } else { mode }) {
             bail!("{} is not root's alone (owner {owner}, mode {:o})", shown(), mode & 0o7777);
@@ -190,12 +190,12 @@ mod tests {
         symlink(at("ring"), at("ring")).unwrap();
         assert!(why(&at("ring")).contains("too many links"));
         assert!(why(&at("a/b")).contains("no file") && why(&at("a/none")).contains("a/none"));
-        assert!(OnlyRoots(None).read(&at("a/b/config")).is_err(), "nobody knows what is mounted");
+        assert!(OnlyRoots(None).read(&at("a/b/config")).is_err(), "the mounts are not known");
 
         let all = |path: &Path, mode| {
             fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
         };
-        // Each of those on the way may be somebody else's: the file, a directory, also a sticky one, and a link.
+        // Each part of the path may be another user's: the file, a directory, also a sticky one, and a link.
         for (path, mode) in [("a/b/config", 0o664), ("a/b", 0o777), ("a", 0o1777), ("a", 0o775)] {
             let before = fs::metadata(at(path)).unwrap().permissions();
             all(&at(path), mode);

@@ -26,7 +26,7 @@ use podstuck_model::{csi::VolumeData, degraded::Feed, object::FileId};
 /// The plugin directory of CSI volumes.
 pub(super) const CSI: &str = "kubernetes.io~csi";
 
-/// Pods in one root: many times what a kubelet may have. To read the directories of so many takes less than a second.
+/// Pods in one root: many times what a kubelet may have. Reading their directories takes less than a second.
 const PODS: usize = 8192;
 
 /// What kubelet keeps below one of its roots.
@@ -70,9 +70,9 @@ pub(super) struct PodOnDisk {
     pub(super) seen_by: Option<u32>,
 }
 
-/// What the times of a pod's files and directories tell. Those of its control groups tell nothing: the
-/// kernel keeps none for a group that nobody has changed the attributes of, and shows that of the first
-/// look (`kernfs_init_inode` in fs/kernfs/inode.c).
+/// The times of a pod's files and directories. Those of its control groups are not used: the kernel keeps none for a
+/// group whose attributes were never changed, and shows that of the first access
+/// (`kernfs_init_inode` in fs/kernfs/inode.c).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Times {
     /// When a container was last started: kubelet makes a file for its termination message
@@ -145,7 +145,7 @@ fn read_root(root: &Directory<'_>) -> io::Result<Option<RootOnDisk>> {
     }
     let pods = uids.into_iter().map(|uid| read_pod(&directory.join(&uid), uid)).collect();
     let registry = root.join("plugins_registry");
-    // First its time: what is removed meanwhile is missed by the next look only.
+    // Its time first: a removal meanwhile is then seen by the next read.
     let registry_changed = registry.changed();
     let registered = names(&registry).collect();
     let plugins = root.join("plugins");
@@ -274,12 +274,12 @@ mod tests {
         set(&tokens, 300);
         let times = || read(dir.path()).unwrap().pods.remove(0).times;
         let second = |time: Option<Timestamp>| time.map(Timestamp::as_second);
-        let told = times();
-        assert_eq!((second(told.changed), told.volume_removed), (Some(300), None));
+        let found = times();
+        assert_eq!((second(found.changed), found.volume_removed), (Some(300), None));
         fs::remove_dir(tokens.join("kube-api-access-x")).unwrap();
         set(&tokens, 400);
-        let told = times();
-        assert_eq!((second(told.changed), second(told.volume_removed)), (Some(400), Some(400)));
+        let found = times();
+        assert_eq!((second(found.changed), second(found.volume_removed)), (Some(400), Some(400)));
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! What is in the directories of pods' logs, which name pods: a thread waits for it, and whoever asks waits for
-//! neither for long.
+//! What is in the directories of pods' logs, which name pods: a thread waits for it, and the caller
+//! does not wait long for the thread.
 
 use std::{
     path::PathBuf,
@@ -13,11 +13,11 @@ use crate::identity::Listed;
 use podstuck_confine::role::Role;
 use podstuck_model::degraded::Feed;
 
-/// Whoever asks for them.
+/// Lists the directories on request.
 #[derive(Default)]
 pub struct PodLogs {
     under_way: Option<Receiver<Listed>>,
-    /// Nobody waits for what did not answer the last time.
+    /// Whether the last read was late: the next one is not waited for.
     was_late: bool,
 }
 
@@ -48,7 +48,7 @@ fn ask(directories: &[PathBuf]) -> Option<Receiver<Listed>> {
     let (sender, answer) = channel();
     let ask = move || {
         Role::Look.assume();
-        // Nobody listens any more when the run has ended.
+        // The receiver is gone when the run is over.
         let _ = sender.send(list(&directories, Feed::Logs));
     };
     Builder::new().name("callers".into()).spawn(ask).ok()?;

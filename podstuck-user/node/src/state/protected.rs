@@ -32,9 +32,9 @@ use podstuck_model::{
 
 /// How long it may look.
 const LOOKING: Duration = Duration::from_millis(700);
-/// So many objects are looked at.
+/// Most objects that are read.
 const LOOKED_AT: u64 = 50_000;
-/// So many are named.
+/// Most objects that are named.
 const NAMED: usize = 8;
 const WANTED: StatxFlags = StatxFlags::TYPE.union(StatxFlags::INO);
 /// Directories inside each other that are gone into.
@@ -74,7 +74,7 @@ struct Look {
 }
 
 impl Look {
-    /// Looks at the tree below a directory, which is known as `there` to whoever asked.
+    /// Reads the tree below a directory, whose path for the caller is `there`.
     fn at(here: impl AsFd, there: &Path) -> Result<Protected> {
         let found = Protected { complete: true, ..Protected::default() };
         let mut look = Self { found, end: Instant::now() + LOOKING };

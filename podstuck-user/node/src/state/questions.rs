@@ -16,7 +16,7 @@ use podstuck_model::query;
 /// Reads one request from standard input and answers it to standard output.
 ///
 /// # Errors
-/// Fails when the request is none, or when nobody reads the answer.
+/// Fails when the request is invalid, or when the answer cannot be written.
 pub fn serve() -> Result<()> {
     helper::serve(answer)
 }

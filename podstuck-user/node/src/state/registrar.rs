@@ -16,7 +16,7 @@ use super::{
 use podstuck_confine::helper;
 use podstuck_model::path::safe;
 
-/// The option by which a registrar is told which path it has to hand to kubelet
+/// The option with the path that a registrar passes to kubelet
 /// (kubernetes-csi/node-driver-registrar, cmd/csi-node-driver-registrar/main.go).
 const OPTION: &[u8] = b"kubelet-registration-path";
 /// The end of the name of its own socket, behind the driver's (the same file).

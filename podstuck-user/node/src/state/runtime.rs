@@ -1,5 +1,5 @@
-//! What running runtimes were told about where their data is, from their command lines and configuration: the
-//! helper's side.
+//! Reads the settings of running runtimes for their directories, from their command lines and configuration, in the
+//! helper process.
 
 use std::{
     collections::VecDeque,
@@ -14,7 +14,7 @@ use super::{
     kubelet::{files_in, files_that},
 };
 use crate::identity::{
-    data_roots::{Told, config_of, drop_ins_of, imports_of},
+    data_roots::{RuntimeSettings, config_of, drop_ins_of, imports_of},
     storage::{PODMAN, STORAGE, of_podman},
     target_roots::TargetRoot,
 };
@@ -26,7 +26,7 @@ use podstuck_model::identity::Component;
 const IMPORTS: usize = 64;
 const ENTRIES: usize = 4096;
 
-/// What a runtime was told.
+/// Reads the settings of a runtime.
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::state) struct ReadRuntime {
     host_root: PathBuf,
@@ -39,9 +39,9 @@ impl Question for ReadRuntime {
     const ROLE: Role = Role::HelperInside;
     type Step = ();
     type Part = ();
-    type Answer = Told;
+    type Answer = RuntimeSettings;
 
-    fn answer(self, _: &mut Teller<(), ()>) -> Result<Told> {
+    fn answer(self, _: &mut Teller<(), ()>) -> Result<RuntimeSettings> {
         let words = words(&self.host_root, self.pid)?;
         let inside = enter(&self.host_root, self.pid)?;
         let read = |path: &Path| {
@@ -71,7 +71,7 @@ impl Question for ReadRuntime {
                 .find(|it| !it.is_empty())
                 .unwrap_or_default();
         }
-        Ok(Told { words, config, drop_ins, storage, unread })
+        Ok(RuntimeSettings { words, config, drop_ins, storage, unread })
     }
 }
 
@@ -113,17 +113,18 @@ fn matching(pattern: &Path, lives: impl Fn(&Path) -> bool) -> Vec<PathBuf> {
     })
 }
 
-/// What a runtime was told; `None` for one that has ended, or whose files do not answer within two seconds.
-pub fn told(host_root: &Path, pid: u32, component: Component) -> Option<Told> {
+/// The settings of a runtime; `None` for one that has ended, or whose files do not answer within two seconds.
+pub fn settings(host_root: &Path, pid: u32, component: Component) -> Option<RuntimeSettings> {
     let question = ReadRuntime { host_root: host_root.into(), pid, component };
-    let told = ask(question).map_err(|why| tracing::info!("runtime (pid {pid}): {why}")).ok()?;
-    if let Some(why) = &told.unread {
+    let settings =
+        ask(question).map_err(|why| tracing::info!("runtime (pid {pid}): {why}")).ok()?;
+    if let Some(why) = &settings.unread {
         tracing::info!("runtime (pid {pid}): {why}");
     }
-    Some(told)
+    Some(settings)
 }
 
-/// What the node's own configuration says of containers-storage and Podman.
+/// The target roots in the node's configuration of containers-storage and Podman.
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::state) struct ReadStorage {
     host_root: PathBuf,

@@ -20,7 +20,7 @@ use podstuck_model::object::FileId;
 /// A path as a process sees it, or as we do.
 pub(super) type Place = (Option<u32>, OsString);
 
-/// How often a path is resolved anew that something on it was renamed under (openat2(2), EAGAIN).
+/// How often a path is resolved again after a rename on it (openat2(2), EAGAIN).
 const ATTEMPTS: usize = 16;
 
 /// The root directory of a process, held; our own if it has ended.
@@ -116,7 +116,7 @@ impl Seen {
         format!("/proc/self/fd/{}", self.0.as_raw_fd()).into()
     }
 
-    /// What its file system says of it, a server of it if there is one.
+    /// Its attributes by its file system, or by the server of that.
     ///
     /// # Errors
     /// Fails as the file system does.
@@ -124,7 +124,7 @@ impl Seen {
         Ok(statx(&self.0, c"", AtFlags::EMPTY_PATH | AtFlags::NO_AUTOMOUNT, wanted)?)
     }
 
-    /// What the kernel says of it.
+    /// Its attributes that the kernel has in memory.
     ///
     /// # Errors
     /// Fails as its file system does.
@@ -140,7 +140,7 @@ impl AsFd for Seen {
     }
 }
 
-/// Which it is, for whoever hears that it hangs.
+/// The path and its process, for the report that it hangs.
 pub(super) fn shown((pid, path): &Place) -> OsString {
     let below = Path::new(path).strip_prefix("/").unwrap_or(Path::new(path));
     pid.map_or_else(|| path.clone(), |pid| root_of(pid).join(below).into())

@@ -35,7 +35,7 @@ pub struct Sought {
 }
 
 impl Sought {
-    /// Which it is, for whoever hears that it hangs.
+    /// Its name, for the report that it hangs.
     fn shown(&self) -> OsString {
         shown(&(self.pid, self.path.clone()))
     }
@@ -104,7 +104,7 @@ impl Question for ShowRoots {
 /// Where directories are that were sought.
 #[derive(Debug, Default)]
 pub struct Found {
-    /// Their paths without symbolic links, in the order in which they were sought; `None` where there is none.
+    /// Their paths without symbolic links, in the order of the search; `None` where a path does not exist.
     pub paths: Vec<Option<PathBuf>>,
     /// Whether each of them was looked for to the end.
     pub is_all: bool,
@@ -196,7 +196,7 @@ pub fn resolve(host_root: &Path, path: &Path) -> Option<PathBuf> {
 /// as it was named.
 pub fn resolve_what_answers(host_root: &Path, path: &Path) -> PathBuf {
     let mut above: Vec<&Path> = path.ancestors().collect();
-    // Whoever comes after one that does not answer is not asked.
+    // Paths below one that does not answer are not accessed.
     above.reverse();
     let sought = above.iter().map(|path| Sought::unshown(None, path)).collect();
     joined(path, &above, find_roots(host_root, sought).paths)

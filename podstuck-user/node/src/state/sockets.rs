@@ -12,10 +12,10 @@ use std::{
 
 use podstuck_confine::{proc, silent};
 
-/// `__SO_ACCEPTCON` of include/linux/net.h: somebody listens.
+/// `__SO_ACCEPTCON` of include/linux/net.h: the socket listens.
 const LISTENS: u32 = 1 << 16;
 
-/// A socket on which somebody listens.
+/// A listening socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Listener {
     /// As the listener named it.
@@ -27,14 +27,14 @@ pub(super) struct Listener {
 /// The sockets of one network namespace that have a file.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Table {
-    /// On which somebody listens.
+    /// The listening sockets.
     pub(super) listening: Vec<Listener>,
     /// The daemon's ends of connections, with the path that it listens on. One that was not accepted has no number
-    /// yet, which is told as 0.
+    /// yet, and 0 here.
     pub(super) connected: Vec<Listener>,
 }
 
-/// All sockets on which somebody listens, in every network namespace that has a process.
+/// All listening sockets, in every network namespace that has a process.
 pub(super) fn listening() -> Vec<Listener> {
     let mut seen = HashMap::new();
     for pid in proc::processes() {

@@ -23,7 +23,7 @@ use podstuck_model::{
 /// What a thread is doing, by `/proc/PID/task/TID/syscall`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Doing {
-    /// It has a CPU just now: in the kernel or not, nobody can tell.
+    /// It runs on a CPU now, in the kernel or in user mode.
     Running,
     /// It waits inside a system call, or in what the kernel does before it goes back to the caller.
     Call {
@@ -37,7 +37,7 @@ pub(super) enum Doing {
     /// It has ended, or may not be read.
     Gone,
     /// It does not say: its process hangs where it executes a program, or this tool lacks what it takes to ask.
-    Untold,
+    Unreported,
 }
 
 /// What `/proc` says about a thread. Those that take a [`TimedReader`] wait at most as long as that does.
@@ -62,16 +62,16 @@ pub(super) trait ReadThread {
     /// link is read and not followed: that touches no file system.
     fn link(self, name: &str, reader: &mut TimedReader) -> Option<PathBuf>;
 
-    /// Who it is, as the probes would describe it. Its cgroup is told by path only.
+    /// The thread's process, as the probes would describe it, without the id of its cgroup.
     fn actor(self, reader: &mut TimedReader) -> Caller;
 }
 
 impl ReadThread for Thread {
     fn doing(self, reader: &mut TimedReader) -> Doing {
         match self.locked("syscall", reader) {
-            None => Doing::Untold,
+            None => Doing::Unreported,
             Some(Ok(text)) => doing(&text).unwrap_or(Doing::Gone),
-            Some(Err(error)) if is_shortage(&error) => Doing::Untold,
+            Some(Err(error)) if is_shortage(&error) => Doing::Unreported,
             Some(Err(_)) => Doing::Gone,
         }
     }
@@ -94,7 +94,7 @@ impl ReadThread for Thread {
     fn stack(self, reader: &mut TimedReader) -> Vec<String> {
         let text = self.locked("stack", reader).and_then(Result::ok);
         let mut frames = text.map(|text| frames(&text)).unwrap_or_default();
-        // What these threads wait for is told by the function alone.
+        // The function's name alone shows what these threads wait for.
         frames.iter_mut().for_each(|frame| frame.truncate(frame.find(" [").unwrap_or(frame.len())));
         frames
     }

@@ -32,7 +32,7 @@ const CONTAINERS: usize = 4096;
 /// A directory with a container's specification in it, by containerd's versions.
 const TASKS: [&str; 2] =
     ["io.containerd.runtime.v2.task/k8s.io", "io.containerd.runtime.v1.linux/k8s.io"];
-/// Where containerd keeps its state unless it is told otherwise, by itself, in k3s and RKE2, in MicroK8s and in k0s.
+/// Default state directories of containerd: its own, and those in k3s and RKE2, MicroK8s and k0s.
 const CONTAINERD: [&str; 4] = [
     "/run/containerd",
     "/run/k3s/containerd",
@@ -61,7 +61,7 @@ pub fn read(host_root: &Path, kubelet_roots: &[PathBuf]) -> (Vec<Trace>, Option<
     let roots = roots.map(|root| Some(root.clone().into()));
     // A helper for each: one that does not answer hides no other.
     let mut failed = Vec::new();
-    // The runtimes first: nothing of theirs lies on anybody's volume.
+    // The runtimes first: their files are on no volume.
     for root in [None].into_iter().chain(roots) {
         let question = ReadTraces { host_root: host_root.into(), root };
         let answer = ask_in_parts(question, |part: Vec<Trace>| found.extend(part));
@@ -92,8 +92,8 @@ pub(super) fn pods_of(
     found
 }
 
-/// By the groups right below a pod's own, which the runtime makes: a container that makes some makes them deeper. One that
-/// two pods have is nobody's.
+/// By the groups right below a pod's own, which the runtime makes: a container can create groups only deeper. An id
+/// in the groups of two pods counts for neither.
 fn pods_by_group(groups: &Path, ids: &HashSet<&str>) -> HashMap<String, String> {
     let mut found: HashMap<String, BTreeSet<String>> = HashMap::new();
     for (uid, groups) in pod_cgroups(groups) {
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pods_own_directory_says_who_it_is_and_nobody_else() {
+    fn only_a_pods_own_directory_identifies_it() {
         let dir = tempfile::tempdir().unwrap();
         let pod = dir.path().join(UID);
         let volume =

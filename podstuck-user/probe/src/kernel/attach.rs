@@ -1,5 +1,4 @@
-//! Hanging the probes in: on functions where that works, else on syscall tracepoints, for each call
-//! by itself.
+//! Attaches the probes: on functions where that works, else on syscall tracepoints, for each call separately.
 
 use std::path::Path;
 
@@ -17,45 +16,45 @@ use super::{
 };
 use podstuck_model::call::Call;
 
-/// Where the kernel says how kprobes are asked for.
+/// Where the kernel describes how to create kprobes.
 const KPROBES: &str = "/sys/bus/event_source/devices/kprobe";
 
-/// Which probes are in.
+/// Which probes are attached.
 #[derive(Clone, Debug, Default)]
 pub struct Attached {
     /// Names of hooks, as in `tracepoint:syscalls:sys_exit_unlinkat`.
     pub hooks: Vec<String>,
-    /// Calls that are covered, and by which form.
+    /// Covered calls, and the form that covers each.
     pub calls: Vec<(Call, Form)>,
-    /// Calls that are not, each with the reason.
+    /// Calls that are not covered, each with the reason.
     pub missing: Vec<(Call, String)>,
-    /// Calls that a better form of hook was tried for in vain, each with the reason.
+    /// Calls for which a better form of hook failed, each with the reason.
     pub fallbacks: Vec<(Call, Form, String)>,
     /// Ways to delete that no probe sees here, each with the reason.
     pub not_covered: Vec<String>,
-    /// How deletions by io_uring are seen; `None` where there are none, or no probe sees them.
+    /// How deletions by io_uring are seen; `None` when there are none, or no probe sees them.
     pub io_uring: Option<io_uring::Coverage>,
-    /// Whether programs that are there to unmount are seen when they are executed.
+    /// Whether the execution of unmount programs is seen.
     pub sees_exec: bool,
-    /// Whether the kernel tells which directory it has resolved for a deletion.
+    /// Whether the kernel reports which directory it has resolved for a deletion.
     pub directories: Directories,
 }
 
 impl Attached {
-    /// The forms that serve calls, as in `fentry` and `kprobe+tracepoint`.
+    /// The forms in use, as in `fentry` and `kprobe+tracepoint`.
     pub fn backend(&self) -> String {
         let names: Vec<&str> =
             Form::ALL.into_iter().filter(|form| self.has(*form)).map(Form::name).collect();
         names.join("+")
     }
 
-    /// Why this form was tried in vain: one line for each reason.
+    /// Why this form failed: one line for each reason.
     pub fn in_vain(&self, form: Form) -> Vec<String> {
         let of_form = self.fallbacks.iter().filter(|(_, by, _)| *by == form);
         by_reason(&of_form.map(|(call, _, why)| (*call, why.clone())).collect::<Vec<_>>())
     }
 
-    /// Whether a call is served by this form.
+    /// Whether any call is covered by this form.
     pub fn has(&self, form: Form) -> bool {
         self.calls.iter().any(|(_, by)| *by == form)
     }
@@ -85,7 +84,7 @@ pub fn by_reason(calls: &[(Call, String)]) -> Vec<String> {
     lines.into_iter().map(|(why, names)| format!("{names}: {why}")).collect()
 }
 
-/// Loads what is on functions, if that is one of the forms.
+/// Loads the programs on functions, if that is one of the forms.
 pub(super) fn load_functions(ebpf: &mut Ebpf, forms: &[Form], layout: &Layout) -> Loaded {
     if forms.contains(&Form::Function) {
         let alone = directories::hooks(layout);
@@ -95,8 +94,8 @@ pub(super) fn load_functions(ebpf: &mut Ebpf, forms: &[Form], layout: &Layout) -
     }
 }
 
-/// Hangs all probes in, by the forms given, the best one first. A pair that fails is named, the
-/// others stay. Programs that stop half-way cannot be tested.
+/// Attaches all probes, by the forms given, the best one first. A pair that fails is named, the others stay. Programs
+/// that stop half-way cannot be tested.
 pub(super) fn all(
     ebpf: &mut Ebpf,
     functions: Loaded,
@@ -152,9 +151,9 @@ pub(super) fn all(
     }
     if form != Form::Tracepoint {
         match directories::attach(ebpf, &functions, form, layout) {
-            Ok(told) => {
-                links.add(told);
-                attached.directories = Directories::Told(form);
+            Ok(attached_links) => {
+                links.add(attached_links);
+                attached.directories = Directories::Reported(form);
                 attached.hooks.extend(DirectoryHook::ALL.map(|hook| hook.hook(form)));
             }
             Err(error) => attached.directories = Directories::Unknown(format!("{error:#}")),
@@ -172,10 +171,9 @@ pub(super) fn all(
     Ok((attached, links))
 }
 
-/// Hangs in what is good to have; `without` says what is lost where it fails.
+/// Attaches optional programs; `without` says what is lost where one fails.
 ///
-/// The self-test does not try these. A 32-bit call ends its caller where the kernel has that
-/// interface switched off.
+/// The self-test does not try these. A 32-bit call kills its caller where the kernel has that interface turned off.
 fn attach_more(
     ebpf: &mut Ebpf,
     functions: &Loaded,
@@ -200,7 +198,7 @@ fn attach_more(
     Ok(links)
 }
 
-/// Functions on which it is good to have programs too.
+/// Functions with optional programs.
 fn more_functions(layout: &Layout) -> Vec<Pair> {
     let mut more = hooks::renames();
     if layout.has_32_bit {
@@ -212,15 +210,15 @@ fn more_functions(layout: &Layout) -> Vec<Pair> {
     more
 }
 
-/// Attaches pairs in one form; one result for each. What is on functions is loaded already.
+/// Attaches pairs in one form; one result for each. Programs on functions are loaded already.
 pub(super) fn put_in(
     ebpf: &mut Ebpf,
     functions: &Loaded,
     form: Form,
     pairs: &[Pair],
 ) -> Result<Vec<Result<[Link; 2]>>> {
-    // All are loaded before any is attached: the verifier takes its time, and calls made between the
-    // two halves of a pair are not counted.
+    // All are loaded before any is attached: the verifier takes time, and calls made between the two halves of a pair
+    // are not counted.
     let attach = |ebpf: &mut Ebpf, loaded: &Loaded| {
         let one = |pair: &Pair| {
             loaded.pair(form, *pair).and_then(|()| links::attach_pair(ebpf, form, *pair))

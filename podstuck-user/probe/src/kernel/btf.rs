@@ -30,26 +30,25 @@ const MAGIC: u16 = 0xeb9f;
 const STRUCT: u32 = 4;
 const UNION: u32 = 5;
 const FUNCTION: u32 = 12;
-/// Kinds that only stand for another type: typedef, volatile, const, restrict, type tag.
+/// Kinds that are aliases of another type: typedef, volatile, const, restrict, type tag.
 const ALIASES: [u32; 5] = [8, 9, 10, 11, 18];
-/// Anonymous members that are looked through for one field. The largest structures of a kernel have some
-/// dozens; in damaged data they may lead back to themselves.
+/// Limit of anonymous members searched for one field. The largest structures of a kernel have some dozens; in damaged
+/// data they may form a cycle.
 const ANONYMOUS: u32 = 256;
-/// Bytes of what all types begin with, and of a member of a structure.
+/// Bytes of the header of a type, and of a member of a structure.
 const HEAD: usize = 12;
 const MEMBER: usize = 12;
 
-/// A kernel's types. A kernel has some 150,000, of which few are asked for, so only where each begins
-/// is noted.
+/// A kernel's types. A kernel has some 150,000, of which few are asked for, so only the start of each is kept.
 pub struct Btf<'a> {
     types: &'a [u8],
     strings: &'a [u8],
-    /// Where each type begins; the first one has number 1.
+    /// Offset of each type; the first one has number 1.
     starts: Vec<usize>,
     structs: HashMap<&'a [u8], u32>,
 }
 
-/// What a type begins with.
+/// The header of a type.
 #[derive(Clone, Copy)]
 struct Head {
     at: usize,
@@ -126,9 +125,9 @@ impl<'a> Btf<'a> {
         rest.split(|b| *b == 0).next().unwrap_or_default()
     }
 
-    /// The type of this number, or the one that it stands for.
+    /// The type of this number, with aliases resolved.
     fn get(&self, mut id: u32) -> Option<Head> {
-        // None has as many names; in damaged data they may go round in a circle.
+        // No type has this many aliases; in damaged data they may form a cycle.
         for _ in 0..64 {
             let start = *self.starts.get((id as usize).checked_sub(1)?)?;
             let head = Head::read(self.types, start).ok()?;
@@ -169,12 +168,12 @@ impl<'a> Btf<'a> {
         u32::try_from(at + 1).ok()
     }
 
-    /// Whether the kernel has a function of this name that probes can hang on.
+    /// Whether the kernel has a function of this name that probes can attach to.
     pub fn has_function(&self, name: &str) -> bool {
         self.function(name).is_some()
     }
 
-    /// Offset and type of a field, with as many anonymous members looked through.
+    /// Offset and type of a field; at most `left` anonymous members are searched.
     fn field(&self, of: Head, name: &[u8], left: &mut u32) -> Option<(u32, u32)> {
         if let Some(m) = self.members(of).find(|m| self.string(m.name) == name) {
             return Some((m.offset, m.kind));
@@ -197,7 +196,7 @@ impl<'a> Btf<'a> {
     }
 }
 
-/// Bytes behind the head; none where the kind is unknown.
+/// Bytes after the header; `None` when the kind is unknown.
 fn length_behind(head: Head) -> Option<usize> {
     let count = head.count();
     Some(match head.kind() {

@@ -1,4 +1,4 @@
-//! Having the kernel tell which directory it has resolved for a deletion. Without it, a path with directories
+//! Hooks that report the directory that the kernel has resolved for a deletion. Without them, a path with directories
 //! in it counts by its text, in a view that is proven.
 
 use anyhow::{Result, bail};
@@ -12,12 +12,12 @@ use super::{
     selftest,
 };
 
-/// Whether the directories of deletions are told.
+/// Whether the directories of deletions are reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Directories {
-    /// By hooks of this form.
-    Told(Form),
-    /// They are not, for this reason.
+    /// Reported, by hooks of this form.
+    Reported(Form),
+    /// Not reported, for this reason.
     Unknown(String),
 }
 
@@ -27,12 +27,12 @@ impl Default for Directories {
     }
 }
 
-/// Programs that have a place here.
+/// The hooks that this kernel has.
 pub(super) fn hooks(layout: &Layout) -> &'static [DirectoryHook] {
     if layout.tells_directories { &DirectoryHook::ALL } else { &[] }
 }
 
-/// Hangs them in. All or none: the same path by `rmdir` and by `unlink` is to be read in one way.
+/// Attaches them. All or none: the same path by `rmdir` and by `unlink` is to be read in one way.
 pub(super) fn attach(
     ebpf: &mut Ebpf,
     functions: &Loaded,

@@ -1,17 +1,17 @@
-//! Which entry point is seen by which hooks: the forms of hooks, and what they are called.
+//! Which hooks see which entry point: the forms of hooks, and their names.
 
 use podstuck_common::entry_point::{ENTRY_POINTS, EntryPoint, Interface, ON_ARM64};
 
 use podstuck_model::call::Call;
 
-/// A form of hook. What is counted does not depend on it.
+/// A form of hook. The counts do not depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// `fentry` and `fexit` on the function through which a call enters the kernel. Costs other
     /// calls nothing.
     Function,
-    /// A kprobe and a kretprobe on the same functions. They cost other calls nothing either, and the kernel tells few
-    /// returns at a time: ten, or twice as many as there are processors.
+    /// A kprobe and a kretprobe on the same functions. They cost other calls nothing either, and the kernel follows
+    /// few returns at a time: ten, or twice as many as there are processors.
     Kprobe,
     /// Syscall tracepoints. While one is enabled, every system call of the machine takes the slow
     /// path through the kernel's entry code.
@@ -21,9 +21,9 @@ pub enum Form {
 /// One half of a pair of probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// The call is entered.
+    /// Entry of the call.
     Enter,
-    /// The call returns.
+    /// Return of the call.
     Exit,
 }
 
@@ -35,9 +35,9 @@ pub struct Pair(&'static EntryPoint);
 /// `CONFIG_SECURITY_PATH` have it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DirectoryHook {
-    /// Of a file.
+    /// Deletion of a file.
     Unlink,
-    /// Of a directory.
+    /// Deletion of a directory.
     Rmdir,
 }
 
@@ -53,12 +53,12 @@ impl DirectoryHook {
         }
     }
 
-    /// Name of the program. Tracepoints do not tell it.
+    /// Name of the program. Tracepoints have none: they do not report the directory.
     pub fn program(self, form: Form) -> String {
         format!("{}_{}", form.name(), self.function())
     }
 
-    /// What the hook is called by tracers.
+    /// The name that tracers give the hook.
     pub fn hook(self, form: Form) -> String {
         format!("{}:{}", form.name(), self.function())
     }
@@ -68,7 +68,7 @@ impl Form {
     /// All, the best one first.
     pub const ALL: [Self; 3] = [Self::Function, Self::Kprobe, Self::Tracepoint];
 
-    /// As `--backend` has it.
+    /// The name that `--backend` takes.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Function => "fentry",
@@ -78,7 +78,7 @@ impl Form {
     }
 }
 
-/// A program that those at the ends of system calls' functions go on with.
+/// The program that the programs at the ends of system calls' functions continue with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rest {
     /// Its name.
@@ -99,18 +99,18 @@ fn pairs(wanted: impl Fn(&Pair) -> bool) -> Vec<Pair> {
     ENTRY_POINTS.iter().map(Pair).filter(wanted).collect()
 }
 
-/// The calls that are counted, of programs of the machine's own width. arm64 has no `unlink` and no `rmdir`.
+/// The counted calls of programs of the machine's native width. arm64 has no `unlink` and no `rmdir`.
 pub fn native() -> Vec<Pair> {
     pairs(|pair| pair.0.number.is_some() && pair.call().is_some())
 }
 
-/// The renames, which may take a tree away before it is deleted. arm64 has no `rename`.
+/// The renames, which may move a tree away before it is deleted. arm64 has no `rename`.
 pub fn renames() -> Vec<Pair> {
     pairs(|pair| pair.0.number.is_some() && pair.call().is_none())
 }
 
-/// The functions that only 32-bit programs enter: those of an x86-64 kernel's interface for them; and on arm64,
-/// where they enter by the same functions as others, those of calls that others do not have.
+/// The functions that only 32-bit programs enter: on x86-64 those of the kernel's interface for them; on arm64, where
+/// most functions are shared, those of calls that 64-bit programs do not have.
 pub fn of_32_bit() -> Vec<Pair> {
     pairs(|pair| match pair.0.interface {
         Interface::Native => ON_ARM64 && pair.0.number.is_none(),
@@ -126,8 +126,7 @@ pub fn io_uring() -> Vec<Pair> {
 }
 
 impl Pair {
-    /// The call whose probe it is; none for a rename, which is not counted, and for io_uring, which makes
-    /// no call.
+    /// The call of this probe; `None` for a rename, which is not counted, and for io_uring, which makes no call.
     pub fn call(&self) -> Option<Call> {
         Call::from_code(self.0.call).filter(|_| self.is_system_call())
     }
@@ -140,12 +139,12 @@ impl Pair {
             (Form::Tracepoint, Side::Enter) => format!("enter_{}", self.0.program),
             (Form::Kprobe, Side::Enter) => format!("kprobe_{}", self.0.program),
             (Form::Kprobe, Side::Exit) => format!("kretprobe_{}", self.0.program),
-            // One for all.
+            // One program for all calls.
             (Form::Tracepoint, Side::Exit) => "exit".to_owned(),
         }
     }
 
-    /// What its exit goes on with.
+    /// The program that its exit continues with.
     pub fn rest(&self, form: Form) -> Option<Rest> {
         let [of_function, of_kprobe] = Rest::ALL;
         match form {
@@ -155,7 +154,7 @@ impl Pair {
         }
     }
 
-    /// Whether it is a system call's, and not io_uring's.
+    /// Whether this is a system call's entry point, and not io_uring's.
     pub fn is_system_call(&self) -> bool {
         self.0.interface != Interface::IoUring
     }
@@ -174,7 +173,7 @@ impl Pair {
         self.0.tracepoint.map(|name| format!("sys_{side}_{name}"))
     }
 
-    /// What the hook is called by tracers.
+    /// The name that tracers give the hook.
     pub fn hook(&self, form: Form, side: Side) -> String {
         match (form, side) {
             (Form::Function, Side::Enter) => format!("fentry:{}", self.function()),
@@ -224,7 +223,7 @@ mod tests {
             .filter(|row| groups.iter().filter(|pair| pair.0 == *row).count() != 1)
             .map(|row| row.program)
             .collect();
-        // What an architecture does not have is nowhere.
+        // Entry points that an architecture lacks are in no group.
         let of_x86 = ["unlinkat_32", "umount2_32", "umount_32", "unlink_32", "rmdir_32"];
         let elsewhere: &[&str] = if ON_ARM64 { &of_x86 } else { &[] };
         assert_eq!(missing, elsewhere, "{:?}", names.collect::<Vec<_>>());

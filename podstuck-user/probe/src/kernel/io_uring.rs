@@ -15,19 +15,19 @@ use super::{
 /// How deletions by io_uring are seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Coverage {
-    /// As any other: by outcome, target and process.
+    /// Counted as any other deletion: by outcome, target and process.
     Counted,
-    /// That they are made and nothing else, for this reason.
+    /// Only noticed to happen, for this reason.
     Noticed(String),
 }
 
 const EVENT: &str = "io_uring_queue_async_work";
-/// The tracepoint's hook, as tracers call it.
+/// The name that tracers give the tracepoint's hook.
 pub const TRACEPOINT: &str = "tracepoint:io_uring:io_uring_queue_async_work";
 
-/// Hangs in what `shown` allows. `by_function` says that functions can be hooked here.
+/// Attaches what `shown` allows. `by_function` says whether functions can be hooked here.
 ///
-/// The self-test does not try it: io_uring may be switched off, and costs memory where it is not.
+/// The self-test does not try it: io_uring may be turned off, and costs memory where it is not.
 pub(super) fn attach(
     ebpf: &mut Ebpf,
     functions: &Loaded,
@@ -71,7 +71,7 @@ pub(super) fn attach(
     })
 }
 
-/// Watches what io_uring hands to its workers, among which are all deletions.
+/// Watches the requests that io_uring hands to its workers, among which are all deletions.
 fn queued(ebpf: &mut Ebpf) -> Result<Link> {
     links::attach_alone(ebpf, "io_uring_queued", "io_uring", EVENT)
 }

@@ -16,28 +16,28 @@ use super::{
     hooks::{self, DirectoryHook, Pair},
 };
 
-/// Where the kernel describes its own types.
+/// The kernel's description of its own types.
 pub const BTF_PATH: &str = "/sys/kernel/btf/vmlinux";
 
-/// What could be learnt of this kernel's structures.
+/// What is known of this kernel's structures.
 pub struct Layout {
-    /// For the probes. Not usable when a needed field is missing.
+    /// Offsets for the probes. Not usable when a needed field is missing.
     pub offsets: Offsets,
-    /// What is missing, and what is lost with it; empty when all is well.
+    /// What is missing, and what is lost with it; empty when nothing is.
     pub problems: Vec<String>,
-    /// Whether 32-bit programs run.
+    /// Whether the kernel runs 32-bit programs.
     pub has_32_bit: bool,
-    /// What is shown of deletions by io_uring; `None` where it cannot delete.
+    /// What the kernel shows of deletions by io_uring; `None` when it cannot delete.
     pub io_uring: Option<IoUring>,
-    /// Whether the directory that was resolved for a deletion is told.
+    /// Whether the kernel can report the directory that it resolved for a deletion.
     pub tells_directories: bool,
-    /// The number of the function that gives addresses a type; `None` where there is none, or the probes have no
-    /// use for it.
+    /// The BTF number of the function that gives addresses a type; `None` without one, or the probes do not
+    /// use it.
     pub cast: Option<u32>,
 }
 
 impl Layout {
-    /// The same, where the kernel lets no program call that function.
+    /// The layout for a kernel that lets no program call that function.
     pub(super) fn without_cast(&self) -> Self {
         let none = Offsets { words_type: 0, ..self.offsets };
         Self { offsets: none, problems: self.problems.clone(), cast: None, ..*self }
@@ -49,7 +49,7 @@ impl Layout {
 pub struct IoUring {
     /// The function that deletes can be hooked, and its request can be read (Linux 6.0).
     pub countable: bool,
-    /// A tracepoint tells that a request is one to delete (Linux 5.19).
+    /// A tracepoint shows that a request is a deletion (Linux 5.19).
     pub noticeable: bool,
 }
 
@@ -128,8 +128,8 @@ const NOTHING: Offsets = Offsets {
 /// The context of tracepoint `io_uring:io_uring_queue_async_work`.
 const IO_URING_EVENT: &str = "trace_event_raw_io_uring_queue_async_work";
 
-/// Fields that the probes read at once, each so many bytes behind the one before it, as in every kernel
-/// from 5.10 to 7.1.
+/// Fields that the probes read at once, each `apart` bytes after the one before it, as in every kernel from 5.10 to
+/// 7.1.
 struct Together {
     apart: u32,
     structure: &'static str,
@@ -174,7 +174,7 @@ fn has_typed_task() -> bool {
     is_helper_supported(ProgramType::TracePoint, HELPER).unwrap_or(false)
 }
 
-/// The pure part of [`read`]: a field that this kernel lacks switches the walk off and is named.
+/// The pure part of [`read`]: a field that this kernel lacks turns the walk off and is named.
 fn from_btf(btf: &Btf<'_>) -> Layout {
     let mut problems = Vec::new();
     let mut at = |structure: &str, field: &str| {
@@ -184,7 +184,7 @@ fn from_btf(btf: &Btf<'_>) -> Layout {
             NO_OFFSET
         })
     };
-    // A request of io_uring begins with what it asks for.
+    // A request of io_uring begins with its command.
     let request = |field| Some(btf.offset("io_kiocb", "cmd")? + btf.offset("io_unlink", field)?);
     let mut offsets = Offsets {
         usable: 0,
@@ -249,7 +249,7 @@ fn from_btf(btf: &Btf<'_>) -> Layout {
     Layout { offsets, problems, has_32_bit, io_uring, tells_directories, cast }
 }
 
-/// `compat_sys_openat` is there with `CONFIG_COMPAT` only; on arm64 the functions that matter are there always.
+/// `compat_sys_openat` exists with `CONFIG_COMPAT` only; on arm64 the functions that matter always exist.
 fn has_32_bit(btf: &Btf<'_>) -> bool {
     if ON_ARM64 {
         btf.has_function("__arm64_compat_sys_openat")
@@ -264,7 +264,7 @@ fn cast(btf: &Btf<'_>, offsets: &mut Offsets) -> Option<u32> {
         return None;
     }
     let function = btf.function("bpf_rdonly_cast")?;
-    // As in every kernel with that function: on x86 it begins with ten registers, on arm64 with 31.
+    // As in every kernel with that function: on x86 the type begins with ten registers, on arm64 with 31.
     offsets.words_type =
         btf.structure(if cfg!(target_arch = "x86_64") { "pt_regs" } else { "user_pt_regs" })?;
     Some(function)
@@ -280,7 +280,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_kernel_without_btf_is_said_to_be_one() {
+    fn a_kernel_without_btf_is_reported() {
         let layout = read(Path::new("/nonexistent/btf"));
         assert_eq!(layout.offsets.usable, 0);
         assert!(layout.problems[0].contains("CONFIG_DEBUG_INFO_BTF"), "{:?}", layout.problems);

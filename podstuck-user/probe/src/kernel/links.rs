@@ -1,4 +1,4 @@
-//! Probes in their hooks, and out of them again.
+//! Attaches probes to their hooks, and detaches them.
 
 use std::os::fd::OwnedFd;
 
@@ -15,7 +15,7 @@ use super::{
     selinux,
 };
 
-/// What holds the probes in their hooks.
+/// Keeps the probes attached.
 #[derive(Default)]
 pub struct Links(Vec<Link>);
 
@@ -33,19 +33,19 @@ impl Drop for Links {
     }
 }
 
-/// More descriptors of all hooks that this process's probes are in: aya keeps its own to itself.
+/// Duplicates the descriptors of all hooks that this process's probes are on: aya keeps its own private.
 ///
 /// # Errors
-/// Fails when `/proc` does not list them, or they cannot be had twice (before Linux 5.6).
+/// Fails when `/proc` does not list them, or they cannot be duplicated (before Linux 5.6).
 pub fn descriptors() -> Result<Vec<OwnedFd>> {
-    // Before 5.15, a tracepoint's hook is an event, and no link.
+    // Before 5.15, a tracepoint's hook is a perf event, and no link.
     let is_hook = |target: &FDTarget| match target {
         FDTarget::AnonInode(kind) => {
             matches!(kind.trim_matches(['[', ']']), "bpf_link" | "perf_event")
         }
         _ => false,
     };
-    // The list first: what is had twice would be in it.
+    // The list first: it would include the duplicates.
     let open: Vec<_> = Process::myself()?.fd()?.collect::<Result<_, _>>()?;
     let own = pidfd_open(getpid(), PidfdFlags::empty()).context("pidfd_open")?;
     let again = |number| pidfd_getfd(&own, number, PidfdGetfdFlags::empty());
@@ -58,8 +58,8 @@ fn program(ebpf: &mut Ebpf, form: Form, pair: Pair, side: Side) -> Result<&mut P
     ebpf.program_mut(&name).with_context(|| format!("this build has no program `{name}`"))
 }
 
-/// The exit first: a call that is under way then leaves an exit without entry, which is counted,
-/// and not an entry without exit, which would look like a call that never returns.
+/// The exit first: a call in flight then leaves an exit without entry, which is counted, and not an entry without
+/// exit, which would look like a call that never returns.
 pub(super) fn attach_pair(ebpf: &mut Ebpf, form: Form, pair: Pair) -> Result<[Link; 2]> {
     let mut attach = |side| {
         attach_one(program(ebpf, form, pair, side)?, pair, side)
@@ -86,7 +86,7 @@ fn attach_to_function(program: &mut Program, function: &str) -> Result<Link> {
             let link = program.attach(function, 0)?;
             Box::new(program.take_link(link)?)
         }
-        // These were loaded for their function.
+        // These programs were loaded for their function.
         Program::FEntry(program) => {
             let link = program.attach()?;
             Box::new(program.take_link(link)?)
@@ -99,7 +99,7 @@ fn attach_to_function(program: &mut Program, function: &str) -> Result<Link> {
     })
 }
 
-/// Takes note of the directories that the kernel resolves.
+/// Attaches the program that records the directories that the kernel resolves.
 pub(super) fn attach_directory(ebpf: &mut Ebpf, form: Form, hook: DirectoryHook) -> Result<Link> {
     let program =
         ebpf.program_mut(&hook.program(form)).context("this build has no such program")?;
@@ -107,12 +107,12 @@ pub(super) fn attach_directory(ebpf: &mut Ebpf, form: Form, hook: DirectoryHook)
         .with_context(|| format!("attaching to {}", hook.hook(form)))
 }
 
-/// Watches which programs are executed that are there to unmount.
+/// Attaches the program that watches for the execution of unmount programs.
 pub(super) fn attach_exec(ebpf: &mut Ebpf) -> Result<Link> {
     attach_alone(ebpf, "executed", "sched", "sched_process_exec")
 }
 
-/// A program on a tracepoint that has no other half.
+/// Attaches a program on a tracepoint that has no other half.
 pub(super) fn attach_alone(
     ebpf: &mut Ebpf,
     program: &str,

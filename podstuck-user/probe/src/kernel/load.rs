@@ -1,4 +1,4 @@
-//! Loads the probes with this kernel's layout and this run's switches.
+//! Loads the probes with this kernel's layout and this run's settings.
 
 use std::{borrow::Cow, io};
 
@@ -19,22 +19,22 @@ use super::{
 
 static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/podstuck-ebpf"));
 
-/// aya-log's switch in the object: levels up to this one are compiled in by the verifier, the
-/// others are removed as dead code. 0 is none.
+/// aya-log's switch in the object: levels up to this one are compiled in by the verifier, the others are removed as
+/// dead code. 0 turns logging off.
 const LOG_LEVEL: &str = "AYA_LOG_LEVEL";
 const LOG_DEBUG: u8 = 4;
-/// The memory that programs work in.
+/// The map of the programs' working memory.
 pub(super) const SCRATCH: &str = "SCRATCH";
 
-/// Probes in the kernel. They leave it when this is dropped.
+/// Loaded and attached probes. Dropping this unloads them.
 pub struct Probes {
-    /// First, so that programs are out of the kernel before the maps are that lead from one to another.
+    /// The first field, so that programs are unloaded before the maps that lead from one to another.
     _links: Links,
-    /// Owns programs and those maps that nobody took.
+    /// Owns the programs, and the maps that were not taken out.
     pub ebpf: Ebpf,
-    /// What hangs where; `missing` includes what the self-test found dead.
+    /// What is attached where; `missing` includes what the self-test found dead.
     pub attached: Attached,
-    /// Whether they believe what a path reads like, for want of this kernel's layout.
+    /// Whether they go by the text of a path, for want of this kernel's layout.
     pub by_text: bool,
 }
 
@@ -56,7 +56,7 @@ pub fn load(layout: &Layout, config: &Config, forms: &[Form], debug: bool) -> Re
     }
     let functions = attach::load_functions(&mut ebpf, forms, layout);
     if forms.contains(&Form::Function) && !functions.any() {
-        // No program on a function is let in: what is on tracepoints needs less memory.
+        // No program on a function was loaded: programs on tracepoints need less memory.
         ebpf = tables(layout, config, true, debug)?;
     }
     let (attached, links) =
@@ -65,7 +65,7 @@ pub fn load(layout: &Layout, config: &Config, forms: &[Form], debug: bool) -> Re
     Ok(Probes { _links: links, ebpf, attached, by_text })
 }
 
-/// Makes the maps; with memory to work in for programs on tracepoints only, or for all.
+/// Creates the maps, with working memory for programs on tracepoints only, or for all.
 fn tables(layout: &Layout, config: Config, one_slot: bool, debug: bool) -> Result<Ebpf> {
     let config = Config { one_slot: u32::from(one_slot), ..config };
     let level = if debug { LOG_DEBUG } else { 0 };
@@ -85,7 +85,7 @@ fn tables(layout: &Layout, config: Config, one_slot: bool, debug: bool) -> Resul
     loader.load(&object(layout.cast)).context("creating the probes' maps")
 }
 
-/// The probes, with calls of this function of the kernel.
+/// The object file of the probes, with calls of this function of the kernel.
 fn object(cast: Option<u32>) -> Cow<'static, [u8]> {
     /// `BPF_JMP | BPF_CALL`, and whose function it is in the upper half of the registers (linux/bpf.h).
     const CALL: [u8; 4] = [0x85, 0, 0, 0];
@@ -105,8 +105,8 @@ fn error_at(path: &str, error: io::Error) -> anyhow::Error {
     anyhow::Error::new(error).context(format!("counting CPUs by {path}"))
 }
 
-/// aya reads all of the kernel's types. What stays in use lies behind them, so the C library would keep
-/// their room for the whole run: 32 MiB resident instead of 12.
+/// aya reads all of the kernel's types. Memory that stays in use is allocated after them, so the C library would keep
+/// theirs for the whole run: 32 MiB resident instead of 12.
 fn give_back_memory() {
     // SAFETY: only pages that nothing is allocated in are given back.
     #[cfg(target_env = "gnu")]
@@ -127,7 +127,7 @@ mod tests {
     use crate::kernel::layout;
     use podstuck_confine::privilege;
 
-    /// The maps, where they may be made.
+    /// The maps, where the privileges allow it.
     fn made(one_slot: bool) -> Option<Ebpf> {
         if let Err(missing) = privilege::check() {
             skip(missing.to_string());
@@ -141,7 +141,7 @@ mod tests {
         map.info().unwrap().max_entries() as usize
     }
 
-    /// cargo shows a build script's warnings to everybody who builds.
+    /// cargo shows a build script's warnings in every build.
     #[test]
     fn building_the_probes_is_quiet() {
         let said = std::path::Path::new(env!("OUT_DIR")).with_file_name("output");
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_each_cpu_keeps_to_itself_is_added_to_all_tables_that_forget() {
+    fn each_cpus_reserve_is_added_to_all_lru_tables() {
         let Some(ebpf) = made(true) else { return };
         let room = nr_cpus().unwrap() * lru::FREE_PER_CPU;
         let mut expected = lru::TABLES.map(|(name, entries)| (name, entries + room));

@@ -1,4 +1,4 @@
-//! What the probes' tables take of the kernel's memory.
+//! Kernel memory of the probes' tables.
 
 use std::{
     fmt, fs,
@@ -16,25 +16,25 @@ use podstuck_common::lru;
 
 use super::load::SCRATCH;
 
-/// In bytes.
+/// Sizes in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// To work in, for each CPU that there may be: more where probes are on functions.
+    /// Working memory for each possible CPU: more where probes are on functions.
     pub scratch: u64,
-    /// To count in, for each of them.
+    /// Counters for each possible CPU.
     pub counts: u64,
-    /// What each of them keeps to itself of the tables that forget: see [`lru`].
+    /// Spare entries that each possible CPU keeps of the LRU tables: see [`lru`].
     pub kept: u64,
-    /// How many there may be.
+    /// Number of possible CPUs.
     pub cpus: u64,
-    /// All of it, as the kernel reckons.
+    /// The total, as the kernel accounts for it.
     pub all: u64,
 }
 
-/// That of these probes.
+/// The memory of these probes.
 ///
 /// # Errors
-/// Fails when the kernel does not say.
+/// Fails when the kernel does not report it.
 pub fn of(ebpf: &Ebpf) -> Result<Memory> {
     let cpus = nr_cpus().map_err(|(path, error)| anyhow::anyhow!("{path}: {error}"))?;
     let mut memory = Memory { cpus: cpus as u64, ..Memory::default() };
@@ -65,7 +65,7 @@ pub fn of(ebpf: &Ebpf) -> Result<Memory> {
     Ok(memory)
 }
 
-/// Since Linux 6.4 exact; before, without what a table may be given later.
+/// Exact since Linux 6.4; before, without what a table may allocate later.
 fn reckoned(map: &MapData) -> Result<u64> {
     let path = format!("/proc/self/fdinfo/{}", map.fd().as_fd().as_raw_fd());
     let info = fs::read_to_string(&path).with_context(|| path.clone())?;
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_told_for_each_cpu() {
+    fn memory_is_reported_for_each_cpu() {
         let memory =
             Memory { scratch: 18_001, counts: 65_536, kept: 69_000, cpus: 2, all: 12 << 20 };
         assert_eq!(

@@ -1,4 +1,5 @@
-//! The running kernel: where its structures keep what the probes read, and how the probes get in.
+//! The running kernel: where its structures keep the data that the probes read, and how the probes are loaded and
+//! attached.
 
 pub mod attach;
 pub mod btf;

@@ -1,4 +1,4 @@
-//! What keeps the probes from their work whatever the privileges: checked before anything is loaded.
+//! Conditions that keep the probes from working with any privileges: checked before anything is loaded.
 
 use std::{fs, os::unix::fs::MetadataExt};
 
@@ -6,16 +6,16 @@ use thiserror::Error;
 
 use podstuck_confine::privilege;
 
-/// One of them, and what to do.
+/// An obstacle, and what to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Obstacle {
-    /// `bpf_probe_read_kernel` and tracefs are refused to everybody.
+    /// The kernel refuses `bpf_probe_read_kernel` and tracefs to every process.
     #[error(
         "the kernel is locked down (lockdown=confidentiality): no program may read its memory. Boot the node \
          with lockdown=integrity"
     )]
     Confidentiality,
-    /// The probes see the ids of the first namespace, and `/proc` shows those of another.
+    /// The probes see the process ids of the initial namespace, and `/proc` shows those of another.
     #[error(
         "podstuck is not in the host's PID namespace: the probes name processes by their ids there. Start \
          the pod with `hostPID: true`, or the container with `--pid=host`"
@@ -23,19 +23,19 @@ pub enum Obstacle {
     PidNamespace,
 }
 
-/// Whether there is a point in loading probes: with privileges, too.
+/// Whether probes can be loaded: checks privileges, too.
 ///
 /// # Errors
-/// Says what is missing, or in the way.
+/// Fails with what is missing, or in the way.
 pub fn any() -> anyhow::Result<()> {
     privilege::check()?;
     Ok(check()?)
 }
 
-/// What is in the way.
+/// Checks for obstacles.
 ///
 /// # Errors
-/// Says what it is.
+/// Fails with the obstacle.
 pub fn check() -> Result<(), Obstacle> {
     if lockdown().as_deref() == Some(CONFIDENTIALITY) {
         return Err(Obstacle::Confidentiality);
@@ -51,21 +51,21 @@ pub fn check() -> Result<(), Obstacle> {
 
 const CONFIDENTIALITY: &str = "confidentiality";
 
-/// How far the kernel is locked down, as `integrity`; `None` where that cannot be read.
+/// The kernel's lockdown level, as `integrity`; `None` when it cannot be read.
 pub fn lockdown() -> Option<String> {
     chosen(&fs::read_to_string("/sys/kernel/security/lockdown").ok()?)
 }
 
-/// The one in brackets.
+/// The level in brackets.
 fn chosen(levels: &str) -> Option<String> {
     let (_, rest) = levels.split_once('[')?;
     Some(rest.split_once(']')?.0.to_owned())
 }
 
-/// What the verifier says of a program where securityfs, which tells of it before, is not mounted.
+/// Whether the verifier's log shows lockdown: for kernels without a mounted securityfs, which would show it before.
 pub(super) fn is_confidentiality(verifier_log: &str) -> bool {
     let refused = |line: &str| {
-        // Since Linux 6.11, and before.
+        // The message since Linux 6.11, and the one before.
         (line.contains("cannot use helper") || line.contains("unknown func"))
             && line.contains("bpf_probe_read_kernel")
     };

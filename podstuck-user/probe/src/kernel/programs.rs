@@ -1,4 +1,4 @@
-//! Handing programs to the verifier.
+//! Loads programs, which the verifier checks.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -18,12 +18,12 @@ use super::{
     obstacle::{Obstacle, is_confidentiality},
 };
 
-/// What became of programs, by name.
+/// The result of loading, by name of the program.
 #[derive(Default)]
 pub(super) struct Loaded(HashMap<String, Result<(), String>>);
 
 impl Loaded {
-    /// Whether all programs of a pair are in the kernel.
+    /// Fails unless all programs of a pair are loaded.
     pub(super) fn pair(&self, form: Form, pair: Pair) -> Result<()> {
         self.program(&pair.program(form, Side::Exit))?;
         self.program(&pair.program(form, Side::Enter))?;
@@ -33,12 +33,12 @@ impl Loaded {
         Ok(())
     }
 
-    /// Whether the program of this hook is in the kernel.
+    /// Fails unless the program of this hook is loaded.
     pub(super) fn directory(&self, form: Form, hook: DirectoryHook) -> Result<()> {
         self.program(&hook.program(form))
     }
 
-    /// Whether any was let in.
+    /// Whether any program was loaded.
     pub(super) fn any(&self) -> bool {
         self.0.values().any(Result::is_ok)
     }
@@ -52,8 +52,8 @@ impl Loaded {
     }
 }
 
-/// Loads what is on functions. The kernel's types, which these programs refer to, take ten megabytes and
-/// more: they are read once and not kept.
+/// Loads the programs on functions. The kernel's types, which these programs refer to, take ten megabytes and more:
+/// they are read once and not kept.
 pub(super) fn load_functions(
     ebpf: &mut Ebpf,
     pairs: &[Pair],
@@ -77,8 +77,8 @@ pub(super) fn load_functions(
     loaded
 }
 
-/// Whether the kernel lets programs give addresses a type: it has the function in its types, and may still refuse
-/// it to programs that are not compiled.
+/// Fails unless the kernel lets programs give addresses a type: it has the function in its types, and may still
+/// refuse it to programs that are not compiled.
 pub(super) fn cast(ebpf: &mut Ebpf) -> Result<()> {
     const PROGRAM: &str = "cast_probe";
     let program = ebpf
@@ -87,12 +87,12 @@ pub(super) fn cast(ebpf: &mut Ebpf) -> Result<()> {
     load_one(program, None, "")
 }
 
-/// Loads what refers to none of the kernel's types: programs of the other forms.
+/// Loads the programs that refer to none of the kernel's types: those of the other forms.
 pub(super) fn load_untyped(ebpf: &mut Ebpf, form: Form, pairs: &[Pair]) -> Loaded {
     load(ebpf, &jobs(form, pairs), None)
 }
 
-/// Loads what tells of directories by kprobes.
+/// Loads the kprobes that report directories.
 pub(super) fn load_directory_kprobes(ebpf: &mut Ebpf, hooks: &[DirectoryHook]) -> Loaded {
     load(ebpf, &directory_jobs(Form::Kprobe, hooks).collect(), None)
 }
@@ -104,14 +104,14 @@ fn directory_jobs(
     hooks.iter().map(move |hook| (hook.program(form), hook.function()))
 }
 
-/// Programs to load, each with the function that it is on if it is on one: the first, where several share it.
+/// Programs to load, each with the function that it is on, if any: the first, where several share it.
 fn jobs(form: Form, pairs: &[Pair]) -> BTreeMap<String, &'static str> {
     let mut jobs = BTreeMap::new();
     for pair in pairs {
         for side in [Side::Exit, Side::Enter] {
             jobs.entry(pair.program(form, side)).or_insert(pair.function());
         }
-        // Where it refers to the type of the function, all of them have the same.
+        // If it refers to the type of the function, all functions have the same type.
         if let Some(rest) = pair.rest(form) {
             jobs.entry(rest.program.to_owned()).or_insert(pair.function());
         }
@@ -119,7 +119,7 @@ fn jobs(form: Form, pairs: &[Pair]) -> BTreeMap<String, &'static str> {
     jobs
 }
 
-/// Loads programs, at once: the verifier works on each by itself, on a CPU of its own.
+/// Loads programs in parallel: the verifier works on each separately, on a CPU of its own.
 fn load(ebpf: &mut Ebpf, jobs: &BTreeMap<String, &'static str>, btf: Option<&Btf>) -> Loaded {
     let mut loaded: HashMap<String, Result<(), String>> = std::thread::scope(|scope| {
         let threads: Vec<_> = ebpf
@@ -144,7 +144,7 @@ fn load(ebpf: &mut Ebpf, jobs: &BTreeMap<String, &'static str>, btf: Option<&Btf
     Loaded(loaded)
 }
 
-/// Tells the programs at the ends of system calls' functions what to go on with.
+/// Enters the program that the programs at the ends of system calls' functions continue with.
 fn enter(ebpf: &mut Ebpf, Rest { program, table }: Rest) -> Result<()> {
     let program = ebpf.program(program).context("this build has no such program")?;
     let program = program.fd()?.try_clone().context("copying its descriptor")?;

@@ -15,10 +15,10 @@ pub const HOST_INDEX: u32 = ROOTS as u32 - 1;
 /// A directory in the probes' cache, and what they keep of it: only to remove it.
 type KernelPath = [u64; 2];
 type Directory = [u64; 11];
-/// A directory that was shown: number, file system, index.
+/// A directory that was shown to the probes: inode number, file system, index.
 type Shown = [u64; 3];
 
-/// What the probes know of them.
+/// The probes' tables of roots.
 pub struct RootTables {
     table: Array<MapData, Root>,
     views: HashMap<MapData, ViewKey, u32>,
@@ -55,18 +55,18 @@ impl RootTables {
         Ok(tables)
     }
 
-    /// Says what the directory of this index is.
+    /// Writes the entry of the directory with this index.
     ///
     /// # Errors
-    /// Fails when the kernel refuses it.
+    /// Fails when the kernel refuses the write.
     pub fn set(&mut self, index: u32, root: Root) -> Result<()> {
         self.table.set(index, root, 0).context("writing `ROOT_TABLE`")
     }
 
-    /// Has the probes forget the directories that were shown by these indexes, which others will have.
+    /// Makes the probes forget the directories that were shown by these indexes, which are about to be reused.
     ///
     /// # Errors
-    /// Fails when the kernel refuses it.
+    /// Fails when the kernel refuses the write.
     pub fn forget(&mut self, indexes: &[usize]) -> Result<()> {
         for index in indexes {
             self.set(*index as u32, Root::default())?;
@@ -80,31 +80,31 @@ impl RootTables {
         Ok(())
     }
 
-    /// Has the probes forget what they found out about directories before.
+    /// Makes the probes forget what they found out about directories before.
     ///
     /// # Errors
     /// Fails when the kernel refuses it; they forget within a second anyway.
     pub fn forget_directories(&mut self) -> Result<()> {
         let known: Vec<KernelPath> = self.directories.keys().flatten().collect();
         for directory in known {
-            // It may be gone already.
+            // The entry may be gone already.
             let _ = self.directories.remove(&directory);
         }
-        // By this number they know that a private copy is outdated.
+        // By this number they detect that a private copy is outdated.
         let failures = self.failures.get(&0, 0).context("reading `FAILURES`")?;
         self.failures.set(0, failures + 1, 0).context("writing `FAILURES`")
     }
 
-    /// Says by which paths they are known, by view, and which mount namespaces were looked at.
+    /// Writes by which paths the roots are known, by view, and which mount namespaces were scanned.
     ///
     /// # Errors
-    /// Fails when the kernel refuses it; what was written before counts.
+    /// Fails when the kernel refuses a write; earlier writes stay valid.
     pub fn set_views(
         &mut self,
         views: BTreeMap<ViewKey, u32>,
         looked_at: BTreeSet<u32>,
     ) -> Result<()> {
-        // What is new first: a call between the two finds all that it found before.
+        // New entries first: a call between the two steps finds all that it found before.
         let mut filter = [0_u64; FILTER_WORDS as usize];
         for key in views.keys() {
             let (word, bit) = filter_bit(key.path);
@@ -121,7 +121,7 @@ impl RootTables {
         for view in looked_at.difference(&self.looked_at) {
             self.known.insert(view, 1, 0).context("writing `KNOWN_VIEWS`")?;
         }
-        // The number of a namespace may be given again.
+        // The number of a namespace may be reused.
         for view in self.looked_at.difference(&looked_at) {
             let _ = self.known.remove(view);
         }

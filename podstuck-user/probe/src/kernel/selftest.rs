@@ -1,5 +1,5 @@
-//! A successful attach is no proof that a probe fires: on Linux 5.10 one on an inlined function
-//! attaches and stays silent. So the tool makes each call and looks whether it was seen.
+//! A successful attach is no proof that a probe fires: on Linux 5.10 one on an inlined function attaches and stays
+//! silent. So the tool makes each call and checks whether it was seen.
 
 use std::{path::Path, thread, time::Duration};
 
@@ -19,11 +19,11 @@ use podstuck_model::call::Call;
 /// fail with ENOENT, and nothing is changed.
 const NOTHING: &str = "/proc/self/podstuck-self-test";
 
-/// Before each further attempt.
+/// Pause before each further attempt.
 ///
 /// One silent attempt is no proof that a probe never fires: a task that was preempted within a program of a
-/// tracepoint keeps all others on its processor from theirs until it runs again (`bpf_prog_active` in the kernel's
-/// `trace_call_bpf`). A probe that fires once does fire.
+/// tracepoint keeps all other programs from running on its processor until it runs again (`bpf_prog_active` in the
+/// kernel's `trace_call_bpf`). A probe that fires once works.
 const PAUSES: [Duration; 4] = [
     Duration::from_millis(1),
     Duration::from_millis(4),
@@ -31,7 +31,7 @@ const PAUSES: [Duration; 4] = [
     Duration::from_millis(64),
 ];
 
-/// Makes each call, again while one of them is not seen; which of them were.
+/// Makes each call, repeatedly while one of them is not seen; returns which of them were.
 pub fn seen(ebpf: &Ebpf, calls: &[Call]) -> Result<Vec<bool>> {
     let before = read(ebpf)?;
     attempts(|| {
@@ -49,11 +49,11 @@ pub fn seen(ebpf: &Ebpf, calls: &[Call]) -> Result<Vec<bool>> {
     })
 }
 
-/// What the last attempt says: the first that sees all, or the last there is.
+/// The result of the last attempt: the first that sees all, or the last one.
 fn attempts<T>(mut attempt: impl FnMut() -> Result<(bool, T)>) -> Result<T> {
     for pause in PAUSES {
-        if let (true, told) = attempt()? {
-            return Ok(told);
+        if let (true, result) = attempt()? {
+            return Ok(result);
         }
         thread::sleep(pause);
     }
@@ -72,23 +72,23 @@ fn make_calls() {
     let _ = std::fs::remove_dir(nothing);
 }
 
-/// Asks for the removal of a file and of a directory of `/proc`, which has no way to remove any: both fail with
-/// EPERM, and nothing is changed. But the kernel resolves their directory before.
+/// Removes a file and a directory of `/proc`, which supports no removal: both fail with EPERM, and nothing is
+/// changed. But the kernel resolves their directory before.
 ///
 /// # Errors
-/// Says which hook did not tell it.
+/// Fails with the hook that did not report the directory.
 pub fn directories(ebpf: &Ebpf, form: Form) -> Result<()> {
     let calls = [
         (DirectoryHook::Unlink, "/proc/self/status", UnlinkatFlags::NoRemoveDir, call::UNLINKAT),
         (DirectoryHook::Rmdir, "/proc/self/task", UnlinkatFlags::RemoveDir, call::UNLINKAT_DIR),
     ];
     for (hook, path, flags, code) in calls {
-        let told = |seen: &[u64; SEEN]| seen[call::COUNT + usize::from(code)];
-        let before = told(&read(ebpf)?);
+        let reported = |seen: &[u64; SEEN]| seen[call::COUNT + usize::from(code)];
+        let before = reported(&read(ebpf)?);
         let is_seen = attempts(|| {
             let result = unlinkat(nix::fcntl::AT_FDCWD, path, flags);
-            // Where `/proc` is mounted read-only, no call comes as far as the hook.
-            let is_seen = result == Err(Errno::EROFS) || told(&read(ebpf)?) > before;
+            // Where `/proc` is mounted read-only, no call reaches the hook.
+            let is_seen = result == Err(Errno::EROFS) || reported(&read(ebpf)?) > before;
             Ok((is_seen, is_seen))
         })?;
         if !is_seen {
@@ -98,7 +98,7 @@ pub fn directories(ebpf: &Ebpf, form: Form) -> Result<()> {
     Ok(())
 }
 
-/// As many as the calls, and as many again: those whose directory was told.
+/// One counter for each call, and one more for those whose directory was reported.
 const SEEN: usize = 2 * call::COUNT;
 
 fn read(ebpf: &Ebpf) -> Result<[u64; SEEN]> {

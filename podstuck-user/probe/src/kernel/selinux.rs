@@ -1,5 +1,5 @@
-//! SELinux, where its policy decides: it may keep root's probes out, too. Debian's lets nobody have the events of
-//! tracepoints (`perf_event { tracepoint }`), and says nothing against `fentry` and kprobes.
+//! SELinux in enforcing mode: its policy may refuse root's probes, too. Debian's policy allows no domain the events
+//! of tracepoints (`perf_event { tracepoint }`), and allows `fentry` and kprobes.
 
 use std::{fs, io};
 
@@ -7,8 +7,8 @@ use nix::errno::Errno;
 
 use podstuck_model::path::safe;
 
-/// The context that this process runs in, where SELinux refuses what its policy does not allow; `None` where it does
-/// not, and where selinuxfs is not mounted.
+/// The context of this process, where SELinux enforces its policy; `None` where it does not, or selinuxfs is not
+/// mounted.
 pub fn enforced() -> Option<String> {
     let read = |path: &str| fs::read_to_string(path).ok();
     enforced_by(&read("/sys/fs/selinux/enforce")?, &read("/proc/self/attr/current")?)
@@ -19,7 +19,7 @@ fn enforced_by(enforce: &str, context: &str) -> Option<String> {
     (enforce.trim() == "1").then(|| safe(context.as_bytes()).into_owned())
 }
 
-/// Says so, where an error may come from there.
+/// Adds the SELinux context to an error that its policy may have caused.
 pub(super) fn explain(error: anyhow::Error) -> anyhow::Error {
     let is_refusal = |cause: &io::Error| cause.raw_os_error() == Some(Errno::EACCES as i32);
     let refused = error.chain().filter_map(|cause| cause.downcast_ref()).any(is_refusal);
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_context_is_told_where_it_is_enforced() {
+    fn a_context_is_reported_where_it_is_enforced() {
         let context = "system_u:system_r:unconfined_t:s0\0";
         assert_eq!(enforced_by("1", context).as_deref(), Some("system_u:system_r:unconfined_t:s0"));
         assert_eq!(enforced_by("0", context), None);

@@ -1,5 +1,5 @@
-//! Attaching to a tracepoint needs its number, which only tracefs tells, and nobody may have
-//! mounted tracefs. The node's mounts are not ours to change.
+//! Attaching to a tracepoint needs its number, which only tracefs shows, and tracefs may not be mounted. The node's
+//! mounts must not be changed.
 
 use std::{path::Path, thread};
 
@@ -15,9 +15,8 @@ fn mounted() -> bool {
     [TRACEFS, "/sys/kernel/debug/tracing"].iter().any(|dir| Path::new(dir).join("events").is_dir())
 }
 
-/// Runs `work` where tracefs is visible. Where it is not mounted, that is a thread with a mount
-/// namespace of its own, which ends with the thread: a copy of the node's mounts that lived longer
-/// would keep volumes busy.
+/// Runs `work` where tracefs is visible. Where it is not mounted, that is a thread with a mount namespace of its own,
+/// which ends with the thread: a copy of the node's mounts that lived longer would keep volumes busy.
 pub fn with<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     if mounted() {
         return work();

@@ -1,4 +1,4 @@
-//! Processes that made counted calls, as the probes saw them: they may be gone by now.
+//! Processes that made counted calls, as the probes saw them: they may have ended by now.
 
 use anyhow::{Context, Result};
 use aya::{

@@ -16,10 +16,10 @@ impl Announced {
         Ok(Self(HashMap::try_from(map).context("map `ANNOUNCED`")?))
     }
 
-    /// Has these sent again, at their next call.
+    /// Makes the probes send these targets again, at their next call.
     pub(super) fn forget(&mut self, targets: &[u64]) {
         for target in targets {
-            // The probes forget, too: it may be no longer there.
+            // The probes forget, too: the entry may be gone already.
             let _ = self.0.remove(target);
         }
     }

@@ -13,8 +13,8 @@ use nix::sys::resource::{UsageWho, getrusage};
 use podstuck_confine::facts;
 use podstuck_model::summary::SelfCost;
 
-/// Measures the run time of the probes while it lives. The kernel then reads the clock twice more
-/// for each program run on the whole node, so it is on only when asked for.
+/// Measures the run time of the probes while it lives. The kernel then reads the clock twice more for each program
+/// run on the whole node, so it is on only when asked for.
 pub struct ProgramTimes {
     _enabled: OwnedFd,
 }
@@ -28,7 +28,7 @@ impl ProgramTimes {
     }
 }
 
-/// CPU time and memory of this process, and the probes' time per call if there are some and it was measured.
+/// CPU time and memory of this process, and the probes' time per call if there are probes and it was measured.
 pub fn measure(ebpf: Option<&Ebpf>, measured: Option<&ProgramTimes>) -> SelfCost {
     let cpu_s = getrusage(UsageWho::RUSAGE_SELF)
         .map(|usage| {
@@ -62,8 +62,8 @@ fn sees_returns(program: &str) -> bool {
     program == "exit" || program.starts_with("fexit_") || program.starts_with("kretprobe_")
 }
 
-/// Since when the kernel counts how often it held off a program on a tracepoint or a kprobe (`trace_call_bpf` in
-/// kernel/trace/bpf_trace.c). Before, the number is there, for programs by `fentry` (5.12), and stays 0.
+/// The first kernel that counts how often it skipped a program on a tracepoint or a kprobe (`trace_call_bpf` in
+/// kernel/trace/bpf_trace.c). Before, the counter exists, for programs by `fentry` (5.12), and stays 0.
 const COUNTS_ALL: (u32, u32) = (6, 7);
 
 /// Whether a program is on the entry of a call: it has a twin on the return, or is a tracepoint of one.
@@ -72,17 +72,17 @@ fn sees_entries(program: &str) -> bool {
     program.starts_with("enter_") || of_function.is_some_and(|name| !name.starts_with("security_"))
 }
 
-/// Calls that programs did not see, because the kernel held them off on that CPU at that moment (see `tables`).
+/// Calls that programs did not see, because the kernel skipped them on that CPU at that moment (see `tables`).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Skipped {
-    /// Calls whose entry they did not see.
+    /// Calls whose entry was missed.
     pub entries: u64,
-    /// Calls whose return they did not see.
+    /// Calls whose return was missed.
     pub returns: u64,
 }
 
 impl Skipped {
-    /// What came since then.
+    /// The difference to an earlier value.
     pub fn since(self, then: Self) -> Self {
         let Self { entries, returns } = self;
         Self {
@@ -92,7 +92,7 @@ impl Skipped {
     }
 }
 
-/// By the kernel's own count; `None` where it does not count all of them.
+/// The kernel's own count; `None` when it does not count all of them.
 pub fn skipped(ebpf: &Ebpf) -> Option<Skipped> {
     let release = facts::release();
     let of = |concerned: fn(&str) -> bool| -> Option<u64> {
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_kernel_does_not_count_is_not_zero() {
+    fn a_count_that_the_kernel_lacks_is_not_zero() {
         const INFO: &str = "pos:\t0\nprog_type:\t5\nrecursion_misses:\t7\n";
         use ProgramType::{KProbe, TracePoint, Tracing};
         assert_eq!(misses(TracePoint, "6.12.1-amd64", INFO), Some(7));

@@ -1,10 +1,10 @@
-//! Exact counts, out of the kernel without losing one.
+//! Reads exact counts from the kernel without losing one.
 //!
-//! There are two tables. User space tells the probes to write the other one, waits until every
-//! program that may still have read the old instruction has ended, and then reads and empties a
-//! table that nobody writes any more. Programs run inside an RCU read-side section, and
-//! `membarrier(MEMBARRIER_CMD_GLOBAL)` returns after a grace period (`synchronize_rcu` in
-//! kernel/sched/membarrier.c), so no increment can fall between reading an entry and removing it.
+//! There are two tables. User space tells the probes to write the other one, waits until every program that may still
+//! have read the old instruction has ended, and then reads and empties the table that no program writes any more.
+//! Programs run inside an RCU read-side section, and `membarrier(MEMBARRIER_CMD_GLOBAL)` returns after a grace period
+//! (`synchronize_rcu` in kernel/sched/membarrier.c), so no increment can fall between reading an entry and removing
+//! it.
 
 use std::{
     collections::HashMap,
@@ -23,14 +23,14 @@ use podstuck_common::count::{COUNTS, CallTotals, CountKey};
 
 use super::{failures::Failures, shared::Shared};
 
-/// What replaces the grace period where the kernel does not offer it (`nohz_full`): programs take
-/// microseconds, so this is long, but it is a guess and not a proof.
+/// Replaces the grace period where the kernel does not offer it (`nohz_full`): programs take microseconds, so this is
+/// long, but it is a guess and not a proof.
 const WITHOUT_MEMBARRIER: Duration = Duration::from_millis(100);
 
-/// A table that has got more entries than these is emptied before anybody asks for them.
+/// A table with more new entries than this is emptied before the next drain.
 const MANY: usize = COUNTS / 4;
-/// So many are kept in user space until somebody does. Then they stay in the kernel, which tells when its table is
-/// full.
+/// Limit of entries kept in user space until the next drain. Further ones stay in the kernel, which reports when its
+/// table is full.
 const KEPT: usize = 1 << 16;
 
 type Table = PerCpuHashMap<MapData, CountKey, CallTotals>;
@@ -40,11 +40,11 @@ pub(super) struct Counts {
     tables: [Table; 2],
     generation: Array<MapData, u32>,
     written: usize,
-    /// What was taken out of the tables and not asked for yet.
+    /// Counts taken out of the tables and not yet drained.
     taken: HashMap<CountKey, CallTotals>,
-    /// How many entries were made, ever.
+    /// Entries created in total.
     made: Shared<AtomicU64>,
-    /// How many were when a table was emptied last.
+    /// Entries created in total when a table was last emptied.
     made_before: u64,
 }
 
@@ -64,15 +64,15 @@ impl Counts {
         Ok(Self { tables, generation, written: 0, taken, made, made_before: 0 })
     }
 
-    /// All counts since the last drain. Takes tens of milliseconds, most of it waiting. What cannot be read
-    /// stays where it is, and is read with a later drain.
+    /// All counts since the last drain. Takes tens of milliseconds, most of it waiting. A count that cannot be read
+    /// stays in its table, and is read with a later drain.
     pub(super) fn drain(&mut self, failed: &mut Failures) -> Vec<(CountKey, CallTotals)> {
         self.empty(failed);
-        // After a storm its memory is given back.
+        // Returns the memory of a large table.
         std::mem::take(&mut self.taken).into_iter().collect()
     }
 
-    /// Whether the table that is written now fills.
+    /// Whether the table that is written now is filling up.
     pub(super) fn fills(&self) -> bool {
         self.made().saturating_sub(self.made_before) > MANY as u64 && self.taken.len() < KEPT
     }
@@ -81,7 +81,7 @@ impl Counts {
         self.made.all().iter().map(|made| made.load(Ordering::Relaxed)).sum()
     }
 
-    /// Takes out what was counted, and keeps it.
+    /// Moves the counts from the tables to user space.
     pub(super) fn empty(&mut self, failed: &mut Failures) {
         self.made_before = self.made();
         let (full, other) = (self.written, 1 - self.written);
@@ -97,7 +97,7 @@ impl Counts {
             table.keys().map_while(|key| failed.note("listing counts", key)).collect();
         for key in keys {
             let Some(shares) = failed.note("reading a count", table.get(&key, 0)) else { continue };
-            // Else it would be counted again.
+            // Otherwise it would be counted twice.
             if failed.note("removing a count that was read", table.remove(&key)).is_some() {
                 let sum = self.taken.entry(key.in_lane(0)).or_default();
                 shares.iter().for_each(|share| sum.merge(share));

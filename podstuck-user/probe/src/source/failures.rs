@@ -1,19 +1,19 @@
-//! Reads and writes of maps that fail. One costs what it was to tell, and not the run: what is left in a map
-//! is read with a later drain.
+//! Reads and writes of maps that fail. A failure loses the data of that read, and does not end the run: what is left
+//! in a map is read with a later drain.
 
 use std::fmt::Display;
 
-/// Those since the probes were loaded.
+/// Failures since the probes were loaded.
 #[derive(Debug, Default)]
 pub(super) struct Failures {
     /// How many drains missed something.
     drains: u64,
-    /// Of this drain.
+    /// Whether this drain has failed.
     fails: bool,
 }
 
 impl Failures {
-    /// A drain begins.
+    /// Starts a drain.
     pub(super) fn begin(&mut self) {
         self.fails = false;
     }

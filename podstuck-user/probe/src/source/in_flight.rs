@@ -1,4 +1,4 @@
-//! The table of calls under way, and entries in it that nobody will remove.
+//! The table of calls in flight, and its abandoned entries.
 //!
 //! A return that the probes missed (see `tables`) leaves an entry behind. The thread's next call
 //! replaces it; a thread that ended has no next call.
@@ -16,11 +16,11 @@ use super::{failures::Failures, slots::Slots};
 use podstuck_confine::proc;
 use podstuck_model::time::Monotonic;
 
-/// Calls under way: by slot, and those whose slot another thread is in.
+/// Calls in flight: by slot, and those whose slot is taken by another thread.
 pub(super) struct InFlightTable {
     slots: Slots,
     beside: HashMap<MapData, u64, InFlight>,
-    /// What requests of io_uring are about.
+    /// The names in requests of io_uring.
     names: HashMap<MapData, u64, [u8; IO_URING_NAME]>,
 }
 
@@ -47,10 +47,10 @@ impl InFlightTable {
         slots.chain(beside).filter(is_old).collect()
     }
 
-    /// Removes the entries of threads that have ended; how many there were.
+    /// Removes the entries of threads that have ended; returns how many.
     pub(super) fn remove_abandoned(&mut self, failed: &mut Failures) -> u64 {
         const REMOVING: &str = "removing the entry of a thread that has ended";
-        // A thread returns from its calls before it ends: what is still its own then stays.
+        // A thread returns from its calls before it ends, so an entry that is still its own then stays.
         let over = |entry: &InFlight| !lives(entry.thread);
         let mut removed = 0;
         for slot in self.slots.all() {
@@ -63,7 +63,7 @@ impl InFlightTable {
             let gone = failed.note(REMOVING, self.beside.remove(&entry.thread));
             removed += u64::from(gone.is_some());
         }
-        // They come with an entry, which was counted.
+        // They belong to an entry, which was counted.
         let named: Vec<u64> =
             self.names.keys().flatten().filter(|thread| !lives(*thread)).collect();
         for thread in named {

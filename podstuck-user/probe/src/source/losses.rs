@@ -1,4 +1,4 @@
-//! What the probes could not see, count or send.
+//! Events that the probes could not see, count or send.
 
 use anyhow::{Context, Result};
 use aya::{
@@ -10,17 +10,17 @@ use podstuck_common::record::loss;
 /// Totals since the probes were loaded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
-    /// By `record::loss`.
+    /// Indexed by `record::loss`.
     by_reason: [u64; loss::COUNT as usize],
 }
 
 impl Losses {
-    /// One of `record::loss`.
+    /// The total of one reason of `record::loss`.
     pub fn of(&self, reason: u32) -> u64 {
         self.by_reason.get(reason as usize).copied().unwrap_or(0)
     }
 
-    /// What came since `earlier`.
+    /// The difference to `earlier`.
     pub fn since(&self, earlier: &Self) -> Self {
         let mut delta = *self;
         for (now, then) in delta.by_reason.iter_mut().zip(earlier.by_reason) {

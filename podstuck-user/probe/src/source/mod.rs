@@ -1,4 +1,4 @@
-//! What comes out of the kernel: records, counts, losses. Nothing here knows what they mean.
+//! Data from the kernel: records, counts, losses. Nothing here knows what they mean.
 
 mod actors;
 mod announced;

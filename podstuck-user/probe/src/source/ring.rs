@@ -33,15 +33,15 @@ impl Ring {
         Ok(Self { fd, buffer: BytesMut::new() })
     }
 
-    /// Waits for records and returns those that are there. Safe to cancel: a record is taken out
-    /// of the ring only when it is returned.
+    /// Waits for records and returns those that are there. Safe to cancel: a record leaves the ring only when it is
+    /// returned.
     pub async fn next(&mut self) -> io::Result<Vec<Bytes>> {
         loop {
             let records = {
                 let mut ready = self.fd.readable_mut().await?;
                 let records = drain(ready.get_inner_mut(), &mut self.buffer);
-                // Only after draining, and only an empty ring is not ready: what arrives between
-                // the last look and this line wakes the descriptor again.
+                // Only after draining, and only an empty ring is not ready: a record that arrives between the last
+                // read and this line wakes the descriptor again.
                 if records.is_empty() {
                     ready.clear_ready();
                 }
@@ -53,14 +53,14 @@ impl Ring {
         }
     }
 
-    /// What is in the ring now, without waiting, also while more is written.
+    /// The records in the ring now, without waiting, even while more are written.
     pub fn rest(&mut self) -> Vec<Bytes> {
         let batch = |_| drain(self.fd.get_mut(), &mut self.buffer);
         (0..RING_BYTES / BATCH_BYTES).flat_map(batch).collect()
     }
 }
 
-/// The one copy that a record makes: out of the ring, whose room the kernel needs back.
+/// The only copy of a record: out of the ring, whose space the kernel needs back.
 fn drain(ring: &mut RingBuf<MapData>, buffer: &mut BytesMut) -> Vec<Bytes> {
     let mut records = Vec::new();
     let mut taken = 0;

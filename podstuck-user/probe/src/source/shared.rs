@@ -1,5 +1,5 @@
-//! Arrays that the probes write, and that are read without a system call: while one on a map runs, its CPU runs no
-//! program on a tracepoint (see `tables`).
+//! Arrays that the probes write, and that are read without a system call: while a system call on a map runs, its CPU
+//! runs no program on a tracepoint (see `tables`).
 
 use std::{num::NonZeroUsize, ptr::NonNull, slice, sync::atomic::AtomicU64};
 
@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use aya::maps::Map;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 
-/// What may be in shared memory.
+/// A type that may be in shared memory.
 ///
 /// # Safety
 /// Every value is valid, all access is by atomic instructions, and the size is that of an entry in the kernel.
@@ -16,7 +16,7 @@ pub(super) unsafe trait Shareable {}
 // SAFETY: an aligned word of 8 bytes.
 unsafe impl Shareable for AtomicU64 {}
 
-/// The entries of an array.
+/// The entries of an array map.
 #[derive(Debug)]
 pub(super) struct Shared<T: Shareable> {
     first: NonNull<T>,
@@ -28,7 +28,7 @@ pub(super) struct Shared<T: Shareable> {
 unsafe impl<T: Shareable> Send for Shared<T> {}
 
 impl<T: Shareable> Shared<T> {
-    /// Maps so many entries, which stay as long as they are mapped.
+    /// Maps the first `len` entries, for as long as this value lives.
     pub(super) fn map(table: Map, len: usize) -> Result<Self> {
         let Map::Array(table) = table else { bail!("the map is no array") };
         let bytes = NonZeroUsize::new(len * size_of::<T>()).context("nothing to be mapped")?;
@@ -38,16 +38,16 @@ impl<T: Shareable> Shared<T> {
         Ok(Self { first: memory.context("mapping it")?.cast(), len, bytes })
     }
 
-    /// Each of them.
+    /// All entries.
     pub(super) fn all(&self) -> &[T] {
-        // SAFETY: so many were mapped, on whole pages.
+        // SAFETY: `len` entries were mapped, on whole pages.
         unsafe { slice::from_raw_parts(self.first.as_ptr(), self.len) }
     }
 }
 
 impl<T: Shareable> Drop for Shared<T> {
     fn drop(&mut self) {
-        // SAFETY: it was mapped with this size, and nobody can have a reference to it.
+        // SAFETY: it was mapped with this size, and no reference to it can be left.
         if let Err(error) = unsafe { munmap(self.first.cast(), self.bytes.get()) } {
             tracing::warn!("unmapping an array: {error}");
         }

@@ -1,5 +1,5 @@
-//! The slots of calls in flight. Only on shared memory can an entry be taken away without touching the claims of
-//! others.
+//! The slots of calls in flight. Only in shared memory can an entry be removed without touching the claims of other
+//! threads.
 
 use std::{
     mem::{offset_of, transmute},
@@ -15,13 +15,13 @@ const THREAD: usize = offset_of!(InFlight, thread) / 8;
 const CLAIMS: usize = offset_of!(InFlight, claims) / 8;
 const START: usize = offset_of!(InFlight, start_ns) / 8;
 
-/// One of them.
+/// One slot.
 #[repr(transparent)]
 #[derive(Debug)]
 pub(super) struct Slot([AtomicU64; WORDS]);
 
 impl Slot {
-    /// The call in it; none where it is free, or is given to another just now.
+    /// The call in the slot; `None` when the slot is free, or is being given to another call.
     pub(super) fn call(&self) -> Option<InFlight> {
         let [thread, start] = [THREAD, START].map(|word| self.0[word].load(Ordering::Acquire));
         let words = self.0.each_ref().map(|word| word.load(Ordering::Relaxed));
@@ -32,24 +32,24 @@ impl Slot {
         (thread != 0 && again == [thread, start]).then_some(call)
     }
 
-    /// Takes the slot from a thread, as its return would have; whether it still had it.
+    /// Takes the slot from a thread, as its return would have; `false` when the thread no longer had it.
     pub(super) fn take_from(&self, thread: u64) -> bool {
         let free = 0;
         let taken =
             self.0[THREAD].compare_exchange(thread, free, Ordering::AcqRel, Ordering::Relaxed);
         if taken.is_ok() {
-            // Others may want it just now, and take theirs back by themselves.
+            // Other threads may claim it at this moment, and withdraw their own claims.
             self.0[CLAIMS].fetch_sub(1, Ordering::AcqRel);
         }
         taken.is_ok()
     }
 }
 
-// SAFETY: of 8-byte words, and written by atomic instructions only. The kernel rounds the size of an entry up to
-// 8 bytes.
+// SAFETY: made of 8-byte words that are written by atomic instructions only. The kernel rounds the size of an entry
+// up to 8 bytes.
 unsafe impl Shareable for Slot {}
 
-/// All of them.
+/// All slots.
 pub(super) type Slots = Shared<Slot>;
 
 #[cfg(test)]
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_away_leaves_the_claims_of_others() {
+    fn taking_a_slot_leaves_the_claims_of_others() {
         let slot = slot(7, 1);
         // Another thread has just counted up, sees that it is not the first, and will count down.
         slot.0[CLAIMS].fetch_add(1, Ordering::Relaxed);

@@ -1,14 +1,13 @@
-//! All that is read by system calls on maps, by one thread, so that the thread that empties the ring
-//! never waits for the kernel.
+//! All data that is read by system calls on maps, by one thread, so that the thread that empties the ring never waits
+//! for the kernel.
 //!
-//! While a task is inside such a call, or inside a program on a tracepoint, its CPU runs no other
-//! program on a tracepoint: the kernel holds `bpf_prog_active` up (`bpf_disable_instrumentation` in
-//! include/linux/bpf.h, `trace_call_bpf` in kernel/trace/bpf_trace.c); a program on a function is
-//! not run inside itself. If the task is preempted there, the calls of whoever runs instead are not
-//! seen. The kernel counts that since 6.7 (see `cost::skipped`). On Linux 7.2, which preempts
-//! lazily, with two writers on one emulated CPU of a loaded machine, it happened to 7,047 of 175,799
-//! calls with tracepoints, and to 4,549 of 132,031 with fentry; on 6.12 to none of 108,670. Real-time
-//! priority for this thread did not lower the number: it is the programs that are preempted.
+//! While a task is inside such a call, or inside a program on a tracepoint, its CPU runs no other program on a
+//! tracepoint: the kernel holds `bpf_prog_active` up (`bpf_disable_instrumentation` in include/linux/bpf.h,
+//! `trace_call_bpf` in kernel/trace/bpf_trace.c); a program on a function is not run inside itself. If the task is
+//! preempted there, the calls of the task that runs instead are not seen. The kernel counts that since 6.7 (see
+//! `cost::skipped`). On Linux 7.2, which preempts lazily, with two writers on one emulated CPU of a loaded machine,
+//! it happened to 7,047 of 175,799 calls with tracepoints, and to 4,549 of 132,031 with fentry; on 6.12 to none of
+//! 108,670. Real-time priority for this thread did not lower the number: the programs themselves are preempted.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -36,17 +35,17 @@ use super::{
 };
 use podstuck_confine::role::Role;
 
-/// How often entries that nobody will remove are looked for, in drains.
+/// Interval between searches for abandoned entries, in drains.
 const REMOVE_EVERY: u64 = 30;
-/// How often somebody looks whether a table of counts fills: in memory, without a system call on a map.
+/// Interval between checks whether a table of counts is filling up: in memory, without a system call on a map.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// What the tables held since the last drain.
+/// The content of the tables since the last drain.
 #[derive(Debug, Default)]
 pub struct Drained {
     /// Exact counts.
     pub counts: Vec<(CountKey, CallTotals)>,
-    /// The processes in them, as far as the probes still know them.
+    /// The processes in them, if the probes still know them.
     pub actors: HashMap<Process, Caller>,
     /// Losses since the probes were loaded.
     pub losses: Losses,
@@ -54,7 +53,7 @@ pub struct Drained {
     pub in_flight: Vec<InFlight>,
     /// Calls, since the probes were loaded, whose return was missed and whose thread has ended.
     pub abandoned: u64,
-    /// Drains, since the probes were loaded, that could not read or empty all of a map.
+    /// Drains, since the probes were loaded, that could not read or empty a map completely.
     pub failed: u64,
 }
 
@@ -71,30 +70,31 @@ struct Maps {
     failed: Failures,
 }
 
-/// Which drain it is.
+/// The kind of a drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// One of those that are made all along.
+    /// A periodic drain.
     Usual,
-    /// After it nobody looks for entries that nobody will remove.
+    /// The last one: abandoned entries are searched for once more, since no later drain does.
     Last,
 }
 
-/// A drain is wanted, and these targets are to be told again: user space has forgotten them.
+/// A request for a drain; the paths of the `forgotten` targets are to be sent again, because user space has forgotten
+/// them.
 struct Request {
     turn: Turn,
     forgotten: Vec<u64>,
     answer: oneshot::Sender<Drained>,
 }
 
-/// The tables, in the hands of their thread.
+/// The handle of the thread that owns the tables.
 pub struct Tables {
     requests: mpsc::Sender<Request>,
 }
 
 impl Tables {
-    /// Takes the maps out of the loaded probes and starts the thread. Calls in flight are told from
-    /// that age on.
+    /// Takes the maps out of the loaded probes and starts the thread. A call in flight is reported once it has lasted
+    /// `threshold`.
     pub fn take(ebpf: &mut Ebpf, threshold: Duration) -> Result<Self> {
         let maps = Maps {
             threshold,
@@ -116,8 +116,8 @@ impl Tables {
         Ok(Self { requests })
     }
 
-    /// Asks for a drain; the answer comes when it is done. The path of a target that was forgotten is told again
-    /// at its next call.
+    /// Requests a drain; the answer arrives when it is done. The probes send the path of a forgotten target again at
+    /// its next call.
     pub fn drain(&self, turn: Turn, forgotten: Vec<u64>) -> oneshot::Receiver<Drained> {
         let (answer, receiver) = oneshot::channel();
         // If the thread is gone, the receiver says so.
@@ -137,7 +137,7 @@ fn serve(mut maps: Maps, queue: mpsc::Receiver<Request>) {
         match queue.recv_timeout(LOOK) {
             Ok(Request { turn, forgotten, answer }) => {
                 maps.announced.forget(&forgotten);
-                // Whoever asked may have stopped waiting.
+                // The caller may have stopped waiting.
                 let _ = answer.send(maps.drain(turn));
             }
             Err(RecvTimeoutError::Timeout) if maps.counts.fills() => {
@@ -162,7 +162,7 @@ impl Maps {
             self.abandoned += self.in_flight.remove_abandoned(&mut self.failed);
         }
         let in_flight = self.in_flight.older_than(self.threshold);
-        // They are totals: those from before are nearly right.
+        // They are totals: the previous ones are nearly right.
         let losses = self.failed.note("reading the probes' losses", self.losses.read());
         let losses = losses.unwrap_or(self.last_losses);
         self.last_losses = losses;

@@ -1,29 +1,29 @@
-//! A run's time in a few parts, each long enough that what happens in one says little of the next.
+//! Splits a run's time into a few parts, each long enough to be nearly independent of the next.
 
 use crate::export::intervals::{self, Buckets, Intervals, Kind};
 
-/// How many. With eight of each run there are 12,870 ways to deal them out, so that chance of one in 6,000 can be
-/// told from none; more would be shorter, and so depend on each other.
+/// Number of batches. With eight of each run there are 12,870 ways to divide them, so that a probability of one in
+/// 6,000 can be distinguished from zero; more would be shorter, and so depend on each other.
 pub(super) const BATCHES: usize = 8;
 
 /// Calls of one part of a run.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Batch {
-    /// Those that are looked at, by latency.
+    /// The calls of interest, by latency.
     pub(super) buckets: Buckets,
-    /// All that they are a part of.
+    /// Number of all calls of the group.
     pub(super) of: u64,
 }
 
 impl Batch {
-    /// How many are looked at.
+    /// Number of calls of interest.
     pub(super) fn calls(&self) -> u64 {
         self.buckets.values().sum()
     }
 }
 
-/// Cuts a run into batches of the intervals in which there are calls of a group; what is looked at is a part of the
-/// group. `None` where there are fewer intervals than batches; then their number is told.
+/// Splits the intervals that have calls of a group into batches; the kinds of interest are a part of the group. `Err`
+/// is the number of such intervals when they are fewer than [`BATCHES`].
 pub(super) fn batches(
     run: &Intervals,
     group: impl Fn(&Kind) -> bool,

@@ -1,4 +1,4 @@
-//! How often a change is told where there is none, and how often one is found where there is.
+//! Measures how often `compare` reports a change that does not exist, and how often it finds one that does.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -7,16 +7,16 @@ use podstuck_common::bucket::bucket_of;
 use super::compare;
 use crate::export::intervals::{Intervals, Kind};
 
-/// A run whose calls depend on each other: each second is as slow as the one before, more or less, and some runs are
-/// slower than others as a whole.
+/// A run with dependent calls: each second is about as slow as the one before, and some runs are slower than others
+/// as a whole.
 struct Run {
     seconds: u64,
-    /// How much of a second's slowness goes on into the next, and how much there is, as a logarithm.
+    /// Correlation of a second's slowness with the next, and its deviation, as a logarithm.
     goes_on: f64,
     slowness: f64,
-    /// The same of whole runs.
+    /// Deviation between whole runs.
     of_runs: f64,
-    /// All latencies, times this.
+    /// Factor on all latencies.
     factor: f64,
     /// The share of unmounts that fail.
     fails: f64,
@@ -48,7 +48,7 @@ fn run(random: &mut fastrand::Rng, of: &Run) -> Intervals {
         for second in 0..of.seconds {
             slow = slow * of.goes_on + normal(random) * own;
             let busy: f64 = calls * (normal(random) * 0.6).exp();
-            // A few stand for all: it is the seconds that matter.
+            // A sample stands for all: the seconds matter.
             let (drawn, each) = (busy.min(SAMPLES), (busy / SAMPLES).max(1.0) as u64);
             let mut counts = BTreeMap::new();
             for _ in 0..drawn as u64 {
@@ -70,7 +70,7 @@ fn run(random: &mut fastrand::Rng, of: &Run) -> Intervals {
     all
 }
 
-/// Of 100 pairs, in how many a change was told.
+/// Number of pairs, of 100, in which a change is reported.
 fn alarms(before: &Run, after: &Run) -> usize {
     let mut random = fastrand::Rng::with_seed(7);
     let mut pair = || compare(&run(&mut random, before), &run(&mut random, after));
@@ -94,7 +94,7 @@ fn runs_of_the_same_thing_differ_in_five_of_a_hundred_pairs_at_most() {
 }
 
 #[test]
-fn what_is_twice_as_slow_or_fails_often_is_found() {
+fn a_doubled_latency_or_frequent_failure_is_found() {
     for (name, after) in [
         ("twice as slow", Run { factor: 2.0, ..RUN }),
         ("half of the time", Run { factor: 0.5, ..RUN }),
@@ -107,7 +107,7 @@ fn what_is_twice_as_slow_or_fails_often_is_found() {
 }
 
 #[test]
-fn what_is_too_little_is_told_and_not_compared() {
+fn too_small_series_are_reported_and_not_compared() {
     let mut random = fastrand::Rng::with_seed(7);
     let short = Run { seconds: 5, ..RUN };
     let comparison = compare(&run(&mut random, &short), &run(&mut random, &RUN));

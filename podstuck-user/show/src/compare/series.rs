@@ -1,4 +1,4 @@
-//! What is compared: medians and 99th percentiles of each kind of call, and how many of a group fail.
+//! Compares medians and 99th percentiles of each kind of call, and the share of a group that fails.
 
 use std::collections::BTreeSet;
 
@@ -12,18 +12,18 @@ use super::{
 };
 use crate::export::intervals::{self, Buckets, Intervals, Kind};
 
-/// Outcomes that say how a tree looks, and not that something fails: Go tries each directory as a file, a removal
-/// comes to what is gone, and to what is not empty yet; a loop of unmounts ends with EINVAL.
+/// Outcomes that show the state of a tree, and no failure: Go tries each directory as a file, a removal meets objects
+/// that are gone or not empty yet; a loop of unmounts ends with EINVAL.
 const USUAL: [&str; 5] = ["ok", "EISDIR", "ENOENT", "ENOTEMPTY", "EINVAL"];
-/// Calls that each batch needs for a median, and for a 99th percentile: fewer have none.
+/// Calls that each batch needs for a median, and for a 99th percentile; with fewer, none is computed.
 const FOR_MEDIAN: u64 = 5;
 const FOR_P99: u64 = 300;
-/// The smallest change that is told, as a ratio. Two runs of the same thing on the same machine differ by as much.
+/// The smallest change that is reported, as a ratio. Two equal runs on the same machine differ by as much.
 const SMALLEST: f64 = 1.2;
 const SMALLEST_P99: f64 = 1.5;
 const SMALLEST_FAILURES: f64 = 1.5;
 
-/// What of a series is compared.
+/// The measure of a series that is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Measure {
@@ -38,23 +38,23 @@ pub enum Measure {
 /// A series that changed.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Change {
-    /// What of it.
+    /// The measure.
     pub measure: Measure,
     /// Whether it is slower, or fails more.
     pub worse: bool,
     /// The call.
     pub syscall: String,
-    /// How it ends.
+    /// Its outcome.
     pub outcome: String,
     /// Plugin of the volume.
     pub plugin: String,
-    /// Who calls.
+    /// The caller's component.
     pub component: String,
     /// Nanoseconds, or a share of all calls.
     pub before: f64,
     /// The same in the second run.
     pub after: f64,
-    /// The chance of such a difference between runs of the same thing, over all series compared.
+    /// The probability of this difference between equal runs, over all series compared.
     pub p: f64,
 }
 
@@ -63,28 +63,28 @@ pub struct Change {
 pub struct TooFew {
     /// The call.
     pub syscall: String,
-    /// How it ends.
+    /// Its outcome.
     pub outcome: String,
     /// Plugin of the volume.
     pub plugin: String,
-    /// Who calls.
+    /// The caller's component.
     pub component: String,
-    /// Of what there is too little.
+    /// What there is too little of.
     pub why: String,
 }
 
-/// What came out.
+/// The result of a comparison.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Comparison {
-    /// The surest first.
+    /// The most certain first.
     pub changes: Vec<Change>,
-    /// How many measures were compared.
+    /// Number of measures compared.
     pub compared: usize,
-    /// What could not be.
+    /// Series that could not be compared.
     pub too_few: Vec<TooFew>,
 }
 
-/// A measure before its chance is known for all of them together.
+/// A measure before the correction for all of them.
 struct Candidate {
     change: Change,
     chance: f64,
@@ -123,15 +123,15 @@ pub fn compare(before: &Intervals, after: &Intervals) -> Comparison {
     }
     let chances: Vec<f64> = candidates.iter().map(|candidate| candidate.chance).collect();
     let compared = candidates.len();
-    let told = candidates.into_iter().zip(adjusted(&chances)).filter(|(_, p)| *p <= LEVEL);
-    let mut changes: Vec<Change> = told.map(|(it, p)| Change { p, ..it.change }).collect();
+    let significant = candidates.into_iter().zip(adjusted(&chances)).filter(|(_, p)| *p <= LEVEL);
+    let mut changes: Vec<Change> = significant.map(|(it, p)| Change { p, ..it.change }).collect();
     changes.sort_by(|a, b| {
         (b.worse, a.p).partial_cmp(&(a.worse, b.p)).unwrap_or(std::cmp::Ordering::Equal)
     });
     Comparison { changes, compared, too_few }
 }
 
-/// Both runs' batches, or of what there is too little in one of them.
+/// Both runs' batches, or what there is too little of in one of them.
 fn pair(
     before: &Intervals,
     after: &Intervals,
@@ -181,7 +181,7 @@ fn latencies(
 }
 
 fn failures(kind: &Kind, before: &[Batch; BATCHES], after: &[Batch; BATCHES]) -> Candidate {
-    // None of many is less than none of few, and half a call less than one.
+    // Continuity correction: zero of many is less than zero of few, and half a call less than one.
     let logs = |run: &[Batch; BATCHES]| {
         std::array::from_fn(|at| ((run[at].calls() as f64 + 0.5) / (run[at].of as f64 + 1.0)).ln())
     };
@@ -194,7 +194,7 @@ fn failures(kind: &Kind, before: &[Batch; BATCHES], after: &[Batch; BATCHES]) ->
     candidate(kind, Measure::Failures, before, after, SMALLEST_FAILURES, chance)
 }
 
-/// The runs as a whole must differ as their parts do.
+/// A candidate: the runs as a whole must differ as their batches do.
 fn candidate(
     kind: &Kind,
     measure: Measure,
@@ -219,7 +219,8 @@ fn candidate(
     Candidate { change, chance }
 }
 
-/// The bucket in which a share of the calls has ended; then how many of its calls, and of how many, it takes for that.
+/// The bucket that contains a quantile; then the rank of the quantile within the bucket, and the bucket's number of
+/// calls.
 fn reached(buckets: &Buckets, share: f64) -> Option<(u16, u64, u64)> {
     let calls: u64 = buckets.values().sum();
     let mut left = (share * calls as f64).ceil() as u64;
@@ -232,13 +233,13 @@ fn reached(buckets: &Buckets, share: f64) -> Option<(u16, u64, u64)> {
     None
 }
 
-/// The latency that a share of the calls does not exceed, in nanoseconds, as all who tell of it do; 0 without calls.
+/// The latency that a share of the calls does not exceed, in nanoseconds, as in all outputs; 0 without calls.
 fn at_share(buckets: &Buckets, share: f64) -> f64 {
     reached(buckets, share).map_or(0.0, |(bucket, ..)| bucket::highest(bucket) as f64)
 }
 
-/// The same within the bucket, as if its calls lay evenly in it, so that a step of one bucket is no jump. What is in
-/// the first one is only known to be short: all of it is as long as that can be.
+/// The quantile within the bucket, as if its calls were evenly spread, so that a step of one bucket is no jump. Calls
+/// of the first bucket are only known to be short: each counts as the bucket's longest.
 fn within(buckets: &Buckets, share: f64) -> f64 {
     let Some((bucket, taken, of)) = reached(buckets, share) else { return 1.0 };
     let (low, high) = (bucket::lower_bound(bucket) as f64, bucket::lower_bound(bucket + 1) as f64);

@@ -1,15 +1,15 @@
-//! Whether two runs' batches stand apart: a permutation test against a smallest effect, and Holm's correction for many
-//! series.
+//! Tests whether two runs' batches differ: a permutation test against a smallest effect, and Holm's correction for
+//! many series.
 
 use super::batches::BATCHES;
 
-/// Of a hundred pairs of runs of the same thing, so many give an alarm in any series.
+/// The share of pairs of equal runs that give a false alarm in any series.
 pub(super) const LEVEL: f64 = 0.02;
-/// More than this the batches of a run are never taken to depend on each other.
+/// Upper limit of the assumed correlation between a run's batches.
 const MOST_DEPENDENT: f64 = 0.6;
 
-/// The chance that batches of two runs of the same thing are as far apart as these, where a run may differ from
-/// another by `margin` without a reason. Values are logarithms, so that a difference is a ratio.
+/// The probability that batches of two equal runs differ as much as these, where a run may differ from another by
+/// `margin` without a reason. Values are logarithms, so that a difference is a ratio.
 pub(super) fn chance(before: &[f64; BATCHES], after: &[f64; BATCHES], margin: f64) -> f64 {
     let (before, after) = spread(before, after);
     let up = one_sided(&before, &after.map(|value| value - margin));
@@ -17,13 +17,13 @@ pub(super) fn chance(before: &[f64; BATCHES], after: &[f64; BATCHES], margin: f6
     (2.0 * up.min(down)).min(1.0)
 }
 
-/// Of all ways to deal the values out to two runs, the share in which the second is as far above the first.
+/// The share, of all ways to divide the values between two runs, in which the second is as far above the first.
 fn one_sided(lower: &[f64; BATCHES], upper: &[f64; BATCHES]) -> f64 {
     let mut all = [0.0; 2 * BATCHES];
     all[..BATCHES].copy_from_slice(lower);
     all[BATCHES..].copy_from_slice(upper);
     let seen: f64 = upper.iter().sum();
-    // What is equal but for the order of its sum is equal.
+    // Sums that differ only by the order of addition are equal.
     let enough = seen - 1e-9 * (1.0 + seen.abs());
     let (mut ways, mut as_far) = (0_u32, 0_u32);
     for dealt in 0..1_u32 << (2 * BATCHES) {
@@ -42,8 +42,8 @@ fn one_sided(lower: &[f64; BATCHES], upper: &[f64; BATCHES]) -> f64 {
     f64::from(as_far) / f64::from(ways)
 }
 
-/// Values that depend on the ones before say less than as many that do not: they are spread out about their mean, as
-/// far as independent ones would be that say as little.
+/// Correlated values carry less information than as many independent ones: they are spread about their mean as far as
+/// independent values with the same information.
 fn spread(before: &[f64; BATCHES], after: &[f64; BATCHES]) -> ([f64; BATCHES], [f64; BATCHES]) {
     let mean = |values: &[f64; BATCHES]| values.iter().sum::<f64>() / BATCHES as f64;
     let (first, second) = (mean(before), mean(after));
@@ -55,14 +55,14 @@ fn spread(before: &[f64; BATCHES], after: &[f64; BATCHES]) -> ([f64; BATCHES], [
     if all <= 0.0 {
         return (*before, *after);
     }
-    // About a mean of their own, even independent values seem to repel each other.
+    // About their own mean, even independent values seem negatively correlated.
     let unbiased = (products(&a) + products(&b)) / all + 1.0 / BATCHES as f64;
     let depend = unbiased.clamp(0.0, MOST_DEPENDENT);
     let factor = ((1.0 + depend) / (1.0 - depend)).sqrt();
     (a.map(|value| first + value * factor), b.map(|value| second + value * factor))
 }
 
-/// Holm's: chances that hold for all series together, in the order in which they came.
+/// Holm's correction: probabilities that hold for all series together, in the order of `chances`.
 pub(super) fn adjusted(chances: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..chances.len()).collect();
     order.sort_by(|a, b| chances[*a].total_cmp(&chances[*b]));
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_stands_apart_has_the_least_chance_and_what_is_equal_the_most() {
+    fn separate_runs_have_the_least_chance_and_equal_ones_the_most() {
         let before = [0.0, 0.1, -0.1, 0.05, -0.05, 0.02, -0.02, 0.0];
         let far = before.map(|value| value + 1.0);
         assert!((chance(&before, &far, 0.2) - 2.0 / 12_870.0).abs() < 1e-6);
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_drifts_is_less_of_a_witness() {
+    fn correlated_batches_are_weaker_evidence() {
         let jumps = [0.0, 0.5, 0.0, 0.5, 0.0, 0.5, 0.0, 0.5];
         let drifts = [0.0, 0.0, 0.0, 0.0, 0.5, 0.5, 0.5, 0.5];
         let after = |values: [f64; BATCHES]| values.map(|value| value + 0.55);

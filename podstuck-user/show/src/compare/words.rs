@@ -1,10 +1,10 @@
-//! A comparison for people.
+//! Renders a comparison as text.
 
 use super::series::{Change, Comparison, Measure, TooFew};
 use crate::present::{style::Style, words};
 use podstuck_model::path::safe;
 
-/// What changed, the surest first; then what could not be compared.
+/// The changes, the most certain first; then the series that could not be compared.
 pub fn text(comparison: &Comparison, style: Style) -> String {
     let Comparison { changes, compared, too_few } = comparison;
     let of = words::plural(*compared as u64, "measure", "measures");
@@ -14,7 +14,7 @@ pub fn text(comparison: &Comparison, style: Style) -> String {
         (n, _) => format!("{} in {of}\n", words::plural(n as u64, "change", "changes")),
     };
     for change in changes {
-        out.push_str(&style.wrap("  ", "    ", &told(change)));
+        out.push_str(&style.wrap("  ", "    ", &described(change)));
     }
     if !too_few.is_empty() {
         out.push_str("cannot be compared: too few\n");
@@ -26,7 +26,7 @@ pub fn text(comparison: &Comparison, style: Style) -> String {
     out
 }
 
-fn told(change: &Change) -> String {
+fn described(change: &Change) -> String {
     let Change { measure, worse, syscall, outcome, plugin, component, before, after, p } = change;
     let series = series([syscall, outcome, plugin, component]);
     let how = match (measure, worse) {

@@ -1,5 +1,5 @@
-//! Exports from a thread of its own, which renders the files and hands them to the process that writes them: a
-//! disk that does not answer then keeps files back, and nothing else.
+//! Exports from a thread of its own, which renders the files and hands them to the writing process: a disk that does
+//! not answer then delays the files, and nothing else.
 
 use std::{
     io,
@@ -25,10 +25,10 @@ use podstuck_model::{
     summary::Completeness,
 };
 
-/// A file that a later stage renders, by the thread: its name, and what makes it.
+/// A file of another module, rendered by the thread: its name, and the function that renders it.
 pub type Page = (&'static str, Box<dyn FnOnce() -> Result<Vec<u8>, ExportError> + Send>);
 
-/// What is written at one moment, to be handed over.
+/// The data of one export, to be handed to the thread.
 pub struct Shot {
     /// See [`Snapshot`].
     pub series: Arc<SeriesTable>,
@@ -49,17 +49,17 @@ pub struct Shot {
 enum Job {
     Append(String),
     Write(Box<Shot>),
-    /// Everything before it is done.
+    /// Signals that all earlier jobs are done.
     Done(Sender<()>),
 }
 
-/// The thread, from outside.
+/// The handle of the thread.
 #[derive(Debug)]
 pub struct Background {
     jobs: Sender<Job>,
-    /// Whether files are being renewed, or wait for it.
+    /// Whether files are being replaced, or queued for it.
     busy: Arc<AtomicBool>,
-    /// The process that writes.
+    /// Id of the writing process.
     writer: Option<u32>,
 }
 
@@ -78,7 +78,7 @@ impl Background {
         self.send(Job::Append(line));
     }
 
-    /// Renews the other files, unless that is still being done: then the shot is not even taken.
+    /// Replaces the other files, unless that is still in progress: then the shot is not even taken.
     pub fn renew(&self, shot: impl FnOnce() -> Shot) {
         if !self.busy.swap(true, Relaxed) {
             self.send(Job::Write(Box::new(shot())));
@@ -88,7 +88,7 @@ impl Background {
     /// Writes the files for the last time.
     ///
     /// # Errors
-    /// Says who still writes when the limit has passed, or that nobody does any more.
+    /// Fails when the process still writes at the limit, or has ended.
     pub fn finish(&self, shot: Shot, limit: Duration) -> Result<(), String> {
         let (sender, done) = channel();
         self.send(Job::Write(Box::new(shot)));
@@ -103,7 +103,7 @@ impl Background {
     }
 
     fn send(&self, job: Job) {
-        // If the thread has died, `finish` says so.
+        // If the thread has ended, `finish` reports it.
         let _ = self.jobs.send(job);
     }
 }
@@ -139,7 +139,7 @@ fn write(writer: &mut Writer, shot: Shot) -> io::Result<()> {
         window: shot.window,
         start: shot.start,
     };
-    // One that fails does not keep the others from being written.
+    // A failed file does not keep the others from being written.
     let pages = shot.pages.into_iter().map(|(name, render)| Ok((name, render()?)));
     for file in snapshot.files().chain(pages) {
         match file {
@@ -153,7 +153,7 @@ fn write(writer: &mut Writer, shot: Shot) -> io::Result<()> {
     Ok(())
 }
 
-/// An export that fails must not end the run: what is found is printed all the same.
+/// A failed export must not end the run: findings are printed all the same.
 fn tell(writer: &mut Writer, job: &process::Job) -> io::Result<()> {
     writer.tell(job)?.unwrap_or_else(|error| tracing::warn!("{error:#}"));
     Ok(())
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shot_that_nobody_would_write_is_not_taken() {
+    fn no_shot_is_taken_while_the_writer_is_busy() {
         let (jobs, queue) = channel();
         let busy = Arc::new(AtomicBool::new(true));
         Background { jobs, busy, writer: None }.renew(|| unreachable!("the disk does not keep up"));

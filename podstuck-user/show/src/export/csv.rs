@@ -3,8 +3,8 @@
 //! Counts, means, the shortest and the longest call are exact. Quantiles are the ends of latency buckets, less than an
 //! eighth above the truth between 512 ns and 73 minutes.
 //!
-//! A volume is named by whoever made its directory, and a spreadsheet runs what begins with `=`, `+`,
-//! `-` or `@`. Such a pod or volume has a `'` before it, which spreadsheets take for "text".
+//! The creator of a volume's directory names the volume, and a spreadsheet runs text that begins with `=`, `+`, `-`
+//! or `@`. Such a pod or volume gets a `'` before it, which spreadsheets read as "text".
 
 use std::borrow::Cow;
 
@@ -39,7 +39,7 @@ const HEADER: [&str; 17] = [
     "plugin",
 ];
 
-/// A series, as all who tell of it do. Names in it can be shown.
+/// A series as in every output. Its names are escaped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "they are the columns of the file")]
 pub struct Row {
@@ -91,7 +91,7 @@ pub fn table(series: &SeriesTable, names: &NamesTable, most: usize) -> Vec<Row> 
 
 /// Renders the table.
 pub fn csv(series: &SeriesTable, names: &NamesTable) -> Result<Vec<u8>, ExportError> {
-    // Written by hand, so that a table without rows has its header too.
+    // Written explicitly, so that a table without rows has its header too.
     let mut writer = csv::WriterBuilder::new().has_headers(false).from_writer(Vec::new());
     writer.write_record(HEADER).map_err(ExportError::render(FILE))?;
     for row in table(series, names, usize::MAX) {
@@ -104,7 +104,7 @@ pub fn csv(series: &SeriesTable, names: &NamesTable) -> Result<Vec<u8>, ExportEr
 /// Reads the table back.
 ///
 /// # Errors
-/// Fails where a row is not as podstuck writes it.
+/// Fails when a row differs from podstuck's format.
 pub fn read(file: &[u8]) -> Result<Vec<Row>, csv::Error> {
     let plain = |name: String| match name.strip_prefix('\'') {
         Some(rest) if text(rest) == name => rest.into(),
@@ -115,7 +115,7 @@ pub fn read(file: &[u8]) -> Result<Vec<Row>, csv::Error> {
 }
 
 impl Row {
-    /// With all that others have named changed.
+    /// Applies `change` to each name chosen by others.
     fn with_names(self, change: impl Fn(String) -> String) -> Self {
         Self {
             pod: change(self.pod),
@@ -129,7 +129,7 @@ impl Row {
     }
 }
 
-/// A name, which no spreadsheet takes for a formula.
+/// A name in a form that no spreadsheet reads as a formula.
 fn text(name: &str) -> Cow<'_, str> {
     if name.starts_with(['=', '+', '-', '@']) { format!("'{name}").into() } else { name.into() }
 }

@@ -1,13 +1,13 @@
-//! Why an export failed: always with the file it was about.
+//! Errors of an export: each names its file.
 
 use std::{io, path::PathBuf};
 
 use podstuck_model::path::safe_path;
 
-/// An export that did not happen.
+/// Why an export failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
-    /// The directory is not there and cannot be made.
+    /// The directory does not exist and cannot be created.
     #[error("cannot create the export directory {}", safe_path(path))]
     Directory {
         /// As given by `--export`.
@@ -15,7 +15,7 @@ pub enum ExportError {
         /// Cause.
         source: io::Error,
     },
-    /// It describes one run.
+    /// Another run uses the directory, which describes one run.
     #[error(
         "another run writes to the export directory {}: end that one, or give this one a directory of \
          its own",
@@ -25,7 +25,7 @@ pub enum ExportError {
         /// As given by `--export`.
         path: PathBuf,
     },
-    /// A file cannot be written; what was there before is still there, whole.
+    /// A file cannot be written; its former content is still there, whole.
     #[error("cannot write {}", safe_path(path))]
     Write {
         /// The file.
@@ -41,7 +41,7 @@ pub enum ExportError {
         /// Its greatest size in bytes.
         limit: u64,
     },
-    /// The counts cannot be put into this form.
+    /// The counts cannot be rendered in this format.
     #[error("cannot render {file}")]
     Render {
         /// Name of the file that was to be written.
@@ -52,7 +52,7 @@ pub enum ExportError {
 }
 
 impl ExportError {
-    /// The same, of the file of that name in the directory as it was given.
+    /// The error with the file's path below the directory as it was given.
     pub(super) fn below(mut self, dir: &std::path::Path) -> Self {
         if let Self::Write { path, .. } | Self::Full { path, .. } = &mut self
             && let Some(name) = path.file_name()
@@ -62,7 +62,7 @@ impl ExportError {
         self
     }
 
-    /// For `map_err` on what a renderer's library says.
+    /// For `map_err` on errors of a renderer's library.
     pub(super) fn render<E>(file: &'static str) -> impl Fn(E) -> Self
     where
         E: std::error::Error + Send + Sync + 'static,

@@ -1,5 +1,5 @@
-//! Writes the export directory. Every file is replaced as a whole, so that a reader (and a crash)
-//! meets the old one or the new one.
+//! Writes the export directory. Every file is replaced as a whole, so that a reader (and a crash) finds the old one
+//! or the new one.
 
 use std::{
     fs::{self, File, Permissions, TryLockError},
@@ -31,18 +31,18 @@ use podstuck_model::{
     summary::Completeness,
 };
 
-/// node_exporter, and who else collects the files, need not be root.
+/// node_exporter, and other collectors of the files, need not be root.
 const MODE: u32 = 0o644;
 
-/// For a look at what a name is, which follows no link.
+/// Flags for inspecting a name without following a link.
 const PATH: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// What is written at one moment.
+/// The data of one export.
 #[derive(Clone, Copy, Debug)]
 pub struct Snapshot<'a> {
     /// All series of the run.
     pub series: &'a SeriesTable,
-    /// What is known of their targets.
+    /// The names of their targets.
     pub names: &'a NamesTable,
     /// Each finding once, as it stands now.
     pub findings: &'a [Finding],
@@ -50,12 +50,12 @@ pub struct Snapshot<'a> {
     pub completeness: &'a Completeness,
     /// How long the run has traced.
     pub window: Duration,
-    /// When it began.
+    /// Start of the run.
     pub start: Timestamp,
 }
 
 impl Snapshot<'_> {
-    /// The files that say it, each with its name.
+    /// Renders the files, each with its name.
     pub fn files(&self) -> impl Iterator<Item = Result<(&'static str, Vec<u8>), ExportError>> {
         let Snapshot { series, names, findings, completeness, window, start } = *self;
         let metrics = move |by| {
@@ -75,19 +75,19 @@ impl Snapshot<'_> {
 
 /// The directory of `--export`. It describes one run: a new run replaces the files of the last.
 ///
-/// All methods wait for the disk; call them in a process that nobody waits for.
+/// All methods wait for the disk; call them in a process that no other process waits for.
 #[derive(Debug)]
 pub struct Exporter {
     dir: PathBuf,
-    /// The directory, locked for as long as it is open: a lock that ends with the process, however that
-    /// ends, and that leaves no file behind.
+    /// The directory, locked as long as it is open: the lock ends with the process in every case, and leaves no file
+    /// behind.
     locked: File,
     findings: FindingsFile,
 }
 
 impl Exporter {
-    /// Creates the directory and an empty `findings.jsonl`, which shows before the tracing that
-    /// the directory can be written.
+    /// Creates the directory and an empty `findings.jsonl`, which shows before tracing begins that the directory is
+    /// writable.
     pub fn new(dir: &Path) -> Result<Self, ExportError> {
         let locked = open_or_make(dir)
             .map_err(|source| ExportError::Directory { path: dir.into(), source })?;
@@ -97,7 +97,7 @@ impl Exporter {
         Ok(Self { dir: dir.into(), locked, findings })
     }
 
-    /// The directory, open.
+    /// The open directory.
     pub(super) fn directory(&self) -> &File {
         &self.locked
     }
@@ -119,7 +119,7 @@ fn lock(open: &File, dir: &Path) -> Result<(), ExportError> {
     match open.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => return Err(ExportError::Busy { path: dir.into() }),
-        // NFS locks files only that are open for writing (`nfs_flock_lock` by fs/nfs/file.c).
+        // NFS locks only files that are open for writing (`nfs_flock_lock` by fs/nfs/file.c).
         Err(TryLockError::Error(why)) => {
             tracing::info!("{}: another run would not be noticed: {why}", safe_path(dir));
         }
@@ -127,13 +127,13 @@ fn lock(open: &File, dir: &Path) -> Result<(), ExportError> {
     Ok(())
 }
 
-/// The directory itself, whatever its path leads to by now.
+/// A path to the directory itself, wherever its original path leads by now.
 fn reached(directory: &File) -> PathBuf {
     format!("/proc/self/fd/{}", directory.as_raw_fd()).into()
 }
 
-/// Opens a directory, and makes what is missing on the way. Links are followed only if they are the caller's own or
-/// root's: another user's would choose what is overwritten.
+/// Opens a directory, and creates missing parents. Links are followed only if they belong to the caller or to root:
+/// another user's link would choose what is overwritten.
 fn open_or_make(dir: &Path) -> io::Result<File> {
     let own = rustix::process::geteuid().as_raw();
     let mut at = openat(CWD, if dir.is_absolute() { c"/" } else { c"." }, PATH, Mode::empty())?;
@@ -166,15 +166,15 @@ fn open_or_make(dir: &Path) -> io::Result<File> {
     Ok(openat(&at, c".", OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?.into())
 }
 
-/// Writes to a temporary name, then renames; gives the file, still open.
+/// Writes to a temporary name, then renames; returns the file, still open.
 pub fn replace(dir: &Path, name: &str, bytes: &[u8]) -> Result<fs::File, ExportError> {
     let write = || -> io::Result<fs::File> {
         // node_exporter reads every `*.prom`: the temporary name must not end so.
         let mut file = NamedTempFile::with_prefix_in(format!(".{name}."), dir)?;
         file.write_all(bytes)?;
-        // Unlike a mode given at creation, this is not narrowed by the umask.
+        // Unlike a mode given at creation, this is not reduced by the umask.
         file.as_file().set_permissions(Permissions::from_mode(MODE))?;
-        // Else a power cut may leave the new name with nothing in it.
+        // Otherwise a power cut may leave an empty file under the new name.
         file.as_file().sync_all()?;
         Ok(file.persist(dir.join(name))?)
     };
@@ -239,7 +239,7 @@ mod tests {
         assert_eq!(fs::read_to_string(dir.path().join("metrics.prom")).unwrap(), "new");
     }
 
-    /// In `/tmp`, anybody may have made a link to where root writes.
+    /// In `/tmp`, any user may have created a link to a place where root writes.
     #[test]
     fn a_directory_that_another_users_link_names_is_not_written_to() {
         if !rustix::process::geteuid().is_root() {
@@ -257,7 +257,7 @@ mod tests {
         assert!(names(&victim).is_empty());
         std::os::unix::fs::lchown(&link, Some(0), None).unwrap();
         let exporter = Exporter::new(&link.join("new/../new")).unwrap();
-        // What the name leads to afterwards is no matter.
+        // The target of the name no longer matters.
         fs::remove_file(&link).unwrap();
         exporter.replace("metrics.prom", b"").unwrap();
         assert_eq!(names(&victim.join("new")), ["findings.jsonl", "metrics.prom"]);

@@ -1,9 +1,8 @@
 //! `findings.jsonl`: grows by whole lines.
 //!
-//! It is appended to rather than rewritten: a run may have thousands of findings, and the ones
-//! before a crash are the ones somebody will want. Each line is one `write` to a file opened for
-//! appending, which a kill cannot split; where the disk was too full for all of it, the part that
-//! did fit is cut off again.
+//! It is appended to rather than rewritten: a run may have thousands of findings, and the ones before a crash matter
+//! most. Each line is one `write` to a file opened for appending, which a kill cannot split; when the disk was too
+//! full for all of it, the written part is truncated again.
 
 use std::{
     fs::File,
@@ -18,7 +17,7 @@ use super::{error::ExportError, files::replace};
 /// Name of the file.
 pub(super) const FILE: &str = "findings.jsonl";
 
-/// Enough for tens of thousands of findings, too little to fill a disk.
+/// Limit of the size, in bytes: enough for tens of thousands of findings, too little to fill a disk.
 const MAX_BYTES: u64 = 64 << 20;
 
 #[derive(Debug)]
@@ -29,10 +28,10 @@ pub(super) struct FindingsFile {
 }
 
 impl FindingsFile {
-    /// Puts an empty file in the place of one that a former run left.
+    /// Replaces a former run's file by an empty one.
     pub(super) fn create(dir: &Path) -> Result<Self, ExportError> {
         let path = dir.join(FILE);
-        // Kept open rather than opened again: by then the name might be somebody else's link.
+        // Kept open rather than opened again: by then the name might be another user's link.
         let file = replace(dir, FILE, b"")?;
         fcntl_setfl(&file, OFlags::APPEND)
             .map_err(|e| ExportError::Write { path: path.clone(), source: e.into() })?;
@@ -72,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_there_at_once_and_a_new_run_begins_anew() {
+    fn lines_are_there_at_once_and_a_new_run_begins_empty() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(FILE);
         fs::write(&path, "of the last run\n").unwrap();

@@ -1,21 +1,21 @@
-//! A series as an HdrHistogram.
+//! Converts a series to an HdrHistogram.
 
 use hdrhistogram::{CreationError, Histogram};
 
 use podstuck_model::series::Series;
 
-/// Three digits: each of our buckets ends where one of the histogram's does. So what readers report of a quantile, the
-/// highest equivalent value, is that end.
+/// Three digits: each bucket of a series ends where one of the histogram's does. So the quantile that readers report,
+/// the highest equivalent value, is that end.
 const SIGNIFICANT_DIGITS: u8 = 3;
-/// The longest call that is told as long as it was: thirteen days.
+/// The longest call that is recorded exactly, in nanoseconds: thirteen days.
 const LONGEST: u64 = 1 << 50;
 
-/// One for series after series: it is large.
+/// An empty histogram, to be reused for each series: it is large.
 pub fn empty() -> Result<Histogram<u64>, CreationError> {
     Histogram::new_with_bounds(1, LONGEST, SIGNIFICANT_DIGITS)
 }
 
-/// All calls of a series in place of what was there.
+/// Replaces the content by all calls of a series.
 pub fn fill(histogram: &mut Histogram<u64>, series: &Series) {
     histogram.reset();
     for (ns, calls) in series.values() {

@@ -1,5 +1,5 @@
-//! `histograms.hlog`: an HdrHistogram interval log, one line and tag a series, for the Java and
-//! Python readers and all that is built on them.
+//! `histograms.hlog`: an HdrHistogram interval log, one line and tag a series, for the Java and Python readers and
+//! all that is built on them.
 
 use std::time::{Duration, SystemTime};
 
@@ -19,7 +19,7 @@ use podstuck_model::series::{NamesTable, SeriesTable};
 /// Name of the file.
 pub const FILE: &str = "histograms.hlog";
 
-/// The readers take the column of the greatest value for milliseconds.
+/// The readers read the column of the greatest value as milliseconds.
 const NANOSECONDS_PER_MILLISECOND: f64 = 1e6;
 
 /// Renders the log of one window. Values are nanoseconds.
@@ -49,8 +49,8 @@ pub fn hlog(
     Ok(out)
 }
 
-/// `unlinkat;EBUSY;pod=UID;volume=data;by=kubelet;namespace=shop;name=cart-0;plugin=kubernetes.io/csi`; a part that is
-/// not known is left out.
+/// `unlinkat;EBUSY;pod=UID;volume=data;by=kubelet;namespace=shop;name=cart-0;plugin=kubernetes.io/csi`; unknown parts
+/// are left out.
 fn tag(labels: &Labels) -> String {
     let mut tag = format!("{};{}", labels.syscall, quote(&labels.outcome));
     for (name, value) in [
@@ -69,7 +69,7 @@ fn tag(labels: &Labels) -> String {
     tag
 }
 
-/// `%NN` for what the log's own grammar, the tag's or a shell would take for theirs.
+/// Escapes as `%NN` the characters that the log's grammar, the tag's or a shell would interpret.
 pub(super) fn quote(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

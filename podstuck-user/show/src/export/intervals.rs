@@ -1,7 +1,7 @@
-//! Counts by time: what a heat map shows and a comparison needs. Pods and volumes are added up by the volume's
-//! plugin, since they differ between runs.
+//! Counts by time, for heat maps and comparisons. Pods and volumes are summed by the volume's plugin, since they
+//! differ between runs.
 //!
-//! Bounded, however long a run lasts: of too many intervals, each two neighbours become one.
+//! Bounded for runs of any length: when there are too many intervals, each two neighbours are merged.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -17,27 +17,27 @@ use podstuck_engine::{
     },
 };
 
-/// A drain comes once a second.
+/// The interval between drains.
 const SHORTEST: Duration = Duration::from_secs(1);
-/// Intervals kept: four minutes by the second, an hour by quarters of a minute.
+/// Limit of intervals: four minutes by the second, an hour by quarters of a minute.
 const INTERVALS_MAX: usize = 240;
-/// Kinds kept apart. Plugins are names of directories, of which somebody may make many.
+/// Limit of kinds. Plugins are names of directories, of which a user may create any number.
 const KINDS_MAX: usize = 48;
-/// Targets whose plugin is remembered.
+/// Limit of targets whose plugin is remembered.
 const TARGETS_MAX: usize = 4 << 10;
-/// The plugin of kinds that came when there were too many.
+/// The plugin of kinds beyond the limit.
 pub const OTHERS: &str = "(others)";
 
-/// What calls have in common in any run. All of it can be shown.
+/// A kind of call, comparable between runs. All fields are escaped.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Kind {
     /// The call, or a phase around one.
     pub syscall: String,
-    /// How it ended.
+    /// Its outcome.
     pub outcome: String,
-    /// Plugin of the volume, or what else the target is; empty for none.
+    /// Plugin of the volume, or the kind of another target; empty for none.
     pub plugin: String,
-    /// The part that the caller plays.
+    /// The caller's component.
     pub component: String,
 }
 
@@ -49,7 +49,7 @@ pub type Buckets = BTreeMap<u16, u64>;
 pub struct Intervals {
     length: Duration,
     intervals: Vec<BTreeMap<Kind, Buckets>>,
-    /// Of all of the run, in nanoseconds.
+    /// Longest call of each kind in the whole run, in nanoseconds.
     longest: BTreeMap<Kind, u64>,
 }
 
@@ -60,27 +60,27 @@ impl Default for Intervals {
 }
 
 impl Intervals {
-    /// None yet, of this length.
+    /// No intervals yet, of this length.
     pub(super) fn of(length: Duration) -> Self {
         Self { length: length.max(SHORTEST), intervals: Vec::new(), longest: BTreeMap::new() }
     }
 
-    /// How long each lasts.
+    /// Length of each interval.
     pub fn length(&self) -> Duration {
         self.length
     }
 
-    /// Each, from the start of the run on.
+    /// All intervals, from the start of the run.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &BTreeMap<Kind, Buckets>> {
         self.intervals.iter()
     }
 
-    /// The longest call of each kind in nanoseconds, exact, as far as that is known.
+    /// The longest call of each kind in nanoseconds, exact, where it is known.
     pub fn longest(&self) -> &BTreeMap<Kind, u64> {
         &self.longest
     }
 
-    /// Takes note of a call that may be the longest one.
+    /// Notes a call that may be the longest one.
     pub fn note(&mut self, kind: &Kind, ns: u64) {
         match self.longest.get_mut(kind) {
             Some(longest) => *longest = (*longest).max(ns),
@@ -130,7 +130,7 @@ pub fn add(to: &mut Buckets, buckets: &Buckets) {
     }
 }
 
-/// Collects them from the events of a run.
+/// Collects intervals from the events of a run.
 #[derive(Debug)]
 pub struct Collector {
     begun: Monotonic,
@@ -140,7 +140,7 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// Has seen nothing yet.
+    /// An empty collector.
     pub fn new(run: &Run) -> Self {
         Self {
             begun: run.clock.started(),
@@ -150,7 +150,7 @@ impl Collector {
         }
     }
 
-    /// What was collected.
+    /// The intervals collected so far.
     pub fn intervals(&self) -> &Intervals {
         &self.intervals
     }
@@ -190,7 +190,7 @@ impl Collector {
             component: by.name().into(),
         };
         if self.kinds.len() >= KINDS_MAX && !self.kinds.contains_key(&kind) {
-            // There are so few calls, outcomes and parts that these need no bound of their own.
+            // Calls, outcomes and components are few and need no limit of their own.
             kind.plugin = OTHERS.into();
             return kind;
         }
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_called_for_a_while_is_an_empty_interval() {
+    fn a_pause_without_calls_is_an_empty_interval() {
         let mut all = Intervals::default();
         all.add(Duration::from_millis(2_500), kind("csi"), 1, 1);
         assert_eq!(all.iter().map(BTreeMap::len).collect::<Vec<_>>(), [0, 0, 1]);

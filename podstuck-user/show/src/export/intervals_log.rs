@@ -1,5 +1,5 @@
-//! `intervals.hlog`: an HdrHistogram interval log with a line for each interval and kind of call, for a heat map or a
-//! comparison of two runs. One significant digit is as fine as the latency buckets are.
+//! `intervals.hlog`: an HdrHistogram interval log with a line for each interval and kind of call, for heat maps and
+//! comparisons of two runs. One significant digit is as fine as the latency buckets are.
 
 use std::{
     io::{self, Read},
@@ -28,15 +28,15 @@ use super::{
 pub const FILE: &str = "intervals.hlog";
 
 const SIGNIFICANT_DIGITS: u8 = 1;
-/// Bytes of its counts and its head: fewer than a thousand counts of at most nine bytes.
+/// Bytes of the counts and the header: fewer than a thousand counts of at most nine bytes.
 const LARGEST_HISTOGRAM: u64 = 16 << 10;
-/// Ten years, and more calls than any interval has.
+/// Seconds of ten years, and more calls than any interval has.
 const LONGEST_INTERVAL: u64 = 315_360_000;
 const MOST_CALLS: u64 = 1 << 40;
 const NANOSECONDS_PER_MILLISECOND: f64 = 1e6;
-/// How long each interval lasts, in a comment: an interval without calls has no line.
+/// The comment with the length of each interval: an interval without calls has no line.
 const LENGTH: &str = "[Interval: ";
-/// The longest call of a kind, exact, in a comment: nanoseconds, and the tag.
+/// The comment with the longest call of a kind, exact: nanoseconds, and the tag.
 const LONGEST: &str = "[Longest: ";
 
 /// Renders the log. Values are nanoseconds.
@@ -97,7 +97,7 @@ fn kind(tag: &str) -> Option<Kind> {
     Some(kind)
 }
 
-/// What [`quote`] has quoted.
+/// Reverses [`quote`].
 fn unquote(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -117,9 +117,10 @@ fn unquote(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// A histogram without its compression, if it is one of ours: any other could ask for gigabytes to be read into.
+/// Decompresses a histogram, if it is one of podstuck's: any other could require gigabytes.
 fn inflated(bytes: &[u8]) -> Option<Vec<u8>> {
-    // By the format's second version: before the counts their length, an offset, digits, the least and the greatest value.
+    // In the format's second version, the counts follow their length, an offset, the digits, and the least and the
+    // greatest value.
     let (mut plain, compressed) = (Vec::new(), bytes.get(8..)?);
     ZlibDecoder::new(compressed).take(LARGEST_HISTOGRAM).read_to_end(&mut plain).ok()?;
     let number = |at: usize| Some(u32::from_be_bytes(plain.get(at..at + 4)?.try_into().ok()?));
@@ -131,10 +132,10 @@ fn inflated(bytes: &[u8]) -> Option<Vec<u8>> {
     is_ours.then_some(plain)
 }
 
-/// Reads a log, and when it begins.
+/// Reads a log; returns its start time and intervals.
 ///
 /// # Errors
-/// Says what in it is not as podstuck writes it.
+/// Fails with the part that differs from podstuck's format.
 pub fn read(log: &[u8]) -> io::Result<(Timestamp, Intervals)> {
     let wrong = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
     let text = String::from_utf8_lossy(log);
@@ -220,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_such_log_is_an_error_that_says_why() {
+    fn any_other_file_is_an_error_with_its_reason() {
         assert!(read(b"#[a]\n").unwrap_err().to_string().contains("how long"));
         let log = b"#[Interval: 1 s]\n#[Longest: many ns, unlink;ok;by=other]\n";
         assert!(read(log).unwrap_err().to_string().contains("longest call"), "{:?}", read(log));

@@ -1,4 +1,4 @@
-//! A series as a Prometheus histogram with few bounds, each of them exact.
+//! Converts a series to a Prometheus histogram with few bounds, each of them exact.
 
 use podstuck_common::bucket;
 use prometheus::proto::{Bucket, Histogram};
@@ -7,11 +7,11 @@ use super::rows::seconds;
 use podstuck_model::series::Series;
 
 /// Bounds are powers of two, in nanoseconds: 16 µs, 131 µs, 1 ms, 17 ms, 134 ms, 1 s, 137 s. Deletions of a healthy
-/// node take less than the third; what kubelet and runtimes wait for lies between the last two; what takes longer than
-/// kubelet's longest back-off (122 s) hangs. Each bound is a line for each series of a node.
+/// node take less than the third; waits of kubelet and runtimes lie between the last two; a call that takes longer
+/// than kubelet's longest back-off (122 s) hangs. Each bound is a line for each series of a node.
 const BOUNDS_LOG2: [u32; 7] = [14, 17, 20, 24, 27, 30, 37];
 
-/// Cumulative counts, exact: every bound is where one of our buckets begins.
+/// Cumulative counts, exact: every bound is the start of a bucket.
 pub(super) fn latency(series: &Series) -> Histogram {
     let buckets = BOUNDS_LOG2
         .iter()
@@ -20,7 +20,7 @@ pub(super) fn latency(series: &Series) -> Histogram {
             let below = series.buckets.range(..bucket::bucket_of(bound)).map(|(_, n)| n).sum();
             let mut bucket = Bucket::default();
             bucket.set_cumulative_count(below);
-            // Ours end before the bound, Prometheus' include it: hence the last nanosecond before.
+            // Buckets end before the bound, those of Prometheus include it: hence the last nanosecond before.
             bucket.set_upper_bound(seconds(bound - 1));
             bucket
         })

@@ -1,6 +1,5 @@
-//! Files that other tools read: findings as JSON Lines, and the exact counts as HdrHistogram
-//! interval log, CSV and Prometheus text. The renderers are pure; only [`files`] writes, in a
-//! process of its own.
+//! Files for other tools: findings as JSON Lines, and the exact counts as HdrHistogram interval log, CSV and
+//! Prometheus text. The renderers are pure; only [`files`] writes, in a process of its own.
 
 pub mod background;
 pub mod csv;

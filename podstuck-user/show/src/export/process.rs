@@ -1,6 +1,6 @@
-//! The process that writes the export directory, and the way to it: a line of JSON for each thing that is to be
-//! done, and one for what came of it. In the kernel it may wait for a frozen or dead disk for ever, and no
-//! signal ends that: so whoever wants to end must not be that process.
+//! The process that writes the export directory, and its protocol: a line of JSON for each job, and one for its
+//! result. In the kernel it may wait for a frozen or dead disk for ever, and no signal ends that: so a process that
+//! must be able to end cannot do this itself.
 
 use std::{
     ffi::OsString,
@@ -23,24 +23,24 @@ use podstuck_confine::{
 };
 use podstuck_model::path::safe_path;
 
-/// What is to be done.
+/// A job.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Job {
-    /// The first one: this is the directory.
+    /// The first job: opens this directory.
     Open(OsString),
-    /// A line is added to the findings.
+    /// Adds a line to the findings.
     Append(String),
-    /// A file gets other contents.
+    /// Replaces the contents of a file.
     Replace(String, String),
 }
 
-/// What came of it: nothing, or why not.
+/// The result of a job, or the error.
 type Done = Result<(), String>;
 
-/// Does what comes, until nobody is there any more.
+/// Does the jobs until the client closes the channel.
 ///
 /// # Errors
-/// Fails when that is nothing that can be done.
+/// Fails when a line is no job.
 pub fn serve(channel: UnixStream) -> Result<()> {
     let mut jobs = BufReader::new(channel.try_clone()?).lines();
     let mut next = || jobs.next().map(|line| anyhow::Ok(serde_json::from_str(&line?)?)).transpose();
@@ -68,7 +68,7 @@ pub fn serve(channel: UnixStream) -> Result<()> {
     Ok(())
 }
 
-/// That process, from outside.
+/// The client of that process.
 #[derive(Debug)]
 pub struct Writer {
     channel: UnixStream,
@@ -77,10 +77,10 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Starts it, and has it make and lock the directory.
+    /// Starts the process, which creates and locks the directory.
     ///
     /// # Errors
-    /// Fails when the directory cannot be made, is another run's, or does not answer.
+    /// Fails when the directory cannot be created, belongs to another run, or does not answer.
     pub fn start(directory: &Path) -> Result<Self> {
         let (process, channel) = spawn(Work::Export).map_err(|why| anyhow!("the export: {why}"))?;
         let mut writer = Self::through(channel, directory)?;
@@ -88,20 +88,20 @@ impl Writer {
         Ok(writer)
     }
 
-    /// The same with one that was started.
+    /// As [`Self::start`], with a process that is started already.
     pub(super) fn through(channel: UnixStream, directory: &Path) -> Result<Self> {
         channel.set_read_timeout(Some(BEGIN))?;
         let answers = BufReader::new(channel.try_clone()?);
         let mut writer = Self { channel, answers, process: None };
         let opened = writer.tell(&Job::Open(directory.into()));
         opened.with_context(|| format!("the export directory {}", safe_path(directory)))??;
-        // From now on nobody waits but a thread of its own.
+        // From now on only a thread of its own waits for it.
         writer.channel.set_read_timeout(None)?;
         writer.channel.set_write_timeout(None)?;
         Ok(writer)
     }
 
-    /// Has something done, and waits for it: what came of it.
+    /// Sends a job, and waits for its result.
     ///
     /// # Errors
     /// Fails when the process has ended.
@@ -122,7 +122,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// In a thread, which limits itself like that process.
+    /// Runs the server in a thread, which restricts itself like that process.
     pub(in crate::export) fn writer(directory: &Path) -> Result<Writer> {
         let (channel, theirs) = UnixStream::pair()?;
         thread::spawn(|| serve(theirs));
@@ -144,7 +144,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn why_there_is_no_directory_is_said() {
+    fn a_missing_directory_is_an_error_with_its_reason() {
         let dir = tempfile::tempdir().unwrap();
         let _first = writer(dir.path()).unwrap();
         let error = writer(dir.path()).unwrap_err();

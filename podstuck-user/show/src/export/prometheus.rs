@@ -1,5 +1,5 @@
-//! `metrics.prom`: Prometheus text format 0.0.4, fit for node_exporter's textfile collector, which
-//! refuses timestamps and the OpenMetrics syntax.
+//! `metrics.prom`: Prometheus text format 0.0.4, for node_exporter's textfile collector, which refuses timestamps and
+//! the OpenMetrics syntax.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -23,15 +23,15 @@ use podstuck_model::{
 
 /// Name of the file.
 pub const FILE: &str = "metrics.prom";
-/// Name of the file that does not grow with pods. No `.prom`: node_exporter would read both.
+/// Name of the file whose size does not depend on the number of pods. Not `.prom`: node_exporter would read both.
 pub const FILE_OF_NODE: &str = "node-metrics.txt";
 
-/// How far series are kept apart.
+/// The grouping of series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
     /// By all labels.
     Target,
-    /// Added up over pods, volumes and containers.
+    /// Summed over pods, volumes and containers.
     Plugin,
 }
 
@@ -62,7 +62,7 @@ struct Families(Vec<MetricFamily>);
 
 impl Families {
     fn series(&mut self, rows: BTreeMap<Labels, Series>, by: By) {
-        // Of calls outside of all targets, which a busy node makes in every form, the count is enough.
+        // For calls outside of all targets, which a busy node makes in every form, the count is enough.
         let sums = (by == By::Plugin).then(|| {
             let of_targets = rows.iter().filter(|(labels, _)| labels.has_target());
             (by_plugin(rows.iter()), by_plugin(of_targets))
@@ -144,7 +144,7 @@ impl Families {
         ] {
             self.add(name, help, MetricType::COUNTER, vec![counter(value, Vec::new())]);
         }
-        // Where it was not measured, there is no number.
+        // Without a measurement, there is no sample.
         if let Some(skipped) = c.probes_skipped {
             let help =
                 "Calls not seen because the kernel ran no probes on that CPU at that moment.";
@@ -163,7 +163,7 @@ impl Families {
     }
 
     fn add(&mut self, name: &str, help: &str, kind: MetricType, metrics: Vec<Metric>) {
-        // The encoder takes a family without metrics for a mistake.
+        // The encoder rejects a family without metrics.
         if metrics.is_empty() {
             return;
         }
@@ -211,7 +211,7 @@ fn by_plugin<'a>(rows: impl Iterator<Item = (&'a Labels, &'a Series)>) -> BTreeM
 }
 
 fn pairs_of(labels: &Labels, by: By) -> Vec<LabelPair> {
-    // One that is empty is none.
+    // An empty label is left out.
     let mut pairs = pairs([
         ("syscall", labels.syscall),
         ("outcome", &labels.outcome),
@@ -310,9 +310,9 @@ mod tests {
         let mut series = SeriesTable::new();
         let key = |uid: &str, volume: &str| sample::key(Call::Unlink, Outcome::OK, uid, volume);
         series.insert(key("", ""), sample::series(&[(5_000, 2)]));
-        let of_nobody = render_by(&series, &[], By::Plugin);
-        assert!(of_nobody.contains("podstuck_calls_total{syscall=\"unlink\",outcome=\"ok\""));
-        assert!(!of_nobody.contains("podstuck_call_duration_seconds_bucket"), "{of_nobody}");
+        let outside = render_by(&series, &[], By::Plugin);
+        assert!(outside.contains("podstuck_calls_total{syscall=\"unlink\",outcome=\"ok\""));
+        assert!(!outside.contains("podstuck_call_duration_seconds_bucket"), "{outside}");
         series.insert(key("u", "data"), sample::series(&[(5_000, 2)]));
         let of_pod = render_by(&series, &[], By::Plugin);
         assert!(of_pod.contains("podstuck_call_duration_seconds_bucket"), "{of_pod}");

@@ -23,21 +23,21 @@ use podstuck_model::{
     summary::Completeness,
 };
 
-/// Longest file that is read: some 20,000 findings with their updates.
+/// Limit of a file's size, in bytes: some 20,000 findings with their updates.
 const LONGEST: u64 = 128 << 20;
 
 /// Why a directory cannot be read.
 #[derive(Debug, Error)]
 pub enum ReadError {
-    /// The file itself.
+    /// The file cannot be read.
     #[error("cannot read {}: {source}", safe_path(path))]
     Open {
-        /// Which.
+        /// The file.
         path: PathBuf,
         /// Cause.
         source: io::Error,
     },
-    /// Something else.
+    /// The directory is no export.
     #[error(
         "{} is no directory that `--export` has written: {} is missing",
         safe_path(path),
@@ -47,41 +47,41 @@ pub enum ReadError {
         /// The directory.
         path: PathBuf,
     },
-    /// It has another content than podstuck writes.
+    /// A file has content that podstuck does not write.
     #[error("{} is not as podstuck writes it: {why}", safe_path(path))]
     Wrong {
         /// The file.
         path: PathBuf,
-        /// What is not.
+        /// What is wrong.
         why: String,
     },
 }
 
-/// What a directory says.
+/// The content of an export directory.
 #[derive(Debug, Default)]
 pub struct Export {
     /// Each finding once, as it stands at the end.
     pub findings: Vec<Finding>,
-    /// Names of causes that this podstuck does not know.
+    /// Names of causes that this version does not know.
     pub unknown: Vec<String>,
     /// All series.
     pub series: Vec<Row>,
-    /// Counts by time; none where an older podstuck has written the directory.
+    /// Counts by interval; `None` when an older podstuck has written the directory.
     pub intervals: Option<Intervals>,
-    /// When the run began.
+    /// Start of the run.
     pub start: Timestamp,
-    /// How long it lasted.
+    /// Duration of the run.
     pub window: Duration,
-    /// What may be missing, as far as it is a number.
+    /// Losses that are exported as numbers.
     pub completeness: Completeness,
-    /// Probes that were missing; their names are not exported.
+    /// Number of missing probes; their names are not exported.
     pub probes_missing: u64,
 }
 
 /// Reads a directory.
 ///
 /// # Errors
-/// Says which file cannot be read, and why.
+/// Fails with the file that cannot be read, and why.
 pub fn read(directory: &Path) -> Result<Export, ReadError> {
     let mut export = Export::default();
     let name = |file: &str| directory.join(file);
@@ -104,7 +104,7 @@ pub fn read(directory: &Path) -> Result<Export, ReadError> {
     Ok(export)
 }
 
-/// None where there is no such file. It may be anybody's, or have no end.
+/// The content of a file; `None` when it does not exist. The file is not trusted, and may have no end.
 fn contents(path: &Path) -> Result<Option<Vec<u8>>, ReadError> {
     match given_file::read(path, LONGEST) {
         Ok(bytes) => Ok(Some(bytes)),
@@ -126,7 +126,7 @@ fn read_findings(file: &[u8], export: &mut Export) -> Result<(), String> {
         export.start = line.time;
         match line.finding() {
             Ok(finding) => {
-                // In the order in which each came first, as in a run.
+                // In the order of first appearance, as in a run.
                 let known = export.findings.iter_mut().find(|it| it.instance == finding.instance);
                 match known {
                     Some(known) => *known = finding,
@@ -140,7 +140,7 @@ fn read_findings(file: &[u8], export: &mut Export) -> Result<(), String> {
     Ok(())
 }
 
-/// Samples without labels: all that is wanted of the file.
+/// Reads the samples without labels: no others are needed.
 fn read_metrics(text: &str, export: &mut Export) {
     let samples = text.lines().filter_map(|line| line.split_once(' '));
     for (name, value) in samples {
@@ -259,15 +259,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_named_and_what_is_no_finding_is_an_error() {
+    fn unknown_causes_are_named_and_other_lines_are_errors() {
         let mut export = Export::default();
         let later = line(&findings::finding())
             .replace("volume-held-by-host-process\",\"inst", "new-cause\",\"inst");
         read_findings(later.as_bytes(), &mut export).unwrap();
         assert_eq!((export.unknown, export.findings.len()), (vec!["new-cause".to_owned()], 0));
         for (text, why) in [("{}", "line 1: missing field"), ("\n[", "line 2: ")] {
-            let told = read_findings(text.as_bytes(), &mut Export::default()).unwrap_err();
-            assert!(told.contains(why), "{told}");
+            let error = read_findings(text.as_bytes(), &mut Export::default()).unwrap_err();
+            assert!(error.contains(why), "{error}");
         }
         let dir = tempfile::tempdir().unwrap();
         assert!(read(dir.path()).unwrap_err().to_string().contains("findings.jsonl is missing"));

@@ -1,4 +1,4 @@
-//! A finding as `findings.jsonl` has it.
+//! Reads a finding in the format of `findings.jsonl`.
 
 use jiff::Timestamp;
 use podstuck_engine::catalogue;
@@ -79,8 +79,7 @@ struct RemedyParts {
     verify: Option<String>,
 }
 
-/// Each is `cause: fact`. Since when that is known is not written; one about a
-/// cause that this podstuck does not know is left out.
+/// Each is `cause: fact`. Its time is not written; one about a cause that this version does not know is left out.
 fn ruled_out<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<RuledOut>, D::Error> {
     let all = Vec::<String>::deserialize(d)?;
     let one = |text: String| {
@@ -92,13 +91,13 @@ fn ruled_out<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<RuledOut>, D::Error>
 }
 
 impl Line {
-    /// The finding, or the name of a cause that this podstuck does not know.
+    /// The finding, or the name of a cause that this version does not know.
     pub(super) fn finding(self) -> Result<Finding, String> {
         let Parts { id, .. } = &self.finding;
         let Some(cause) = catalogue::find(id) else { return Err(self.finding.id) };
         let parts = self.finding;
         let evidence = parts.evidence.into_iter().map(|it| {
-            // What kind of source it was, only rules ask.
+            // Only rules use the kind of source.
             Evidence { fact: it.fact, source: Source::File(it.source), since: it.since }
         });
         Ok(Finding {

@@ -1,4 +1,4 @@
-//! The series in the order and under the names that all three formats share.
+//! The series in the order and with the names that all three formats share.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -7,7 +7,7 @@ use podstuck_model::{
     series::{NamesTable, Series, SeriesKey, SeriesTable, Span, TargetNames},
 };
 
-/// How a series is named in files: nothing in it can act on a terminal.
+/// The labels of a series in files: escaped, so that nothing in them can act on a terminal.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Labels {
     pub(super) syscall: &'static str,
@@ -17,7 +17,7 @@ pub(super) struct Labels {
     pub(super) component: &'static str,
     pub(super) container: String,
     pub(super) names: TargetNames,
-    /// Whether it counts calls, and not phases around one.
+    /// Whether it counts calls, rather than phases around one.
     pub(super) is_call: bool,
 }
 
@@ -42,14 +42,14 @@ impl Labels {
         }
     }
 
-    /// Whether it is of a pod, a container or a volume.
+    /// Whether it belongs to a pod, a container or a volume.
     pub(super) fn has_target(&self) -> bool {
         ![&self.pod, &self.volume, &self.container].into_iter().all(String::is_empty)
     }
 }
 
-/// Series by name, sorted. Two whose names become the same by escaping are added up, because
-/// Prometheus refuses a whole file in which a series stands twice.
+/// Series by name, sorted. Two whose names become equal by escaping are summed, because Prometheus refuses a whole
+/// file with a duplicate series.
 pub(super) fn rows(series: &SeriesTable, names: &NamesTable) -> BTreeMap<Labels, Series> {
     let mut rows: BTreeMap<Labels, Series> = BTreeMap::new();
     for (key, one) in series {
@@ -58,7 +58,7 @@ pub(super) fn rows(series: &SeriesTable, names: &NamesTable) -> BTreeMap<Labels,
     rows
 }
 
-/// Nanoseconds as the seconds that Prometheus wants.
+/// Converts nanoseconds to seconds, Prometheus' unit.
 pub(super) fn seconds(ns: u64) -> f64 {
     ns as f64 / Duration::from_secs(1).as_nanos() as f64
 }

@@ -25,7 +25,7 @@ pub(super) fn key(call: Call, outcome: Outcome, pod: &str, volume: &str) -> Seri
     SeriesKey { span: Span::Call(call), outcome, pod, volume, container, component }
 }
 
-/// From (nanoseconds, calls).
+/// A series of (nanoseconds, calls).
 pub(super) fn series(values: &[(u64, u64)]) -> Series {
     let mut series = Series::default();
     for (ns, calls) in values {

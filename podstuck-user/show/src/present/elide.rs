@@ -1,15 +1,15 @@
-//! Paths that are longer than a line of the terminal.
+//! Shortens paths that are longer than a line of the terminal.
 
 use std::borrow::Cow;
 
 use textwrap::core::display_width;
 
-/// What stands for what is left out.
+/// Stands for the part left out.
 const ELLIPSIS: &str = "…";
-/// In fewer columns a path says nothing.
+/// Fewer columns would make a path meaningless.
 const FEWEST: usize = 24;
 
-/// With its middle left out, where it takes more columns than there are. More is kept of its end, which says most, and
+/// Leaves out the middle of a path that takes more than `columns`. More is kept of its end, which says most, and
 /// whole names where they fit.
 pub(super) fn middle(path: &str, columns: usize) -> Cow<'_, str> {
     let columns = columns.max(FEWEST);
@@ -22,7 +22,7 @@ pub(super) fn middle(path: &str, columns: usize) -> Cow<'_, str> {
     format!("{head}{ELLIPSIS}{tail}").into()
 }
 
-/// The most of its last names.
+/// As many of the last names as fit.
 fn tail(path: &str, columns: usize) -> &str {
     let fits = |from: &usize| display_width(&path[*from..]) <= columns;
     let names = path.match_indices('/').map(|(at, _)| at).find(fits);
@@ -30,7 +30,7 @@ fn tail(path: &str, columns: usize) -> &str {
     &path[names.or_else(letters).unwrap_or(path.len())..]
 }
 
-/// The most of its first names.
+/// As many of the first names as fit.
 fn head(path: &str, columns: usize) -> &str {
     let fits = |to: &usize| display_width(&path[..*to]) <= columns;
     // The root alone says nothing.

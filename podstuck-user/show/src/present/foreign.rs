@@ -1,4 +1,4 @@
-//! Values of all that is put out, with names that others have chosen wherever there can be one.
+//! Values of every output type, for tests, with names chosen by others in every place that can hold one.
 
 use std::{collections::BTreeMap, ffi::OsStr, os::unix::ffi::OsStrExt, path::Path};
 
@@ -23,7 +23,7 @@ use podstuck_model::{
     summary::{Completeness, Start, Summary},
 };
 
-/// All that others may choose, in the order in which it is asked for.
+/// Names that others may choose, in the order in which they are used.
 pub(crate) struct Foreign {
     names: Vec<Vec<u8>>,
     given: usize,
@@ -252,7 +252,7 @@ impl Foreign {
         (0..4).map(|errno| (named(errno), counts.clone())).collect()
     }
 
-    /// Of the targets of series.
+    /// Names of the targets of series.
     pub(crate) fn names(&mut self, series: &SeriesTable) -> NamesTable {
         let keys = series.keys().map(SeriesKey::target);
         let named = |key| {

@@ -1,4 +1,4 @@
-//! Nothing that is put out holds a control or an invisible character, whatever others have chosen.
+//! No output contains a control or an invisible character, whatever names others have chosen.
 
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::PathBuf, sync::LazyLock, time::Duration};
 
@@ -21,10 +21,10 @@ use crate::export::{
 };
 use podstuck_model::{deleted::Deleted, diagnosis::Gone, finding::FindingState, path::JsonPath};
 
-/// What begins a line that somebody wants to forge.
+/// Begins a forged line.
 const FORGED: &str = "FORGED";
 
-/// By Unicode's tables in a library that the renderers do not use.
+/// Invisible characters, by Unicode's tables in a library that the renderers do not use.
 static UNSEEN: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(
         r"[\p{Cc}\p{Cf}\p{Co}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}[\p{Zs}--\x20]\u{2800}]",
@@ -32,7 +32,7 @@ static UNSEEN: LazyLock<Regex> = LazyLock::new(|| {
     .unwrap()
 });
 
-/// Text for people and files: lines end, and that is all.
+/// Text for people and files: newline is the only control character.
 fn is_shown(text: &str) {
     let text = text.replace('\n', "");
     let unseen = UNSEEN.find(&text).map(|found| found.as_str().escape_unicode().to_string());
@@ -110,7 +110,7 @@ fn people_and_programs_see_every_character_and_no_forged_line() {
                 beside: 1,
                 api: None,
                 saw_all: false,
-                is_told: false,
+                knows_deletions: false,
                 degraded: &[],
                 options: "",
             };

@@ -12,6 +12,7 @@ use serde_json::{
 };
 
 use podstuck_model::{
+    SCHEMA,
     deleted::Deleted,
     diagnosis::{Diagnosis, Gone},
     finding::{Finding, Progress},
@@ -22,36 +23,34 @@ use podstuck_model::{
     time::rfc3339,
 };
 
-const SCHEMA: &str = "podstuck/v1";
-
-/// What a line may be.
+/// The content of a line.
 #[derive(Clone, Copy, Debug)]
 pub enum Line<'a> {
     /// First line of a run.
     Start(&'a Start),
-    /// A cause, new or with more known.
+    /// A finding, new or updated.
     Finding(&'a Finding),
-    /// A call that does not return, or has at last.
+    /// A call that does not return, or has returned at last.
     Hung(&'a Hung),
-    /// How far a mass deletion has come.
+    /// The progress of a mass deletion.
     Progress(&'a Progress),
-    /// That the pod in question has gone from this node.
+    /// The pod in question has gone from this node.
     Gone(&'a Gone),
     /// A pod that is being deleted.
     Pod(&'a Deleted),
     /// The answer of `diagnose`.
     Diagnosis(&'a Diagnosis),
-    /// Somebody who holds on to what `holders` was asked about.
+    /// A holder of the object that `holders` was asked about.
     Holder(&'a Holder),
-    /// What `holders` was asked about, and how far it looked.
+    /// The object that `holders` was asked about, and the extent of the search.
     Search(&'a Search),
     /// Last line of a run.
     Summary(&'a Summary),
-    /// What a cause means.
+    /// A cause of the catalogue.
     Cause(&'a Cause),
 }
 
-/// One line with its end. It holds no control characters but that one.
+/// One line with its newline, which is its only control character.
 pub fn line(time: Timestamp, line: &Line<'_>) -> String {
     match line {
         Line::Start(body) => render(time, "start", body),
@@ -105,11 +104,11 @@ struct Envelope<'a, T> {
     body: &'a T,
 }
 
-/// [`line`] of what only one command puts out; the body is an object.
+/// A line of a type that only one command prints; the body is an object.
 pub fn render<T: Serialize>(time: Timestamp, kind: &'static str, body: &T) -> String {
     let envelope = |kind, body| Envelope { schema: SCHEMA, kind, time: rfc3339(time), body };
-    // A body that is not an object would fail; the tests below show that each of ours is one.
-    // Still, a reader must then meet a whole line that says so, rather than none.
+    // A body that is not an object would fail; the tests below show that each type's is one. Still, a reader must
+    // then get a whole line that says so, rather than none.
     encode(&envelope(kind, body)).unwrap_or_else(|error| {
         let error = safe(error.to_string().as_bytes()).replace(['"', '\\'], "'");
         format!(
@@ -127,9 +126,8 @@ fn encode<T: Serialize>(value: &T) -> Result<String, serde_json::Error> {
     String::from_utf8(out).map_err(serde::ser::Error::custom)
 }
 
-/// JSON lets most control characters stand as they are, although a terminal obeys some of them
-/// (`U+009B`) or shows text reordered (`U+202E`). Escaped as `\uNNNN`, they mean the same to a
-/// program.
+/// JSON permits most control characters unescaped, although a terminal obeys some of them (`U+009B`) or shows text
+/// reordered (`U+202E`). Escaped as `\uNNNN`, they mean the same to a program.
 struct TerminalSafe;
 
 impl Formatter for TerminalSafe {
@@ -321,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_rendered_is_still_a_line() {
+    fn a_body_that_fails_to_serialise_is_still_a_line() {
         let line = render(sample::time(0), "finding", &[1, 2]);
         let value: serde_json::Value = serde_json::from_str(&line).unwrap();
         assert_eq!(value["type"], "error");

@@ -1,6 +1,6 @@
-//! Findings and summaries as people and programs read them. Pure: everything returns text.
+//! Findings and summaries as text and as JSON. Pure: every function returns text.
 //!
-//! Names of files, processes and pods were chosen by others. No renderer puts one out without
+//! Names of files, processes and pods were chosen by others. No renderer prints one without
 //! [`podstuck_model::path::safe`] or JSON's own escapes.
 
 mod elide;

@@ -1,5 +1,5 @@
-//! Paths below a pod's directory, which an answer names again and again: the first stands whole, later ones begin with
-//! `…` in place of that directory. Commands and what logs say stay as they are.
+//! Shortens paths below a pod's directory, which an answer names repeatedly: the first is printed in full, later ones
+//! begin with `…` in place of that directory. Commands and quoted logs stay unchanged.
 
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
 
@@ -9,14 +9,14 @@ use podstuck_model::{
     path::{ELLIPSIS, JsonPath, below_pod},
 };
 
-/// What was printed so far. `…` stands for one directory only, also where paths of several pods are named.
+/// The directory that was printed. `…` stands for one directory only, even where paths of several pods are named.
 #[derive(Default)]
 pub(super) struct Near {
     directory: Option<String>,
 }
 
 impl Near {
-    /// Takes note of what is printed.
+    /// Notes a text that is printed.
     pub(super) fn learn(&mut self, text: &str) {
         let words =
             text.split_whitespace().map(|word| word.trim_start_matches(['"', '\'', '(', '[', '`']));
@@ -26,7 +26,7 @@ impl Near {
         }
     }
 
-    /// An answer without its first lines, in the order in which it is printed.
+    /// The answer without its first lines, shortened in the order in which it is printed.
     pub(super) fn answer(&mut self, answer: &Diagnosis) -> Diagnosis {
         let mut near = answer.clone();
         near.stages.iter_mut().for_each(|it| self.prose(&mut it.fact));
@@ -38,7 +38,7 @@ impl Near {
         near
     }
 
-    /// A finding, likewise.
+    /// A finding, shortened likewise.
     pub(super) fn finding(&mut self, finding: &Finding) -> Finding {
         let mut near = finding.clone();
         if let Some(volume) = near.volume.as_mut().filter(|volume| volume.path != near.call.path) {
@@ -85,11 +85,11 @@ impl Near {
         path
     }
 
-    /// What stands between backticks is to be copied.
+    /// Text between backticks is to be copied, and stays.
     fn prose(&mut self, text: &mut String) {
         if self.directory.is_none() {
             self.learn(text);
-            // The first one stays, and others beside it are few.
+            // The first directory stays; others in the same text are rare.
             return;
         }
         let Some(directory) = &self.directory else { return };
@@ -107,7 +107,7 @@ impl Near {
             while let Some(at) = rest.find(&below) {
                 let (before, found) = rest.split_at(at);
                 out.push_str(before);
-                // A path that only contains it is another one.
+                // A path that only contains the directory is another path.
                 let begins = before.chars().next_back().is_none_or(|c| " ([\"'=:".contains(c));
                 out.push_str(if begins { ELLIPSIS } else { directory });
                 rest = &found[directory.len()..];
@@ -125,7 +125,7 @@ mod tests {
 
     const POD: &str = "/var/lib/kubelet/pods/3f2a1f5c-8a54-4c0e-9d38-0d7e5a1b2c3d";
 
-    fn told(texts: &[String]) -> Vec<String> {
+    fn shortened(texts: &[String]) -> Vec<String> {
         let mut near = Near::default();
         let mut texts = texts.to_vec();
         texts.iter_mut().for_each(|text| near.prose(text));
@@ -133,16 +133,16 @@ mod tests {
     }
 
     #[test]
-    fn the_first_stands_whole_and_commands_always() {
+    fn the_first_path_is_whole_and_commands_always_are() {
         let texts = [
             format!("{POD}/volumes/x is held (\"{POD}/volumes/y\")"),
             format!("{POD}/volumes/x, `ls {POD}/volumes/x` and \"{POD}/volumes/y\""),
             format!("/proc/7/root{POD}/volumes/x and {POD} and /k/pods/other/volumes/z"),
         ];
-        let told = told(&texts);
-        assert_eq!(told[0], texts[0]);
-        assert_eq!(told[1], format!("…/volumes/x, `ls {POD}/volumes/x` and \"…/volumes/y\""));
-        assert_eq!(told[2], texts[2], "another path, and another pod's");
+        let shortened = shortened(&texts);
+        assert_eq!(shortened[0], texts[0]);
+        assert_eq!(shortened[1], format!("…/volumes/x, `ls {POD}/volumes/x` and \"…/volumes/y\""));
+        assert_eq!(shortened[2], texts[2], "another path, and another pod's");
     }
 
     #[test]

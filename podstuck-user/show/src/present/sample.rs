@@ -112,7 +112,7 @@ pub fn finding() -> Finding {
     }
 }
 
-/// All that others may have chosen, chosen badly.
+/// Every name that others can choose, chosen badly.
 pub(crate) fn hostile() -> Finding {
     let bytes = |b: &[u8]| JsonPath(Path::new(OsStr::from_bytes(b)).into());
     let text = || HOSTILE.to_owned();

@@ -1,4 +1,4 @@
-//! What shells make of the names in the commands that are printed for them.
+//! Checks how shells read the names in the commands that are printed for them.
 
 use std::{
     ffi::OsStr,
@@ -14,10 +14,10 @@ use regex::Regex;
 
 use podstuck_model::shell::{line, word};
 
-/// Names in a run of a shell, which costs a thousand times what a line does.
+/// Names per run of a shell, which costs a thousand times what a line does.
 const NAMES: usize = 60;
 
-/// The forms of a name: as it is, in quotes, and as data for a script that holds nothing of it.
+/// The forms of a name: unquoted, in quotes, and as data for a script that contains nothing of it.
 static FORMS: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(concat!(
         r"^(?:env -i -0 x=[A-Za-z0-9/._-]+",
@@ -27,7 +27,7 @@ static FORMS: LazyLock<Regex> = LazyLock::new(|| {
     .unwrap()
 });
 
-/// Any bytes but NUL, and often what shells take for theirs.
+/// Any bytes but NUL, and often characters that shells interpret.
 fn name() -> impl Strategy<Value = Vec<u8>> {
     let special = select(&b"~=:$`\\'\"!{},*?[]()<>|&;# \t\n\r-+@%^./\x1b\x7f\xff\xc3\xa4aZ0x"[..]);
     let name = vec(prop_oneof![3 => special, 1 => 1..=255_u8], 0..24);
@@ -61,7 +61,7 @@ fn hold(shell: &str, names: &[Vec<u8>]) {
         .unwrap_or_else(|why| panic!("{shell}: {why}"));
     let script = lines.join("\n") + "\n";
     let mut input = child.stdin.take().unwrap();
-    // Both ends may fill their pipe: the shell answers while it is written to.
+    // Both pipes may fill: the shell answers while it is written to.
     let writer = std::thread::spawn(move || input.write_all(script.as_bytes()));
     let output = child.wait_with_output().unwrap();
     writer.join().unwrap().unwrap();

@@ -8,13 +8,13 @@ use textwrap::{Options, WordSeparator, WordSplitter};
 use super::elide;
 use podstuck_model::finding::Severity;
 
-/// Narrower than this, text is no longer readable, whatever the terminal says.
+/// Smallest width: narrower text is not readable.
 const NARROWEST: usize = 40;
 
-/// How text is laid out.
+/// The layout of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Style {
-    /// Whether escape sequences for colour are wanted.
+    /// Whether to emit escape sequences for colour.
     pub color: bool,
     /// Columns to wrap sentences at. Paths and commands are never broken.
     pub width: usize,
@@ -22,7 +22,7 @@ pub struct Style {
     pub elides: bool,
 }
 
-/// What a piece of text is, which decides its colour.
+/// The role of a piece of text, which decides its colour.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Ink {
     Severity(Severity),
@@ -51,7 +51,7 @@ impl Style {
         format!("{style}{text}{style:#}")
     }
 
-    /// A path on a line with so many other columns.
+    /// A path on a line with `others` other columns.
     pub fn path<'a>(self, path: &'a str, others: usize) -> Cow<'a, str> {
         if self.elides {
             elide::middle(path, self.width.max(NARROWEST).saturating_sub(others))
@@ -60,7 +60,8 @@ impl Style {
         }
     }
 
-    /// The words of sentences with their paths so that each fits a line. What stands between backticks is to be copied.
+    /// Sentences with their paths shortened so that each fits a line. Text between backticks is to be copied, and
+    /// stays.
     fn elided<'a>(self, text: &'a str, room: usize) -> Cow<'a, str> {
         if !self.elides {
             return text.into();
@@ -101,9 +102,12 @@ mod tests {
         let style = Style { width: 40, elides: true, ..Style::PLAIN };
         let short = style.path(&path, 8).into_owned();
         assert!(short.chars().count() <= 32 && short.contains('…'), "{short}");
-        let told = style.wrap("- ", "  ", &text);
-        assert_eq!(told.matches(&path).count(), 2, "{told}");
-        assert!(told.starts_with("- /a/bcd/a/bcd/") && told.matches('…').count() == 2, "{told}");
+        let wrapped = style.wrap("- ", "  ", &text);
+        assert_eq!(wrapped.matches(&path).count(), 2, "{wrapped}");
+        assert!(
+            wrapped.starts_with("- /a/bcd/a/bcd/") && wrapped.matches('…').count() == 2,
+            "{wrapped}"
+        );
         let piped = Style { elides: false, ..style };
         assert_eq!(piped.path(&path, 8), path);
         assert_eq!(piped.wrap("- ", "  ", &text).matches(&path).count(), 4);

@@ -93,7 +93,7 @@ pub(crate) fn latency(ns: u64) -> String {
     format!("{value:.digits$} {unit}")
 }
 
-/// A window in seconds, as in `30 s` or `0.5 s`.
+/// A time span in seconds, as in `30 s` or `0.5 s`.
 pub fn window(seconds: f64) -> String {
     let text = format!("{seconds:.1}");
     format!("{} s", text.strip_suffix(".0").unwrap_or(&text))

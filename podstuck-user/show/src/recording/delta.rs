@@ -1,4 +1,4 @@
-//! A look at the node as a difference to the look before: most of a node is the same two seconds later.
+//! A sample of the node as a difference to the previous sample: most of a node is unchanged two seconds later.
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
@@ -18,7 +18,7 @@ use podstuck_model::{
     time::Monotonic,
 };
 
-/// What differs.
+/// The difference between two samples.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Delta {
     at: Monotonic,
@@ -60,13 +60,13 @@ pub(super) struct Delta {
     out_of_step: Vec<OutOfStep>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     containers: Option<Vec<Slot<ContainerState>>>,
-    /// By namespace; null for one that is gone.
+    /// By mount namespace; null for one that is gone.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     tables: BTreeMap<u32, Option<Arc<Mounts>>>,
     host: Option<u32>,
 }
 
-/// A place in a list: the index of the same thing in the list before, or the thing.
+/// A list item: the index of an equal item in the previous list, or the item.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 enum Slot<T> {
@@ -75,7 +75,7 @@ enum Slot<T> {
 }
 
 impl Delta {
-    /// From one look to the next.
+    /// The difference from one sample to the next.
     pub(super) fn between(before: &NodeSample, now: &NodeSample) -> Self {
         let (old, new) = (&before.mounts.tables, &now.mounts.tables);
         let same = |namespace: &u32, table: &Arc<Mounts>| {
@@ -111,7 +111,7 @@ impl Delta {
         }
     }
 
-    /// The look that follows on another one.
+    /// The next sample after `before`.
     pub(super) fn apply(self, before: &NodeSample) -> NodeSample {
         let mut tables = before.mounts.tables.clone();
         for (namespace, table) in self.tables {
@@ -147,13 +147,13 @@ impl Delta {
     }
 }
 
-/// `None` for a list that has not changed.
+/// The difference of two lists; `None` when they are equal.
 fn list<T: Clone + PartialEq>(before: &[T], now: &[T]) -> Option<Vec<Slot<T>>> {
     if before == now {
         return None;
     }
     let slot = |(at, item): (usize, &T)| {
-        // Nearly always in the same place.
+        // Nearly always at the same index.
         let same = if before.get(at) == Some(item) {
             Some(at)
         } else {

@@ -1,8 +1,8 @@
-//! Things numbered in the order in which they were first seen, the same for who writes and who reads.
+//! Numbers values in the order in which they are first seen, identically for writer and reader.
 
 use std::{collections::HashMap, hash::Hash};
 
-/// At most so many. Then all are forgotten, by writer and reader at the same place.
+/// Holds at most `most` values. Then writer and reader forget all of them, at the same place.
 #[derive(Debug)]
 pub(super) struct Numbered<T> {
     most: usize,
@@ -15,7 +15,7 @@ impl<T: Clone + Eq + Hash> Numbered<T> {
         Self { most, things: Vec::new(), numbers: HashMap::new() }
     }
 
-    /// For the writer: the number of a thing that was seen before. One that was not gets the next.
+    /// For the writer: the number of a known value. A new value gets the next number, and `None` is returned.
     pub(super) fn number(&mut self, thing: T) -> Option<u32> {
         if let Some(number) = self.numbers.get(&thing) {
             return Some(*number);
@@ -28,7 +28,7 @@ impl<T: Clone + Eq + Hash> Numbered<T> {
         None
     }
 
-    /// For the reader: a thing that was seen for the first time.
+    /// For the reader: adds a new value.
     pub(super) fn push(&mut self, thing: T) {
         if self.things.len() >= self.most {
             self.things.clear();
@@ -36,7 +36,7 @@ impl<T: Clone + Eq + Hash> Numbered<T> {
         self.things.push(thing);
     }
 
-    /// For the reader: the thing of a number.
+    /// For the reader: the value of a number.
     pub(super) fn get(&self, number: u32) -> Option<&T> {
         self.things.get(usize::try_from(number).ok()?)
     }

@@ -1,6 +1,6 @@
-//! The process that writes a recording, and the way to it: a line of JSON with the name of the file, then what is
-//! to be in it. It answers with a line when the file is there, and with one when all is on the disk. In the kernel
-//! it may wait for that for ever, and no signal ends it: so whoever wants to end must not be that process.
+//! The process that writes a recording, and its protocol: a line of JSON with the name of the file, then its
+//! contents. It answers with a line when the file is created, and with one when all is on the disk. In the kernel it
+//! may wait for that for ever, and no signal ends it: so a process that must be able to end cannot do this itself.
 
 use std::{
     ffi::OsString,
@@ -19,16 +19,16 @@ use podstuck_confine::{
     role::Role,
 };
 
-/// Of the name of a file: `PATH_MAX`, each byte as a number.
+/// Limit of the line with the file name: `PATH_MAX`, each byte as a number.
 const LONGEST: u64 = 32 << 10;
 
-/// An error of the kernel.
+/// The result of a step, or the errno.
 type Done = Result<(), i32>;
 
-/// Writes what comes, until nobody is there any more.
+/// Writes all input until the client closes the channel.
 ///
 /// # Errors
-/// Fails when nobody listens.
+/// Fails when the client has closed the channel.
 pub fn serve(channel: UnixStream) -> Result<()> {
     let mut input = BufReader::new(channel.try_clone()?);
     let mut line = String::new();
@@ -45,7 +45,7 @@ pub fn serve(channel: UnixStream) -> Result<()> {
     Ok(say(&channel, written)?)
 }
 
-/// Readable by its owner only.
+/// Creates the file, readable only by its owner.
 fn create(path: &Path) -> io::Result<File> {
     OpenOptions::new()
         .write(true)
@@ -60,36 +60,36 @@ fn say(channel: &UnixStream, done: io::Result<()>) -> io::Result<()> {
     put(channel, &done)
 }
 
-/// The file, as that process writes it.
+/// The client's end of the file that the process writes.
 pub(super) struct RecordFile(UnixStream);
 
 impl RecordFile {
-    /// Has it created.
+    /// Makes the process create the file.
     ///
     /// # Errors
-    /// Fails when there is such a file, when it cannot be created, and when that takes too long.
+    /// Fails when the file exists, cannot be created, or when that takes too long.
     pub(super) fn create(channel: UnixStream, path: &Path) -> io::Result<Self> {
         put(&channel, &path.as_os_str())?;
         channel.set_read_timeout(Some(BEGIN))?;
         let file = Self(channel);
         file.answer()?;
-        // From now on nobody waits but a thread of its own.
+        // From now on only a thread of its own waits for it.
         file.0.set_read_timeout(None)?;
         file.0.set_write_timeout(None)?;
         Ok(file)
     }
 
-    /// There is no more: waits until all is on the disk.
+    /// Ends the file, and waits until all is on the disk.
     ///
     /// # Errors
-    /// Fails as the disk does.
+    /// Fails when the disk does.
     pub(super) fn finish(self) -> io::Result<()> {
         self.0.shutdown(Shutdown::Write)?;
         self.answer()
     }
 
     fn answer(&self) -> io::Result<()> {
-        // It says no more than this before it is told more.
+        // It sends nothing further before it gets more input.
         let done: Done = heard(&mut BufReader::new(&self.0))?;
         done.map_err(io::Error::from_raw_os_error)
     }
@@ -97,7 +97,7 @@ impl RecordFile {
 
 impl Write for RecordFile {
     fn write(&mut self, part: &[u8]) -> io::Result<usize> {
-        // Whoever has ended has said why.
+        // A process that has ended has sent its error.
         self.0.write(part).map_err(|error| match error.kind() {
             ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => {
                 self.answer().err().unwrap_or(error)
@@ -117,7 +117,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// In a thread, which limits itself like that process.
+    /// Runs the server in a thread, which restricts itself like that process.
     pub(in crate::recording) fn served() -> UnixStream {
         let (channel, theirs) = UnixStream::pair().unwrap();
         thread::spawn(|| serve(theirs));
@@ -125,7 +125,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_told_is_in_the_file_when_it_has_ended() {
+    fn all_input_is_in_the_file_when_the_process_has_ended() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("file");
         let mut file = RecordFile::create(served(), &path).unwrap();

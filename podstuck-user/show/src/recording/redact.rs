@@ -1,9 +1,9 @@
-//! Names replaced, consistently, in everything that is written: so that a recording may leave the house.
+//! Replaces names, consistently, in everything that is written, so that a recording may be given away.
 //!
-//! A text is taken apart into words. A word of the tool's own vocabulary stays, and so does a number; every other
-//! word becomes a made-up one, the same each time, and a UID becomes another UID. What is logic in a path
-//! (`pods`, `volumes`, `kubernetes.io~csi`, `mount`) is vocabulary, so that a replay finds the same. Of the tool's
-//! own sentences the plain words stay that are nobody's name elsewhere.
+//! A text is split into words. A word of the tool's own vocabulary stays, and so does a number; every other word
+//! becomes a made-up one, the same each time, and a UID becomes another UID. The fixed parts of a path (`pods`,
+//! `volumes`, `kubernetes.io~csi`, `mount`) are vocabulary, so that a replay finds the same. In the tool's own
+//! sentences, plain words stay unless they occur as a name elsewhere.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use podstuck_node::identity::uid::parse_pod_uid;
 
-/// Fields whose texts are the tool's own or the kernel's.
+/// Fields with texts of the tool or the kernel.
 const OWN: [&str; 32] = [
     "backend",
     "c",
@@ -49,11 +49,11 @@ const OWN: [&str; 32] = [
     "syscall",
 ];
 
-/// Fields with sentences of the tool's own, where they are texts. What is named in them has a field of its own, too.
+/// Fields with the tool's own sentences, when they are strings. Every name in them has a field of its own, too.
 const SENTENCES: [&str; 8] =
     ["api", "degraded", "helper", "not-entered", "not_returned", "refused", "sentence", "target"];
 
-/// Words that name no customer's thing: parts of the layouts of kubelet, runtimes and kernel.
+/// Words that name nothing of a customer: parts of the layouts of kubelet, runtimes and kernel.
 const WORDS: &str = "pod pods volume volumes volume-subpaths plugins plugins_registry containers \
     kubernetes.io~csi kubernetes.io~empty-dir kubernetes.io~projected kubernetes.io~secret \
     kubernetes.io~configmap kubernetes.io~downward-api kubernetes.io~local-volume \
@@ -74,11 +74,11 @@ const WORDS: &str = "pod pods volume volumes volume-subpaths plugins plugins_reg
     Unmounting arguments Output mounted exit Invalid argument tcp lookup deadline exceeded context stop kill \
     container signal init operation permitted does exist";
 
-/// Beginnings that tell what something is, whatever its name: what follows them is replaced.
+/// Prefixes that identify the kind of an object: what follows them is replaced.
 const BEGINNINGS: [&str; 6] =
     ["kube-api-access-", "default-token-", "cri-containerd-", "docker-", "crio-", "pvc-"];
 
-/// Remembers what each word became.
+/// Holds the replacement of each word.
 #[derive(Debug)]
 pub(super) struct Redactor {
     words: HashMap<String, String>,
@@ -93,7 +93,7 @@ impl Default for Redactor {
 }
 
 impl Redactor {
-    /// A line, as JSON, without names.
+    /// Encodes a line as JSON, without names.
     pub(super) fn line(&mut self, line: &impl Serialize) -> serde_json::Result<Vec<u8>> {
         let mut value = serde_json::to_value(line)?;
         self.value(&mut value);
@@ -101,13 +101,13 @@ impl Redactor {
         serde_json::to_vec(&value)
     }
 
-    /// Everything but sentences: who is named in them is known only then.
+    /// Redacts everything but sentences: the names in them are known only afterwards.
     fn value(&mut self, value: &mut Value) {
         match value {
             Value::String(text) => *text = self.text(text),
             Value::Array(items) => items.iter_mut().for_each(|item| self.value(item)),
             Value::Object(fields) => {
-                // A name that is no text.
+                // A name that is not UTF-8.
                 if let (1, Some(Value::String(bytes))) = (fields.len(), fields.get("base64")) {
                     let bytes = BASE64_STANDARD.decode(bytes).unwrap_or_default();
                     *value = Value::String(self.text(&String::from_utf8_lossy(&bytes)));
@@ -115,7 +115,7 @@ impl Redactor {
                 }
                 fields.remove("path_bytes");
                 for (name, item) in fields {
-                    // A word of the tool's own, or an object with more in it.
+                    // A text of the tool, or an object with more in it.
                     let own = OWN.contains(&name.as_str()) && !item.is_object();
                     if !own && !is_sentence(name, item) && !is_time(item) {
                         self.value(item);
@@ -144,14 +144,14 @@ impl Redactor {
         self.each_word(text, |this, word, _| this.word(word))
     }
 
-    /// Replaces each word, which is told whether it is a part of a path.
+    /// Replaces each word; `replace` also gets whether the word is a part of a path.
     fn each_word(
         &mut self,
         text: &str,
         replaced: impl Fn(&mut Self, &str, bool) -> String,
     ) -> String {
         let mut out = String::with_capacity(text.len());
-        // Whatever else a name may hold, control characters included, belongs to it.
+        // All other characters of a name, including control characters, belong to it.
         let is_part = |c: char| !(c == ' ' || c.is_ascii_punctuation()) || "-_.~".contains(c);
         let mut rest = text;
         while !rest.is_empty() {
@@ -168,7 +168,7 @@ impl Redactor {
         out
     }
 
-    /// A plain word that is nobody's name stays. One in a path, or with digits and signs in it, may be a name that is
+    /// A plain word that is no known name stays. One in a path, or with digits and signs in it, may be a name that is
     /// seen for the first time.
     fn word_of_sentence(&mut self, word: &str, is_in_path: bool) -> String {
         let plain = word.trim_end_matches('.');
@@ -204,7 +204,7 @@ impl Redactor {
         self.made_up(word)
     }
 
-    /// Another UID of the same form: that of an API pod has dashes, that of a static one has none.
+    /// Another UID of the same form: the UID of an API pod has dashes, that of a static pod has none.
     fn uid(&mut self, uid: String) -> String {
         let next = self.uids.len() + 1;
         let is_static = !uid.contains('-');
@@ -215,7 +215,7 @@ impl Redactor {
         self.uids.entry(uid).or_insert_with(made_up).clone()
     }
 
-    /// By number, in the order of their first sight: what it was cannot be guessed from it.
+    /// A name by number, in the order of first appearance: the original cannot be guessed from it.
     fn made_up(&mut self, word: &str) -> String {
         let next = format!("name-{}", self.words.len());
         self.words.entry(word.to_owned()).or_insert(next).clone()
@@ -248,16 +248,16 @@ mod tests {
     }
 
     #[test]
-    fn a_sentence_stays_one_and_names_nobody() {
+    fn a_sentence_stays_one_and_contains_no_name() {
         let target = format!("pod bank/vault ({UID}, by its directory of logs)");
         let pod = json!({"uid": UID, "namespace": "bank", "name": "vault"});
         let api = "no answer of the API server: https://api.bank.example:6443: no route to vault.";
-        let told = redacted(&[
+        let output = redacted(&[
             json!({"run": {"start": {"target": target, "api": api}, "pod": pod}}),
             json!({"degraded": ["the disk of /mnt/payroll does not answer"]}),
         ]);
         for name in ["bank", "vault", "payroll", "0f0e", "1111"] {
-            assert!(!told.contains(name), "{name} in {told}");
+            assert!(!output.contains(name), "{name} in {output}");
         }
         for words in [
             ", by its directory of logs)",
@@ -266,13 +266,13 @@ mod tests {
             "the disk of /mnt/name-",
             " does not answer",
         ] {
-            assert!(told.contains(words), "{words}: {told}");
+            assert!(output.contains(words), "{words}: {output}");
         }
     }
 
-    /// By these words a cause is told from a log's text, of a redacted recording, too.
+    /// These words identify a cause in a log's text, also in a redacted recording.
     #[test]
-    fn what_components_complain_of_is_still_known() {
+    fn error_words_of_components_are_kept() {
         for words in [
             "Failed to delete status for pod: failed calling webhook \"",
             "Failed to update status for pod: Unauthorized",
@@ -286,9 +286,9 @@ mod tests {
             "unmount command failed, status: ",
             ": no volume plugin matched",
         ] {
-            let told = redacted(&[json!({"text": format!("vault: {words} vault")})]);
-            let told: Value = serde_json::from_str(&told).unwrap();
-            let text = told["text"].as_str().unwrap();
+            let output = redacted(&[json!({"text": format!("vault: {words} vault")})]);
+            let output: Value = serde_json::from_str(&output).unwrap();
+            let text = output["text"].as_str().unwrap();
             assert!(text.contains(words) && !text.contains("vault"), "{text}");
         }
     }
@@ -298,13 +298,14 @@ mod tests {
         let group = format!("/kubepods/pod{UID}");
         let slice = format!("pod{}", UID.replace('-', "_"));
         let file = "0123456789abcdef0123456789abcdef";
-        let told = redacted(&[json!({"uid": UID, "cgroup": group, "slice": slice, "other": file})]);
-        let told: Value = serde_json::from_str(&told).unwrap();
-        let uid = told["uid"].as_str().unwrap();
-        assert!(podstuck_node::identity::uid::is_pod_uid(uid.as_bytes()) && uid != UID, "{told}");
-        assert_eq!(told["cgroup"], format!("/kubepods/pod{uid}"));
-        assert_eq!(told["slice"], format!("pod{}", uid.replace('-', "_")));
-        let other = told["other"].as_str().unwrap();
-        assert!(other.len() == 32 && other != file, "{told}");
+        let output =
+            redacted(&[json!({"uid": UID, "cgroup": group, "slice": slice, "other": file})]);
+        let output: Value = serde_json::from_str(&output).unwrap();
+        let uid = output["uid"].as_str().unwrap();
+        assert!(podstuck_node::identity::uid::is_pod_uid(uid.as_bytes()) && uid != UID, "{output}");
+        assert_eq!(output["cgroup"], format!("/kubepods/pod{uid}"));
+        assert_eq!(output["slice"], format!("pod{}", uid.replace('-', "_")));
+        let other = output["other"].as_str().unwrap();
+        assert!(other.len() == 32 && other != file, "{output}");
     }
 }

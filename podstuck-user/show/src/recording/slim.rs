@@ -1,8 +1,8 @@
-//! Operations, which come by the hundred a second, written short. A target or a caller that was written
-//! before is not written again. An operation that differs from one before in its times only is written
-//! as the number of that one, the difference of their ends to the operation before, and the duration.
+//! A compact form of operations, which come by the hundred a second. A target or a caller that was written before is
+//! not repeated. An operation that differs from an earlier one only in its times is written as the number of that
+//! one, the difference of its end to that of the previous operation, and its duration.
 //!
-//! Writer and reader remember the same, because they see the same events in the same order.
+//! Writer and reader hold the same state, because they see the same events in the same order.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -18,16 +18,16 @@ use podstuck_model::{
     time::Monotonic,
 };
 
-/// Targets and callers that are remembered.
+/// Limit of targets and callers remembered.
 const REMEMBERED: usize = 4096;
 
-/// What was written before.
+/// The values written before.
 #[derive(Debug)]
 pub(super) struct Known {
     targets: Bounded<u64, Arc<Target>>,
     callers: Bounded<u32, Arc<Actor>>,
     operations: Numbered<Operation>,
-    /// End of the operation before.
+    /// End of the previous operation.
     end: Monotonic,
 }
 
@@ -42,13 +42,13 @@ impl Default for Known {
     }
 }
 
-/// An operation as one before: its number, nanoseconds from the end of the last operation to its own,
-/// its duration in nanoseconds, and how many were suppressed before it.
+/// A repeated operation: its number, nanoseconds from the end of the previous operation to its own, its duration in
+/// nanoseconds, and the number suppressed before it.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Again(u32, i64, u64, u32);
 
 impl Again {
-    /// `None` for an operation that is like none before. To be asked for each operation.
+    /// `None` for an operation that equals no earlier one. Call it for each operation.
     pub(super) fn new(op: &Operation, known: &mut Known) -> Option<Self> {
         let number = known.operations.number(timeless(op.clone()));
         let gap = op.end.0.wrapping_sub(known.end.0).cast_signed();
@@ -57,7 +57,7 @@ impl Again {
         Some(Self(number?, gap, ns, op.suppressed))
     }
 
-    /// The operation; `None` where its number is not known.
+    /// The operation; `None` when its number is unknown.
     pub(super) fn restore(self, known: &mut Known) -> Option<Operation> {
         let Self(number, gap, ns, suppressed) = self;
         known.end = Monotonic(known.end.0.wrapping_add_signed(gap));
@@ -66,13 +66,12 @@ impl Again {
     }
 }
 
-/// What does not differ from one to the next of the same kind.
+/// The operation without the fields that differ between repetitions.
 fn timeless(op: Operation) -> Operation {
     Operation { end: Monotonic(0), duration: Duration::ZERO, suppressed: 0, ..op }
 }
 
-/// An [`Operation`]. A target is left out where its id was written with the same, a caller where its
-/// process was.
+/// An [`Operation`]. A target is left out when its id was written with the same value, a caller when its process was.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct SlimOperation {
     end: Monotonic,
@@ -100,7 +99,7 @@ pub(super) struct SlimOperation {
 }
 
 impl SlimOperation {
-    /// Without what is known.
+    /// Encodes an operation, without known values.
     pub(super) fn new(op: &Operation, known: &mut Known) -> Self {
         let Operation { end, duration, call, outcome, reason, flaws, flags, .. } = *op;
         let Operation { target_id, tid, mnt_ns, directory, mount_id, .. } = *op;
@@ -128,7 +127,7 @@ impl SlimOperation {
         }
     }
 
-    /// With what is known; `None` where it is not.
+    /// Decodes an operation; `None` when a value left out is unknown.
     pub(super) fn restore(self, known: &mut Known) -> Option<Operation> {
         let op = Operation {
             end: self.end,
@@ -149,8 +148,8 @@ impl SlimOperation {
             depth: self.depth,
             mount_depth: self.mount_depth,
             suppressed: self.suppressed,
-            // Who is told by a log writes whole events.
-            told_by: None,
+            // A logged operation is written as a whole event.
+            logged_in: None,
         };
         known.operations.push(timeless(op.clone()));
         known.end = op.end;

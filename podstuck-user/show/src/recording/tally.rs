@@ -1,4 +1,4 @@
-//! Counts, written short: each series is described once, and then goes by its number.
+//! Counts in a compact form: each series is described once, and then referred to by its number.
 
 use podstuck_common::{bucket::lower_bound, count::CallTotals};
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use podstuck_model::{
     identity::Component,
 };
 
-/// Series that are remembered.
+/// Limit of series remembered.
 const REMEMBERED: usize = 16 << 10;
 
 /// Series that were written before.
@@ -23,30 +23,30 @@ impl Default for Known {
     }
 }
 
-/// What is counted together, but for the latency: target, process, the part it plays, call, errno, and the start of
-/// the process where it is known.
+/// A series, without latency: target, process, its component, call, errno, and the start of the process where it is
+/// known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct Series(u64, u32, Component, Call, Outcome, Option<u64>);
 
 /// Counts since the last drain.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Tally {
-    /// Series that appear for the first time. One that has no number in `rows` has the next of these.
+    /// New series. A row without a number refers to the next of these.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     series: Vec<Series>,
-    /// For each series its number, or -1 for the next new one; then, five values a bucket: bucket, calls,
-    /// the nanoseconds by which they took longer together than the shortest of the bucket would, those of the
-    /// shortest call, and by how much the longest took longer.
+    /// For each series its number, or -1 for the next new one; then five values per bucket: bucket, calls, the total
+    /// nanoseconds beyond those of as many shortest calls of the bucket, the shortest call, and the difference of the
+    /// longest to it.
     rows: Vec<Vec<i64>>,
 }
 
-/// More calls, and more nanoseconds, than there can be between two looks at the tables: two weeks of a call that hangs are
-/// 2^50. What claims more is damaged, or was made so that sums overflow.
+/// Upper limits of calls and nanoseconds between two drains: two weeks of a hung call are 2^50. Larger values are
+/// damage, or crafted to make sums overflow.
 const CALLS: u64 = 1 << 40;
 const NANOSECONDS: u64 = 1 << 60;
 
 impl Tally {
-    /// `counts` in the order of their series.
+    /// Encodes `counts` in the order of their series.
     pub(super) fn new(counts: &[Count], known: &mut Known) -> Self {
         let of = |c: &Count| Series(c.target_id, c.pid, c.component, c.call, c.outcome, c.started);
         let mut tally = Self { series: Vec::new(), rows: Vec::new() };
@@ -71,7 +71,7 @@ impl Tally {
         tally
     }
 
-    /// The counts again; `None` where a number is not known, or cannot be.
+    /// Decodes the counts; `None` when a number is unknown or impossible.
     pub(super) fn restore(self, known: &mut Known) -> Option<Vec<Count>> {
         let mut new = self.series.into_iter();
         let mut counts = Vec::new();
@@ -112,7 +112,7 @@ impl Tally {
     }
 }
 
-/// Five values of a row; `None` where a kernel cannot have counted this.
+/// Decodes five values of a row; `None` when a kernel cannot have counted this.
 fn measured([bucket, calls, excess, least, range]: [i64; 5]) -> Option<(u16, CallTotals)> {
     let (bucket, calls) = (u16::try_from(bucket).ok()?, calls.cast_unsigned());
     let shortest = lower_bound(bucket).wrapping_mul(calls);

@@ -74,7 +74,7 @@ fn operation(second: u64, name: &[u8]) -> Operation {
         depth: 1,
         mount_depth: 0,
         suppressed: 0,
-        told_by: None,
+        logged_in: None,
     }
 }
 
@@ -137,7 +137,7 @@ fn events() -> Vec<Event> {
         What::Operation(Box::new(operation(2, b"mount"))),
         What::Operation(Box::new(operation(2, b"\xff\n\x1b[2J"))),
         What::Sample(sample(3, &["a", "b"], &[1, 2]).into()),
-        // Out of order, and like one before but for their times.
+        // Out of order, and equal to an earlier one but for the times.
         What::Operation(Box::new(Operation { suppressed: 5, ..operation(1, b"mount") })),
         What::Operation(Box::new(operation(4, b"mount"))),
         What::Counts(vec![
@@ -146,8 +146,8 @@ fn events() -> Vec<Event> {
         ]),
         What::Sample(sample(4, &["b", "c", "a"], &[2, 3]).into()),
         What::Said(Box::new(said())),
-        What::Told(Box::new(Operation {
-            told_by: Some("log of kubelet (pid 7), /bank/log".into()),
+        What::Logged(Box::new(Operation {
+            logged_in: Some("log of kubelet (pid 7), /bank/log".into()),
             ..operation(1, b"mount")
         })),
         What::Completeness(Completeness { events_lost: 3, ..Completeness::default() }),
@@ -181,14 +181,14 @@ fn replay(bytes: &[u8]) -> Result<(Vec<Event>, Ending), ReadError> {
 }
 
 #[test]
-fn what_was_recorded_is_read() {
+fn recorded_events_are_read_back() {
     let (read, ending) = replay(&record(&events(), false)).unwrap();
     assert_eq!(read, events());
     assert_eq!(ending, Ending::Whole);
 }
 
 #[test]
-fn a_cut_at_every_byte_leaves_what_was_before() {
+fn a_cut_at_any_byte_leaves_the_events_before_it() {
     let whole = record(&events(), false);
     let all = events();
     let mut known = 0;
@@ -198,7 +198,7 @@ fn a_cut_at_every_byte_leaves_what_was_before() {
                 assert_eq!(read, all[..read.len()], "{end}");
                 assert!(read.len() >= known, "{end}: what was readable stays so");
                 known = read.len();
-                // Behind the last event there is only the stream's own end.
+                // After the last event only the end of the stream follows.
                 let whole = read.len() == all.len();
                 assert_eq!(ending, if whole { Ending::Whole } else { Ending::Cut }, "{end}");
             }
@@ -207,7 +207,7 @@ fn a_cut_at_every_byte_leaves_what_was_before() {
     }
 }
 
-/// As after SIGKILL at each of these moments: nothing but what was flushed.
+/// As after SIGKILL at each of these moments: only what was flushed is there.
 #[test]
 fn a_replay_ends_at_the_last_whole_record() {
     let all = events();
@@ -241,9 +241,9 @@ fn a_replay_ends_at_the_last_whole_record() {
     }
 }
 
-/// Sums of them would be more than a number holds.
+/// Their sums would overflow.
 #[test]
-fn counts_that_cannot_be_are_damage() {
+fn impossible_counts_are_damage() {
     let count = events().into_iter().find_map(|event| match event.what {
         What::Counts(counts) => Some(counts[0]),
         _ => None,
@@ -261,7 +261,7 @@ fn counts_that_cannot_be_are_damage() {
 }
 
 #[test]
-fn what_is_no_recording_is_said_to_be_none() {
+fn any_other_file_is_reported_as_no_recording() {
     for foreign in
         [b"".as_slice(), b"{}", b"PK\x03\x04 and more", &[0x50, 0x2a, 0x4d, 0x18, 4, 0, 0, 0, 1]]
     {
@@ -275,7 +275,7 @@ fn what_is_no_recording_is_said_to_be_none() {
 }
 
 #[test]
-fn what_cannot_be_understood_ends_a_replay_and_says_so() {
+fn a_damaged_line_ends_a_replay_with_its_reason() {
     let mut whole = record(&events(), false);
     let middle = whole.len() / 2;
     whole[middle] ^= 0xff;
@@ -319,7 +319,7 @@ fn redacted_names_are_gone_and_the_rest_is_as_it_was() {
     assert_eq!(said.unwrap().complaint, Some(Complaint::DriverError));
 }
 
-/// All that a file may say, to the engine.
+/// Feeds any file content to the engine.
 #[test]
 fn fuzz_recording() {
     podstuck_fuzz::fuzz("recording", |input| {

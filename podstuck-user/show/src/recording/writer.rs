@@ -1,5 +1,5 @@
-//! Makes a recording, on a thread of its own, and hands it to the process that writes it: the disk may hang, and
-//! nobody waits for it.
+//! Encodes a recording, on a thread of its own, and hands it to the writing process: the disk may hang, and no other
+//! thread waits for it.
 
 use std::{
     io::{self, Write},
@@ -33,28 +33,28 @@ use podstuck_model::{
     time::Monotonic,
 };
 
-/// How often lines are taken to the disk and made readable. SIGKILL loses what came since. The thread
-/// is woken for nothing else: to wake it for each line took three times the time of writing it.
+/// Interval between flushes to the disk. SIGKILL loses the data since the last. Nothing else wakes the thread: to
+/// wake it for each line took three times the time of writing it.
 const WRITE_EVERY: Duration = Duration::from_millis(250);
-/// Bytes that may wait for the disk: minutes of a busy node.
+/// Limit of bytes waiting for the disk: minutes of a busy node.
 const WAITING: usize = 64 << 20;
-/// How long the end may take: Ctrl-C ends a run within two seconds.
+/// Time limit of the end: Ctrl-C ends a run within two seconds.
 const LAST: Duration = Duration::from_secs(1);
-/// zstd's default.
+/// Compression level: zstd's default.
 const LEVEL: i32 = 3;
 
-/// Why a recording cannot be made.
+/// Why no recording can be created.
 #[derive(Debug, Error)]
 pub enum RecordError {
-    /// A file is never replaced: it may be the only record of an incident.
+    /// The file exists. It is never replaced: it may be the only record of an incident.
     #[error("{0} exists already; name another file to record to, or remove it")]
     Exists(String),
-    /// The file.
+    /// The file cannot be created.
     #[error("cannot record to {0}: {1}")]
     Create(String, io::Error),
 }
 
-/// Takes events.
+/// Records events.
 pub struct Recorder {
     path: PathBuf,
     /// `None` once the recording has ended.
@@ -67,12 +67,12 @@ pub struct Recorder {
     ended: Option<String>,
 }
 
-/// Between the run and the thread that writes.
+/// The queue between the run and the writing thread.
 #[derive(Default)]
 struct Queue {
-    /// Lines that are not written yet.
+    /// Lines not yet written.
     lines: Vec<u8>,
-    /// No more will come.
+    /// Whether no more lines will come.
     ended: bool,
     /// Why the thread has stopped, once it has.
     failed: Option<String>,
@@ -85,7 +85,7 @@ fn lock(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
 /// A line of the file, other than the first.
 #[derive(Default, Serialize)]
 struct Line<'a> {
-    /// Left out where an operation like one before says when it ended.
+    /// Left out when an operation in compact form has its own end time.
     #[serde(skip_serializing_if = "Option::is_none")]
     at: Option<Monotonic>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -104,7 +104,7 @@ impl Recorder {
     /// Creates the file, readable by its owner only, and starts the thread.
     ///
     /// # Errors
-    /// Fails when there is such a file, or it cannot be created.
+    /// Fails when the file exists, or cannot be created.
     pub fn create(path: &Path, redact: bool) -> Result<Self, RecordError> {
         let name = || safe_path(path).into_owned();
         let failed = |why| RecordError::Create(name(), io::Error::other(why));
@@ -112,7 +112,7 @@ impl Recorder {
         Self::through(channel, path, redact)
     }
 
-    /// The same with a process that was started.
+    /// As [`Self::create`], with a process that is started already.
     pub(super) fn through(
         channel: UnixStream,
         path: &Path,
@@ -147,7 +147,7 @@ impl Recorder {
         })
     }
 
-    /// Writes what the run is. To be called once, before any event.
+    /// Writes the run's metadata. Call it once, before any event.
     pub fn begin(&mut self, run: &Run) {
         self.put(run);
     }
@@ -181,7 +181,7 @@ impl Recorder {
             Some(redactor) => redactor.line(line),
             None => serde_json::to_vec(line),
         };
-        // A gap would make all that follows wrong: then the recording ends, and is whole so far.
+        // A gap would invalidate all that follows: the recording ends, and is whole so far.
         let problem = match text {
             Ok(text) => {
                 let mut queue = lock(&self.queue);
@@ -207,12 +207,12 @@ impl Recorder {
         self.ended = Some(ended);
     }
 
-    /// Why it has ended before the run, where it has.
+    /// Why it ended before the run, if it did.
     pub fn ended(&self) -> Option<&str> {
         self.ended.as_deref()
     }
 
-    /// Ends the recording, and waits for the disk, but not for long.
+    /// Ends the recording, and waits for the disk for a short time.
     pub fn finish(mut self) {
         let Some(thread) = self.thread.take() else { return };
         lock(&self.queue).ended = true;
@@ -231,7 +231,7 @@ impl Recorder {
     }
 }
 
-/// Why a recording ends when writing takes too long.
+/// The reason when writing takes too long.
 const NO_ANSWER: &str = "the disk does not take it";
 
 fn write(mut file: RecordFile, queue: &Mutex<Queue>) -> io::Result<()> {
@@ -254,7 +254,7 @@ fn write(mut file: RecordFile, queue: &Mutex<Queue>) -> io::Result<()> {
     }
 }
 
-/// The frame that says what the file is.
+/// The frame that identifies the file.
 pub(super) fn first_frame(format: u32) -> Vec<u8> {
     let text = format!("{MAGIC}{format}\n");
     let length = u32::try_from(text.len()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Attempts at an object, one by one, and when the next one is to be expected.
+//! Attempts at an object, and when the next one is expected.
 
 use std::path::{Path, PathBuf};
 
@@ -15,9 +15,9 @@ use podstuck_engine::{
     },
 };
 
-/// Objects followed: a tree that cannot be removed fails once for each directory in it.
+/// Limit of objects followed: a tree that cannot be removed fails once for each directory in it.
 const OBJECTS_MAX: usize = 256;
-/// Attempts kept of each, the latest.
+/// Limit of attempts kept of each object, the latest.
 const ATTEMPTS_MAX: usize = 64;
 
 /// One call on an object.
@@ -27,17 +27,17 @@ pub struct Attempt {
     pub at: Monotonic,
     /// What was called.
     pub call: Call,
-    /// How it ended.
+    /// Its outcome.
     pub outcome: Outcome,
-    /// Who called.
+    /// The name (`comm`) of the calling process.
     pub comm: String,
-    /// Its process; 0 where a log does not say.
+    /// Its process id; 0 when a log does not give it.
     pub pid: u32,
-    /// The log that tells of it; `None` where the probes saw it.
-    pub told_by: Option<String>,
+    /// The log that reports it; `None` when the probes saw it.
+    pub logged_in: Option<String>,
 }
 
-/// What was tried on an object.
+/// The attempts at an object.
 #[derive(Clone, Debug)]
 pub struct Tried {
     /// The object.
@@ -46,17 +46,17 @@ pub struct Tried {
     pub pod: Option<Pod>,
     /// The latest attempts, by time.
     pub attempts: Vec<Attempt>,
-    /// Attempts that were left out, because there were too many.
+    /// Number of attempts left out, because there were too many.
     pub left_out: u64,
     ladder: backoff::Attempts,
     begun: Monotonic,
 }
 
 impl Tried {
-    /// How many attempts the calls were: one of kubelet's may make several. A log tells of each once.
+    /// Number of attempts: one attempt of kubelet may make several calls. A log reports each once.
     pub fn tries(&self) -> u64 {
-        let told = self.attempts.iter().filter(|attempt| attempt.told_by.is_some()).count();
-        self.ladder.count() + told as u64
+        let logged = self.attempts.iter().filter(|attempt| attempt.logged_in.is_some()).count();
+        self.ladder.count() + logged as u64
     }
 
     fn new(op: &Operation) -> Self {
@@ -72,8 +72,8 @@ impl Tried {
 
     fn note(&mut self, op: &Operation) {
         let after = self.attempts.partition_point(|attempt| attempt.at <= op.end);
-        // What a log tells of the past says nothing of the pace now.
-        if op.told_by.is_none() && self.ladder.note(op.end) {
+        // A log's past entries say nothing of the current interval.
+        if op.logged_in.is_none() && self.ladder.note(op.end) {
             self.begun = op.end;
         }
         let attempt = Attempt {
@@ -82,7 +82,7 @@ impl Tried {
             outcome: op.outcome,
             comm: op.actor.comm.clone(),
             pid: op.actor.pid,
-            told_by: op.told_by.as_deref().map(str::to_owned),
+            logged_in: op.logged_in.as_deref().map(str::to_owned),
         };
         self.attempts.insert(after, attempt);
         self.left_out += u64::from(op.suppressed);
@@ -92,12 +92,12 @@ impl Tried {
         }
     }
 
-    /// How often it failed, as far as that was kept.
+    /// Number of failures among the attempts kept.
     pub fn failures(&self) -> usize {
         self.attempts.iter().filter(|attempt| attempt.outcome != Outcome::OK).count()
     }
 
-    /// When it is tried next, if the pace so far is kubelet's and the last attempt failed.
+    /// The next attempt, if the intervals so far are kubelet's back-off and the last attempt failed.
     pub fn next(&self, clock: &Clock) -> Option<jiff::Timestamp> {
         let last = self.attempts.last()?;
         let gap = self.ladder.next_gap().filter(|_| last.outcome != Outcome::OK)?;
@@ -106,7 +106,7 @@ impl Tried {
     }
 }
 
-/// Collects them from the events of a run.
+/// Collects attempts from the events of a run.
 #[derive(Debug)]
 pub(super) struct Attempts(Bounded<PathBuf, Tried>);
 
@@ -119,8 +119,8 @@ impl Default for Attempts {
 impl Attempts {
     /// Takes an event.
     pub(super) fn take(&mut self, event: &Event) {
-        let (What::Operation(op) | What::Told(op)) = &event.what else { return };
-        // As in the engine: it decides nothing.
+        let (What::Operation(op) | What::Logged(op)) = &event.what else { return };
+        // As in the engine, such a call decides nothing.
         if op.actor.is_stranger_to(&op.target) {
             return;
         }
@@ -134,7 +134,7 @@ impl Attempts {
         }
     }
 
-    /// All of them, those of these paths first, then by their failures.
+    /// All objects, those with these paths first, then by their failures.
     pub(super) fn all<'a>(&self, first: impl Iterator<Item = &'a Path>) -> Vec<Tried> {
         let first: Vec<&Path> = first.collect();
         let rank = |tried: &Tried| first.iter().position(|path| *path == tried.path);
@@ -147,7 +147,8 @@ impl Attempts {
     }
 }
 
-/// Not what a healthy removal meets: Go tries a directory as a file, and a tree before what is in it.
+/// Whether an outcome is a fault. A healthy removal meets these errors: Go tries a directory as a file, and a tree
+/// before its content.
 fn is_fault(op: &Operation) -> bool {
     let healthy = [Errno::EISDIR, Errno::ENOENT, Errno::ENOTEMPTY, Errno::EINVAL];
     op.outcome != Outcome::OK && !healthy.iter().any(|errno| op.outcome.is(*errno))

@@ -1,4 +1,4 @@
-//! What a report needs of a run beside what the engine keeps.
+//! Collects the data that a report needs beyond the engine's.
 
 use std::collections::BTreeMap;
 
@@ -16,10 +16,10 @@ use podstuck_engine::{
 use super::attempts::Attempts;
 use crate::export::intervals;
 
-/// Calls that hang, and bulk deletions, that are kept.
+/// Limit of hung calls, and of mass deletions, that are kept.
 const KEPT_MAX: usize = 256;
 
-/// Takes what a run learns and tells.
+/// Takes the events and the output of a run.
 #[derive(Debug)]
 pub struct Collector {
     pub(super) clock: Clock,
@@ -33,7 +33,7 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// Has seen nothing yet.
+    /// An empty collector.
     pub fn new(run: &Run) -> Self {
         Self {
             clock: run.clock,
@@ -49,13 +49,13 @@ impl Collector {
     pub fn take(&mut self, event: &Event) {
         self.last = self.last.max(event.at);
         match &event.what {
-            What::Operation(_) | What::Told(_) => self.attempts.take(event),
+            What::Operation(_) | What::Logged(_) => self.attempts.take(event),
             _ => self.intervals.take(event),
         }
     }
 
-    /// Takes what the engine made of it.
-    pub fn told(&mut self, output: &Output) {
+    /// Takes an output of the engine.
+    pub fn take_output(&mut self, output: &Output) {
         match output {
             Output::Hung(hung) => {
                 let thread = (hung.pid, hung.tid);
@@ -76,7 +76,7 @@ impl Collector {
         }
     }
 
-    /// Counts by time.
+    /// Counts by interval.
     pub fn intervals(&self) -> &intervals::Intervals {
         self.intervals.intervals()
     }

@@ -1,4 +1,4 @@
-//! Whether the colours of a page can be read: WCAG 2.1's contrast of text, 4.5, and of what a figure draws, 3.
+//! Checks the contrast of a page's colours: WCAG 2.1 requires 4.5 for text, and 3 for lines of a figure.
 
 use std::collections::BTreeMap;
 

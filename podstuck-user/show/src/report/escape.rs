@@ -1,4 +1,4 @@
-//! Text of others in a page or in Markdown: it stays text.
+//! Escapes text of others in a page or in Markdown.
 
 use std::fmt::Write as _;
 
@@ -6,8 +6,7 @@ use maud::{Render, html};
 
 use podstuck_model::path::safe;
 
-/// Text in a page, be it an element's or an attribute's: what cannot be seen is spelled out, and nothing of it is
-/// markup.
+/// Text of an element or an attribute of a page: invisible characters are spelled out, and nothing of it is markup.
 pub(super) struct Shown<'a>(pub(super) &'a str);
 
 impl Render for Shown<'_> {
@@ -16,11 +15,11 @@ impl Render for Shown<'_> {
     }
 }
 
-/// Sentences in a page, in which what stands between backticks is a command or a name. That is all that a backtick does,
-/// whoever wrote it.
-pub(super) struct Told<'a>(pub(super) &'a str);
+/// Sentences in a page, in which text between backticks is a command or a name. A backtick has no other effect,
+/// whatever its origin.
+pub(super) struct Prose<'a>(pub(super) &'a str);
 
-impl Render for Told<'_> {
+impl Render for Prose<'_> {
     fn render_to(&self, out: &mut String) {
         let parts: Vec<_> = self.0.split('`').collect();
         if parts.len() % 2 == 0 {
@@ -36,8 +35,7 @@ impl Render for Told<'_> {
     }
 }
 
-/// A block of Markdown in which nothing is markup. Its lines end where they did, and nothing else is a control
-/// character.
+/// A block of Markdown in which nothing is markup. Its line ends are kept, and nothing else is a control character.
 pub(super) fn fence(language: &str, text: &str) -> String {
     let lines: Vec<_> =
         text.trim_end_matches('\n').split('\n').map(|l| safe(l.as_bytes())).collect();
@@ -54,14 +52,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_between_backticks_is_code() {
-        let told = |text: &str| html! { (Told(text)) }.into_string();
-        assert_eq!(told("run `ls <x>` here"), "run <code>ls &lt;x&gt;</code> here");
-        assert_eq!(told("one ` alone\u{1b}"), "one ` alone\\x1b");
+    fn text_between_backticks_is_code() {
+        let prose = |text: &str| html! { (Prose(text)) }.into_string();
+        assert_eq!(prose("run `ls <x>` here"), "run <code>ls &lt;x&gt;</code> here");
+        assert_eq!(prose("one ` alone\u{1b}"), "one ` alone\\x1b");
     }
 
     #[test]
-    fn markup_and_what_cannot_be_seen_are_text() {
+    fn markup_and_invisible_characters_are_text() {
         let name = Shown("<b title=\"x\">&\u{1b}[2J\u{202e}'");
         let page = html! { p title=(name) { (name) } }.into_string();
         let text = "&lt;b title=&quot;x&quot;&gt;&amp;\\x1b[2J\\xe2\\x80\\xae'";

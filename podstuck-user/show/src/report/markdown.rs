@@ -1,4 +1,4 @@
-//! The answer for a ticket. All that others have chosen stands in fenced blocks, where nothing is markup.
+//! The answer as Markdown for a ticket. All names chosen by others are in fenced blocks, where nothing is markup.
 
 use podstuck_engine::catalogue;
 
@@ -10,9 +10,9 @@ use crate::present::{
 };
 use podstuck_model::{finding::Finding, remedy::Remedy};
 
-/// Causes told whole: a ticket has an end.
+/// Limit of causes in full.
 const CAUSES: usize = 10;
-/// Errors of logs.
+/// Limit of log errors.
 const SAID: usize = 5;
 
 /// The answer, causes with evidence and commands, and what may be missing.
@@ -75,7 +75,7 @@ pub fn markdown(model: &Model) -> String {
     out
 }
 
-/// Text that has no line of its own: a line that others put in it is spelled out.
+/// Text within a line: a newline that others put in it is escaped.
 fn one_line(text: &str) -> String {
     podstuck_model::path::safe(text.as_bytes()).into_owned()
 }

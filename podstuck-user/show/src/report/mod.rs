@@ -1,6 +1,6 @@
 //! A run as a page that opens anywhere, and as Markdown for a ticket. Pure: a [`Model`] in, text out.
 //!
-//! A page loads nothing and runs nothing: its policy forbids both. Each figure is a table, too.
+//! A page loads nothing and runs nothing: its policy forbids both. Each figure has a table, too.
 
 mod attempts;
 mod collect;

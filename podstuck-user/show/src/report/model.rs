@@ -1,4 +1,4 @@
-//! What a report tells, whether it comes from a run, its recording or its export.
+//! The data of a report, from a run, its recording or its export.
 
 use jiff::Timestamp;
 use podstuck_engine::{engine::Engine, rank};
@@ -19,48 +19,48 @@ use podstuck_model::{
     time::Clock,
 };
 
-/// Rows of series that a page has; the file has all.
+/// Limit of series in a page; the file has all.
 pub(super) const ROWS: usize = 400;
 
-/// Everything that is told.
+/// The data of a report.
 #[derive(Debug)]
 pub struct Model {
-    /// What the run was.
+    /// Metadata of the run.
     pub(super) start: Option<Start>,
-    /// When it began.
+    /// Start of the run.
     pub(super) begun: Timestamp,
-    /// The last that is known.
+    /// Time of the last event.
     pub(super) at: Timestamp,
-    /// The answer, and what was found.
+    /// The answer and the findings.
     pub(super) diagnosis: Diagnosis,
-    /// Counts, what may be missing, what it cost.
+    /// Counts, what may be missing, and the tool's own cost.
     pub(super) summary: Summary,
-    /// The first of its series.
+    /// The first series.
     pub(super) series: Vec<Row>,
-    /// How many there are.
+    /// Number of all series.
     pub(super) all_series: usize,
-    /// Counts by time.
+    /// Counts by interval.
     pub(super) intervals: Intervals,
-    /// What was tried, object by object; those of findings come first.
+    /// Attempts by object; those of findings come first.
     pub(super) tried: Vec<Tried>,
-    /// Turns the times of attempts into the calendar's.
+    /// Converts the times of attempts to the wall clock.
     pub(super) clock: Option<Clock>,
     /// Calls that have not returned.
     pub(super) hung: Vec<Hung>,
-    /// Bulk deletions, as they stood last.
+    /// The last progress of each mass deletion.
     pub(super) progress: Vec<Progress>,
-    /// What the source of this report does not hold, each a sentence.
+    /// What the source of this report lacks, a sentence each.
     pub(super) absent: Vec<String>,
 }
 
 impl Model {
-    /// Of a run as it stands, but for its series, which take longer ([`Self::with_series`]).
+    /// The model of a run as it stands, without its series, which take longer ([`Self::with_series`]).
     pub fn of_run(engine: &Engine, collector: &Collector) -> Self {
         let start = engine.run().start.clone();
         Self::of(start, engine.diagnosis(), engine.summary(), collector)
     }
 
-    /// The same of what the engine has said.
+    /// The model from the engine's output.
     pub(super) fn of(
         start: Start,
         diagnosis: Diagnosis,
@@ -87,14 +87,14 @@ impl Model {
         }
     }
 
-    /// With the series of the run.
+    /// Adds the series of the run.
     #[must_use]
     pub fn with_series(self, series: &SeriesTable, names: &NamesTable) -> Self {
         let all_series = series.len();
         Self { series: csv::table(series, names, ROWS), all_series, ..self }
     }
 
-    /// Of a directory.
+    /// The model of an export directory.
     pub fn of_export(export: Export) -> Self {
         let mut absent = vec![
             "made from exported files: what the run was started with, attempts one by one, calls in flight, words \
@@ -135,13 +135,13 @@ impl Model {
         }
     }
 
-    /// Something that the source does not hold.
+    /// Adds a sentence about data that the source lacks.
     pub fn lacks(&mut self, what: impl Into<String>) {
         self.absent.push(what.into());
     }
 }
 
-/// Counts by call and outcome, from those by series.
+/// Counts by call and outcome, summed over the series.
 fn summary(export: &Export) -> Summary {
     let mut summary = Summary {
         window_s: export.window.as_secs_f64(),
@@ -151,10 +151,10 @@ fn summary(export: &Export) -> Summary {
         cost: Default::default(),
     };
     for row in &export.series {
-        // Phases around a call are none.
+        // Phases around a call are no calls.
         let Some(call) = Call::ALL.iter().find(|call| call.name() == row.syscall) else { continue };
         let outcomes = summary.by_outcome.entry(call.name()).or_default();
-        // The file may be anybody's.
+        // The file is not trusted: its sums may overflow.
         let calls: &mut u64 = outcomes.entry(row.outcome.clone()).or_default();
         *calls = calls.saturating_add(row.count);
         summary.calls = summary.calls.saturating_add(row.count);

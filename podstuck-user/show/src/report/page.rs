@@ -1,4 +1,4 @@
-//! The page: one file that loads nothing, runs nothing and opens anywhere.
+//! The HTML page: one file that loads nothing, runs nothing and opens anywhere.
 
 use std::cmp::Reverse;
 
@@ -12,16 +12,16 @@ use super::{
 };
 use crate::export::intervals::{Buckets, Kind};
 
-/// Nothing may be loaded or run, whatever a name tries.
+/// Forbids loading and running anything, whatever a name contains.
 const POLICY: &str =
     "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 const STYLE: &str = include_str!("style.css");
-/// Kinds of calls that have figures.
+/// Limit of kinds of calls with figures.
 const FIGURES: usize = 8;
-/// Outcomes that a healthy removal has, too.
+/// Outcomes of a healthy removal.
 const USUAL: [&str; 4] = ["ok", "EISDIR", "ENOENT", "ENOTEMPTY"];
 
-/// The page.
+/// Renders the page.
 pub fn page(model: &Model) -> String {
     let target = model.diagnosis.target.as_deref().unwrap_or("this node");
     let all = sections(model);
@@ -77,7 +77,7 @@ fn sections(model: &Model) -> Vec<(&'static str, &'static str, Markup)> {
     all.into_iter().filter_map(|(id, heading, content)| Some((id, heading, content?))).collect()
 }
 
-/// Kinds whose outcome is not usual come first, then those with the most calls.
+/// Kinds with an unusual outcome come first, then those with the most calls.
 fn latency(model: &Model) -> Option<Markup> {
     let mut kinds: Vec<(Kind, Buckets)> = model.intervals.kinds().into_iter().collect();
     let calls = |buckets: &Buckets| buckets.values().sum::<u64>();

@@ -1,15 +1,15 @@
-//! Numbers as places in a picture, and as words beside it.
+//! Converts numbers to positions in a picture, and to labels.
 
-/// Width of every picture, in its own units; it is drawn as wide as its column is.
+/// Width of every picture, in its own units; it is scaled to its column.
 pub(super) const WIDTH: f64 = 400.0;
 
-/// A place, in a picture's units.
+/// A position in a picture's units, as text.
 pub(super) fn n(place: f64) -> String {
     let text = format!("{place:.1}");
     text.strip_suffix(".0").map(str::to_owned).unwrap_or(text)
 }
 
-/// From numbers to places.
+/// A linear map from numbers to positions.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scale {
     pub(super) from: (f64, f64),

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::{
-    escape::{Shown, Told},
+    escape::{Prose, Shown},
     model::Model,
     tables::title,
 };
@@ -19,12 +19,12 @@ use podstuck_model::{
     said::Said,
 };
 
-/// Causes told whole; of thousands, the first ones are read.
+/// Limit of causes in full.
 const CAUSES: usize = 40;
-/// Rows of other lists.
+/// Limit of rows in other lists.
 const ROWS: usize = 200;
 
-/// The answer, as it is printed: what, who, since when, how sure, what to run first.
+/// The answer, as in text output: what, who, since when, how certain, what to run first.
 pub(super) fn answer(model: &Model) -> Markup {
     let answer = text::answer(&model.diagnosis, model.at, Style::PLAIN);
     let mut lines = answer.lines();
@@ -36,7 +36,7 @@ pub(super) fn answer(model: &Model) -> Markup {
             @for (label, words) in lines.filter_map(|line| line.trim_start().split_once(' ')) {
                 dt { (label) }
                 @if label == "run" { dd { pre { code { (Shown(words.trim_start())) } } } }
-                @else { dd { (Told(words.trim_start())) } }
+                @else { dd { (Prose(words.trim_start())) } }
             }
         }
         @if !model.diagnosis.stages.is_empty() || !model.diagnosis.containers.is_empty() {
@@ -68,7 +68,7 @@ fn class(severity: Severity) -> &'static str {
     words::severity(severity)
 }
 
-/// Everything that holds, then what is over.
+/// The findings that hold, then those that are cleared.
 pub(super) fn causes(model: &Model) -> Markup {
     let causes = &model.diagnosis.causes;
     html! {
@@ -96,7 +96,7 @@ fn list(heading: &str, items: impl Iterator<Item = String>) -> Markup {
     html! {
         @if !items.is_empty() {
             h3 { (heading) }
-            ul { @for item in items { li { (Told(&item)) } } }
+            ul { @for item in items { li { (Prose(&item)) } } }
         }
     }
 }
@@ -110,7 +110,7 @@ fn cause(number: u32, cause: &Finding) -> Markup {
                 (words::severity(cause.severity)) ", " (words::blocks(cause.blocks_deletion)) ", "
                 (words::certainty(cause.certainty))
             }
-            p { (Told(title)) }
+            p { (Prose(title)) }
             dl {
                 @if let Some(pod) = &cause.pod { dt { "pod" } dd { (Shown(&nouns::pod(pod))) } }
                 @if let Some(id) = &cause.container {
@@ -127,10 +127,10 @@ fn cause(number: u32, cause: &Finding) -> Markup {
             h4 { "Evidence" }
             ul {
                 @for one in &cause.evidence {
-                    li { (Told(&one.fact)) " " span.source { "[" (Shown(&one.source.to_string())) "]" } }
+                    li { (Prose(&one.fact)) " " span.source { "[" (Shown(&one.source.to_string())) "]" } }
                 }
             }
-            @if !cause.explanation.is_empty() { h4 { "What it means" } p { (Told(&cause.explanation)) } }
+            @if !cause.explanation.is_empty() { h4 { "What it means" } p { (Prose(&cause.explanation)) } }
             @if !cause.remedies.is_empty() {
                 h4 { "What to do" }
                 p.source { "Nothing is run for you." }
@@ -146,13 +146,13 @@ fn sub(heading: &str, items: &[String]) -> Markup {
     html! {
         @if !items.is_empty() {
             h4 { (heading) }
-            ul { @for item in items { li { (Told(item)) } } }
+            ul { @for item in items { li { (Prose(item)) } } }
         }
     }
 }
 
 fn way_out(remedy: &Remedy) -> Markup {
-    let told = [
+    let fields = [
         (
             "where",
             (remedy.place == Some(Place::Kubectl)).then(|| "a machine with kubectl".to_owned()),
@@ -162,18 +162,18 @@ fn way_out(remedy: &Remedy) -> Markup {
         ("also hit", Some(remedy.affects.join(", ")).filter(|whom| !whom.is_empty())),
     ];
     html! {
-        @if let Some(command) = &remedy.command { p { (Told(&text::does(remedy))) } pre { code { (Shown(command)) } } }
-        @if let Some(advice) = &remedy.advice { p { (Told(advice)) } }
+        @if let Some(command) = &remedy.command { p { (Prose(&text::does(remedy))) } pre { code { (Shown(command)) } } }
+        @if let Some(advice) = &remedy.advice { p { (Prose(advice)) } }
         dl.small {
-            @for (label, words) in told.iter().filter_map(|(label, words)| Some((label, words.as_ref()?))) {
-                dt { (label) } dd { (Told(words)) }
+            @for (label, words) in fields.iter().filter_map(|(label, words)| Some((label, words.as_ref()?))) {
+                dt { (label) } dd { (Prose(words)) }
             }
             @if let Some(verify) = &remedy.verify { dt { "it worked if" } dd { pre { code { (Shown(verify)) } } } }
         }
     }
 }
 
-/// Who or what holds on, by the findings.
+/// The holders, by finding.
 pub(super) fn holders(model: &Model) -> Option<Markup> {
     let held = |cause: &&Finding| cause.held_by.is_some();
     let mut causes = model.diagnosis.causes.iter().filter(held).take(ROWS).peekable();
@@ -228,7 +228,7 @@ fn hung_row(hung: &Hung) -> Markup {
     }
 }
 
-/// Bulk deletions, as they stood when that was told last.
+/// The last reported progress of each mass deletion.
 pub(super) fn progress(model: &Model) -> Option<Markup> {
     (!model.progress.is_empty()).then(|| {
         html! {
@@ -244,7 +244,7 @@ pub(super) fn progress(model: &Model) -> Option<Markup> {
     })
 }
 
-/// What the components' logs say.
+/// Entries of the components' logs.
 pub(super) fn said(model: &Model) -> Option<Markup> {
     let said = &model.diagnosis.said;
     (!said.is_empty()).then(|| {
@@ -286,7 +286,7 @@ pub(super) fn completeness(model: &Model) -> Markup {
     }
 }
 
-/// Where and how it ran.
+/// The environment of the run.
 pub(super) fn environment(model: &Model) -> Markup {
     html! {
         dl {

@@ -1,4 +1,4 @@
-//! Tables: of the counts, of the series, and what all tables have.
+//! Tables of the counts and of the series, and the parts that all tables share.
 
 use maud::{Markup, html};
 
@@ -11,12 +11,12 @@ use crate::{
     present::words::{self, latency},
 };
 
-/// What a table is of.
+/// The caption of a table.
 pub(super) fn title(words: &str) -> Markup {
     html! { caption { (Shown(words)) } }
 }
 
-/// A table that may be wider than the screen, to be scrolled by the keyboard, too.
+/// A table that may be wider than the screen, and can be scrolled by keyboard.
 pub(super) fn scroll(what: &str, table: &Markup) -> Markup {
     html! { div.scroll role="region" tabindex="0" aria-label=(Shown(&format!("Table: {what}"))) { (table) } }
 }
@@ -80,7 +80,7 @@ fn row_of(row: &Row) -> Markup {
             td { (Shown(&row.syscall)) } td { (Shown(&row.outcome)) }
             td.name { (Shown(&row.pod)) } td.name { (Shown(&row.volume)) } td { (Shown(&row.component)) }
             td.number { (words::count(row.count)) }
-            // What is shown is rounded; the number is whole for who reads it by a program.
+            // The shown number is rounded; the attribute has the exact one for programs.
             @for ns in times { td.number data-ns=(ns) { (latency(ns)) } }
             td.number data-ns=(Shown(&row.mean_ns)) { (latency(mean)) }
             @for name in [&row.namespace, &row.pod_name, &row.container, &row.plugin] {

@@ -1,4 +1,4 @@
-//! Whatever others have chosen stays text, and the numbers are those of the exports.
+//! Names chosen by others stay text, and the numbers equal those of the exports.
 
 use std::{collections::BTreeSet, sync::LazyLock, time::Duration};
 
@@ -14,7 +14,7 @@ use podstuck_model::{
     time::{Clock, Monotonic},
 };
 
-/// What ends a text, an attribute, a comment, a block or a line, and what would do something then.
+/// Strings that end a text, an attribute, a comment, a block or a line, and would take effect then.
 const TRIES: [&[u8]; 12] = [
     b"<script>alert(1)</script>",
     b"\"><img src=x onerror=alert(1)>",
@@ -57,8 +57,8 @@ fn model(names: Vec<Vec<u8>>) -> Model {
         let what = What::Operation(Box::new(operation.clone()));
         collector.take(&Event { at: operation.end, what });
     }
-    collector.told(&podstuck_engine::engine::Output::Hung(Box::new(all.hung())));
-    collector.told(&podstuck_engine::engine::Output::Progress(Box::new(all.progress())));
+    collector.take_output(&podstuck_engine::engine::Output::Hung(Box::new(all.hung())));
+    collector.take_output(&podstuck_engine::engine::Output::Progress(Box::new(all.progress())));
     let (diagnosis, summary, series) = (all.diagnosis(), all.summary(), all.series());
     let mut model = Model::of(run.start, diagnosis, summary, &collector);
     model = model.with_series(&series, &all.names(&series));
@@ -74,7 +74,7 @@ fn model(names: Vec<Vec<u8>>) -> Model {
     model
 }
 
-/// A call with names of others in all of it.
+/// A call with names of others in every field.
 fn operation_of(all: &mut Foreign) -> podstuck_model::operation::Operation {
     use std::sync::Arc;
 
@@ -106,11 +106,11 @@ fn operation_of(all: &mut Foreign) -> podstuck_model::operation::Operation {
         depth: 0,
         mount_depth: 0,
         suppressed: 0,
-        told_by: Some(all.text().into()),
+        logged_in: Some(all.text().into()),
     }
 }
 
-/// A page is text, in which there is no markup, and these tags with these attributes.
+/// A page is text without markup, and these tags with these attributes.
 static GRAMMAR: LazyLock<Regex> = LazyLock::new(|| {
     let tags = "a|article|body|br|caption|circle|code|dd|details|div|dl|dt|figcaption|figure|footer|h1|h2|h3|h4|\
                 head|header|html|li|line|main|meta|nav|ol|p|path|pre|rect|section|span|strong|summary|svg|table|\
@@ -133,7 +133,7 @@ static UNSEEN: LazyLock<Regex> = LazyLock::new(|| {
 fn without_style(page: &str) -> String {
     let (head, rest) = page.split_once("<style>").unwrap();
     let (style, rest) = rest.split_once("</style>").unwrap();
-    // A child's selector is all that it has of them.
+    // A child selector is the only use of these characters.
     assert!(!style.contains('<') && !style.contains("url(") && !style.contains("@import"));
     format!("{head}<style></style>{rest}")
 }
@@ -157,7 +157,7 @@ fn no_name_is_markup_or_unseen_in_a_page() {
 
 #[test]
 fn no_name_is_markup_in_a_ticket() {
-    // By CommonMark's rule: a fence ends at a line of at least as many of its ticks and nothing else.
+    // By CommonMark's rule, a fence ends at a line of at least as many of its ticks and nothing else.
     runner(200)
         .run(&hostile(), |names| {
             let text = markdown(&model(names));

@@ -1,4 +1,4 @@
-//! When a removal was tried, how that ended, and when it will be tried again.
+//! Removal attempts: their times, their results, and when the next one is expected.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -17,12 +17,12 @@ use podstuck_model::{
     time::{Clock, Monotonic},
 };
 
-/// Objects whose attempts are followed.
+/// Limit of objects whose attempts are followed.
 const OBJECTS: usize = 256;
-/// Attempts of each that are shown.
+/// Limit of attempts shown of each.
 const MARKS: usize = 64;
 
-/// Whose attempts these are: pod and volume, or the path of what is neither's.
+/// The object of attempts: pod and volume, or else the path.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Object {
     uid: String,
@@ -53,26 +53,26 @@ impl Object {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
     pub(super) at: Monotonic,
-    /// `None` where it succeeded.
+    /// `None` when it succeeded.
     pub(super) error: Option<String>,
 }
 
-/// Why the next attempt is expected then.
+/// Why the next attempt is expected at that time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Basis {
     /// kubelet's log says so.
     Log,
-    /// The gaps so far are kubelet's back-off.
+    /// The intervals so far match kubelet's back-off.
     BackOff,
 }
 
 /// The attempts on one object.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Track {
-    /// What it is, escaped.
+    /// Its name, escaped.
     pub(super) label: String,
     pub(super) marks: VecDeque<Mark>,
-    /// How many there were.
+    /// Number of attempts.
     pub(super) count: u64,
     gaps: backoff::Attempts,
     begun: Monotonic,
@@ -83,13 +83,13 @@ impl Track {
     fn note(&mut self, at: Monotonic, error: Option<String>, is_end: bool) {
         let latest = self.marks.back().map_or(Monotonic(0), |mark| mark.at);
         let is_new = if at < latest {
-            // Of a log, that is read after the fact: the rhythm is that of what was seen.
+            // A log is read after the fact: the intervals are those of observed attempts.
             !self.marks.iter().any(|mark| mark.at.since(at).max(at.since(mark.at)).as_secs() < 1)
         } else {
             self.gaps.note(at)
         };
         if !is_new {
-            // An attempt makes several calls: one that fails fails the attempt, unless all is well after it.
+            // An attempt makes several calls: one failing call fails the attempt, unless all is well after it.
             if at >= latest
                 && let Some(last) = self.marks.back_mut()
                 && (error.is_some() || is_end)
@@ -107,7 +107,7 @@ impl Track {
         }
     }
 
-    /// When it is tried next, and why that is believed; `None` where it is not known.
+    /// When it is tried next, and why that is believed; `None` when it is not known.
     pub(super) fn next(&self) -> Option<(Monotonic, Basis)> {
         if let Some(retry) = self.retry.filter(|retry| *retry > self.begun) {
             return Some((retry, Basis::Log));
@@ -120,23 +120,23 @@ impl Track {
     }
 }
 
-/// All of them.
+/// The attempts on all objects.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Attempts {
     tracks: BTreeMap<Object, Track>,
 }
 
 impl Attempts {
-    /// Takes a call that was told by itself.
+    /// Takes a call that was reported individually.
     pub(super) fn note(&mut self, op: &Operation) {
         let harmless = [Errno::EISDIR, Errno::ENOENT].iter().any(|errno| op.outcome.is(*errno));
-        // The end of an unmount loop, and what others than the node's own do.
+        // The end of an unmount loop, and calls of processes other than the node's own.
         if harmless || op.outcome.is(Errno::EINVAL) || op.actor.is_stranger_to(&op.target) {
             return;
         }
         let object = Object::of_target(&op.target);
         let error = op.outcome.errno().map(|_| op.outcome.name());
-        // Of successes, those matter that end what has failed.
+        // Only successes that end a series of failures matter.
         let is_end = op.has(reason::ROOT_GONE | reason::RECOVERED) || op.call == Call::Umount2;
         if error.is_none() && !(is_end && self.tracks.contains_key(&object)) {
             return;
@@ -150,7 +150,7 @@ impl Attempts {
         self.track(object, label, op.end).note(op.end, error, is_end);
     }
 
-    /// Takes what kubelet says of its attempt.
+    /// Takes kubelet's log entry about its attempt.
     pub(super) fn said(&mut self, said: &Said, clock: Clock) {
         let Some(retry) = said.retry.filter(|_| said.is_kubelets_of_a_volume()) else { return };
         let volume = said.volume.rsplit(['^', '/']).next().unwrap_or(&said.volume);
@@ -188,9 +188,9 @@ impl Attempts {
         })
     }
 
-    /// All, those of this finding first, then by their last attempt.
+    /// All objects, those of this finding first, then by their last attempt.
     pub(super) fn ranked(&self, finding: Option<&Finding>) -> Vec<&Track> {
-        // A removal in Go's way tries to remove a directory before what is in it.
+        // Go's removal tries to remove a directory before its content.
         let failed = |track: &Track| track.marks.iter().any(|mark| mark.error.is_some());
         let mut all: Vec<_> = self.tracks.iter().filter(|(_, track)| failed(track)).collect();
         let mine = |object: &Object| finding.is_some_and(|finding| object.is_of(finding));
@@ -240,14 +240,14 @@ mod tests {
     }
 
     #[test]
-    fn what_succeeded_is_not_tried_again() {
+    fn no_attempt_is_expected_after_a_success() {
         let mut track = track(&[100.0, 100.5, 101.5, 103.5]);
         track.note(second(107.5), None, true);
         assert_eq!(track.next(), None);
     }
 
     #[test]
-    fn what_a_log_tells_late_is_put_in_its_place_once() {
+    fn a_late_log_entry_is_put_in_its_place_once() {
         let mut track = track(&[100.0, 200.0]);
         track.note(second(150.0), Some("log".into()), false);
         track.note(second(150.2), Some("log".into()), false);

@@ -1,4 +1,4 @@
-//! What a person chose to see, and what follows from a key.
+//! The user's choices, and the effects of keys.
 
 use crossterm::event::KeyEvent;
 
@@ -10,7 +10,7 @@ use super::{
 use crate::present::text::nouns;
 use podstuck_model::{finding::Finding, path::safe, time::Monotonic};
 
-/// What a part of the screen shows.
+/// The content of a part of the screen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Pane {
     #[default]
@@ -42,7 +42,7 @@ impl Pane {
     }
 }
 
-/// What is to be done that is not drawing.
+/// An effect beyond drawing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Effect {
     None,
@@ -53,27 +53,27 @@ pub(super) enum Effect {
     Copy(String),
 }
 
-/// The choice as it stands.
+/// The current choices.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Choice {
     pub(super) pane: Pane,
-    /// The pane alone is shown, or the chosen finding.
+    /// Whether the pane alone is shown, or the chosen finding.
     pub(super) is_whole: bool,
     pub(super) has_help: bool,
     pub(super) is_paused: bool,
-    /// In lower case.
+    /// In lowercase.
     pub(super) filter: String,
-    /// The filter as it was before it is typed anew.
+    /// The filter before the user began to edit it.
     typing: Option<String>,
-    /// The instance of the chosen finding; the first one if it is none of those shown.
+    /// The instance of the chosen finding; the first one if it is not among those shown.
     finding: Option<String>,
     /// The name of the chosen row of rates.
     row: Option<String>,
-    /// Lines scrolled past, for each pane.
+    /// Lines scrolled past, in each pane.
     pub(super) scroll: [usize; Pane::ALL.len()],
     pub(super) group: Group,
     pub(super) sort: Sort,
-    /// What the last key did, until the next.
+    /// The effect of the last key, until the next.
     pub(super) notice: Option<String>,
 }
 
@@ -98,13 +98,13 @@ impl Choice {
             || finding.held_by.as_ref().is_some_and(|who| has(&safe(who.as_bytes())))
     }
 
-    /// Where among those shown the chosen one is.
+    /// Index of the chosen finding among those shown.
     pub(super) fn place(&self, shown: &[&Finding]) -> usize {
         let chosen = self.finding.as_ref();
         shown.iter().position(|it| Some(&it.instance) == chosen).unwrap_or(0)
     }
 
-    /// Where among these rows the chosen one is; `None` for the sum of all.
+    /// Index of the chosen row; `None` for the sum of all.
     pub(super) fn row(&self, rows: &[(&str, &super::heat::Heat)]) -> Option<usize> {
         let chosen = self.row.as_deref()?;
         rows.iter().position(|(name, _)| *name == chosen)
@@ -152,7 +152,7 @@ impl Choice {
 
     fn typed(&mut self, typing: Typing) -> Effect {
         match typing {
-            // What is typed is shown, and compared with what is shown.
+            // The typed text is shown, and compared with shown text.
             Typing::Put(c) if safe(c.encode_utf8(&mut [0; 4]).as_bytes()).chars().eq([c]) => {
                 self.filter.extend(c.to_lowercase());
             }
@@ -177,7 +177,7 @@ impl Choice {
             Pane::Rates | Pane::Latency => {
                 let second = state.seconds(now);
                 let rows = state.rates.rows(self.group, self.sort, &self.filter, second);
-                // Above the first is the sum.
+                // The sum is above the first row.
                 let place = self.row(&rows).map_or(0, |row| row + 1);
                 let place = place.saturating_add_signed(by).min(rows.len());
                 self.row = place.checked_sub(1).map(|row| rows[row].0.to_owned());

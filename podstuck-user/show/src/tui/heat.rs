@@ -1,4 +1,4 @@
-//! Calls by time and latency, of one pod, volume or process, in bounded memory.
+//! Counts of calls by time and latency, of one pod, volume or process, in bounded memory.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -6,14 +6,14 @@ use podstuck_common::{bucket, count::CallTotals};
 
 use podstuck_model::series::Series;
 
-/// Seconds that are kept apart: ten minutes, of which a screen shows what it has columns for.
+/// Seconds counted separately: ten minutes, of which the screen shows as many as it has columns.
 const KEPT: usize = 600;
-/// Over which a rate is taken. Counts come once a second, and not quite evenly.
+/// Seconds over which a rate is taken. Counts arrive about once a second.
 const RATE_OVER: u64 = 5;
 /// Buckets of a band: an octave.
 const PER_BAND: u16 = 8;
 
-/// What happened in one second.
+/// The counts of one second.
 #[derive(Clone, Debug, Default)]
 struct Second {
     at: u64,
@@ -21,14 +21,14 @@ struct Second {
     bands: BTreeMap<u16, u64>,
 }
 
-/// Counts of one thing.
+/// Counts of one pod, volume or process.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Heat {
     /// All calls by latency.
     pub(super) series: Series,
-    /// What was deleted.
+    /// Successful deletions.
     pub(super) deleted: u64,
-    /// What failed, without what every healthy removal does (EISDIR, ENOENT).
+    /// Failures, without those that every healthy removal has (EISDIR, ENOENT).
     pub(super) failed: u64,
     seconds: VecDeque<Second>,
 }
@@ -64,7 +64,7 @@ impl Heat {
         *second.bands.entry(band_of(counted.bucket)).or_default() += calls;
     }
 
-    /// Takes over what another one has counted.
+    /// Adds the counts of another.
     pub(super) fn merge(&mut self, other: &Self) {
         self.series.merge(&other.series);
         self.deleted += other.deleted;
@@ -78,10 +78,10 @@ impl Heat {
         }
     }
 
-    /// The entry of a second, in the order of time.
+    /// The entry of a second, in time order.
     fn second(&mut self, at: u64) -> &mut Second {
         let place = self.seconds.partition_point(|second| second.at < at);
-        // What comes later than that is counted in the oldest one.
+        // Counts that arrive later than that go to the oldest second.
         let is_too_late = place == 0 && self.seconds.len() >= KEPT;
         if !is_too_late && self.seconds.get(place).is_none_or(|second| second.at != at) {
             self.seconds.insert(place, Second { at, ..Second::default() });
@@ -100,7 +100,7 @@ impl Heat {
         recent.map(|second| second.deleted).sum::<u64>() as f64 / over as f64
     }
 
-    /// The latency that this share of the calls did not exceed, in nanoseconds, as the exports have it.
+    /// The latency that this share of the calls did not exceed, in nanoseconds, as in the exports.
     pub(super) fn quantile(&self, share: f64) -> Option<u64> {
         (self.series.calls > 0).then(|| self.series.quantile(share))
     }
@@ -114,7 +114,7 @@ impl Heat {
         bands
     }
 
-    /// Calls of one band in columns of so many seconds, of which the last one ends now.
+    /// Calls of one band in `columns` of `each` seconds; the last column ends now.
     pub(super) fn row(&self, band: u16, now: u64, columns: usize, each: u64) -> Vec<u64> {
         let mut row = vec![0; columns];
         for second in self.seconds.iter().rev() {
@@ -127,7 +127,7 @@ impl Heat {
         row
     }
 
-    /// When it was counted last, in seconds of the run.
+    /// The second of the run of the latest count.
     pub(super) fn last(&self) -> u64 {
         self.seconds.back().map_or(0, |second| second.at)
     }
@@ -159,7 +159,7 @@ mod tests {
         assert_eq!(heat.seconds.len(), KEPT);
         assert_eq!((heat.deleted, heat.series.calls), (4 * KEPT as u64, 4 * KEPT as u64));
         assert!((heat.rate(heat.last()) - 2.0).abs() < 1e-9);
-        // What comes late, and too late.
+        // Late counts, and counts that are too late.
         heat.add(&counted(0, 9, 1));
         heat.add(&counted(heat.last() - 3, 9, 1));
         assert_eq!(heat.seconds.len(), KEPT);
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_merged_is_as_if_counted_together() {
+    fn a_merge_equals_a_joint_count() {
         let (mut one, mut other, mut both) = (Heat::default(), Heat::default(), Heat::default());
         for (is_one, second) in [(true, 3), (false, 1), (false, 3), (true, 9)] {
             let heat = if is_one { &mut one } else { &mut other };

@@ -1,13 +1,13 @@
-//! What a key means.
+//! The meaning of keys.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-/// What a person wants.
+/// A user's command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
-    /// To end the run in order.
+    /// Ends the run in order.
     Quit,
-    /// The same, and at once where that was wanted before.
+    /// Ends the run in order, and the second time at once.
     Interrupt,
     Help,
     Filter,
@@ -27,11 +27,11 @@ pub(super) enum Action {
     Pause,
     Export,
     Copy,
-    /// Nothing of the above.
+    /// No command.
     None,
 }
 
-/// What a key means to a filter that is being typed.
+/// The effect of a key on a filter that is being typed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Typing {
     Put(char),
@@ -46,7 +46,7 @@ fn is_control(key: &KeyEvent, letter: char) -> bool {
     key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char(letter)
 }
 
-/// Of a key on the screen.
+/// The meaning of a key on the screen.
 pub(super) fn action(key: &KeyEvent) -> Action {
     if key.kind == KeyEventKind::Release {
         return Action::None;
@@ -85,7 +85,7 @@ pub(super) fn action(key: &KeyEvent) -> Action {
     }
 }
 
-/// Of a key while a filter is typed.
+/// The effect of a key while a filter is typed.
 pub(super) fn typing(key: &KeyEvent) -> Typing {
     if key.kind == KeyEventKind::Release {
         return Typing::None;

@@ -1,4 +1,4 @@
-//! What rows of rates are called. Escaped.
+//! The names of rows of rates, escaped.
 
 use crate::present::text::nouns;
 use podstuck_model::{
@@ -6,7 +6,7 @@ use podstuck_model::{
     path::{safe, safe_path},
 };
 
-/// The pod, or the container where no pod is known.
+/// The pod, or the container when no pod is known.
 pub(super) fn pod_label(target: &Target) -> String {
     match (&target.pod, &target.container) {
         (Some(pod), _) => nouns::pod_short(pod),
@@ -17,7 +17,7 @@ pub(super) fn pod_label(target: &Target) -> String {
     }
 }
 
-/// With its pod before it.
+/// The volume, with its pod before it.
 pub(super) fn volume_label(target: &Target) -> String {
     let what = match (&target.volume, target.kind) {
         (Some(volume), _) => safe(volume.name.as_bytes()).into_owned(),

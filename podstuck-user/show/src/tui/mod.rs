@@ -1,11 +1,11 @@
-//! The screen of `watch`, `diagnose` and `replay` on a terminal: the same findings, calls and counts as text and
-//! JSON have, as they stand.
+//! The screen of `watch`, `diagnose` and `replay` on a terminal: the same findings, calls and counts as in text and
+//! JSON, as they stand.
 //!
-//! What is known ([`state`]), what a person chose ([`choice`], by [`keys`]) and how both look ([`view`]) are pure.
-//! [`terminal`] alone touches the terminal, from the thread of [`screen`]: a terminal that takes nothing keeps its
-//! own screen back, and no event.
+//! The data ([`state`]), the user's choices ([`choice`], by [`keys`]) and the rendering of both ([`view`]) are pure.
+//! [`terminal`] alone touches the terminal, from the thread of [`screen`]: a terminal that accepts no output delays
+//! the screen, and no event.
 //!
-//! Names were chosen by others. Every text goes through [`podstuck_model::path::safe`] before it is drawn.
+//! Others chose the names. Every text goes through [`podstuck_model::path::safe`] before it is drawn.
 
 mod attempts;
 mod choice;

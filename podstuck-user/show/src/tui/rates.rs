@@ -1,4 +1,4 @@
-//! Who deletes how much, how fast and how often in vain: by pod, volume or process.
+//! Counts of deletions, rates and failures by pod, volume or process.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -19,16 +19,16 @@ use podstuck_model::{
     path::safe,
 };
 
-/// Rows of each grouping; of more, those that were counted last stay apart.
+/// Limit of rows in each grouping; beyond it, the most recently counted stay separate.
 const ROWS: usize = 1_024;
-/// Names remembered.
+/// Limit of names remembered.
 const NAMES: usize = 4_096;
-/// Counts that may wait for the name of their target, which comes by another way than they do.
+/// Limit of counts that wait for the name of their target, which arrives separately.
 const WAITING: usize = 4_096;
-/// For how long they do, in drains.
+/// How long they wait, in drains.
 const PATIENCE: u64 = 3;
 
-/// What a row is about.
+/// The grouping of rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Group {
     #[default]
@@ -55,7 +55,7 @@ impl Group {
     }
 }
 
-/// By what rows are sorted.
+/// The sort key of rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Sort {
     #[default]
@@ -90,7 +90,7 @@ type Rows = BTreeMap<String, Heat>;
 /// All rows of all groupings. Labels are escaped already.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rates {
-    /// Everything.
+    /// The sum of all.
     pub(super) all: Heat,
     rows: [Rows; 3],
     targets: HashMap<u64, Arc<Target>>,
@@ -100,7 +100,7 @@ pub(super) struct Rates {
 }
 
 impl Rates {
-    /// Learns a target's name.
+    /// Notes a target's name.
     pub(super) fn name(&mut self, id: u64, target: &Arc<Target>) {
         if self.targets.len() >= NAMES {
             self.targets.clear();
@@ -108,7 +108,7 @@ impl Rates {
         self.targets.insert(id, target.clone());
     }
 
-    /// Learns a process's name from a call that was told by itself.
+    /// Notes a process's name from a call that was reported individually.
     pub(super) fn note(&mut self, op: &Operation) {
         let Actor { pid, started, comm, .. } = &*op.actor;
         if self.processes.len() >= NAMES {
@@ -165,7 +165,7 @@ impl Rates {
         }
     }
 
-    /// The rows of a grouping whose names contain this, sorted.
+    /// The rows of a grouping whose names contain `filter`, sorted.
     pub(super) fn rows(
         &self,
         group: Group,
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_never_named_is_counted_all_the_same() {
+    fn a_target_without_a_name_is_counted_all_the_same() {
         let mut rates = Rates::default();
         rates.add(1, &[count(7, 1, 16, 5), count(0, 1, 21, 2)]);
         (2..9).for_each(|second| rates.add(second, &[]));

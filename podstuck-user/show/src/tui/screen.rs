@@ -1,4 +1,4 @@
-//! The thread that draws and hears keys. Whoever observes hands over what is new and never waits for it.
+//! The thread that draws and reads keys. The observing thread hands over new data and never waits for it.
 
 use std::{
     io,
@@ -30,29 +30,29 @@ use podstuck_model::{
 };
 use podstuck_probe::source::cost;
 
-/// The screen is drawn five times a second at most, over a slow line as well.
+/// The screen is drawn at most five times a second, which suits a slow line as well.
 const EVERY: Duration = Duration::from_millis(200);
-/// How long a terminal that takes nothing may hold up the end.
+/// How long a terminal that accepts no output may delay the end.
 const LEAVE: Duration = Duration::from_secs(2);
 const NAP: Duration = Duration::from_millis(20);
 
-/// What there is to be drawn with, and what can be asked for.
+/// What the screen can show and request.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Whether colours are wanted.
+    /// Whether to use colours.
     pub color: bool,
-    /// Whether files are exported.
+    /// Whether the run exports files.
     pub exports: bool,
-    /// Whether time goes on between events.
+    /// Whether time advances between events.
     pub is_live: bool,
 }
 
 struct Shared {
     state: Mutex<State>,
-    /// Goes up with every change of the state.
+    /// Incremented with every change of the state.
     version: AtomicU64,
     close: AtomicBool,
-    /// Somebody has seen the end.
+    /// The user has left the final screen.
     is_left: AtomicBool,
     export: AtomicBool,
 }
@@ -63,17 +63,17 @@ impl Shared {
     }
 }
 
-/// The screen, from outside.
+/// The handle of the screen.
 pub struct Screen {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Screen {
-    /// Takes the terminal, and starts the thread.
+    /// Takes over the terminal, and starts the thread.
     ///
     /// # Errors
-    /// Fails where there is no terminal.
+    /// Fails when there is no terminal.
     pub fn start(state: State, options: Options) -> io::Result<Self> {
         let terminal = Terminal::enter()?;
         let shared = Arc::new(Shared {
@@ -92,12 +92,12 @@ impl Screen {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// Learns what the run is.
+    /// Takes the run's metadata.
     pub fn begin(&self, run: &Run) {
         self.shared.state().begin(run);
     }
 
-    /// All findings, those that hold first.
+    /// All findings, those not cleared first.
     pub fn findings(&self) -> Vec<Finding> {
         self.shared.state().findings.clone()
     }
@@ -108,30 +108,30 @@ impl Screen {
         self.shared.version.fetch_add(1, SeqCst);
     }
 
-    /// Takes a line that is told.
+    /// Takes a line of output.
     pub fn tell(&self, line: &Line<'_>) {
         self.shared.state().tell(line);
         self.shared.version.fetch_add(1, SeqCst);
     }
 
-    /// Takes who waits for whom, as far as that is known by now.
+    /// Takes the chain of waiting components, where it is known by now.
     pub fn chain(&self, links: Vec<Link>) {
         self.shared.state().chain = links;
         self.shared.version.fetch_add(1, SeqCst);
     }
 
-    /// Takes the end of the run.
+    /// Takes the summary of the run.
     pub fn end(&self, summary: &Summary) {
         self.shared.state().end(summary);
         self.shared.version.fetch_add(1, SeqCst);
     }
 
-    /// Whether files are to be exported now: once for each time that somebody asked.
+    /// Whether files are to be exported now: `true` once for each request.
     pub fn wants_export(&self) -> bool {
         self.shared.export.swap(false, SeqCst)
     }
 
-    /// Waits until somebody has seen the end, or is not there to.
+    /// Waits until the user has left the final screen, or the terminal is gone.
     pub fn wait(&self, is_stopped: impl Fn() -> bool) {
         let is_there = || self.thread.as_ref().is_some_and(|thread| !thread.is_finished());
         while is_there() && terminal::is_on() && !self.shared.is_left.load(SeqCst) && !is_stopped()
@@ -142,7 +142,7 @@ impl Screen {
 }
 
 impl Drop for Screen {
-    /// Gives the terminal back.
+    /// Restores the terminal.
     fn drop(&mut self) {
         self.shared.close.store(true, SeqCst);
         let Some(thread) = self.thread.take() else { return };
@@ -154,13 +154,13 @@ impl Drop for Screen {
     }
 }
 
-/// The thread.
+/// The drawing thread.
 struct Drawing {
     terminal: Terminal,
     shared: Arc<Shared>,
     options: Options,
     choice: Choice,
-    /// What is shown while the screen is held.
+    /// The state shown while the screen is paused.
     held: Option<Box<State>>,
     has_asked: bool,
 }
@@ -187,7 +187,7 @@ impl Drawing {
                     is_due = true;
                 }
                 Ok(_) => {}
-                // Of a terminal that is gone nothing comes: the run is told by a signal.
+                // A terminal that is gone sends nothing: a signal informs the run.
                 Err(_) => thread::sleep(EVERY),
             }
             let version = self.shared.version.load(SeqCst);
@@ -203,7 +203,7 @@ impl Drawing {
         }
     }
 
-    /// What the run costs by now.
+    /// Measures the run's cost so far.
     fn measure(&self) {
         let cost = cost::measure(None, None);
         let mut state = self.shared.state();
@@ -233,7 +233,7 @@ impl Drawing {
         let look = Look { now: state.as_ref().map(|it| self.now(it)).unwrap_or_default(), ink };
         let choice = &mut self.choice;
         self.terminal.draw(|frame| {
-            // It is let go before anything is written: that may take as long as the terminal likes.
+            // The lock is released before anything is written: that may take as long as the terminal likes.
             if let Some(state) = state.take() {
                 view::draw(frame, &state, choice, look);
             }
@@ -258,7 +258,7 @@ impl Drawing {
             Effect::Quit | Effect::Interrupt => {
                 self.has_asked = true;
                 self.choice.notice = Some("the run is ending".into());
-                // The way of a Ctrl-C that the terminal turns into a signal: the second one aborts.
+                // As for a Ctrl-C that the terminal turns into a signal: the second one aborts.
                 let _ = kill_process(getpid(), Signal::INT);
             }
             Effect::Pause if self.held.is_some() => {

@@ -1,9 +1,9 @@
-//! Colours in the form that terminals with sixteen of them know: `31`, where the library that writes them says
-//! `38;5;1`. What is written goes out at once, and in one piece.
+//! Writes colours in the form that terminals with sixteen of them know: `31`, where the library that writes them has
+//! `38;5;1`. Each flush writes all buffered output in one piece.
 
 use std::io::{self, Write};
 
-/// What is written waits here until it is flushed.
+/// Output is buffered here until it is flushed.
 pub(super) struct Sixteen<W: Write> {
     out: W,
     waiting: Vec<u8>,
@@ -28,7 +28,7 @@ impl<W: Write> Write for Sixteen<W> {
     }
 }
 
-/// The same with each of the first sixteen colours of 256 by its own number.
+/// The bytes with each of the first sixteen of 256 colours replaced by its own number.
 fn named(bytes: &[u8]) -> Vec<u8> {
     const BEGIN: &[u8] = b"\x1b[";
     let mut out = Vec::with_capacity(bytes.len());
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_in_pieces_comes_out_whole() {
+    fn output_written_in_pieces_comes_out_whole() {
         let mut out = Vec::new();
         let mut sixteen = Sixteen::new(&mut out);
         for piece in ["\x1b[", "38;5;", "6", "m", "text"] {

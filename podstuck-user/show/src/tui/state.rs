@@ -1,4 +1,4 @@
-//! What the screen knows: findings, calls in flight, counts, attempts, as they stand. It reads no clock.
+//! The data of the screen: findings, calls in flight, counts, attempts, as they stand. It reads no clock.
 
 use std::{cmp::Reverse, collections::BTreeMap, path::PathBuf};
 
@@ -17,32 +17,32 @@ use podstuck_model::{
     time::{Clock, Monotonic},
 };
 
-/// Findings kept: of more, those that are over go, and then the last in rank.
+/// Limit of findings kept: beyond it, cleared ones are dropped first, then the last in rank.
 const FINDINGS: usize = 512;
-/// Calls in flight kept.
+/// Limit of calls in flight kept.
 const FLIGHTS: usize = 512;
-/// Mass deletions kept.
+/// Limit of mass deletions kept.
 const DELETIONS: usize = 128;
 
 /// A call that has not returned.
 #[derive(Clone, Debug)]
 pub(super) struct Flight {
     pub(super) hung: Hung,
-    told: Monotonic,
+    reported: Monotonic,
 }
 
 impl Flight {
-    /// For how many seconds it has lasted by now.
+    /// Its age in seconds.
     pub(super) fn age(&self, now: Monotonic) -> f64 {
-        self.hung.age_s + now.since(self.told).as_secs_f64()
+        self.hung.age_s + now.since(self.reported).as_secs_f64()
     }
 }
 
-/// How far a mass deletion was, and when.
+/// The progress of a mass deletion, and the time of that report.
 #[derive(Clone, Debug)]
 pub(super) struct Deletion {
     pub(super) progress: Progress,
-    pub(super) told: Monotonic,
+    pub(super) reported: Monotonic,
 }
 
 /// Everything that can be drawn.
@@ -54,7 +54,7 @@ pub struct State {
     pub(super) start: Start,
     /// The time of the last event.
     pub(super) now: Monotonic,
-    /// Ranked, what is over at the end.
+    /// Ranked, with cleared ones last.
     pub(super) findings: Vec<Finding>,
     flights: BTreeMap<(u32, u32, String), Flight>,
     deletions: BTreeMap<PathBuf, Deletion>,
@@ -64,7 +64,7 @@ pub struct State {
     pub(super) completeness: Completeness,
     pub(super) cost: SelfCost,
     pub(super) answer: Option<Box<Diagnosis>>,
-    /// Who waits for whom, of the pod that the run is about.
+    /// Which component waits for which, for the pod that the run is about.
     pub(super) chain: Vec<Link>,
     /// Whether the run is over.
     pub(super) is_over: bool,
@@ -72,7 +72,7 @@ pub struct State {
 }
 
 impl State {
-    /// Knows nothing yet.
+    /// An empty state.
     pub fn new(clock: Clock, command: &'static str) -> Self {
         Self {
             clock,
@@ -94,7 +94,7 @@ impl State {
         }
     }
 
-    /// Learns what the run is.
+    /// Takes the run's metadata.
     pub fn begin(&mut self, run: &Run) {
         (self.clock, self.now) = (run.clock, run.clock.started());
         self.start.clone_from(&run.start);
@@ -109,7 +109,7 @@ impl State {
                 self.rates.note(op);
                 self.attempts.note(op);
             }
-            What::Told(op) => self.attempts.note(op),
+            What::Logged(op) => self.attempts.note(op),
             What::Said(said) => self.attempts.said(said, self.clock),
             What::Counts(counts) => {
                 let second = self.seconds(event.at);
@@ -123,17 +123,17 @@ impl State {
         }
     }
 
-    /// Takes a line that is told.
+    /// Takes a line of output.
     pub fn tell(&mut self, line: &Line<'_>) {
         match line {
             Line::Start(start) => self.start = Start::clone(start),
             Line::Finding(finding) => self.finding(finding),
             Line::Hung(hung) => self.hung(hung),
             Line::Progress(progress) => {
-                let deletion = Deletion { progress: Progress::clone(progress), told: self.now };
+                let deletion = Deletion { progress: Progress::clone(progress), reported: self.now };
                 self.deletions.insert(progress.path.0.clone(), deletion);
                 if self.deletions.len() > DELETIONS {
-                    let oldest = self.deletions.iter().min_by_key(|(_, it)| it.told);
+                    let oldest = self.deletions.iter().min_by_key(|(_, it)| it.reported);
                     if let Some(path) = oldest.map(|(path, _)| path.clone()) {
                         self.deletions.remove(&path);
                     }
@@ -149,7 +149,7 @@ impl State {
         }
     }
 
-    /// Takes the end.
+    /// Takes the summary of the run.
     pub fn end(&mut self, summary: &Summary) {
         self.calls = summary.calls;
         self.completeness.clone_from(&summary.completeness);
@@ -170,7 +170,7 @@ impl State {
             self.flights.remove(&key);
             return;
         }
-        self.flights.insert(key, Flight { hung: hung.clone(), told: self.now });
+        self.flights.insert(key, Flight { hung: hung.clone(), reported: self.now });
         if self.flights.len() > FLIGHTS {
             let youngest =
                 self.flights.iter().min_by(|a, b| a.1.hung.age_s.total_cmp(&b.1.hung.age_s));
@@ -180,22 +180,22 @@ impl State {
         }
     }
 
-    /// The second of the run.
+    /// The second of the run at a time.
     pub(super) fn seconds(&self, at: Monotonic) -> u64 {
         at.since(self.clock.started()).as_secs()
     }
 
-    /// How long it has watched by now.
+    /// How long the run has watched by now, in seconds.
     pub(super) fn window(&self, now: Monotonic) -> u64 {
         self.seconds(self.window_ended.unwrap_or(now))
     }
 
-    /// The calendar's time.
+    /// The wall-clock time.
     pub(super) fn calendar(&self, at: Monotonic) -> Timestamp {
         self.clock.at(at)
     }
 
-    /// Findings that hold.
+    /// Number of findings that are not cleared.
     pub(super) fn holding(&self) -> usize {
         self.findings.iter().filter(|it| !is_over(it)).count()
     }
@@ -207,10 +207,10 @@ impl State {
         all
     }
 
-    /// Mass deletions, those told last first.
+    /// Mass deletions, the last reported first.
     pub(super) fn deletions(&self) -> Vec<&Deletion> {
         let mut all: Vec<_> = self.deletions.values().collect();
-        all.sort_by_key(|it| (Reverse(it.told), Reverse(it.progress.deleted)));
+        all.sort_by_key(|it| (Reverse(it.reported), Reverse(it.progress.deleted)));
         all
     }
 }

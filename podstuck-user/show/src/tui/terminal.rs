@@ -1,4 +1,5 @@
-//! The terminal itself: raw mode, the alternate screen, keys, the clipboard, and back again, however it ends.
+//! The terminal: raw mode, the alternate screen, keys, the clipboard, and the restoration of all that, however the
+//! process ends.
 
 use std::{
     io::{self, Stdout, stdout},
@@ -30,15 +31,15 @@ use signal_hook::{
 
 use super::sixteen::Sixteen;
 
-/// Colours as they were, the cursor seen, the screen from before.
+/// Resets the colours, shows the cursor, leaves the alternate screen.
 const BACK: &[u8] = b"\x1b[0m\x1b[?25h\x1b[?1049l";
-/// Where a terminal does not say how large it is.
+/// The size assumed when the terminal does not report one.
 const USUAL: Rect = Rect { x: 0, y: 0, width: 80, height: 24 };
 
-/// What the terminal did before.
+/// The terminal's mode before the screen.
 static BEFORE: OnceLock<Termios> = OnceLock::new();
 static IS_ON: AtomicBool = AtomicBool::new(false);
-/// Signals that asked for the end.
+/// Number of signals that asked for the end.
 static ASKED: AtomicU32 = AtomicU32::new(0);
 static PREPARED: Once = Once::new();
 
@@ -48,11 +49,11 @@ pub(super) struct Terminal {
 }
 
 impl Terminal {
-    /// Takes the terminal. Call it before anything else listens to signals: at the second one the process ends at
-    /// once, and the terminal is given back before.
+    /// Takes over the terminal. Call it before any other signal handler is registered: the second signal ends the
+    /// process at once, and the terminal must be restored before.
     ///
     /// # Errors
-    /// Fails where standard input or output is none.
+    /// Fails when standard input or output is no terminal.
     pub(super) fn enter() -> io::Result<Self> {
         let mut mode = tcgetattr(stdio::stdin())?;
         let _ = BEFORE.set(mode.clone());
@@ -79,17 +80,17 @@ impl Terminal {
         self.inner.draw(render).map(drop)
     }
 
-    /// The size is another one: everything is drawn anew.
+    /// Redraws everything after a change of size.
     pub(super) fn resized(&mut self) -> io::Result<()> {
         self.inner.resize(size())
     }
 
-    /// What is typed, if anything is within this time.
+    /// The next event, if one arrives within this time.
     pub(super) fn event(&self, wait: Duration) -> io::Result<Option<Event>> {
         if event::poll(wait)? { event::read().map(Some) } else { Ok(None) }
     }
 
-    /// Hands a text to the terminal's clipboard. Whether it takes it, no terminal says.
+    /// Sends a text to the terminal's clipboard. No terminal reports whether it accepts it.
     pub(super) fn copy(&self, text: &str) -> io::Result<()> {
         execute!(stdout(), CopyToClipboard::to_clipboard_from(text))
     }
@@ -106,8 +107,8 @@ pub(super) fn is_on() -> bool {
     IS_ON.load(SeqCst)
 }
 
-/// Gives the terminal back, if it was taken. It waits for nothing, takes no lock and no memory: a signal handler
-/// may call it.
+/// Restores the terminal, if it was taken. It never blocks, takes no lock and allocates nothing: a signal handler may
+/// call it.
 pub fn restore() {
     if !IS_ON.swap(false, SeqCst) {
         return;
@@ -122,12 +123,12 @@ pub fn restore() {
     }
 }
 
-/// Ends that pass by whoever has the terminal.
+/// Restores the terminal on a panic, and on the second signal.
 fn prepare() {
     let tell = panic::take_hook();
-    panic::set_hook(Box::new(move |told| {
+    panic::set_hook(Box::new(move |info| {
         restore();
-        tell(told);
+        tell(info);
     }));
     for signal in [SIGINT, SIGTERM] {
         let before_the_end = || {
@@ -141,7 +142,7 @@ fn prepare() {
 }
 
 fn size() -> Rect {
-    let told = tcgetwinsize(stdio::stdout()).ok();
-    let told = told.filter(|size| size.ws_col > 0 && size.ws_row > 0);
-    told.map_or(USUAL, |size| Rect::new(0, 0, size.ws_col, size.ws_row))
+    let reported = tcgetwinsize(stdio::stdout()).ok();
+    let reported = reported.filter(|size| size.ws_col > 0 && size.ws_row > 0);
+    reported.map_or(USUAL, |size| Rect::new(0, 0, size.ws_col, size.ws_row))
 }

@@ -1,4 +1,4 @@
-//! The targets of what a look at the node finds.
+//! The targets in a sample of the node.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::model::node::NodeSample;
 use podstuck_node::identity::{containers::Container, kubelet_trees::KubeletTrees};
 
 impl Attributor {
-    /// A look at the node, with the target of each volume and group.
+    /// A sample of the node, with the target of each volume and group.
     pub(crate) fn sample(
         &mut self,
         sample: Arc<NodeSample>,

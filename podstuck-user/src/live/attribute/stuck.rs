@@ -1,4 +1,4 @@
-//! Threads that are stuck, and unmounts that take their time.
+//! Threads that hang, and slow unmounts.
 
 use std::path::Path;
 
@@ -21,7 +21,7 @@ use podstuck_node::{
 };
 
 impl Attributor {
-    /// A thread that is stuck, if it is stuck in a removal, and of interest.
+    /// A hung thread, if it hangs in a removal, and is of interest.
     pub(crate) fn stuck(&mut self, seen: Sighting) -> Option<StuckThread> {
         let known = seen
             .path
@@ -31,8 +31,8 @@ impl Attributor {
         let actor = self.actor_on(seen.thread.pid, &seen.actor, (target_id, &target));
         let deletes = seen.phase != Phase::InSyscall || is_removal(&seen.syscall);
         let owned = !matches!(target.kind, TargetKind::Other);
-        // A look is of interest only as the beginning of a removal. An open may wait for the other
-        // end of a pipe, which is no fault.
+        // A lookup is of interest only as the start of a removal. An open may wait for the other end of a pipe, which
+        // is no fault.
         let removes = deletes || (owned && actor.component != Component::Workload);
         let pipe = seen.wait_channel.as_deref() == Some("wait_for_partner");
         let path = seen.path.as_deref();
@@ -65,7 +65,7 @@ impl Attributor {
         })
     }
 
-    /// A phase of an unmount that no probe sees the end of, if it is of interest.
+    /// A phase of an unmount whose end no probe sees, if it is of interest.
     pub(crate) fn phase(&mut self, took: &PhaseTook) -> Option<What> {
         let known = self.target_seen_by(&took.actor, took.pid, &took.path);
         let (target_id, target) = known.unwrap_or_else(|| (0, self.targets.unknown()));
@@ -76,8 +76,7 @@ impl Attributor {
         Some(What::Phase { span: took.span, target_id, component, took: took.duration })
     }
 
-    /// The target in which a path lies that a process has named. Whoever is in a container may mount and make what
-    /// he likes.
+    /// The target of a path that a process has named. A process in a container may mount and create anything.
     fn target_seen_by(&mut self, seen: &record::Caller, pid: u32, path: &Path) -> Option<Known> {
         if self.targets.roots().has_view(seen.mnt_ns) {
             self.targets.of_in(seen.mnt_ns, path)
@@ -89,7 +88,7 @@ impl Attributor {
     }
 }
 
-/// A kubelet that waits for one pod's volume may do nothing for the pod that is asked about.
+/// A kubelet that waits for another pod's volume may do nothing for the pod in question.
 fn is_of_interest(
     scope: &Scope,
     target: &Target,

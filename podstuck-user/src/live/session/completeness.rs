@@ -1,4 +1,4 @@
-//! What a run could not see, count, resolve or look at.
+//! Data that a run could not see, count, resolve or read.
 
 use std::{collections::BTreeSet, time::Instant};
 
@@ -17,7 +17,7 @@ use podstuck_confine::{alive, clock, helper};
 use podstuck_node::state::{clients, logs, sample};
 use podstuck_show::recording::Recorder;
 
-/// More are not named.
+/// Limit of processes named.
 const NAMED: usize = 4;
 
 impl Session {
@@ -27,7 +27,7 @@ impl Session {
         let completeness = Completeness {
             events_lost: losses.of(loss::RING_FULL) + self.undecodable,
             events_limited: losses.of(loss::RATE_LIMITED),
-            // One whose return is missed, too, is known by the kernel's count only.
+            // A call whose return is missed, too, is known only from the kernel's count.
             unmatched_exits: losses
                 .of(loss::UNMATCHED_EXIT)
                 .max(skipped.map_or(0, |skipped| skipped.entries)),
@@ -50,13 +50,13 @@ impl Session {
             // The engine adds them.
             not_returned: Vec::new(),
             probes_missing: probes.clone(),
-            // The engine adds what it was told.
+            // The engine adds those of its input.
             degraded: Vec::new(),
         };
         self.learn(clock::now(), What::Completeness(completeness));
     }
 
-    /// Takes what of the rest of the tool cannot do its work, and asks who is here whether he can.
+    /// Takes the degraded parts of the rest of the tool, and checks the session's own parts.
     pub(in crate::live) fn check(&mut self, of_others: Vec<Degraded>) {
         let now = self.ended.unwrap_or_else(Instant::now);
         let ended = |has_ended: bool, what: &str, feeds: &[Feed]| {
@@ -64,7 +64,7 @@ impl Session {
         };
         let hung = ended(self.hung.has_ended(), "follows calls that hang", &[Feed::HungCalls]);
         let follower = ended(self.log_news.has_ended(), "follows the node's logs", &[Feed::Logs]);
-        // What the API server said at the start stays true of its time.
+        // The API server's data from the start stays valid for its time.
         let records = ended(self.records.has_ended(), "asks the API server again", &[]);
         let silent = (!self.silent.is_empty()).then(|| silent(&self.silent));
         let looks = self.looks.is_late(now).then(|| {
@@ -90,7 +90,7 @@ impl Session {
     }
 }
 
-/// What hangs in them since before the start is not known. What was found of others does not depend on it.
+/// Hung calls in these processes since before the start are unknown. Findings about others do not depend on them.
 fn silent(pids: &BTreeSet<u32>) -> Degraded {
     let first: Vec<String> = pids.iter().take(NAMED).map(ToString::to_string).collect();
     let (first, more) = (first.join(", "), pids.len().saturating_sub(NAMED));

@@ -102,7 +102,7 @@ impl Driver {
         Self { running, directory, more: more.to_vec() }
     }
 
-    /// Ends it without a word and starts it anew, with what its file says.
+    /// Kills it and starts it again, with what its file says.
     pub fn restart(&mut self) {
         self.running.child.kill().unwrap();
         self.running.wait();

@@ -30,7 +30,7 @@ pub(crate) fn unlinkat(dir: &OwnedFd, name: &Path) -> Result<nix::Result<()>> {
     // SAFETY: new memory at an address of the kernel's choice. It stays until the process ends.
     let room = unsafe { mmap_anonymous(None, size, ProtFlags::PROT_WRITE, flags) }
         .context("memory at an address of 32 bits")?;
-    // SAFETY: the room is larger than the name, nobody else has it, and it is zeroed.
+    // SAFETY: the room is larger than the name, nothing else uses it, and it is zeroed.
     unsafe { room.as_ptr().cast::<u8>().copy_from_nonoverlapping(name.as_ptr(), name.len()) };
     let result: i32;
     // SAFETY: the arguments are a descriptor, a string that ends with NUL, and no flags. The kernel

@@ -112,7 +112,7 @@ fn rmdir(path: &Path) -> nix::Result<()> {
     fs::remove_dir(path).map_err(|e| Errno::from_raw(e.raw_os_error().unwrap_or(0)))
 }
 
-/// Makes a mount namespace, of which nobody knows yet, with one directory in the place of another in it.
+/// Makes a mount namespace that no watch knows yet, with one directory in the place of another in it.
 fn move_apart(mounts: &[&Path]) -> Result<()> {
     let none = None::<&str>;
     unshare(CloneFlags::CLONE_NEWNS).context("making a mount namespace")?;

@@ -1,9 +1,10 @@
-//! A FUSE server: its files are in its memory, for as long as it lives. Whoever stops it has a disk that does not
-//! answer, and whoever kills it one that fails. `podstuck-fuse MOUNT-POINT` says `ready` when it is mounted. To
+//! A FUSE server: its files are in its memory, for as long as it lives. Stopped, it acts as a disk that does not
+//! answer, and killed, as one that fails. `podstuck-fuse MOUNT-POINT` says `ready` when it is mounted. To
 //! remove a file whose name is `slow-MILLISECONDS` takes so long, and the other requests do not wait for it.
 //!
-//! Of a server that is stopped, the kernel takes a request back when who waits is killed. After SIGUSR1, and when it has
-//! said `held`, it takes the next request and does not answer it before SIGUSR2: who waits for that cannot be killed.
+//! Of a server that is stopped, the kernel takes a request back when the waiting process is killed. After SIGUSR1, and
+//! when it has said `held`, it takes the next request and does not answer it before SIGUSR2: a process that waits for
+//! that cannot be killed.
 
 mod tree;
 
@@ -27,7 +28,7 @@ use nix::sys::signal::{SigSet, Signal};
 use podstuck_tests::fuse;
 use tree::Tree;
 
-/// Nothing that it said is believed for longer: each look at a file asks it.
+/// Nothing that it said is cached for longer: each read of a file asks it.
 const TTL: Duration = Duration::ZERO;
 
 fn main() -> Result<()> {
@@ -140,7 +141,7 @@ impl Filesystem for Server {
     }
 
     fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        // Else whoever opens a program takes its pages from whoever runs it.
+        // Else opening a program takes its pages from the processes that run it.
         reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE);
     }
 

@@ -23,7 +23,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// So many, of all kinds in turn.
+    /// `count` of them, of all kinds in turn.
     pub(crate) fn of_a_node(count: usize) -> impl Iterator<Item = Self> {
         let often = [
             Self::Immutable,

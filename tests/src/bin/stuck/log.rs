@@ -13,7 +13,7 @@ use crate::Pod;
 
 const BEFORE: Duration = Duration::from_secs(600);
 
-/// So many errors, of all pods in turn, each about a file that nothing else names (`nestedpendingoperations`).
+/// `lines` errors, of all pods in turn, each about a file that nothing else names (`nestedpendingoperations`).
 pub(crate) fn write(pods: &[Pod], lines: usize) -> Result<()> {
     let (pid, begun) = (process::id(), Timestamp::now() - BEFORE);
     let mut log = stderr().lock();

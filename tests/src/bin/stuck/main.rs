@@ -174,7 +174,7 @@ impl Drop for Ended {
     }
 }
 
-/// The guard's side: lets go what would outlive the mount namespace.
+/// The guard's side: releases what would outlive the mount namespace.
 fn release(files: impl Iterator<Item = String>) -> Result<()> {
     stdin().read_line(&mut String::new())?;
     Command::new("chattr").arg("-ia").args(files).stderr(Stdio::null()).status()?;

@@ -1,4 +1,4 @@
-//! Threads whose removals hang, as many as somebody likes: the FUSE file system that they are on is the tenant's own,
+//! Any number of threads whose removals hang: the FUSE file system that they are on is the tenant's own,
 //! and does not answer.
 
 use std::{
@@ -25,7 +25,7 @@ static WAITING: Mutex<Vec<ReplyEmpty>> = Mutex::new(Vec::new());
 /// A thread of these does next to nothing.
 const STACK: usize = 64 << 10;
 
-/// So many of them. It takes a mount namespace of its own.
+/// Starts `count` of them. It takes a mount namespace of its own.
 pub(crate) fn hang(point: &Path, count: u64) -> Result<()> {
     let device = fuse::mount(point, "tenant")?;
     thread::spawn(move || -> Result<Infallible> {
@@ -33,7 +33,7 @@ pub(crate) fn hang(point: &Path, count: u64) -> Result<()> {
         session.run()?;
         bail!("the connection is over")
     });
-    // Not by threads of this process: the file system's end is that of who serves it, and they keep what it has open.
+    // Not by threads of this process: the file system ends with its server, and they keep what it has open.
     let mut command = Command::new("/proc/self/exe");
     command.arg("crowd-of-threads").arg(point).arg(count.to_string());
     command.spawn().context("starting them")?;

@@ -9,10 +9,10 @@ use std::{
 use anyhow::{Context, Result, bail};
 use nix::unistd::{Uid, setresuid};
 
-/// Who is nobody's.
+/// The overflow user and group id.
 const NOBODY: u32 = 65534;
 
-/// In so many directories of root's: somebody else may not remove anything there.
+/// In `count` directories of root's: another user may not remove anything there.
 pub(crate) fn everywhere(top: &Path, count: u64) -> Result<()> {
     let file = |number: u64| top.join(format!("d{number}")).join("f");
     for number in 0..count {

@@ -1,5 +1,5 @@
 //! Processes that hang where they execute a program: the kernel closes what they had open, and the file system
-//! that this lies on does not answer. Until it does, whoever asks `/proc` about them waits.
+//! that this lies on does not answer. Until it does, a process that reads their `/proc` entries waits.
 
 use std::{
     convert::Infallible,
@@ -26,7 +26,7 @@ const FILE: &str = "file";
 /// What waits for an answer. One that is dropped is an answer.
 static WAITING: Mutex<Vec<ReplyEmpty>> = Mutex::new(Vec::new());
 
-/// So many of them, as `program`, each of which has deleted a file in his own pod's volume before. It takes a
+/// Starts `count` of them, as `program`, each of which has deleted a file in its own pod's volume before. It takes a
 /// mount namespace of its own.
 pub(crate) fn all(point: &Path, volume: &Path, program: &Path, count: u64) -> Result<()> {
     serve(fuse::mount(point, "tenant")?);

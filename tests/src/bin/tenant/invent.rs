@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use anyhow::{Context, Result};
 
-/// Makes and removes the volumes of so many pods, each of another one.
+/// Makes and removes the volumes of `count` pods, each of another one.
 pub(crate) fn invent(top: &Path, count: u64) -> Result<()> {
     for number in 0..count {
         let pod = top.join(format!("pods/{:08x}-1111-4222-8333-{number:012x}", number % 7919));

@@ -1,5 +1,5 @@
-//! A process whose command line, as `/proc` shows it, is as long as he likes: any part of a process's memory can
-//! be shown as such. It ends with the path of somebody else.
+//! A process whose command line, as `/proc` shows it, is as long as it likes: any part of a process's memory can
+//! be shown as such. It ends with a path that belongs to another pod.
 
 use std::{
     fs,
@@ -31,7 +31,7 @@ pub(crate) fn show(length: u64, path: &Path) -> Result<()> {
     let line = unsafe { mmap_anonymous(None, whole, access, flags) }.context("mmap")?;
     let words = [b"umount\0", path.as_os_str().as_bytes(), b"\0"].concat();
     for at in [0, length - words.len()] {
-        // SAFETY: within the mapping, which nobody else knows.
+        // SAFETY: within the mapping, which nothing else uses.
         unsafe {
             line.as_ptr()
                 .cast::<u8>()
@@ -90,7 +90,7 @@ fn show_as_line(start: u64, length: u64) -> Result<()> {
         auxv_size: 0,
         exe_fd: u32::MAX,
     };
-    // SAFETY: the kernel copies the structure, whose size it is told.
+    // SAFETY: the kernel copies the structure, whose size it is given.
     let done = unsafe {
         libc::prctl(libc::PR_SET_MM, libc::PR_SET_MM_MAP, &raw const map, size_of::<Map>(), 0)
     };

@@ -1,4 +1,4 @@
-//! What a tenant runs in his container: each verb is an attack on whoever looks at the node. It says `ready` on
+//! What a tenant runs in a container: each verb is an attack on a tool that reads the node. It says `ready` on
 //! a line of its own, and goes on until it is killed.
 
 mod crowd;

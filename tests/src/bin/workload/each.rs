@@ -50,7 +50,7 @@ pub(crate) fn unlinkat_files(dir: &Path, calls: u64, portion: u64) -> Result<Don
     Ok(done)
 }
 
-/// Removes volumes beside `dir`, each with so many directories in it.
+/// Removes volumes beside `dir`, each with `portion` directories in it.
 pub(crate) fn remove_volumes(dir: &Path, thread: u64, calls: u64, portion: u64) -> Result<Done> {
     let above = dir.parent().with_context(|| format!("{} is above all", dir.display()))?;
     let above = directory(above)?;
@@ -78,7 +78,7 @@ pub(crate) fn remove_volumes(dir: &Path, thread: u64, calls: u64, portion: u64) 
     Ok(done)
 }
 
-/// Fails each time: somebody has mounted something on `mounted`.
+/// Fails each time: something is mounted on `mounted`.
 pub(crate) fn remove_mount_point(dir: &Path, calls: u64) -> Result<Done> {
     let at = directory(dir)?;
     let name = Path::new("mounted");
@@ -163,7 +163,7 @@ pub(crate) fn unmount(dir: &Path, calls: u64) -> Result<Done> {
     Ok(done)
 }
 
-/// Shows when a tracer began to count: of the calls here, it counts the last so and so many.
+/// Shows when a tracer began to count: of the calls here, it counts only the last ones.
 pub(crate) fn tick(dir: &Path, calls: u64) -> Result<Done> {
     let at = directory(dir)?;
     let mut done = Done::default();

@@ -57,7 +57,7 @@ enum Kind {
     Volumes,
     /// Remove trees as Go's `os.RemoveAll` does
     Tree,
-    /// Remove what is in the directory in that order, and stop (SIGSTOP) after so many entries
+    /// Remove what is in the directory in that order, and stop (SIGSTOP) after this number of entries
     Pause,
     /// Only call getppid
     Getppid,

@@ -14,7 +14,7 @@ use crate::Done;
 use crate::each::directory;
 use crate::tree::{BATCH, batch, open_below};
 
-/// Removes what is in a directory, and stops after so many entries.
+/// Removes what is in a directory, and stops after `entries` entries.
 pub(crate) fn remove_and_stop(dir: &Path, entries: u64) -> Result<Done> {
     let mut removal = Removal { until_stop: entries };
     removal

@@ -26,10 +26,10 @@ const DEPTH: u64 = 16;
 /// In each directory, beside the directory below it.
 const FILES: u64 = 49;
 const ENTRIES: u64 = DEPTH * (FILES + 1);
-/// Go reads so many names at once, and opens the directory anew after a full batch.
+/// Go reads this number of names at once, and opens the directory again after a full batch.
 pub(crate) const BATCH: usize = 1024;
 
-/// Makes trees with so many entries in all and removes them, a portion at a time.
+/// Makes trees with `entries` entries in all and removes them, a portion at a time.
 pub(crate) fn remove_trees(dir: &Path, entries: u64, portion: u64) -> Result<Done> {
     let mut done = Done::default();
     let mut left = entries.div_ceil(ENTRIES);

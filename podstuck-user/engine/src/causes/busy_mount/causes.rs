@@ -1,4 +1,4 @@
-//! An unmount that is refused because somebody uses the mount.
+//! Causes of an unmount or removal that is refused because the mount is in use.
 
 use crate::cause::Origin;
 use crate::model::degraded::Feed;
@@ -9,7 +9,7 @@ use crate::{
     model::diagnosis::Stage,
 };
 
-/// Somebody outside the pod, on the mount itself.
+/// A process outside the pod uses the mount itself.
 pub(crate) static HELD_BY_PROCESS: Cause = Cause {
     id: ids::VOLUME_HELD_BY_HOST_PROCESS,
     title: "a process outside the pod uses the volume, and its unmount fails with EBUSY",
@@ -43,7 +43,7 @@ pub(crate) static HELD_BY_PROCESS: Cause = Cause {
     source: &["linux fs/namespace.c, do_umount", "linux fs/pnode.c, propagate_mount_busy"],
 };
 
-/// Somebody on a copy that the unmount would take along.
+/// A process uses a propagated copy that the unmount would include.
 pub(crate) static HELD_BY_AGENT: Cause = Cause {
     id: ids::VOLUME_HELD_BY_HOSTTOCONTAINER_AGENT,
     title: "the mount is unused, but a propagated copy of it in another pod is in use",
@@ -79,7 +79,7 @@ pub(crate) static HELD_BY_AGENT: Cause = Cause {
     source: &["linux fs/pnode.c, propagate_mount_busy"],
 };
 
-/// A container's root file system, which its shim cannot unmount.
+/// The shim cannot unmount the container's root file system.
 pub(crate) static SHIM_ROOTFS_BUSY: Cause = Cause {
     id: ids::SHIM_ROOTFS_BUSY,
     title: "a process or mount on the host uses the container's root file system",
@@ -110,7 +110,7 @@ pub(crate) static SHIM_ROOTFS_BUSY: Cause = Cause {
     source: &["containerd core/mount/mount_linux.go, unmount: EBUSY is tried 50 times"],
 };
 
-/// Who it is, is not known.
+/// The user is not known.
 pub(crate) static BUSY_UNEXPLAINED: Cause = Cause {
     id: ids::BUSY_UNEXPLAINED,
     title: "not a cause: an object is busy for a reason that podstuck could not determine; the finding lists what is unknown",
@@ -137,7 +137,7 @@ pub(crate) static BUSY_UNEXPLAINED: Cause = Cause {
     source: &["linux fs/namei.c, vfs_rmdir", "linux fs/pnode.c, propagate_mount_busy"],
 };
 
-/// In any volume.
+/// A mount inside a volume of any kind.
 pub(crate) static NESTED_MOUNT: Cause = Cause {
     id: ids::NESTED_MOUNT_UNDER_VOLUME,
     title: "there is a mount inside the volume",
@@ -165,7 +165,7 @@ pub(crate) static NESTED_MOUNT: Cause = Cause {
     source: &["linux fs/pnode.c, propagate_mount_busy", SOURCE[0]],
 };
 
-/// In an emptyDir, often by a container with Bidirectional propagation.
+/// A mount inside an emptyDir, often by a container with Bidirectional propagation.
 pub(crate) static SUBMOUNT: Cause = Cause {
     id: ids::EMPTYDIR_BIDIRECTIONAL_SUBMOUNT,
     title: "there is a mount inside the emptyDir, and kubelet does not unmount it",
@@ -197,7 +197,7 @@ pub(crate) static SUBMOUNT: Cause = Cause {
     source: SOURCE,
 };
 
-/// The same, with a file.
+/// A file mount inside a volume.
 pub(crate) static TERMINATION_MESSAGE: Cause = Cause {
     id: ids::TERMINATION_MESSAGE_IN_BIDIRECTIONAL,
     title: "a file inside the volume is a mount point, often the container's \
@@ -225,7 +225,7 @@ pub(crate) static TERMINATION_MESSAGE: Cause = Cause {
     source: SOURCE,
 };
 
-/// A subPath's own mount.
+/// The mount of a subPath itself.
 pub(crate) static SUBPATH_BUSY: Cause = Cause {
     id: ids::SUBPATH_BUSY,
     title: "a subPath is still mounted when kubelet removes its mount point",
@@ -253,7 +253,7 @@ pub(crate) static SUBPATH_BUSY: Cause = Cause {
     source: &["kubernetes pkg/volume/util/subpath/subpath_linux.go, doCleanSubPaths", SOURCE[0]],
 };
 
-/// Over the volume's own directory.
+/// A mount over the volume's own directory.
 pub(crate) static MOUNT_OVER_VOLUME: Cause = Cause {
     id: ids::MOUNT_OVER_VOLUME,
     title: "there is a mount over the directory of an emptyDir, and kubelet does not unmount it",

@@ -1,5 +1,5 @@
-//! Volumes of a pod to be deleted that a process uses, found by a look and not by an unmount that failed: kubelet
-//! comes to them only when the pod's containers are gone, and then, late, once in two minutes.
+//! Volumes of a pod to be deleted that a process uses, found by a scan and not by a failed unmount: kubelet tries to
+//! unmount them only after the pod's containers are gone, and with a back-off of up to two minutes.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -33,13 +33,13 @@ use crate::{
     verdict::{Draft, Verdict},
 };
 
-/// Whoever reads every file of a node holds each for a moment.
+/// A use shorter than this does not count: a process that reads every file of a node holds each briefly.
 const STILL: Duration = Duration::from_secs(2);
-/// What was found is looked at again after this long, so that it is told when it is over.
-const TOLD_AGAIN: Duration = Duration::from_secs(10);
-/// Where nobody was found.
+/// Interval between two scans of a reported volume, so that its end is reported.
+const REPORTED_AGAIN: Duration = Duration::from_secs(10);
+/// Interval between two scans of a volume that no process used.
 const AGAIN: Duration = Duration::from_secs(60);
-/// Made by kubelet for the pod alone, and rarely of interest to anybody else.
+/// Plugins whose volumes are scanned last: kubelet makes them for the pod alone, so other processes rarely use them.
 const LAST: [&str; 4] = [
     "kubernetes.io~projected",
     "kubernetes.io~secret",
@@ -47,24 +47,24 @@ const LAST: [&str; 4] = [
     "kubernetes.io~downward-api",
 ];
 
-/// A process, and when it was started.
+/// Process id and start time of a user.
 type Who = (Option<u32>, Option<u64>);
 
-/// One that was looked at.
+/// A volume that is scanned for users.
 pub(crate) struct Looked {
     pub(crate) pod: PodState,
     pub(crate) volume: VolumeState,
-    /// kubelet waits for the pod's containers: for their processes, or for the runtime to let one go that has ended.
+    /// kubelet waits for the pod's containers: for their processes, or for the runtime to release one that has ended.
     waits: bool,
     asked: Option<Monotonic>,
-    /// Since when, at every look, the same one uses it.
+    /// Since when every scan finds the same user.
     since: Option<Monotonic>,
-    /// Who did at the last one.
+    /// The users in the last scan.
     who: BTreeSet<Who>,
-    told: bool,
+    reported: bool,
 }
 
-/// By target.
+/// The volumes scanned, by target.
 #[derive(Default)]
 pub(crate) struct HeldVolumes {
     looked: BTreeMap<u64, Looked>,
@@ -93,16 +93,16 @@ impl HeldVolumes {
                     asked: None,
                     since: None,
                     who: BTreeSet::new(),
-                    told: false,
+                    reported: false,
                 };
                 let mut looked = before.remove(&target_id).unwrap_or_else(new);
                 (looked.pod, looked.volume, looked.waits) = (pod.clone(), volume.clone(), waits);
                 self.looked.insert(target_id, looked);
             }
         }
-        let gone = before.into_iter().filter(|(_, looked)| looked.told);
+        let gone = before.into_iter().filter(|(_, looked)| looked.reported);
         steps.say(gone.map(|(target_id, _)| Verdict::Over { tracker, target_id, at }));
-        // Each search reads the descriptors of all processes: one at each look.
+        // Each scan reads the descriptors of all processes: one per sample.
         let due = self.looked.iter_mut().filter(|(_, looked)| looked.is_due(at));
         let first =
             due.min_by_key(|(_, looked)| (looked.since.is_none(), looked.asked, looked.is_last()));
@@ -133,7 +133,7 @@ impl HeldVolumes {
         if found.is_empty() {
             looked.since = None;
             let over = Verdict::Over { tracker, target_id, at: context.now };
-            steps.say(std::mem::take(&mut looked.told).then_some(over));
+            steps.say(std::mem::take(&mut looked.reported).then_some(over));
             return;
         }
         let who: BTreeSet<Who> = found.iter().map(|holder| (holder.pid, holder.started)).collect();
@@ -143,7 +143,7 @@ impl HeldVolumes {
         looked.who = who;
         let since = *looked.since.get_or_insert(taken.at);
         if taken.at.since(since) >= STILL {
-            looked.told = true;
+            looked.reported = true;
             let word = self.to_go.word(&looked.pod.uid);
             steps.found([draft(context, looked, word, since, taken, &found)]);
         }
@@ -151,15 +151,15 @@ impl HeldVolumes {
 }
 
 impl Looked {
-    /// The mount that they are looked for in.
+    /// The mount whose users are searched.
     pub(crate) fn mount(&self) -> Option<&Mounted> {
         unmounted(&self.volume)
     }
 
     fn is_due(&self, now: Monotonic) -> bool {
-        let pause = match (self.since, self.told) {
+        let pause = match (self.since, self.reported) {
             (Some(_), false) => STILL,
-            (Some(_), true) => TOLD_AGAIN,
+            (Some(_), true) => REPORTED_AGAIN,
             (None, _) => AGAIN,
         };
         self.asked.is_none_or(|asked| now.since(asked) >= pause)
@@ -171,8 +171,8 @@ impl Looked {
     }
 }
 
-/// The mount of a volume that is unmounted when the pod goes. kubelet mounts an emptyDir in memory on its own directory;
-/// what lies deeper in one it does not unmount, whether anybody uses that or not.
+/// The volume's mount that is unmounted when the pod goes. kubelet mounts an emptyDir in memory on its own directory,
+/// and does not unmount mounts deeper inside an emptyDir, in use or not.
 fn unmounted(volume: &VolumeState) -> Option<&Mounted> {
     let plugin = volume.target.volume.as_ref().map(|volume| volume.plugin.as_str());
     let mut mounts = volume.mounts.iter();
@@ -242,7 +242,7 @@ pub(crate) fn draft(
     if !looked.waits {
         draft.explanation += " kubelet unmounts the pod's volumes now.";
     } else {
-        // They hold the pod first, and whoever is freed of them comes to this.
+        // The containers hold the pod first; this volume follows once they are gone.
         draft.is_later = true;
         draft.explanation +=
             " kubelet has not come to the volume yet: it waits for the pod's containers before.";
@@ -250,7 +250,7 @@ pub(crate) fn draft(
     let view =
         mount.map_or(View::OURS, |mount| View::in_namespace(context, mount.namespace, mount.pid));
     free(&mut draft, view, &nested, &users);
-    // In use is in use, whatever else there is.
+    // A user alone makes the unmount fail, whatever else is there.
     for other in cause.look_alikes {
         draft.suffices_beside(other.cause);
     }

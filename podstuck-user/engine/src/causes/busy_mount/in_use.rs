@@ -1,4 +1,4 @@
-//! What an unmount that fails with EBUSY means, given who holds on to the mount.
+//! Findings about an unmount that fails with EBUSY, by the holders of the mount.
 
 use crate::{
     cause::Cause,
@@ -11,7 +11,7 @@ use crate::{
         },
         permission::verdict,
         shared::holders::{
-            TOLD, culprits, describe, free, not_listed, tell, tell_unseen, who_else,
+            NAMED, culprits, describe, free, not_listed, tell, tell_unseen, who_else,
         },
     },
     command::View,
@@ -26,17 +26,17 @@ use crate::{
     verdict::Draft,
 };
 
-/// Who was seen to hold a mount.
+/// The holders that were seen on a mount.
 #[derive(Clone, Debug)]
 pub(crate) struct Held {
-    /// The last snapshot that found somebody, else the last one.
+    /// The last snapshot that found a holder, else the last one.
     pub(crate) taken: Snapshot,
-    /// It was taken because of the last attempt.
+    /// Whether it was taken because of the last attempt.
     pub(crate) is_fresh: bool,
 }
 
 impl Held {
-    /// Takes a new snapshot: one that found nobody does not wipe out what was found before.
+    /// Takes a new snapshot. One without holders does not replace one with holders.
     pub(crate) fn renew(held: &mut Option<Self>, taken: Snapshot) {
         let found = culprits(&taken).next().is_some();
         match held {
@@ -47,13 +47,13 @@ impl Held {
         }
     }
 
-    /// Whether anybody was ever found.
+    /// Whether a holder was ever found.
     pub(crate) fn explains(&self) -> bool {
         culprits(&self.taken).next().is_some()
     }
 }
 
-/// An unmount was refused; `error` says why there is no snapshot of this attempt.
+/// The finding about a refused unmount; `error` says why there is no snapshot of this attempt.
 pub(crate) fn verdict(
     context: &Context<'_>,
     object: &BusyObject,
@@ -72,7 +72,7 @@ pub(crate) fn verdict(
         return Some(draft);
     };
     if held.taken.subject.is_err() && !bundle {
-        // It is no mount point any more: somebody let go, or unmounted it.
+        // It is no longer a mount point: it was unmounted.
         return None;
     }
     let found: Vec<&Holder> = culprits(&held.taken).collect();
@@ -87,7 +87,7 @@ pub(crate) fn verdict(
     tell(&mut draft, &found);
     let kubelets: Vec<&Holder> =
         held.taken.culprits().filter(|h| h.component == Some(Component::Kubelet)).collect();
-    for holder in kubelets.iter().take(TOLD) {
+    for holder in kubelets.iter().take(NAMED) {
         draft.fact(describe(holder), Source::proc(&holder.source));
     }
     if found.is_empty() {
@@ -108,7 +108,7 @@ pub(crate) fn verdict(
     }
     let view = View::of(context, &object.op);
     free(&mut draft, view, &nested, &users);
-    // A file system that is swapped to would go on without a path by which to switch that off.
+    // Detached, a file system with an active swap file would have no path left by which to switch swap off.
     let swaps = users.iter().any(|holder| holder.how == How::Swap);
     if nested.is_empty() && !swaps {
         let id = held.taken.subject.as_ref().ok().and_then(|it| it.mount_id);
@@ -200,8 +200,8 @@ pub(super) fn unexplained() -> String {
         .into()
 }
 
-/// What tells it apart from its look-alikes. What nobody holds is known only if everything was looked
-/// at, after the last attempt; who holds something is known whatever else there is.
+/// Rules out the look-alikes. The absence of holders is known only if all processes were read after the last attempt; a
+/// holder that was found is known in any case.
 fn tell_apart(draft: &mut Draft, found: &[&Holder], held: &Held) {
     let has = |test: fn(&Holder) -> bool| found.iter().any(|holder| test(holder));
     let complete = held.taken.unseen.is_empty() && held.is_fresh && !found.is_empty();
@@ -229,7 +229,7 @@ fn tell_apart(draft: &mut Draft, found: &[&Holder], held: &Held) {
         present(draft, has(|holder| holder.exact));
     }
     if !held.is_fresh {
-        // What was told apart then stays so; what is not known is the last attempt.
+        // Causes ruled out then stay ruled out; only the last attempt is unknown.
         if held.taken.unseen.is_empty() {
             absent.iter().for_each(|(other, ..)| draft.suffices_beside(*other));
         }
@@ -249,12 +249,12 @@ fn tell_apart(draft: &mut Draft, found: &[&Holder], held: &Held) {
     }
 }
 
-/// An unmount was refused, and nobody looked who uses the mount.
-pub(crate) fn by_somebody() -> &'static Cause {
+/// The cause of a refused unmount if the holders were not searched.
+pub(crate) fn by_process() -> &'static Cause {
     &HELD_BY_PROCESS
 }
 
-/// What is missing then.
+/// What is not known without a search for holders.
 pub(crate) fn tell_apart_without_user(draft: &mut Draft) {
     if *draft.cause == HELD_BY_PROCESS {
         draft.lacks("who uses it");
@@ -262,7 +262,7 @@ pub(crate) fn tell_apart_without_user(draft: &mut Draft) {
     }
 }
 
-/// What it means then.
+/// The explanation without a search for holders.
 pub(crate) fn words_without_user(cause: &Cause) -> Option<&'static str> {
     (*cause == HELD_BY_PROCESS).then_some(
         "The driver's unmount fails because the mount is in use; this finding does not know by \
@@ -270,7 +270,7 @@ pub(crate) fn words_without_user(cause: &Cause) -> Option<&'static str> {
     )
 }
 
-/// What was found makes the unmount fail by itself, whatever else may be there.
+/// Settles the look-alikes: the holder that was found makes the unmount fail by itself.
 fn present(draft: &mut Draft, exact: bool) {
     for other in [
         ids::NESTED_MOUNT_UNDER_VOLUME,

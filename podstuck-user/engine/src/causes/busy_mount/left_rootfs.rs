@@ -1,6 +1,6 @@
-//! Root file systems that stay mounted after their container has ended, and who holds them. A shim unmounts them at
-//! once; where it cannot, it gives up after 50 attempts, and its calls are seen again only minutes later. What
-//! holds such a mount is there to be seen all the time.
+//! Root file systems that stay mounted after their container has ended, and the processes that hold them. A shim
+//! unmounts them at once; if it cannot, it gives up after 50 attempts, and tries again only minutes later. The holders
+//! of the mount are visible all the time.
 
 use std::collections::BTreeMap;
 
@@ -28,32 +28,32 @@ use crate::{
     verdict::{Draft, Verdict},
 };
 
-/// Looks, two seconds apart, before it is looked who holds one: a shim needs moments.
+/// Samples, two seconds apart, before the holders are searched: a shim unmounts within moments.
 const LOOKS_NEEDED: u32 = 2;
-/// Looks until it is asked again.
+/// Samples between two searches.
 const AGAIN: u32 = 10;
-/// Pods that something is said of.
+/// Pods whose complaints are remembered.
 const REMEMBERED: usize = 1024;
 
-/// One that is left.
+/// A root file system that is still mounted.
 pub(crate) struct Left {
-    /// As it was seen last.
+    /// Its state in the last sample.
     pub(crate) rootfs: LeftRootfs,
-    /// When it was seen first, with its container ended.
+    /// When it was first seen, with its container ended.
     pub(crate) since: Monotonic,
-    /// When it was seen last.
+    /// When it was last seen.
     pub(crate) at: Monotonic,
-    /// What is said of it, by whose log.
+    /// The last complaint about it in a log.
     pub(crate) said: Option<Said>,
     looks: u32,
-    told: bool,
+    reported: bool,
 }
 
-/// Those of the last look, by target.
+/// Root file systems of the last sample, by target.
 #[derive(Default)]
 pub(crate) struct RootFileSystems {
     left: BTreeMap<u64, Left>,
-    /// By UID: the last complaint that one cannot be unmounted.
+    /// By UID: the last complaint that a root file system cannot be unmounted.
     said: BTreeMap<String, Said>,
 }
 
@@ -72,15 +72,16 @@ impl RootFileSystems {
         for rootfs in sample.rootfs.iter().filter(|rootfs| rootfs.target_id != 0) {
             let target_id = rootfs.target_id;
             let known = before.remove(&target_id);
-            let (since, looks, told) =
-                known.map_or((at, 0, false), |known| (known.since, known.looks, known.told));
+            let (since, looks, reported) =
+                known.map_or((at, 0, false), |known| (known.since, known.looks, known.reported));
             let of_this = |said: &&Said| said.text.contains(rootfs.container.as_str());
             let said = self.said.get(&rootfs.pod).filter(of_this).cloned();
-            let mut left = Left { rootfs: rootfs.clone(), since, at, said, looks: looks + 1, told };
+            let mut left =
+                Left { rootfs: rootfs.clone(), since, at, said, looks: looks + 1, reported };
             if is_tried(context, &left) {
-                // What fails says more.
-                steps.say(told.then_some(Verdict::Over { tracker, target_id, at }));
-                left.told = false;
+                // The failed call is better evidence.
+                steps.say(reported.then_some(Verdict::Over { tracker, target_id, at }));
+                left.reported = false;
             } else if left.looks % AGAIN == LOOKS_NEEDED {
                 let Mounted { pid, namespace, point, .. } = rootfs.mount.clone();
                 let path = point.clone();
@@ -89,7 +90,7 @@ impl RootFileSystems {
             }
             self.left.insert(target_id, left);
         }
-        let gone = before.into_iter().filter(|(_, left)| left.told);
+        let gone = before.into_iter().filter(|(_, left)| left.reported);
         steps.say(gone.map(|(target_id, _)| Verdict::Over { tracker, target_id, at }));
     }
 
@@ -102,16 +103,16 @@ impl RootFileSystems {
     ) {
         let Some(left) = self.left.get_mut(&query.target_id) else { return };
         let draft = draft(context, left, taken);
-        if let (None, true) = (&draft, left.told) {
+        if let (None, true) = (&draft, left.reported) {
             let (tracker, target_id) = (TrackerId::LeftRootfs, query.target_id);
             steps.say([Verdict::Over { tracker, target_id, at: taken.at }]);
         }
-        left.told = draft.is_some();
+        left.reported = draft.is_some();
         steps.found(draft);
     }
 }
 
-/// Whether the shim's own attempts tell of it.
+/// Whether failed attempts of the shim explain it already.
 fn is_tried(context: &Context<'_>, left: &Left) -> bool {
     let subject = Subject {
         target_id: left.rootfs.target_id,
@@ -141,11 +142,11 @@ impl Tracker for RootFileSystems {
 
     fn explains(&self, subject: &Subject<'_>, claim: Claim) -> bool {
         let mut left = self.left.values();
-        left.any(|left| subject.is_of_pod(&left.rootfs.pod) && claim.is_met(left.told))
+        left.any(|left| subject.is_of_pod(&left.rootfs.pod) && claim.is_met(left.reported))
     }
 }
 
-/// `None` where nobody makes an unmount fail: then the shim is late, and nothing is wrong with the mount.
+/// The finding; `None` if no process would make an unmount fail: then the shim is late, and the mount is not at fault.
 pub(crate) fn draft(context: &Context<'_>, left: &Left, taken: &Snapshot) -> Option<Draft> {
     let culprits = taken.culprits().filter(|holder| holder.component != Some(Component::Kubelet));
     let found: Vec<&Holder> = culprits.collect();

@@ -1,4 +1,4 @@
-//! What an EBUSY means, given the mounts and what was tried.
+//! Findings about EBUSY on a removal, by the caller's mounts and the unmounts that were tried.
 
 use std::path::Path;
 
@@ -27,12 +27,12 @@ use crate::{
 
 /// kubelet tries once more after half a second: an EBUSY that was not repeated may be over.
 const ATTEMPTS_NEEDED: u64 = 2;
-/// After so many attempts without an unmount there is none: three pauses have passed.
+/// After this number of attempts without an unmount, no component unmounts: three pauses have passed.
 const ATTEMPTS_IN_SILENCE: u64 = 4;
 /// A shim tries 50 times at 50 ms before it gives up once.
 pub(crate) const SHIM_BURST: u64 = 10;
 
-/// A directory or file could not be removed.
+/// The finding about a directory or file that could not be removed.
 pub(crate) fn removal(
     context: &Context<'_>,
     object: &BusyObject,
@@ -104,7 +104,7 @@ pub(crate) fn removal(
     Some(draft)
 }
 
-/// What is common to all verdicts about something busy.
+/// The draft that all findings about a busy object start from.
 pub(crate) fn base(context: &Context<'_>, cause: &'static Cause, object: &BusyObject) -> Draft {
     let op = &object.op;
     let mut draft = Draft::about(TrackerId::Busy, cause, op);
@@ -144,17 +144,17 @@ pub(crate) fn base(context: &Context<'_>, cause: &'static Cause, object: &BusyOb
     draft
 }
 
-/// A verdict that only says what could not be found out.
+/// A finding without a cause: it lists what could not be determined.
 pub(crate) fn unexplained(context: &Context<'_>, object: &BusyObject) -> Draft {
     base(context, &BUSY_UNEXPLAINED, object)
 }
 
-/// Its cause.
+/// The cause of [`unexplained`].
 pub(crate) fn unexplained_cause() -> &'static Cause {
     &BUSY_UNEXPLAINED
 }
 
-/// Which cause fits a mount point that its owner tries to remove instead of unmounting it.
+/// The cause of a mount point that a component tries to remove instead of unmounting it.
 pub(super) fn cause(
     op: &Operation,
     top: &Mount,
@@ -172,7 +172,7 @@ pub(super) fn cause(
             let own = path.parent() == Some(&target.root) || !below_root;
             match (own, unmounted, tried.busy > 0) {
                 (false, ..) => busy_mount::nested::cause(op, top),
-                (_, None, true) if stacked == 1 => busy_mount::in_use::by_somebody(),
+                (_, None, true) if stacked == 1 => busy_mount::in_use::by_process(),
                 (_, None, false)
                     if stacked == 1 && driver.is_some_and(DriverProcess::is_cut_off) =>
                 {
@@ -210,7 +210,7 @@ fn tell_attempts(context: &Context<'_>, draft: &mut Draft, tried: &Tried) {
     );
 }
 
-/// What tells it apart from its look-alikes.
+/// Rules out the look-alikes.
 fn tell_apart(
     context: &Context<'_>,
     draft: &mut Draft,
@@ -220,13 +220,13 @@ fn tell_apart(
 ) {
     let op = &object.op;
     let since = Some(context.begun);
-    // Between two attempts kubelet asks the driver again. So that nobody unmounts is known better
-    // with every attempt that passes.
+    // Between two attempts kubelet calls the driver again, so each further attempt makes it more certain that no process
+    // unmounts the volume.
     if object.attempts.count() >= ATTEMPTS_IN_SILENCE {
         let fact = "umount2 would have failed with EBUSY; no process called it";
         draft.rule_out_since(ids::VOLUME_HELD_BY_HOST_PROCESS, fact, since);
     }
-    left_mounted::tell_apart(draft, since.filter(|_| op.told_by.is_none()), reach);
+    left_mounted::tell_apart(draft, since.filter(|_| op.logged_in.is_none()), reach);
     busy_mount::in_use::tell_apart_without_user(draft);
     busy_mount::nested::tell_apart(draft, op, top);
 }

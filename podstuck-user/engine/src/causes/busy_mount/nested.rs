@@ -1,4 +1,4 @@
-//! A mount inside a volume that somebody left there.
+//! A mount that was left inside a volume.
 
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path};
 
@@ -23,8 +23,8 @@ pub(super) const SOURCE: &[&str] =
 
 pub(crate) const EMPTY_DIR: &str = "kubernetes.io/empty-dir";
 
-/// Whether something is mounted over an emptyDir that kubelet has not mounted: it mounts a file system in
-/// memory, of its own and whole.
+/// The cause if a mount over an emptyDir's directory is not kubelet's. kubelet mounts only the root of a file system in
+/// memory there.
 pub(crate) fn over_volume(
     op: &Operation,
     point: &Path,
@@ -35,7 +35,7 @@ pub(crate) fn over_volume(
         .then_some(&MOUNT_OVER_VOLUME)
 }
 
-/// Of the types that kubelet mounts for an emptyDir (`medium: Memory` and `HugePages`).
+/// Whether kubelet mounts this type for an emptyDir (`medium: Memory` and `HugePages`).
 pub(crate) fn in_memory(fs_type: &str) -> bool {
     ["tmpfs", "hugetlbfs"].contains(&fs_type)
 }
@@ -45,22 +45,22 @@ pub(crate) fn tell_apart_over_volume(draft: &mut Draft) {
     draft.rule_out(ids::NODE_FS_READONLY, fact);
 }
 
-/// Which of them fits a mount point below a volume's own, by the uppermost mount on it.
+/// The cause of a mount point inside a volume, by the uppermost mount on it.
 pub(crate) fn cause(op: &Operation, top: &Mount) -> &'static Cause {
     match op.target.volume.as_ref().map_or("", |volume| volume.plugin.as_str()) {
         EMPTY_DIR if is_last_words(&top.root) => &TERMINATION_MESSAGE,
-        // Go's errors call both removals `unlinkat`: what a log tells of is not known to be a file.
-        EMPTY_DIR if !op.call.removes_directory() && op.told_by.is_none() => &TERMINATION_MESSAGE,
+        // Go's errors name both removals `unlinkat`: a path from a log is not known to be a file.
+        EMPTY_DIR if !op.call.removes_directory() && op.logged_in.is_none() => &TERMINATION_MESSAGE,
         EMPTY_DIR => &SUBMOUNT,
         SUBPATH => &SUBPATH_BUSY,
         _ => &NESTED_MOUNT,
     }
 }
 
-/// Whether what is mounted is the file for a container's last words, which kubelet makes at
+/// Whether the mounted file is a container's termination message, which kubelet creates at
 /// `pods/UID/containers/NAME/HASH` (`makeMounts` in pkg/kubelet/kuberuntime).
 fn is_last_words(root: &Path) -> bool {
-    // The kernel says so of what was removed and is still mounted.
+    // The kernel appends this to the path of a mounted object that was removed.
     let root = root.as_os_str().as_bytes();
     let root = Path::new(OsStr::from_bytes(root.strip_suffix(b"//deleted").unwrap_or(root)));
     let mut above = root.iter().rev().skip(2);
@@ -68,7 +68,7 @@ fn is_last_words(root: &Path) -> bool {
     containers && above.nth(1).is_some_and(|name| name == "pods")
 }
 
-/// What it means that one of them is in the way.
+/// The explanation of a mount that blocks the removal.
 pub(crate) fn words(cause: &Cause) -> Option<&'static str> {
     let words = [
         (
@@ -94,7 +94,7 @@ pub(crate) fn words(cause: &Cause) -> Option<&'static str> {
     words.iter().find(|(known, _)| **known == *cause).map(|(_, words)| *words)
 }
 
-/// Who may have mounted it, by the pod's record.
+/// States whether a container of the pod may have made the mount, by the pod's record.
 pub(crate) fn tell_propagation(draft: &mut Draft, record: &PodRecord) {
     let (Some(volume), Some(both)) = (&draft.target.volume, &record.bidirectional) else { return };
     let is_its = draft.target.pod.as_ref().is_some_and(|pod| pod.uid == record.pod.uid);
@@ -117,15 +117,15 @@ pub(crate) fn tell_propagation(draft: &mut Draft, record: &PodRecord) {
     draft.fact(fact, source);
 }
 
-/// An unmount is refused because of one.
+/// Cause and explanation of an unmount that is refused because of a nested mount.
 pub(crate) fn on_unmount() -> (&'static Cause, &'static str) {
     (&NESTED_MOUNT, "A mount on it must go first.")
 }
 
-/// What tells the causes of this rule apart from their look-alikes.
+/// Rules out the look-alikes of these causes.
 pub(crate) fn tell_apart(draft: &mut Draft, op: &Operation, top: &Mount) {
     if *draft.cause == NESTED_MOUNT {
-        // A mount point cannot be removed, whoever uses what.
+        // A mount point cannot be removed, in use or not.
         for other in [
             ids::VOLUME_HELD_BY_HOST_PROCESS,
             ids::VOLUME_HELD_BY_HOSTTOCONTAINER_AGENT,
@@ -141,14 +141,14 @@ pub(crate) fn tell_apart(draft: &mut Draft, op: &Operation, top: &Mount) {
     if *draft.cause == SUBMOUNT {
         let (crosses, file) =
             (ids::REMOVAL_CROSSES_MOUNT, ids::TERMINATION_MESSAGE_IN_BIDIRECTIONAL);
-        // The mount is in the way, and must go, whatever went through it, now or before anybody watched.
+        // The mount must be unmounted in any case, whether or not a removal went through it.
         draft.suffices_beside(crosses);
-        if op.told_by.is_some() {
+        if op.logged_in.is_some() {
             draft.suffices_beside(file);
         } else {
             draft.rule_out(file, "it is a directory");
         }
-        // Whether the server of another one is gone, only a look at it tells.
+        // Whether a FUSE server is gone shows only when the mount is accessed.
         if !is_fuse(&top.fs_type) {
             let fact = format!("it is a file system of type {}", safe(top.fs_type.as_bytes()));
             draft.rule_out(ids::FUSE_DAEMON_DEAD, fact);

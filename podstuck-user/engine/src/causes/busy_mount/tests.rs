@@ -1,4 +1,4 @@
-//! busy mount: facts against verdicts.
+//! Tests of the verdicts about busy mounts.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -41,7 +41,7 @@ fn at(second: u64) -> Monotonic {
     Monotonic(second * 1_000_000_000)
 }
 
-/// A pod that kubelet was told to end, one of whose processes was killed and stays.
+/// A pod that kubelet is ending, one of whose processes was killed and stays.
 fn sample(second: u64) -> NodeSample {
     let volume = VolumeState {
         target_id: 7,
@@ -67,7 +67,7 @@ fn sample(second: u64) -> NodeSample {
     NodeSample { at: at(second), pods: vec![pod], cgroups: vec![group], ..NodeSample::default() }
 }
 
-fn told_to_go() -> Alone<HeldVolumes> {
+fn to_be_deleted() -> Alone<HeldVolumes> {
     let mut alone = Alone::<HeldVolumes>::new();
     let said =
         Said::new(Component::Kubelet, "log of kubelet", "u", jiff::Timestamp::UNIX_EPOCH, "");
@@ -80,7 +80,7 @@ fn look(alone: &mut Alone<HeldVolumes>, second: u64) -> Steps {
     alone.take(at(second), What::Sample(Arc::new(sample(second))))
 }
 
-/// A look, and who is found at it.
+/// One sample, and the answer that its search finds these holders.
 fn seen(alone: &mut Alone<HeldVolumes>, second: u64, holders: Vec<Holder>) -> Option<Draft> {
     let query = look(alone, second).queries.pop()?;
     let taken = Snapshot { at: at(second), ..snapshot(holders) };
@@ -92,8 +92,8 @@ fn backup() -> Holder {
 }
 
 #[test]
-fn who_uses_a_volume_is_named_before_kubelet_comes_to_it_and_not_first() {
-    let mut alone = told_to_go();
+fn users_of_a_volume_are_named_before_kubelet_unmounts_it_and_not_first() {
+    let mut alone = to_be_deleted();
     assert!(seen(&mut alone, 1, vec![backup()]).is_none(), "it may be a moment's");
     let draft = seen(&mut alone, 3, vec![backup()]).unwrap();
     draft.assert_is("volume-held-by-host-process", Certainty::Firm);
@@ -105,11 +105,11 @@ fn who_uses_a_volume_is_named_before_kubelet_comes_to_it_and_not_first() {
     assert!(matches!(alone.take(at(20), answer).verdicts[..], [Verdict::Over { .. }]));
 }
 
-/// As captured: no process is left, and the runtime does not let the container go before its root file system is free.
+/// As captured: no process is left, and the runtime keeps the container until its root file system is free.
 #[test]
 fn kubelet_comes_to_a_volume_after_the_containers_that_the_runtime_keeps() {
     let ended = |rootfs: Vec<LeftRootfs>| {
-        let mut alone = told_to_go();
+        let mut alone = to_be_deleted();
         let mut last = None;
         for second in [1, 3] {
             let mut sample = sample(second);
@@ -138,12 +138,12 @@ fn kubelet_comes_to_a_volume_after_the_containers_that_the_runtime_keeps() {
 }
 
 #[test]
-fn the_pods_own_processes_and_others_each_time_are_nobody() {
+fn the_pods_own_processes_and_changing_ones_do_not_count() {
     let mut own = backup();
     own.pod = Some(Pod { uid: "u".into(), namespace: None, name: None });
-    let mut alone = told_to_go();
+    let mut alone = to_be_deleted();
     assert!(seen(&mut alone, 1, vec![own.clone()]).is_none());
-    let mut alone = told_to_go();
+    let mut alone = to_be_deleted();
     for second in [1, 3, 5] {
         let mut other = backup();
         other.pid = Some(second);
@@ -152,14 +152,14 @@ fn the_pods_own_processes_and_others_each_time_are_nobody() {
 }
 
 #[test]
-fn a_pod_that_is_not_to_go_is_not_looked_at() {
+fn a_pod_that_is_not_deleted_is_not_scanned() {
     assert!(look(&mut Alone::new(), 1).queries.is_empty());
     let mut alone = Alone::<HeldVolumes>::new();
     assert!(found(look(&mut alone, 3).verdicts).is_empty());
 }
 
 #[test]
-fn what_kubelet_does_not_unmount_may_be_used() {
+fn a_mount_that_kubelet_does_not_unmount_may_be_used() {
     let deeper = |plugin: &str| {
         let mut sample = sample(1);
         let volume = &mut sample.pods[0].volumes[0];
@@ -167,7 +167,7 @@ fn what_kubelet_does_not_unmount_may_be_used() {
         let of = Some(Volume { name, plugin: plugin.into(), path });
         volume.target = Target { volume: of, ..Target::unknown() }.into();
         volume.mounts = vec![mounted(&Path::new(VOLUME).join("m"), 9)];
-        told_to_go().take(at(1), What::Sample(Arc::new(sample))).queries.len()
+        to_be_deleted().take(at(1), What::Sample(Arc::new(sample))).queries.len()
     };
     assert_eq!(deeper("kubernetes.io/empty-dir"), 0, "kubelet fails at the mount, held or not");
     assert_eq!(deeper("kubernetes.io/csi"), 1, "the driver unmounts it");
@@ -177,7 +177,7 @@ fn ask(busy: &mut Alone<Busy>, second: f64) -> Query {
     busy.ask(&failed(Call::Umount2, Errno::EBUSY, "", second)).pop().unwrap()
 }
 
-/// It fails in so many attempts, and this is who holds it.
+/// The finding after this number of failed attempts, with these holders.
 fn after(attempts: u32, holders: Vec<Holder>) -> Option<Draft> {
     let mut busy = Alone::new();
     let query = (1..=attempts).map(|nth| ask(&mut busy, f64::from(nth))).last().unwrap();
@@ -190,7 +190,7 @@ fn conclude(holders: Vec<Holder>) -> Draft {
 }
 
 #[test]
-fn nobody_seen_in_two_attempts_is_a_moments() {
+fn two_attempts_without_a_holder_are_transient() {
     assert!(after(2, Vec::new()).is_none());
     assert_eq!(after(3, Vec::new()).unwrap().id(), "busy-unexplained");
     let held = after(2, vec![holder(How::Fd, Through::Itself, Some(true))]);
@@ -234,13 +234,13 @@ fn a_holder_seen_once_is_remembered() {
     let held = snapshot(vec![holder(How::Fd, Through::Itself, Some(true))]);
     busy.answer(&query, Answer::Holders(Ok(held)));
     let query = ask(&mut busy, 2.0);
-    let nobody = || Answer::Holders(Ok(snapshot(Vec::new())));
+    let no_holder = || Answer::Holders(Ok(snapshot(Vec::new())));
     assert!(
-        busy.answer(&query, nobody()).is_none(),
-        "who held it lets go: the next attempt may do"
+        busy.answer(&query, no_holder()).is_none(),
+        "the holder is gone: the next attempt may succeed"
     );
     let query = ask(&mut busy, 3.0);
-    let draft = busy.answer(&query, nobody()).unwrap();
+    let draft = busy.answer(&query, no_holder()).unwrap();
     assert_eq!(draft.id(), "volume-held-by-host-process");
     assert!(draft.evidence.iter().any(|e| e.fact.contains("earlier attempt")));
     assert_eq!(draft.certainty(), Certainty::Likely, "{:?}", draft.not_known());
@@ -258,7 +258,7 @@ fn without_a_snapshot_nothing_is_claimed() {
     let query = ask(&mut busy, 1.0);
     let answer = busy.answer(&query, Answer::Holders(Ok(gone)));
     assert!(answer.is_none(), "not a mount point any more");
-    // An answer about an object that nobody follows.
+    // An answer about an object that is not followed.
     assert!(Alone::<Busy>::new().answer(&query, Answer::Mounts(None)).is_none());
 }
 
@@ -286,8 +286,8 @@ fn one_refusal_alone_is_a_moments() {
     let query = ask(&mut busy, 10.0);
     busy.answer(&query, Answer::Holders(Ok(held(10))));
     let again = look(&mut busy, 13).pop().unwrap();
-    let nobody = Snapshot { at: Monotonic(13_000_000_000), ..snapshot(Vec::new()) };
-    assert!(busy.answer(&again, Answer::Holders(Ok(nobody))).is_none());
+    let no_holder = Snapshot { at: Monotonic(13_000_000_000), ..snapshot(Vec::new()) };
+    assert!(busy.answer(&again, Answer::Holders(Ok(no_holder))).is_none());
 }
 
 const POINT: &str = "/run/containerd/io.containerd.runtime.v2.task/k8s.io/aa/rootfs";
@@ -325,7 +325,7 @@ fn look_of_left_rootfs(
     tracker.take(at, What::Sample(Arc::new(sample)))
 }
 
-/// After two looks, and an answer.
+/// The finding after two samples and an answer.
 fn verdict(taken: Snapshot) -> (Alone<RootFileSystems>, Option<Draft>) {
     let mut alone = Alone::<RootFileSystems>::new();
     assert!(
@@ -338,7 +338,7 @@ fn verdict(taken: Snapshot) -> (Alone<RootFileSystems>, Option<Draft>) {
 }
 
 #[test]
-fn who_holds_it_is_told_without_any_call() {
+fn the_holder_is_reported_without_any_call() {
     let (mut alone, draft) = verdict(snapshot(vec![holder(How::Cwd, Through::Itself, Some(true))]));
     let draft = draft.unwrap();
     draft.assert_is("shim-rootfs-busy", Certainty::Firm);
@@ -360,7 +360,7 @@ fn a_mount_inside_is_to_be_unmounted() {
 }
 
 #[test]
-fn nothing_is_wrong_with_a_mount_that_nobody_holds() {
+fn a_mount_without_holders_is_not_reported() {
     assert!(verdict(snapshot(Vec::new())).1.is_none());
     let private = holder(How::Mount, Through::OtherMount, Some(false));
     assert!(verdict(snapshot(vec![private])).1.is_none());
@@ -382,22 +382,23 @@ fn one_that_is_unmounted_in_time_is_never_asked_about() {
 }
 
 #[test]
-fn what_the_runtime_says_of_it_is_a_fact_of_its_own() {
+fn a_line_of_the_runtimes_log_is_a_fact_of_its_own() {
     let said = |text: &str| {
         let text = format!("failed to cleanup rootfs mount: {text}");
         let (source, at) = ("log of containerd (pid 9), /c.log", jiff::Timestamp::UNIX_EPOCH);
         let said = Said::new(Component::Containerd, source, "u", at, &text);
         What::Said(Box::new(Said { complaint: Some(Complaint::RootfsBusy), ..said }))
     };
-    for (text, is_told) in [(POINT, true), ("of another container", false)] {
+    for (text, is_expected) in [(POINT, true), ("of another container", false)] {
         let mut alone = Alone::<RootFileSystems>::new();
         alone.take(Monotonic(0), said(text));
         look_of_left_rootfs(&mut alone, 1, vec![left()]);
         let query = look_of_left_rootfs(&mut alone, 3, vec![left()]).queries.pop().unwrap();
         let taken = snapshot(vec![holder(How::Cwd, Through::Itself, Some(true))]);
         let draft = alone.answer(&query, Answer::Holders(Ok(taken))).unwrap();
-        let told = draft.evidence.iter().any(|fact| fact.fact.starts_with("containerd says"));
-        assert_eq!(told, is_told, "{text}");
+        let is_reported =
+            draft.evidence.iter().any(|fact| fact.fact.starts_with("containerd says"));
+        assert_eq!(is_reported, is_expected, "{text}");
     }
 }
 
@@ -424,7 +425,7 @@ fn op(call: Call, target: &Target, path: &str) -> Operation {
 }
 
 #[test]
-fn what_was_tried_tells_the_causes_apart() {
+fn the_attempts_distinguish_the_causes() {
     let csi = target("kubernetes.io/csi", "/pv");
     let own = op(Call::UnlinkatDir, &csi, "/pv/mount");
     let of = |stacked, tried| cause(&own, &mount(b"/"), stacked, &tried, None).id.as_str();
@@ -465,7 +466,7 @@ fn a_driver_whose_unmounts_stay_with_it_has_not_forgotten() {
     assert_eq!(of(Reach::Whole, tried(None, 0)), forgot);
     assert_eq!(of(Reach::Cut { mounted: true }, tried(None, 0)), forgot);
     assert_eq!(of(Reach::Cut { mounted: false }, tried(None, 0)), "csi-umount-wrong-namespace");
-    // Somebody calls it where it counts.
+    // A process calls umount2 in the right namespace.
     let held = of(Reach::Cut { mounted: false }, tried(None, 3));
     assert_eq!(held, "volume-held-by-host-process");
 }
@@ -479,16 +480,16 @@ fn a_mount_inside_an_empty_dir_has_its_own_names() {
     assert_eq!(of(Call::UnlinkatDir, "/data/m"), "emptydir-bidirectional-submount");
     assert_eq!(of(Call::Unlinkat, "/data/log"), "termination-message-in-bidirectional");
     assert_eq!(of(Call::UnlinkatDir, "/data"), "busy-unexplained");
-    // A log does not tell whether it is a file, and what is mounted on it does.
-    let mut told = op(Call::Unlinkat, &empty, "/data/log");
-    told.told_by = Some("log of kubelet".into());
-    assert_eq!(on(b"/srv", &told), "emptydir-bidirectional-submount");
+    // A log does not show whether the path is a file; the mount on it does.
+    let mut logged = op(Call::Unlinkat, &empty, "/data/log");
+    logged.logged_in = Some("log of kubelet".into());
+    assert_eq!(on(b"/srv", &logged), "emptydir-bidirectional-submount");
     for root in ["/k/pods/u/containers/c/98546bb6", "/pods/u/containers/c/9//deleted"] {
-        assert_eq!(on(root.as_bytes(), &told), "termination-message-in-bidirectional", "{root}");
+        assert_eq!(on(root.as_bytes(), &logged), "termination-message-in-bidirectional", "{root}");
     }
 }
 
-/// What is said after so many attempts about an own mount of a CSI volume.
+/// The finding about a CSI volume's own mount after this number of attempts.
 fn after_of_mount_point(attempts: u64, tried: &Tried) -> Draft {
     let csi = target("kubernetes.io/csi", "/pv");
     let mut object = BusyObject {
@@ -511,7 +512,7 @@ fn after_of_mount_point(attempts: u64, tried: &Tried) -> Draft {
 }
 
 #[test]
-fn that_nobody_unmounts_is_known_only_after_some_attempts() {
+fn an_absent_unmount_is_known_only_after_some_attempts() {
     let silent = tried(None, 0);
     assert_eq!(after_of_mount_point(3, &silent).certainty(), Certainty::Likely);
     let sure = after_of_mount_point(4, &silent);
@@ -519,7 +520,7 @@ fn that_nobody_unmounts_is_known_only_after_some_attempts() {
     let fact = "no process unmounted it since 00:00:00Z, when the observation began";
     let fact = sure.evidence.iter().find(|known| known.fact == fact).unwrap();
     assert_eq!((&fact.source, fact.since), (&Source::Probe, Some(Monotonic(0))));
-    // A log that others may write makes nothing firm, whatever else is known.
+    // A log that other processes may write makes no finding firm.
     let mut heard = after_of_mount_point(4, &silent);
     heard.fact("x", Source::Log("log of kubelet (pid 7), /var/log/kubelet".into()));
     assert_eq!(heard.certainty(), Certainty::Firm, "{:?}", heard.not_known());

@@ -1,6 +1,5 @@
-//! EBUSY again and again: on the removal of a directory it means a mount point in the caller's own
-//! mount namespace (`vfs_rmdir` and `vfs_unlink`, fs/namei.c); on an unmount it means that somebody
-//! uses the mount.
+//! Tracks repeated EBUSY: on a removal it means a mount point in the caller's own mount namespace (`vfs_rmdir` and
+//! `vfs_unlink`, fs/namei.c); on an unmount it means that the mount is in use.
 
 use std::{
     path::{Path, PathBuf},
@@ -32,44 +31,44 @@ use crate::{
 
 /// Objects followed at a time.
 const OBJECTS: usize = 1024;
-/// In a burst of calls, one of so many is asked about.
+/// In a burst, one call of this number starts a query.
 const OF_A_BURST: u64 = 16;
-/// Agents that look at every file of a node hold each for a moment.
+/// A use shorter than this does not count: agents that read every file of a node hold each briefly.
 const STILL: Duration = Duration::from_secs(2);
 
-/// An object that is busy.
+/// A busy object.
 #[derive(Clone, Debug)]
 pub(crate) struct BusyObject {
     /// The last call that failed.
     pub(crate) op: Operation,
-    /// Calls, those not reported one by one included.
+    /// Failed calls, including those that were not reported one by one.
     pub(crate) count: u64,
-    /// First failure.
+    /// The first failure.
     pub(crate) first: Monotonic,
-    /// Attempts by their time.
+    /// Attempts, by time.
     pub(crate) attempts: Attempts,
-    /// Who was seen to hold it when an unmount failed.
+    /// Holders that were seen when an unmount failed.
     pub(crate) held: Option<Held>,
-    /// It was asked once more after its only attempt.
+    /// Whether the holders were searched once more after the only attempt.
     pub(crate) asked_again: bool,
-    /// Somebody still held it then.
+    /// Whether that search found a holder.
     pub(crate) confirmed: bool,
 }
 
 impl BusyObject {
-    /// Whether it lasts although nobody is seen on it: who holds two attempts, half a second apart, may let go before
-    /// the look.
+    /// Whether it lasts although no holder was seen: a process that blocks two attempts, half a second apart, may end
+    /// its use before the scan.
     pub(crate) fn lasts_unseen(&self) -> bool {
-        self.attempts.count() > 2 || self.op.told_by.is_some()
+        self.attempts.count() > 2 || self.op.logged_in.is_some()
     }
 
-    /// Whether it is more than a moment's: tried twice, or held for longer than a look at a volume takes.
+    /// Whether it is not transient: it failed twice, or is held for longer than a process takes to read a volume.
     pub(crate) fn lasts(&self) -> bool {
-        self.attempts.count() > 1 || self.confirmed || self.op.told_by.is_some()
+        self.attempts.count() > 1 || self.confirmed || self.op.logged_in.is_some()
     }
 }
 
-/// All objects that are busy.
+/// All busy objects.
 pub(crate) struct Busy {
     objects: Bounded<(u64, PathBuf), BusyObject>,
 }
@@ -98,14 +97,14 @@ impl Busy {
         object.op = op.clone();
         object.count += 1 + u64::from(op.suppressed);
         let new_attempt = object.attempts.note(op.end);
-        // A burst is asked about at its beginning and now and then.
+        // In a burst, the first call starts a query, and later ones at intervals.
         if !new_attempt && !object.count.is_multiple_of(OF_A_BURST) {
             return None;
         }
         Some(question(context, op))
     }
 
-    /// Whether those who made an unmount's only attempt fail are still there.
+    /// Asks whether the holders that made the only attempt of an unmount fail are still there.
     fn ask_again(&mut self, context: &Context<'_>, now: Monotonic) -> Vec<Query> {
         let mut queries = Vec::new();
         for (_, object) in self.objects.iter_mut() {
@@ -119,7 +118,7 @@ impl Busy {
         queries
     }
 
-    /// Decides about a removal by the mounts of its caller.
+    /// The finding about a removal, by the caller's mounts.
     fn removal(
         &self,
         context: &Context<'_>,
@@ -130,14 +129,14 @@ impl Busy {
         if object.op.call == Call::Umount2 {
             return None;
         }
-        // Its unmount failed before, and it is known why.
+        // An earlier unmount failed for a known reason.
         if object.held.as_ref().is_some_and(Held::explains) {
             return busy_mount::in_use::verdict(context, object, None);
         }
         mount_point::removal(context, object, &context.unmounts.on(&query.path), mounts)
     }
 
-    /// Decides about an unmount by who holds on to the mount.
+    /// The finding about an unmount, by the mount's holders.
     fn unmount(
         &mut self,
         context: &Context<'_>,
@@ -159,10 +158,10 @@ impl Busy {
     }
 }
 
-/// Who holds what was busy, or what is mounted there.
+/// The query for the holders of a busy mount, or for the mounts at a busy path.
 fn question(context: &Context<'_>, op: &Operation) -> Query {
     let (pid, namespace) = (op.actor.pid, op.mnt_ns);
-    // Mount tables have no links.
+    // Mount tables have paths with links resolved.
     let link = context.sample.and_then(|sample| sample.link_to(&op.path));
     let path = link.map_or_else(|| op.path.clone(), |link| link.real(&op.path));
     let wants = if op.call == Call::Umount2 {
@@ -180,7 +179,7 @@ impl Tracker for Busy {
 
     fn take(&mut self, event: &Event, context: &Context<'_>, steps: &mut Steps) {
         match &event.what {
-            What::Operation(op) | What::Told(op)
+            What::Operation(op) | What::Logged(op)
                 if !context.is_explained(self.id(), &Subject::of(op)) =>
             {
                 steps.ask(self.observe(context, op));
@@ -208,7 +207,7 @@ impl Tracker for Busy {
         });
     }
 
-    /// Calls on the busiest object of the target, which its finding is about.
+    /// Calls on the target's object with the most calls, which the finding is about.
     fn count(&self, target_id: u64) -> Option<u64> {
         self.of_target(target_id).map(|object| object.count).max()
     }

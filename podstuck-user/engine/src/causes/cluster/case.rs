@@ -1,4 +1,4 @@
-//! What is found out about one object.
+//! The result about one object: its state, the next actor and the findings.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -20,26 +20,26 @@ use crate::{
     verdict::Draft,
 };
 
-/// Whether there is something to explain.
+/// How far the deletion of an object has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// There is no such object.
+    /// The object does not exist.
     Gone,
-    /// It could not be read.
+    /// The object could not be read.
     Unread,
-    /// No deletion of it was requested.
+    /// No deletion was requested.
     NotDeleted,
-    /// It is being deleted, and may still come to its end by itself.
+    /// It is being deleted, and may still finish by itself.
     InTime,
-    /// It is being deleted, and should be gone.
+    /// It is being deleted, and should be gone by now.
     Overdue,
 }
 
-/// Who has to act next.
+/// The component that has to act next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Step {
-    /// A pod's grace has not passed.
+    /// The pod's grace period has not passed.
     Grace,
     /// kubelet, on the pod's node.
     Node,
@@ -50,7 +50,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// As in JSON, and in a table.
+    /// The word for JSON and tables.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Grace => "grace",
@@ -60,7 +60,7 @@ impl Step {
         }
     }
 
-    /// In a sentence.
+    /// The state as part of a sentence.
     pub const fn meaning(self) -> &'static str {
         match self {
             Self::Grace => "its grace period has not passed",
@@ -71,32 +71,32 @@ impl Step {
     }
 }
 
-/// One object, and what keeps it.
+/// One object, and the findings about what keeps it.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// Its name.
+    /// Kind, namespace and name of the object.
     pub key: Key,
-    /// Its UID; empty where it was not read.
+    /// Its UID; empty if the object was not read.
     pub uid: String,
-    /// Whether there is something to explain.
+    /// How far its deletion has come.
     pub state: State,
     /// When its deletion was requested.
     pub requested: Option<Timestamp>,
-    /// Who has to act next.
+    /// The component that has to act next.
     pub step: Option<Step>,
-    /// The node that it is about.
+    /// The node of the pod or attachment.
     pub node: Option<String>,
-    /// What keeps it, what must be released first before the others.
+    /// What keeps the object, in the order in which to release it.
     pub findings: Vec<Found>,
-    /// The node whose state decides, where the API server's does not.
+    /// The node to examine, if the data of the API server does not decide.
     pub examine: Option<String>,
-    /// What kubelet's own list says of the pod, where that is read and is not what keeps it.
+    /// The pod's state in kubelet's own list, if that was read and is not the cause.
     pub kubelet: Option<String>,
-    /// Other objects that it waits for.
+    /// Other objects that this one waits for.
     pub waits_for: Vec<Key>,
 }
 
-/// A cause with all that supports it.
+/// A cause, with its evidence and remedies.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Found {
     /// Name of the cause.
@@ -104,23 +104,23 @@ pub struct Found {
     /// The cause.
     #[serde(skip)]
     pub cause: &'static Cause,
-    /// How sure it is.
+    /// How certain the cause is.
     pub certainty: Certainty,
-    /// Follows from that.
+    /// `certainty` as a number.
     pub confidence: f64,
-    /// Who or what keeps the object, in a few words.
+    /// The component or object that keeps the object, in a few words.
     pub held_by: Option<String>,
     /// The facts.
     pub evidence: Vec<Evidence>,
-    /// What it means, in a few sentences.
+    /// The explanation, in a few sentences.
     pub explanation: String,
-    /// What to do, the safest first.
+    /// Remedies, the safest first.
     pub remedies: Vec<Remedy>,
-    /// What else it could have been, and the fact against it.
+    /// Other causes that were ruled out, each with the fact against it.
     pub likely_causes_ruled_out: Vec<RuledOut>,
-    /// Why it is not firm; empty when it is.
+    /// What would make the finding firm, and is not known; empty if it is firm.
     pub not_known: Vec<String>,
-    /// Whether it keeps the object only when something else has been done.
+    /// Whether the cause applies only after another one is released.
     pub later: bool,
 }
 
@@ -168,7 +168,7 @@ impl Case {
         self.findings.push(Found::of(draft, now));
     }
 
-    /// The finding that has to be released first; those that come later only if there is no other.
+    /// The finding to release first: one that applies now, else the first that applies later.
     pub fn first(&self) -> Option<&Found> {
         self.findings.iter().find(|found| !found.later).or_else(|| self.findings.first())
     }
@@ -203,8 +203,7 @@ impl Found {
     }
 }
 
-/// A draft to be filled. What is decided here is about a record at the API server, which is what the field of that name
-/// says; nothing routes by it.
+/// An empty draft about a record at the API server. Its tracker id only states that; no event is routed by it.
 pub(super) fn draft(cause: &'static Cause) -> Draft {
     let target = Arc::new(Target::unknown());
     let at = Monotonic::default();
@@ -213,7 +212,7 @@ pub(super) fn draft(cause: &'static Cause) -> Draft {
     draft
 }
 
-/// Where all facts are from.
+/// The source of all facts here.
 pub(super) fn api(now: Timestamp) -> Source {
     Source::Api(now)
 }

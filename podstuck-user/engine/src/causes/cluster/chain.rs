@@ -1,4 +1,4 @@
-//! From an object along what it waits for to the one that keeps all of them.
+//! Follows the chain of waits from an object to the object that has to be released first.
 
 use std::collections::BTreeSet;
 
@@ -12,32 +12,32 @@ use crate::model::{
     path::safe,
 };
 
-/// The longest way that there is: namespace, owner, its owner, claim, pod, node.
+/// Maximal length of a chain; the longest known one is namespace, owner, its owner, claim, pod, node.
 const DEEPEST: usize = 8;
-/// How many of the objects that one waits for are looked at: the first of them that is kept by something is followed.
+/// Objects judged at each step; the best candidate is followed.
 const TRIED: usize = 5;
 
-/// What is said about an object.
+/// The answer about an object.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// The object itself.
     pub case: Case,
-    /// What it waits for, one after the other; the last one is what has to be released.
+    /// The chain of objects that it waits for; the last one has to be released.
     pub below: Vec<Case>,
 }
 
 impl Answer {
-    /// What has to be released first.
+    /// The object that has to be released first.
     pub fn leaf(&self) -> &Case {
         self.below.last().unwrap_or(&self.case)
     }
 
-    /// All of them, the object itself first.
+    /// All objects of the chain, the object itself first.
     pub fn cases(&self) -> impl Iterator<Item = &Case> {
         std::iter::once(&self.case).chain(&self.below)
     }
 
-    /// Who waits for whom.
+    /// The chain as links, for output.
     pub fn links(&self) -> Vec<Link> {
         let cases: Vec<&Case> = self.cases().collect();
         let next = |at: usize| cases.get(at + 1).map(|case| show(&case.key));
@@ -62,7 +62,7 @@ fn show(key: &Key) -> String {
     safe(key.to_string().as_bytes()).into_owned()
 }
 
-/// What keeps an object, down to the leaf.
+/// Judges an object and the chain of objects that it waits for.
 pub fn answer(key: &Key, facts: &Facts) -> Answer {
     let mut above = BTreeSet::from([key.clone()]);
     let case = judge_below(key, facts, &BTreeSet::new());
@@ -71,7 +71,7 @@ pub fn answer(key: &Key, facts: &Facts) -> Answer {
         let last = below.last().unwrap_or(&case);
         let next = last.waits_for.iter().take(TRIED);
         let judged = next.map(|next| judge_below(next, facts, &above));
-        // One that is not being deleted waits for nothing; one that is within its grace is the last to explain anything.
+        // An object that is not being deleted waits for nothing; one within its grace period is the last choice.
         let rank = |case: &Case| match (case.state, case.step) {
             (State::Overdue, _) if !case.findings.is_empty() || case.examine.is_some() => 0,
             (State::InTime, Some(Step::Grace)) => 2,

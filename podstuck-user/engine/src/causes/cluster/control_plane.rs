@@ -1,4 +1,4 @@
-//! A control plane whose controller manager does nothing: no replica holds its Lease.
+//! A control plane whose controller manager is inactive: no replica holds its Lease.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ use crate::{
     verdict::Draft,
 };
 
-/// A Lease is renewed every two seconds and is good for fifteen; another replica takes over after that. Four times that
-/// is no change of leaders.
+/// Age from which a Lease is stale. It is renewed every two seconds and valid for fifteen; another replica takes over
+/// after that. Four times that is longer than a change of leaders.
 pub(super) const STALE: Duration = Duration::from_secs(60);
 
-/// Its Lease.
+/// No replica renews the Lease of kube-controller-manager.
 pub(crate) static WITHOUT_LEADER: Cause = Cause {
     id: ids::CONTROL_PLANE_WITHOUT_LEADER,
     title: "no kube-controller-manager holds its Lease: its controllers do nothing",
@@ -45,21 +45,21 @@ pub(crate) static WITHOUT_LEADER: Cause = Cause {
     source: &["kubernetes staging/src/k8s.io/client-go/tools/leaderelection/leaderelection.go"],
 };
 
-/// The state of the Lease by which replicas of a controller choose one that acts.
+/// The state of the Lease by which replicas of a controller elect a leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Leader {
-    /// It was renewed in time.
+    /// The Lease was renewed in time.
     Fresh,
-    /// It was not.
+    /// The Lease was not renewed in time.
     Stale,
-    /// There is no such Lease, nobody holds it, or it was not read.
+    /// The Lease does not exist, has no holder, or was not read.
     NotKnown,
 }
 
 pub(super) fn leader(lease: &Object, facts: &Facts) -> Leader {
     let Some(renewed) = lease.spec.renew_time else { return Leader::NotKnown };
     let held = lease.spec.holder_identity.as_deref().is_some_and(|holder| !holder.is_empty());
-    // A replica that ends gives its Lease back.
+    // A replica that ends releases its Lease.
     if !held {
         return Leader::NotKnown;
     }
@@ -73,7 +73,7 @@ fn lease(facts: &Facts) -> Known<std::sync::Arc<Object>> {
     facts.object(&Key::of(cluster::Kind::LEASE, "kube-system", "kube-controller-manager"))
 }
 
-/// The finding, where it is so.
+/// The finding, if the Lease is stale.
 pub(super) fn judge(facts: &Facts) -> Option<Draft> {
     let lease = lease(facts).is()?;
     if leader(&lease, facts) != Leader::Stale {

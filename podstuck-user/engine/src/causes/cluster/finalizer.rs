@@ -1,5 +1,5 @@
-//! Finalizers: who set one, when, and whether the controller that has to remove it is alive. Time alone never says that it
-//! is not.
+//! Finalizers: which client set one, when, and whether the controller that has to remove it is alive. Elapsed time alone
+//! never proves that it is gone.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::{
     verdict::Draft,
 };
 
-/// It keeps any object.
+/// A finalizer keeps the object.
 pub(crate) static OBJECT_FINALIZER: Cause = Cause {
     id: ids::OBJECT_FINALIZER,
     title: "a finalizer keeps the object, and its controller has not removed it",
@@ -53,7 +53,7 @@ pub(crate) static OBJECT_FINALIZER: Cause = Cause {
     ],
 };
 
-/// It keeps any object, for ever.
+/// A finalizer keeps the object, and its controller is gone.
 pub(crate) static CONTROLLER_GONE: Cause = Cause {
     id: ids::FINALIZER_CONTROLLER_GONE,
     title: "a finalizer keeps the object, and the controller that has to remove it is gone",
@@ -96,7 +96,7 @@ pub(crate) static CONTROLLER_GONE: Cause = Cause {
     ],
 };
 
-/// What kube-controller-manager removes.
+/// Finalizers that kube-controller-manager removes.
 const OF_CONTROL_PLANE: [(&str, &str); 6] = [
     ("batch.kubernetes.io/job-tracking", "the Job controller of kube-controller-manager"),
     ("foregroundDeletion", "the garbage collector of kube-controller-manager"),
@@ -106,12 +106,12 @@ const OF_CONTROL_PLANE: [(&str, &str); 6] = [
     ("kubernetes", "the namespace controller of kube-controller-manager"),
 ];
 
-/// The part of kube-controller-manager that removes it, if it does.
+/// The part of kube-controller-manager that removes this finalizer, if any.
 fn of_control_plane(finalizer: &str) -> Option<&'static str> {
     OF_CONTROL_PLANE.iter().find(|(name, _)| *name == finalizer).map(|(_, who)| *who)
 }
 
-/// Each finalizer of an object that only these keep; `special` knows more about some.
+/// Judges each finalizer of an object that only finalizers keep; `special` judges some of them more precisely.
 pub(super) fn judge(
     case: &mut Case,
     object: &Object,
@@ -138,7 +138,7 @@ pub(super) fn judge(
     }
 }
 
-/// One that some controller removes.
+/// The finding about a finalizer, by the state of its controller.
 fn of_controller(case: &Case, object: &Object, finalizer: &str, facts: &Facts) -> Draft {
     let meta = &object.metadata;
     let name = safe(finalizer.as_bytes()).into_owned();
@@ -201,7 +201,7 @@ fn of_controller(case: &Case, object: &Object, finalizer: &str, facts: &Facts) -
             if let Some(fact) = lease {
                 draft.fact(fact.clone(), api(facts.now));
             }
-            // What set the finalizer may be a person's kubectl; what writes after the deletion is a client that runs.
+            // The setter may be an administrator's kubectl; a setter that writes after the deletion is a running client.
             let last = setter.and_then(|setter| Some((setter, facts.last_write(&setter.manager)?)));
             let is_new = |at: jiff::Timestamp| {
                 facts.now.duration_since(at).as_secs() < 60
@@ -245,17 +245,17 @@ fn of_controller(case: &Case, object: &Object, finalizer: &str, facts: &Facts) -
     draft
 }
 
-/// What is known of the controller of a finalizer.
+/// The state of a finalizer's controller.
 enum Controller {
-    /// It is proven that there is none; the facts.
+    /// Proven to be gone, by these facts.
     Gone(Vec<String>),
     /// It renews its Lease.
     Alive { lease: String, holder: String, namespace: String },
-    /// Neither.
+    /// Neither is proven; `lease` is the fact about its Lease, if it has one.
     NotKnown { lease: Option<String> },
 }
 
-/// The name of the Lease that a CSI sidecar takes, by the driver's.
+/// The name of the Lease that the CSI attacher takes, derived from the driver's name.
 fn lease_of_attacher(finalizer: &str) -> Option<String> {
     let driver = finalizer.strip_prefix("external-attacher/")?;
     let sanitized: String =
@@ -263,8 +263,8 @@ fn lease_of_attacher(finalizer: &str) -> Option<String> {
     Some(format!("external-attacher-leader-{sanitized}"))
 }
 
-/// Whether a Lease is that of the finalizer's controller. kubebuilder names it by eight digits and the project's domain,
-/// which is the finalizer's; attachers by their driver.
+/// Whether a Lease belongs to the finalizer's controller. kubebuilder names the Lease by eight hexadecimal digits and
+/// the project's domain, which is also the finalizer's; attachers name it by their driver.
 fn is_lease_of(finalizer: &str, lease: &str) -> bool {
     if let Some(name) = lease_of_attacher(finalizer) {
         return lease == name;
@@ -280,7 +280,6 @@ fn is_lease_of(finalizer: &str, lease: &str) -> bool {
 
 fn controller(finalizer: &str, facts: &Facts) -> Controller {
     let unknown = |lease| Controller::NotKnown { lease };
-    // Those of nodes are many, and no controller's.
     let leases = facts.all(&cluster::Kind::LEASE, None, None);
     let Known::Is(leases) = leases else { return unknown(None) };
     let own: Vec<&Object> =
@@ -319,8 +318,8 @@ fn controller(finalizer: &str, facts: &Facts) -> Controller {
     if proof.is_empty() { unknown(None) } else { Controller::Gone(proof) }
 }
 
-/// That neither the pod that held a Lease exists nor an available replica of its workload, by the names that
-/// controllers give to pods.
+/// A sentence if neither the pod that held a Lease nor an available replica of its workload exists; `None` if that is
+/// not proven. The workload is derived from the pod's name.
 fn workload_is_gone(namespace: &str, holder: &str, facts: &Facts) -> Option<String> {
     let (pod, _) = holder.split_once('_')?;
     if !is_object_name(pod) || !is_object_name(namespace) {

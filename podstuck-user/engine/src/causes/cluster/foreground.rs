@@ -1,4 +1,4 @@
-//! The deletion of an owner in the foreground, which waits for what belongs to it.
+//! Foreground deletion: the owner waits for its dependents.
 
 use super::{
     case::{Case, api, draft},
@@ -15,10 +15,10 @@ use crate::{
     verdict::Draft,
 };
 
-/// How many of them are named.
+/// Dependents named in the finding.
 const NAMED: usize = 5;
 
-/// They are there.
+/// Dependents still exist.
 pub(crate) static DEPENDENTS: Cause = Cause {
     id: ids::FOREGROUND_DEPENDENTS,
     title: "the object is deleted in the foreground, and objects that it owns still exist",
@@ -43,7 +43,7 @@ pub(crate) static DEPENDENTS: Cause = Cause {
     ],
 };
 
-/// The types whose objects belong to objects of this one; of those that are not known here, a pod.
+/// The types of the dependents of an owner; for an unknown type, the usual ones.
 fn owned_by(kind: &cluster::Kind) -> Vec<cluster::Kind> {
     use cluster::Kind;
     match &*kind.name {
@@ -55,7 +55,7 @@ fn owned_by(kind: &cluster::Kind) -> Vec<cluster::Kind> {
     }
 }
 
-/// The finding; `None` where no dependent was found.
+/// The finding; `None` if no dependent was found.
 pub(super) fn judge(case: &mut Case, object: &Object, facts: &Facts) -> Option<Draft> {
     let meta = &object.metadata;
     let mut found: Vec<(Key, bool)> = Vec::new();
@@ -73,7 +73,7 @@ pub(super) fn judge(case: &mut Case, object: &Object, facts: &Facts) -> Option<D
             found.push((Key::of(kind.clone(), namespace, &dependent.metadata.name), is_deleted));
         }
     }
-    // Those that are being deleted are followed first.
+    // Dependents that are being deleted are followed first.
     found.sort_by_key(|(key, is_deleted)| (!is_deleted, key.clone()));
     let (first, _) = found.first()?;
     let mut draft = draft(&DEPENDENTS);

@@ -1,5 +1,5 @@
-//! What kubelet itself says of a pod whose deletion it does not finish: whether its own list of its pods has the deletion
-//! at all. It is read only where the caller wants that, since the right for it permits more than reading.
+//! Checks whether kubelet's own list of its pods has the deletion of a pod that does not go. The list is read only if
+//! the caller asks for it, since the right for it permits more than reading.
 
 use std::time::Duration;
 
@@ -20,18 +20,18 @@ use crate::{
     verdict::Draft,
 };
 
-/// kubelet's own check of its loop fails after five minutes without a round.
+/// kubelet's health check fails after five minutes without a round of its loop.
 const ROUND: Duration = Duration::from_secs(5 * 60);
-/// It reports a condition that does not change every five minutes.
+/// Maximal age of a heartbeat: kubelet reports an unchanged condition every five minutes.
 const REPORTED: Duration = Duration::from_secs(6 * 60);
-/// A file or an address that kubelet has a static pod from.
+/// Annotation with the source of a static pod, a file or a URL.
 const STATIC: &str = "kubernetes.io/config.source";
 
 fn age(at: Timestamp, now: Timestamp) -> Duration {
     Duration::try_from(now.duration_since(at)).unwrap_or_default()
 }
 
-/// Whether kubelet's list decides: it has the pod, and not its deletion.
+/// Whether kubelet's list gives the cause: it has the pod without its deletion. Adds the finding.
 pub(super) fn judge(case: &mut Case, pod: &Object, node: &Object, facts: &Facts) -> bool {
     let name = node.metadata.name.as_str();
     let may_ask = facts.asks_kubelets && case.state == State::Overdue && is_object_name(name);
@@ -56,7 +56,7 @@ pub(super) fn judge(case: &mut Case, pod: &Object, node: &Object, facts: &Facts)
         }
     }
     let Known::Is(second) = own(Kubelet::PodsAgain) else { return false };
-    // It has heard meanwhile, or has lost the pod: nothing that holds.
+    // Meanwhile kubelet has received the deletion, or has lost the pod: no finding.
     if entry(&second, pod).is_none_or(|own| own.metadata.deletion_timestamp.is_some()) {
         return false;
     }
@@ -90,7 +90,7 @@ pub(super) fn judge(case: &mut Case, pod: &Object, node: &Object, facts: &Facts)
     true
 }
 
-/// When kubelet last renewed its Lease, if that is not long ago.
+/// When kubelet last renewed its Lease, if that is recent.
 fn heard(node: &str, facts: &Facts) -> Option<Timestamp> {
     let lease = facts.object(&Key::of(cluster::Kind::LEASE, "kube-node-lease", node)).is()?;
     lease.spec.renew_time.filter(|at| age(*at, facts.now) <= node::SILENT)
@@ -100,13 +100,14 @@ fn entry<'a>(list: &'a [Object], pod: &Object) -> Option<&'a Object> {
     list.iter().find(|own| own.metadata.uid == pod.metadata.uid)
 }
 
-/// A kubelet whose loop is held up has the same list: what it waits for is then another cause.
+/// Adds the evidence that kubelet processes changes. A kubelet whose loop is blocked has the same list, for another
+/// cause.
 fn takes_changes(draft: &mut Draft, pod: &Object, list: &[Object], node: &str, facts: &Facts) {
     let Some(requested) = pod.metadata.requested() else { return };
     let last = |own: &Object| {
         let meta = &own.metadata;
         let of_api = !meta.annotations.contains_key(STATIC) && meta.uid != pod.metadata.uid;
-        // The last deletion, by kubelet, has a grace of 0: when it was requested is then not known.
+        // kubelet's own final deletion has a grace period of 0, and so hides when the deletion was requested.
         let requested = meta.requested().filter(|_| meta.deletion_grace_period_seconds > Some(0));
         let last = meta.creation_timestamp.max(requested).filter(|_| of_api)?;
         Some((last, format!("{}/{}", meta.namespace.as_deref().unwrap_or_default(), meta.name)))
@@ -130,7 +131,7 @@ fn takes_changes(draft: &mut Draft, pod: &Object, list: &[Object], node: &str, f
     }
 }
 
-/// Without its runtime, kubelet takes no change either.
+/// Adds whether the node is Ready: without its runtime, kubelet processes no change either.
 fn is_ready(draft: &mut Draft, node: &Object, facts: &Facts) {
     let is_new = |at: Option<Timestamp>| at.is_some_and(|at| age(at, facts.now) <= REPORTED);
     let ready = node.condition("Ready");

@@ -1,6 +1,6 @@
-//! What keeps an object at the API server: decided by what the API server has, for pods, claims, volumes, attachments,
-//! nodes, namespaces and what these wait for. There is nothing to follow from event to event: [`judge`] is a function of
-//! [`Facts`], and asks them for what it lacks.
+//! Finds the cause that keeps an object, from the objects at the API server: for pods, claims, volumes, attachments,
+//! nodes, namespaces and the objects that these wait for. It keeps no state between events: [`judge`] is a function of
+//! [`Facts`], which record the questions that it could not answer.
 
 mod case;
 mod chain;
@@ -25,7 +25,7 @@ use crate::{
 pub use case::{Case, Found, State, Step};
 pub use chain::{Answer, answer};
 
-/// Its causes. Those of a pod's record alone are of `pod_record`.
+/// The family's causes. Causes in a pod's record alone belong to `pod_record`.
 pub(crate) static FAMILY: Family = Family {
     causes: &[
         &node::NOT_HEARD,
@@ -50,16 +50,16 @@ pub(crate) static FAMILY: Family = Family {
     trackers: &[],
 };
 
-/// A healthy deletion has come to its end by then: kubelet and controllers act within seconds, and repeat what failed
-/// within some more.
+/// A healthy deletion finishes within this time: kubelet and controllers act within seconds, and retry within a few
+/// more.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What keeps an object, by what is known.
+/// Judges what keeps an object.
 pub fn judge(key: &Key, facts: &Facts) -> Case {
     judge_below(key, facts, &BTreeSet::new())
 }
 
-/// The same, of one that these wait for.
+/// Judges an object that the objects `above` wait for.
 fn judge_below(key: &Key, facts: &Facts, above: &BTreeSet<Key>) -> Case {
     let object = match facts.object(key) {
         Known::Is(object) => object,

@@ -1,4 +1,4 @@
-//! A namespace, which the namespace controller empties before it goes: it writes into its conditions what stops it.
+//! Namespaces: the namespace controller empties them first, and reports obstacles in their conditions.
 
 use super::{
     case::{Case, Step, api, draft},
@@ -15,10 +15,10 @@ use crate::{
     verdict::Draft,
 };
 
-/// How many objects of a type are named.
+/// Objects of a type named in the finding.
 const NAMED: usize = 5;
 
-/// Something is in it.
+/// Objects remain in the namespace.
 pub(crate) static CONTENT_REMAINS: Cause = Cause {
     id: ids::NAMESPACE_CONTENT_REMAINS,
     title: "objects in the namespace are being deleted and do not go",
@@ -42,7 +42,7 @@ pub(crate) static CONTENT_REMAINS: Cause = Cause {
     source: &["kubernetes pkg/controller/namespace/deletion/namespaced_resources_deleter.go"],
 };
 
-/// It cannot be listed.
+/// The types in the namespace cannot all be listed.
 pub(crate) static API_UNAVAILABLE: Cause = Cause {
     id: ids::NAMESPACE_API_UNAVAILABLE,
     title: "the namespace controller cannot list all types, because an aggregated API is not available",
@@ -71,7 +71,7 @@ pub(crate) static API_UNAVAILABLE: Cause = Cause {
     source: &["kubernetes pkg/controller/namespace/deletion/namespaced_resources_deleter.go"],
 };
 
-/// It cannot be converted.
+/// Objects in the namespace cannot be converted.
 pub(crate) static CONVERSION_FAILS: Cause = Cause {
     id: ids::NAMESPACE_CONVERSION_FAILS,
     title: "the namespace controller cannot delete custom objects, because the conversion webhook of their type fails",
@@ -179,8 +179,8 @@ fn unavailable(condition: &Condition, facts: &Facts) -> Draft {
     draft
 }
 
-/// The types and counts of a message such as `Some resources are remaining: pods. has 1 resource instances, widgets.example.com
-/// has 2 resource instances`.
+/// Plural and group of each type in a message such as `Some resources are remaining: pods. has 1 resource instances,
+/// widgets.example.com has 2 resource instances`.
 fn types(message: &str) -> Vec<(String, String)> {
     let (_, list) = message.split_once(": ").unwrap_or_default();
     let each = list.split(", ").filter_map(|part| {

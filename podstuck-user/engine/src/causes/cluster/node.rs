@@ -1,4 +1,4 @@
-//! The node of a pod, as the control plane knows it: whether its kubelet is heard, whether there is a kubelet at all.
+//! A pod's node as the control plane sees it: whether its kubelet reports, and whether it has a kubelet at all.
 
 use std::time::Duration;
 
@@ -22,14 +22,14 @@ use crate::{
 /// kubelet renews its Lease every ten seconds, and the node controller waits for four times that
 /// (`--node-monitor-grace-period`).
 pub(super) const SILENT: Duration = Duration::from_secs(40);
-/// The pod garbage collector looks every 20 s, and deletes the pods of a node that it has missed for 40 s.
+/// The pod garbage collector runs every 20 s, and deletes the pods of a node that has been missing for 40 s.
 const COLLECTED: Duration = Duration::from_secs(120);
-/// Set by a cloud provider's controller, which has seen that the machine is off.
+/// Taint that a cloud provider's controller sets when the machine is off.
 const SHUT_DOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
-/// Set by an administrator who has seen that.
+/// Taint that an administrator sets when the machine is off.
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
-/// No sign of kubelet.
+/// kubelet does not report.
 pub(crate) static NOT_HEARD: Cause = Cause {
     id: ids::NODE_NOT_HEARD,
     title: "the control plane does not hear the pod's node, and kubelet must report that the pod has ended",
@@ -63,7 +63,7 @@ pub(crate) static NOT_HEARD: Cause = Cause {
     ],
 };
 
-/// Proven to be off.
+/// The machine is known to be off.
 pub(crate) static OFF: Cause = Cause {
     id: ids::NODE_OFF,
     title: "the pod's node is off, according to its cloud provider or an administrator",
@@ -96,7 +96,7 @@ pub(crate) static OFF: Cause = Cause {
     ],
 };
 
-/// No node at all.
+/// The Node object does not exist.
 pub(crate) static GONE: Cause = Cause {
     id: ids::NODE_OBJECT_GONE,
     title: "the pod's node no longer exists at the API server, and the pod was not collected",
@@ -123,7 +123,7 @@ pub(crate) static GONE: Cause = Cause {
     source: &["kubernetes pkg/controller/podgc/gc_controller.go, gcOrphaned"],
 };
 
-/// Nothing to look at.
+/// A virtual node: there is no machine to examine.
 pub(crate) static VIRTUAL: Cause = Cause {
     id: ids::VIRTUAL_NODE,
     title: "not a cause: the pod runs on a virtual node, and only its provider knows what keeps the pod",
@@ -143,7 +143,7 @@ pub(crate) static VIRTUAL: Cause = Cause {
     source: &["virtual-kubelet node/nodeutil/controller.go"],
 };
 
-/// Not ours.
+/// A Windows node, which podstuck cannot examine.
 pub(crate) static WINDOWS: Cause = Cause {
     id: ids::WINDOWS_NODE,
     title: "not a cause: the pod runs on a Windows node, which podstuck cannot examine",
@@ -163,7 +163,7 @@ fn key(name: &str) -> Key {
     Key::global(cluster::Kind::NODE, name)
 }
 
-/// Who stands for a kubelet, and the field that says so.
+/// A sentence with the label or annotation by which a provider stands in for a kubelet.
 fn provider(meta: &Meta) -> Option<String> {
     let label = |name: &str, value: &str| {
         let has = meta.labels.get(name).is_some_and(|it| it == value);
@@ -177,7 +177,7 @@ fn provider(meta: &Meta) -> Option<String> {
         .or_else(|| annotation("kwok.x-k8s.io/node"))
 }
 
-/// What a node does not do for a pod, or whether it must be examined itself.
+/// Adds the finding about a pod's node, or requests its examination.
 pub(super) fn judge(case: &mut Case, pod: &Object, facts: &Facts) {
     let name = pod.spec.node_name.as_str();
     let node = match facts.object(&key(name)) {
@@ -209,7 +209,7 @@ pub(super) fn judge(case: &mut Case, pod: &Object, facts: &Facts) {
     }
 }
 
-/// A node that was asked about by its name, and that is not being deleted.
+/// Judges a node that is itself the object asked about, and is not being deleted.
 pub(super) fn not_deleted(case: &mut Case, node: &Object, facts: &Facts) {
     if let Some(draft) = off(node, facts).or_else(|| not_heard(node, facts)) {
         case.found(draft, facts.now);
@@ -260,7 +260,7 @@ fn not_heard(node: &Object, facts: &Facts) -> Option<Draft> {
         Duration::try_from(facts.now.duration_since(renewed)).unwrap_or_default() > SILENT
     });
     let unknown = ready(node).filter(|ready| ready.status == "Unknown");
-    // A Lease that is renewed shows that kubelet is heard, whatever the condition still says.
+    // A renewed Lease shows that kubelet reports, whatever the condition still says.
     let may_be_silent = is_silent || renewed.is_none() && unknown.is_some();
     if !may_be_silent {
         return None;
@@ -320,7 +320,7 @@ fn out_of_service(node: &Object) -> Option<crate::model::remedy::Remedy> {
     )
 }
 
-/// What it means that two pods of this owner may run at a time.
+/// The risk that two pods of this owner run at a time.
 fn meaning_of_force(pod: &Object) -> String {
     let owner = pod.controller().map_or("", |owner| owner.kind.as_str());
     let what = match owner {
@@ -338,7 +338,7 @@ fn meaning_of_force(pod: &Object) -> String {
     format!("{what}; its volumes may stay attached")
 }
 
-/// The record alone, which leaves what is on the node.
+/// Adds the remedy that deletes the record alone, and leaves everything on the node.
 fn by_force(draft: &mut Draft, case: &Case, pod: &Object) {
     let does = format!(
         "delete the record of {} alone, after its machine was seen to be off",

@@ -1,4 +1,4 @@
-//! A pod: its grace, the node that has to end it, and then its finalizers.
+//! Pods: the grace period, the node that has to end the pod, and then the finalizers.
 
 use super::{
     case::{Case, State, Step, api, draft},
@@ -27,7 +27,7 @@ pub(super) fn judge(case: &mut Case, pod: &Object, facts: &Facts) {
     let meta = &pod.metadata;
     case.node = Some(pod.spec.node_name.clone()).filter(|node| !node.is_empty());
     let Some(end) = meta.deletion_timestamp else { return };
-    // The last deletion by kubelet, or one by force, has no grace: what is left is for finalizers alone
+    // kubelet's final deletion and a forced one have a grace period of 0; then only finalizers keep the record
     // (`ShouldDeleteDuringUpdate` in the API server's registry).
     let is_released = meta.deletion_grace_period_seconds == Some(0) && !meta.finalizers.is_empty();
     if is_released {
@@ -57,7 +57,7 @@ pub(super) fn judge(case: &mut Case, pod: &Object, facts: &Facts) {
     }
     let ended = has_ended(pod);
     if case.examine.is_some() && ended == Some(true) {
-        // What kubelet does last, once nothing of the pod is left on its node.
+        // kubelet's last requests, once nothing of the pod is left on its node.
         let requests = [("UPDATE", "pods/status"), ("DELETE", "pods")];
         for mut draft in webhook::judge(case, pod, facts, &requests) {
             draft.doubt("whether kubelet has come so far as to delete the record: its volumes are not in the API");
@@ -78,7 +78,7 @@ pub(super) fn judge(case: &mut Case, pod: &Object, facts: &Facts) {
     }
 }
 
-/// Whether all its containers have, by kubelet's report; `None` where there is no report.
+/// Whether all containers have ended, by kubelet's report; `None` without a report.
 fn has_ended(pod: &Object) -> Option<bool> {
     let all = &pod.status.container_statuses;
     (!all.is_empty()).then(|| all.iter().all(|it| it.state.contains_key("terminated")))
@@ -107,7 +107,7 @@ fn mirror(case: &mut Case, pod: &Object, facts: &Facts) {
         "the static pod ends: where it is a part of the control plane, that part is down",
     );
     case.found(draft, facts.now);
-    // Whether its kubelet is heard matters as much as for any other pod.
+    // The state of the node matters as for any other pod.
     if case.state == State::Overdue && case.node.is_some() {
         node::judge(case, pod, facts);
     }

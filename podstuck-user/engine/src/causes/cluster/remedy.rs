@@ -1,5 +1,5 @@
-//! Commands that change an object only if it is still the one that was judged, in the state in which it was: each names
-//! UID and resourceVersion.
+//! Commands that change an object only if it is still the judged one, in the judged state: each names UID and
+//! resourceVersion.
 
 use crate::{
     command,
@@ -10,12 +10,12 @@ use crate::{
     },
 };
 
-/// Whether a text can stand in JSON and in quotes as it is.
+/// Whether a text needs no escape in JSON or in shell quotes.
 fn is_plain(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_graphic() && !b"'\"\\!".contains(&byte))
 }
 
-/// A word that names an object is one for every shell.
+/// Whether the key consists of names that are safe in every shell.
 fn is_printable(key: &Key) -> bool {
     is_object_name(&key.name)
         && key.namespace.as_deref().is_none_or(is_object_name)
@@ -24,13 +24,13 @@ fn is_printable(key: &Key) -> bool {
             .all(|it| it.is_empty() || is_object_name(it))
 }
 
-/// `--namespace shop patch pod cart-0`, for a verb.
+/// Arguments of kubectl for a verb, such as `--namespace shop patch pod cart-0`.
 fn words(verb: &str, key: &Key) -> String {
     let namespace = key.namespace.as_ref().map(|it| format!("--namespace {it} "));
     format!("{}{verb} {} {}", namespace.unwrap_or_default(), key.kind.for_kubectl(), key.name)
 }
 
-/// What waits until it is gone.
+/// The command that waits until the object is gone.
 fn gone(key: &Key) -> String {
     let namespace = key.namespace.as_ref().map(|it| format!("--namespace {it} "));
     format!(
@@ -41,7 +41,7 @@ fn gone(key: &Key) -> String {
     )
 }
 
-/// A JSON patch that is refused where the object is another one, or has changed.
+/// A JSON patch that the API server refuses if the object is another one or has changed; `None` if a part needs escapes.
 pub(super) fn patch(
     does: String,
     key: &Key,
@@ -76,7 +76,7 @@ pub(super) fn patch(
     Some(remedy)
 }
 
-/// Removes one finalizer, by its place and its name.
+/// Removes one finalizer, by its index and its name.
 pub(super) fn remove_finalizer(
     key: &Key,
     meta: &Meta,
@@ -100,7 +100,7 @@ pub(super) fn remove_finalizer(
     Some(remedy)
 }
 
-/// Requests the deletion of an object, or of a pod's record without its node.
+/// Requests the deletion of an object, or with `by_force` of a pod's record without its node.
 pub(super) fn delete(
     does: String,
     key: &Key,
@@ -133,12 +133,12 @@ pub(super) fn delete(
     Some(remedy)
 }
 
-/// A command that only shows something.
+/// A command that only reads.
 pub(super) fn show(does: String, command: String) -> Remedy {
     command::Step::new(does, command).remedy("none")
 }
 
-/// Asks for the object that this one waits for.
+/// A command that runs podstuck for the object that this one waits for.
 pub(super) fn ask(key: &Key) -> Option<Remedy> {
     if !is_printable(key) {
         return None;

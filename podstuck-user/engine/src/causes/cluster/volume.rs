@@ -1,4 +1,4 @@
-//! Claims, volumes and attachments: each is protected as long as the one before it is there.
+//! Claims, volumes and attachments: a claim stays while a pod uses it, a volume while a claim or attachment does.
 
 use super::{
     case::{Case, api, draft},
@@ -15,13 +15,13 @@ use crate::{
     verdict::Draft,
 };
 
-/// How many users are named.
+/// Users named in the finding.
 const NAMED: usize = 5;
 const CLAIM_PROTECTION: &str = "kubernetes.io/pvc-protection";
 const VOLUME_PROTECTION: &str = "kubernetes.io/pv-protection";
 const ATTACHER: &str = "external-attacher/";
 
-/// A pod uses it.
+/// A pod uses the claim.
 pub(crate) static CLAIM_IN_USE: Cause = Cause {
     id: ids::CLAIM_IN_USE,
     title: "pods that have a node name the claim, which stays until they are gone",
@@ -50,7 +50,7 @@ pub(crate) static CLAIM_IN_USE: Cause = Cause {
     ],
 };
 
-/// A claim has it.
+/// The volume is bound to a claim.
 pub(crate) static BOUND: Cause = Cause {
     id: ids::VOLUME_BOUND,
     title: "the PersistentVolume is bound to a claim, and stays until that is gone",
@@ -81,7 +81,7 @@ pub(crate) static BOUND: Cause = Cause {
     ],
 };
 
-/// A node has it.
+/// The volume is attached to a node.
 pub(crate) static ATTACHED: Cause = Cause {
     id: ids::VOLUME_ATTACHED,
     title: "a VolumeAttachment of the PersistentVolume exists, and the volume stays until that is gone",
@@ -104,7 +104,7 @@ pub(crate) static ATTACHED: Cause = Cause {
     source: &["external-attacher pkg/controller/csi_handler.go"],
 };
 
-/// It cannot be detached.
+/// The storage refuses to detach the volume.
 pub(crate) static DETACH_FAILS: Cause = Cause {
     id: ids::VOLUME_DETACH_FAILS,
     title: "the storage refuses to detach the volume from its node",
@@ -133,7 +133,7 @@ pub(crate) static DETACH_FAILS: Cause = Cause {
     source: &["external-attacher pkg/controller/csi_handler.go, saveDetachError"],
 };
 
-/// There is nothing to detach.
+/// The attachment's PersistentVolume is gone.
 pub(crate) static ATTACHED_VOLUME_GONE: Cause = Cause {
     id: ids::ATTACHED_VOLUME_GONE,
     title: "the PersistentVolume of the attachment no longer exists, and the attacher cannot detach without it",
@@ -173,7 +173,7 @@ fn in_use(case: &mut Case, facts: &Facts) -> Option<Draft> {
     let pods = facts.all(&cluster::Kind::POD, Some(&namespace), None).is()?;
     let mut users: Vec<&Object> =
         pods.iter().filter(|pod| pod.uses_claim(&case.key.name)).collect();
-    // A pod that does not go is what keeps the claim; the others are in use.
+    // A pod that is being deleted comes first: it is followed.
     users.sort_by_key(|pod| (pod.metadata.deletion_timestamp.is_none(), pod.metadata.name.clone()));
     let first = *users.first()?;
     let mut draft = draft(&CLAIM_IN_USE);

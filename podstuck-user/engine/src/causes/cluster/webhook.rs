@@ -1,4 +1,4 @@
-//! An admission webhook that has to be called for a request, and that nothing answers.
+//! Admission webhooks that must be called for a request, and have no ready endpoint.
 
 use super::{
     case::{Case, api, draft},
@@ -16,7 +16,7 @@ use crate::{
     verdict::Draft,
 };
 
-/// It is down.
+/// The webhook is down.
 pub(crate) static UNAVAILABLE: Cause = Cause {
     id: ids::WEBHOOK_UNAVAILABLE,
     title: "an admission webhook must be called for the request that would release the object, and its service has no ready \
@@ -50,7 +50,7 @@ pub(crate) static UNAVAILABLE: Cause = Cause {
     source: &["kubernetes staging/src/k8s.io/apiserver/pkg/admission/plugin/webhook"],
 };
 
-/// Whether a rule covers a request about a type.
+/// Whether a rule covers this operation on a resource of this type.
 fn covers(
     rule: &Rule,
     is_exact: bool,
@@ -72,12 +72,12 @@ fn covers(
     scope
         && has(&rule.operations, operation)
         && has(&rule.api_groups, &kind.group)
-        // Else requests in other versions are converted for it.
+        // Without an exact match, the API server converts requests in other versions.
         && (!is_exact || has(&rule.api_versions, &kind.version))
         && rule.resources.iter().any(of_resource)
 }
 
-/// Whether it is called for an object, by its labels and those of its namespace; `None` where these are not known.
+/// Whether the webhook is called for an object, by the labels of the object and its namespace; `None` if not known.
 fn selects(webhook: &Webhook, case: &Case, object: &Object, facts: &Facts) -> Option<bool> {
     if !webhook.object_selector.matches(&object.metadata.labels)? {
         return Some(false);
@@ -93,11 +93,11 @@ fn selects(webhook: &Webhook, case: &Case, object: &Object, facts: &Facts) -> Op
     }
 }
 
-/// Whether the service has a ready endpoint; `None` where that is not known.
+/// Whether the service has a ready endpoint; `None` if not known.
 fn is_ready(service: &ServiceRef, facts: &Facts) -> Option<bool> {
     match facts.object(&Key::of(cluster::Kind::SERVICE, &service.namespace, &service.name)) {
         Known::Missing => return Some(false),
-        // One that only has another name has no endpoints, and is answered elsewhere.
+        // An ExternalName service has no endpoints; another host answers.
         Known::Is(object) if object.spec.kind == "ExternalName" => return None,
         Known::Unread => return None,
         Known::Is(_) => {}
@@ -113,7 +113,7 @@ fn is_ready(service: &ServiceRef, facts: &Facts) -> Option<bool> {
     Some(endpoints.any(|endpoint| endpoint.conditions.ready != Some(false)))
 }
 
-/// Each webhook that keeps one of these requests about the object from being admitted.
+/// A draft for each webhook that makes one of these requests about the object fail. A request is (operation, resource).
 pub(super) fn judge(
     case: &Case,
     object: &Object,
@@ -147,7 +147,7 @@ pub(super) fn judge(
     drafts
 }
 
-/// A webhook that nothing answers.
+/// A webhook without a ready endpoint.
 struct Refusal<'a> {
     kind: &'a cluster::Kind,
     configuration: &'a Object,

@@ -42,9 +42,9 @@ const TARGETS: usize = 1024;
 pub(crate) struct Crossed {
     /// The first deletion behind the mount.
     pub(crate) op: Operation,
-    /// Deletions there, as far as they were reported.
+    /// Number of reported deletions there.
     pub(crate) count: u64,
-    /// The last of them.
+    /// When the last deletion was.
     pub(crate) last: Monotonic,
 }
 
@@ -113,8 +113,8 @@ impl Tracker for CrossedMounts {
     }
 }
 
-/// A CSI volume's own mount sits one level below its directory: what is deleted in there is the
-/// volume's content, whatever one may think of that.
+/// Whether a deletion is behind a mount that is not the volume's own. A CSI volume's own mount sits one level
+/// below its directory.
 fn is_foreign(op: &Operation) -> bool {
     let own = match op.target.volume.as_ref().map(|v| v.plugin.as_str()) {
         Some("kubernetes.io/csi") => 1,

@@ -1,4 +1,4 @@
-//! What can be wrong with a CSI driver.
+//! Causes of CSI volumes that stay mounted.
 
 use crate::cause::Origin;
 use crate::model::degraded::Feed;
@@ -9,7 +9,7 @@ use crate::{
     model::diagnosis::Stage,
 };
 
-/// The driver is not on the node.
+/// The driver is not registered on the node.
 pub(crate) static NOT_REGISTERED: Cause = Cause {
     id: ids::CSI_DRIVER_NOT_REGISTERED,
     title: "the CSI driver is not registered on this node, so kubelet cannot ask it to unmount",
@@ -50,7 +50,7 @@ pub(crate) static NOT_REGISTERED: Cause = Cause {
     ],
 };
 
-/// Its registrar is there, it is not.
+/// The registrar runs, the driver does not.
 pub(crate) static DRIVER_DOWN: Cause = Cause {
     id: ids::CSI_DRIVER_DOWN,
     title: "the CSI driver is registered, but no process listens on the socket on which kubelet calls it",
@@ -102,7 +102,7 @@ pub(crate) static DRIVER_DOWN: Cause = Cause {
     ],
 };
 
-/// It does not come back from a call.
+/// The driver does not return from a call.
 pub(crate) static DRIVER_HANGS: Cause = Cause {
     id: ids::CSI_UNPUBLISH_HUNG_LOCK,
     title: "the CSI driver does not respond: its process is stopped or blocked, or an earlier call has not returned",
@@ -155,7 +155,7 @@ pub(crate) static DRIVER_HANGS: Cause = Cause {
     ],
 };
 
-/// The driver says no.
+/// The driver answers with an error.
 pub(crate) static DRIVER_ERROR: Cause = Cause {
     id: ids::CSI_DRIVER_ERROR,
     title: "the CSI driver answers each attempt to unpublish the volume with an error",
@@ -195,7 +195,7 @@ pub(crate) static DRIVER_ERROR: Cause = Cause {
     ],
 };
 
-/// It wants to unmount what a boot has unmounted.
+/// The driver fails because the volume is already unmounted.
 pub(crate) static NOT_IDEMPOTENT: Cause = Cause {
     id: ids::CSI_DRIVER_NOT_IDEMPOTENT,
     title: "the CSI driver returns an error because the volume is no longer mounted",
@@ -229,7 +229,7 @@ pub(crate) static NOT_IDEMPOTENT: Cause = Cause {
     ],
 };
 
-/// What it knew was in its memory only.
+/// kubelet lost the volume, which it knew in memory only, in a restart.
 pub(crate) static KUBELET_LOST: Cause = Cause {
     id: ids::KUBELET_RESTART_LOST_VOLUME,
     title: "kubelet was restarted and no longer knows the volume",
@@ -262,7 +262,7 @@ pub(crate) static KUBELET_LOST: Cause = Cause {
     source: &["kubernetes pkg/kubelet/volumemanager/reconciler/reconstruct.go"],
 };
 
-/// The driver forgot what it had published.
+/// The driver forgot that it published the volume.
 pub(crate) static LOST_PUBLISH_STATE: Cause = Cause {
     id: ids::CSI_DRIVER_LOST_PUBLISH_STATE,
     title: "the CSI driver reported \"unpublished\" but did not unmount; also detected when kubelet only waits and no call fails",
@@ -346,7 +346,7 @@ pub(crate) static STACKED_MOUNTS: Cause = Cause {
     source: &["linux fs/namespace.c, do_umount"],
 };
 
-/// The driver unmounts where it runs, and that does not reach kubelet.
+/// The driver unmounts in its own mount namespace, and that does not propagate to kubelet.
 pub(crate) static WRONG_NAMESPACE: Cause = Cause {
     id: ids::CSI_UMOUNT_WRONG_NAMESPACE,
     title: "the driver unmounted the volume in a mount namespace that only the driver sees",
@@ -382,7 +382,7 @@ pub(crate) static WRONG_NAMESPACE: Cause = Cause {
     ],
 };
 
-/// Who looks for a mount by the name that has the link in it, does not find it.
+/// A program that looks for the mount by the path with the link does not find it.
 pub(crate) static ROOT_SYMLINK: Cause = Cause {
     id: ids::KUBELET_ROOT_SYMLINK,
     title: "kubelet's root directory is a symbolic link, and a mount below it is not found by its name",
@@ -421,7 +421,7 @@ pub(crate) static ROOT_SYMLINK: Cause = Cause {
     ],
 };
 
-/// kubelet's own note about the volume is lost.
+/// kubelet's `vol_data.json` is lost.
 pub(crate) static VOL_DATA_LOST: Cause = Cause {
     id: ids::VOL_DATA_MISSING_OR_CORRUPT,
     title: "the file in which kubelet describes a CSI volume (vol_data.json) is missing or damaged",
@@ -457,7 +457,7 @@ pub(crate) static VOL_DATA_LOST: Cause = Cause {
     ],
 };
 
-/// Nobody does anything at all.
+/// No component tries to unmount the volume.
 pub(crate) static NOT_ATTEMPTED: Cause = Cause {
     id: ids::UNMOUNT_NOT_ATTEMPTED,
     title: "the containers are gone, the volumes are mounted, and no component tries to unmount them",

@@ -1,4 +1,4 @@
-//! A CSI driver that does not do what kubelet asks of it: absent, down, halted, or answering with errors.
+//! A CSI driver that does not serve kubelet's calls: absent, down, halted, or answering with errors.
 
 use crate::{
     cause::Cause,
@@ -24,7 +24,7 @@ use crate::{
     wait_channel::waits_for,
 };
 
-/// An unmount by hand alone releases nothing: kubelet goes on to ask the driver, which is not there.
+/// Advice for a driver that does not come back. A manual unmount alone is not enough: kubelet keeps calling the driver.
 fn without_driver(draft: &mut Draft, suspect: &Suspect<'_>) {
     let directory = &suspect.volume.path;
     let point = suspect.volume.mounts.first().map_or(directory, |mount| &mount.point);
@@ -40,7 +40,7 @@ fn without_driver(draft: &mut Draft, suspect: &Suspect<'_>) {
     );
 }
 
-/// Which of them a fault of the driver is. It is asked of no other.
+/// The cause for a fault of the driver; called for no other fault.
 pub(crate) fn cause(fault: Fault) -> &'static Cause {
     match fault {
         Fault::DriverAbsent | Fault::DriverDeaf => &NOT_REGISTERED,
@@ -73,7 +73,7 @@ fn registrar(draft: &mut Draft, suspect: &Suspect<'_>) {
     draft.fact(format!("{who} listens on {socket}"), Source::proc("/proc/*/net/unix"));
 }
 
-/// What is said of the driver where it is not the fault.
+/// The state of a driver that is not at fault.
 pub(crate) fn listens(draft: &mut Draft, suspect: &Suspect<'_>) {
     if let Some(driver) = suspect.driver() {
         draft.fact(driver.words(), Source::proc(driver.source.as_str()));
@@ -134,7 +134,7 @@ pub(crate) fn not_registered(draft: &mut Draft, suspect: &Suspect<'_>) {
         "vol_data.json can be read, and names the driver",
     );
     draft.rule_out(ids::CSI_DRIVER_ERROR, "the driver is not there, and answers nothing");
-    // Where only its socket is left, kubelet may still have the driver in its list.
+    // If only its socket is left, kubelet may still have the driver in its list.
     let is_missed =
         suspect.said.is_some_and(|(_, said)| said.complaint == Some(Complaint::NoDriver));
     if suspect.fault == Fault::DriverAbsent || is_missed {
@@ -274,7 +274,7 @@ pub(crate) fn error(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<
     );
     find_driver(draft, "mend what the driver's log complains of", "none");
     umount(context, draft, suspect, UMOUNT_RISK);
-    // That the pod is to go is known by the attempts that failed.
+    // The failed attempts show that the pod is being deleted.
     let answers = "the driver is there, and answers";
     draft.rule_out(ids::CSI_DRIVER_NOT_REGISTERED, answers);
     draft.rule_out(ids::CSI_DRIVER_DOWN, answers);
@@ -290,7 +290,7 @@ pub(crate) fn error(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<
     }
 }
 
-/// What an earlier process of the driver answered is likely to be answered again, and no more than that.
+/// Adds a doubt if the driver was restarted since its answer: the new process may answer otherwise.
 fn doubt_after_restart(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<'_>) {
     let started = suspect.volume.driver().map(|process| process.started);
     let answered = suspect.said.map(|(_, said)| context.when(said.at));
@@ -299,8 +299,8 @@ fn doubt_after_restart(context: &Context<'_>, draft: &mut Draft, suspect: &Suspe
     }
 }
 
-/// Whether a driver's error is that there is nothing to unmount: by the words of umount(8), of umount(2)'s
-/// EINVAL and ENOENT in Go and in others, and of Kubernetes' mount-utils.
+/// Whether a driver's error says that nothing is mounted, in the words of umount(8), of umount(2)'s EINVAL and ENOENT
+/// in Go and other languages, or of Kubernetes' mount-utils.
 pub(crate) fn says_not_mounted(error: &str) -> bool {
     let error = error.to_lowercase();
     let words = ["not mounted", "no mount point", "invalid argument", "no such file or directory"];

@@ -1,10 +1,10 @@
-//! What is wrong with a volume, as far as the state of the node, logs and calls say.
+//! Derives a volume's fault from the state of the node, the logs and the calls.
 
 use std::time::Duration;
 
 use crate::{
     causes::{
-        csi_volume::{self, kubelets_log::Told, tracker::NotAttempted, verdict::Fault},
+        csi_volume::{self, kubelets_log::Logged, tracker::NotAttempted, verdict::Fault},
         shared::standing::Standing,
     },
     event::Thresholds,
@@ -17,20 +17,20 @@ use crate::{
     unmounts::Tried,
 };
 
-/// What shows by itself (a driver's socket, a file) must last for this part of the threshold, a
-/// minute by default: a driver that is restarted comes back before.
+/// A visible fault (a driver's socket, a file) must last for the threshold divided by this, a minute by default: a
+/// restarted driver is back sooner.
 const PART: u32 = 4;
-/// What shows by itself, and what kubelet meets again and again: five attempts, by its back-off of 0.5 s that doubles.
+/// How long a visible fault that kubelet also meets must last: five attempts, with a back-off of 0.5 s that doubles.
 const MET: Duration = Duration::from_secs(8);
-/// What kubelet waited two minutes for, and has met for as long as [`MET`] since, must be seen for as long: two looks.
+/// How long a fault must be seen if kubelet waited two minutes for it and met it for [`MET`] since: two samples.
 const SEEN: Duration = Duration::from_secs(1);
-/// A log begins at most so long after the start of whoever writes it.
+/// Maximal delay between the start of a process and the first line of its log.
 const AT_ITS_START: Duration = Duration::from_secs(10);
 
-/// What is known of a volume besides its state.
+/// Data about a volume besides its state.
 pub(super) struct Looked<'a> {
     pub(super) standing: Option<Standing>,
-    pub(super) torn_down: Option<&'a Told>,
+    pub(super) torn_down: Option<&'a Logged>,
     pub(super) no_error_since: Option<(Monotonic, &'a str)>,
     pub(super) unregistered: Option<Monotonic>,
     /// kubelet waited two minutes for the driver's answer.
@@ -40,8 +40,8 @@ pub(super) struct Looked<'a> {
 }
 
 impl Looked<'_> {
-    /// What it is that kubelet's log has nothing of the volume since the pod's end, or since kubelet's own
-    /// start after that; `None` where it has, or does not reach back so far.
+    /// The fault if kubelet's log has nothing of the volume since the pod's end, or since kubelet's own start after
+    /// that; `None` if it has, or does not reach back to that time.
     fn unasked(&self, sample: &NodeSample) -> Option<Fault> {
         let (standing, kubelet) = self.standing.as_ref().zip(sample.kubelet_since)?;
         let (heard, _) = self.no_error_since.filter(|_| self.torn_down.is_none())?;
@@ -62,23 +62,26 @@ impl NotAttempted {
         looked: &Looked<'_>,
     ) -> Option<Fault> {
         let at = sample.at;
-        // One error may be a moment's.
-        let told = |fault| self.log.complaint(pod, volume, fault, at).filter(|told| told.lines > 1);
-        // That a driver was not reached before its process was started says nothing of that one. One that answered with
+        // A single error may be transient.
+        let repeated =
+            |fault| self.log.complaint(pod, volume, fault, at).filter(|logged| logged.lines > 1);
+        // A failure to reach the driver says nothing of a process that was started later. A driver that answered with
         // errors is likely to do so again.
         let started = volume.driver().map(|process| process.started);
         let says = |fault| {
-            let told = match fault {
+            let logged = match fault {
                 Fault::DriverHangs if looked.timed_out => {
                     self.log.complaint(pod, volume, fault, at)
                 }
-                _ => told(fault),
+                _ => repeated(fault),
             };
             let is_error = matches!(fault, Fault::DriverError | Fault::NotIdempotent);
-            told.is_some_and(|told| is_error || started.is_none_or(|started| started <= told.last))
+            logged.is_some_and(|logged| {
+                is_error || started.is_none_or(|started| started <= logged.last)
+            })
         };
-        // kubelet forgets a driver when its registrar's socket is removed, not when nobody listens there any more:
-        // one that it calls is in its list.
+        // kubelet forgets a driver when its registrar's socket is removed, not when no process listens on it any more: a
+        // driver that kubelet calls is in its list.
         let is_called =
             [Fault::DriverDown, Fault::DriverHangs, Fault::DriverError].into_iter().any(says);
         let begun = self.taken_down.contains(&pod.uid)
@@ -86,11 +89,11 @@ impl NotAttempted {
             || pod.volume_removed.is_some()
             || looked.torn_down.is_some()
             || !csi_volume::verdict::has_tokens(pod);
-        // It was asked, and answered; what it does since does not matter.
+        // The driver answered; its later state does not matter.
         let is_forgotten = looked.torn_down.is_some() && !volume.mounts.is_empty() && !tried.any();
-        let mounts_again = told(Fault::KubeletLost)
+        let mounts_again = repeated(Fault::KubeletLost)
             .zip(looked.standing.as_ref())
-            .is_some_and(|(told, standing)| standing.ended() < told.last);
+            .is_some_and(|(logged, standing)| standing.ended() < logged.last);
         let is_cut_off = volume.driver().is_some_and(DriverProcess::is_cut_off);
         let found = match fault(pod, volume, tried, begun) {
             Some(Fault::DriverDeaf) if is_called => Some(Fault::Forgotten),
@@ -99,7 +102,7 @@ impl NotAttempted {
         let found = match found {
             Some(_) if is_forgotten && is_cut_off => Fault::CutOff,
             Some(_) if is_forgotten => Fault::Forgotten,
-            // The kernel takes a mount from the table before it writes back what is left.
+            // The kernel removes a mount from the table before it writes back dirty data.
             None if volume.mounts.is_empty()
                 && says(Fault::DriverHangs)
                 && is_at_work(self.log.complaint(pod, volume, Fault::DriverHangs, at)) =>
@@ -107,14 +110,14 @@ impl NotAttempted {
                 Fault::DriverHangs
             }
             None if volume.mounts.is_empty() && says(Fault::NotIdempotent) => {
-                // Otherwise many other things may have failed after the unmount.
-                let told = told(Fault::NotIdempotent);
-                let why =
-                    told.is_some_and(|told| csi_volume::driver::says_not_mounted(&told.said.text));
+                // Without these, any other step after the unmount may have failed.
+                let logged = repeated(Fault::NotIdempotent);
+                let why = logged
+                    .is_some_and(|logged| csi_volume::driver::says_not_mounted(&logged.said.text));
                 if pod.before_boot || why { Fault::NotIdempotent } else { Fault::DriverError }
             }
             None => return None,
-            // Whatever the driver does, somebody must ask it.
+            // Without a kubelet, no process calls the driver.
             Some(Fault::Forgotten | Fault::NotAttempted) if sample.kubelets.is_empty() => {
                 Fault::NotAttempted
             }
@@ -136,19 +139,19 @@ impl NotAttempted {
             }
             Some(fault) => fault,
         };
-        // A pod that was there before the node was booted may be about to begin again.
+        // A pod from before the node's boot may be about to start again.
         let is_due = pod.started || found == Fault::NoData || says(found);
         is_due.then_some(found)
     }
 }
 
-/// Whether a driver says, or shows by its silence, that it works on an earlier call.
-fn is_at_work(told: Option<&Told>) -> bool {
+/// Whether the driver reports, or a timeout shows, that it works on an earlier call.
+fn is_at_work(logged: Option<&Logged>) -> bool {
     let words = [Some(Complaint::DriverHangs), Some(Complaint::DriverTimesOut)];
-    told.is_some_and(|told| words.contains(&told.said.complaint))
+    logged.is_some_and(|logged| words.contains(&logged.said.complaint))
 }
 
-/// What is wrong with a driver that has registered, by its socket and its process.
+/// The fault of a registered driver, by its socket and its process.
 fn driver_fault(volume: &VolumeState) -> Option<Fault> {
     match &volume.csi.as_ref()?.driver.as_ref()?.process {
         None => Some(Fault::DriverDown),
@@ -157,7 +160,7 @@ fn driver_fault(volume: &VolumeState) -> Option<Fault> {
     }
 }
 
-/// What may be wrong with a volume of a pod that has ended.
+/// The possible fault of a volume of a pod that has ended.
 fn fault(pod: &PodState, volume: &VolumeState, tried: &Tried, seen: bool) -> Option<Fault> {
     let csi = volume.csi.as_ref();
     if csi.is_some_and(|csi| matches!(csi.data, VolumeData::Missing | VolumeData::Corrupt { .. })) {
@@ -171,12 +174,12 @@ fn fault(pod: &PodState, volume: &VolumeState, tried: &Tried, seen: bool) -> Opt
         return Some(if here { Fault::Stacked } else { Fault::WrongNamespace });
     }
     if tried.any() {
-        // Somebody tries and fails: that is another detector's.
+        // Failed attempts belong to another detector.
         return None;
     }
     let begun = seen || !csi_volume::verdict::has_tokens(pod);
     match csi.map(|csi| csi.registration) {
-        // Of a pod that is not being taken down, nobody is asked to unmount anything.
+        // kubelet asks no driver to unmount volumes of a pod that is not being taken down.
         Some(Registration::Absent) if begun => Some(Fault::DriverAbsent),
         Some(Registration::Deaf) if begun => Some(Fault::DriverDeaf),
         Some(Registration::Listening) if begun => Some(Fault::Forgotten),
@@ -184,7 +187,7 @@ fn fault(pod: &PodState, volume: &VolumeState, tried: &Tried, seen: bool) -> Opt
     }
 }
 
-/// Whether it has been seen and said for long enough that kubelet meets it.
+/// Whether the fault has been seen and logged for long enough.
 pub(super) fn is_met(
     fault: Fault,
     looked: &Looked<'_>,
@@ -192,7 +195,7 @@ pub(super) fn is_met(
     thresholds: Thresholds,
 ) -> bool {
     match fault {
-        // That the driver only takes its time is known better by kubelet's wait than by more of ours.
+        // kubelet's own wait of two minutes shows better than a longer watch that the driver is not merely slow.
         Fault::DriverHangs if looked.timed_out => said >= MET && seen >= SEEN,
         Fault::DriverHangs if looked.halted => said.min(seen) >= MET,
         Fault::DriverAbsent | Fault::DriverDeaf | Fault::DriverDown | Fault::NoData => {
@@ -202,7 +205,7 @@ pub(super) fn is_met(
     }
 }
 
-/// How long it must have lasted.
+/// How long the fault must have lasted.
 pub(super) fn needed(fault: Fault, thresholds: Thresholds) -> Duration {
     match fault {
         Fault::DriverError | Fault::NotIdempotent => Duration::ZERO,

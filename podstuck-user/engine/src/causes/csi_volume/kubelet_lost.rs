@@ -1,4 +1,4 @@
-//! kubelet was started anew, and does not know the volume any more.
+//! kubelet was restarted and no longer knows the volume.
 
 use crate::{
     cause::Cause,
@@ -46,7 +46,7 @@ pub(crate) fn words(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<
     }
 }
 
-/// It takes what is mounted for what it has never mounted.
+/// kubelet tries to mount the volume again, fails, and so does not know that it is mounted.
 fn mounts_again(
     context: &Context<'_>,
     draft: &mut Draft,
@@ -68,7 +68,7 @@ fn mounts_again(
     draft.rule_out(ids::UNMOUNT_NOT_ATTEMPTED, "kubelet does something else with the volume");
 }
 
-/// It has not found it again.
+/// kubelet has not found the volume again after its start.
 fn gave_up(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<'_>) {
     draft.explanation = "kubelet was started after the pod's containers had ended, and does not know this \
         volume: it finds volumes again by their directories, and gives up on one whose plugin, secret or \

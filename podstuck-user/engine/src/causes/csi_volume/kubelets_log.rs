@@ -1,4 +1,4 @@
-//! What kubelet's log says of volumes that are to be torn down, and the log of a CSI driver.
+//! Lines of kubelet's log about the teardown of volumes, and of the logs of CSI drivers.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -19,27 +19,27 @@ use crate::{
 /// Errors and reports remembered.
 const REMEMBERED: usize = 4096;
 
-/// All of it.
+/// The log lines remembered, by pod and volume.
 pub(super) struct KubeletsLog {
-    /// By UID, what is said, and the volume, which is unknown where kubelet has lost what it knew of it.
-    complaints: Bounded<(String, Complaint, String), Told>,
-    /// By UID and volume: the driver has said that it is done.
-    torn_down: Bounded<(String, String), Told>,
-    /// By UID: a container ended last, and the log that says so.
+    /// By UID, complaint and volume; the volume is empty for [`Complaint::NoData`].
+    complaints: Bounded<(String, Complaint, String), Logged>,
+    /// By UID and volume: the driver has reported success.
+    torn_down: Bounded<(String, String), Logged>,
+    /// By UID: when the last container ended, and the log that says so.
     ended: Bounded<String, (Monotonic, String)>,
     /// By UID and volume: the last error of any kind.
     errors: Bounded<(String, String), Monotonic>,
-    /// By UID and volume: what its driver complained of last.
-    drivers: Bounded<(String, String), Told>,
-    /// By log: from when on it was read without a gap.
+    /// By UID and volume: the last complaint of the driver.
+    drivers: Bounded<(String, String), Logged>,
+    /// By log: since when it was read without a gap.
     heard: BTreeMap<String, Monotonic>,
 }
 
-/// Said for the first and the last time.
-pub(super) struct Told {
+/// A line that a log repeats: the first and the last time.
+pub(super) struct Logged {
     pub(super) first: Monotonic,
     pub(super) last: Monotonic,
-    /// By so many lines.
+    /// Number of lines.
     pub(super) lines: u64,
     pub(super) said: Said,
 }
@@ -58,14 +58,14 @@ impl Default for KubeletsLog {
 }
 
 impl KubeletsLog {
-    /// Takes note of what is said.
+    /// Records a log line.
     pub(super) fn listen(&mut self, context: &Context<'_>, said: &Said) {
         let at = context.when(said.at);
-        let told = || Told { first: at, last: at, lines: 0, said: said.clone() };
+        let new = || Logged { first: at, last: at, lines: 0, said: said.clone() };
         let (uid, volume) = (said.uid.clone(), said.volume.clone());
-        let told = match (said.report, said.complaint) {
+        let logged = match (said.report, said.complaint) {
             _ if said.component == Component::CsiDriver => {
-                self.drivers.or_insert_with((uid, volume), told)
+                self.drivers.or_insert_with((uid, volume), new)
             }
             (Some(Report::ContainerEnded), _) if said.component == Component::Kubelet => {
                 let ended = self.ended.or_insert_with(uid, || (at, said.source.clone()));
@@ -75,80 +75,81 @@ impl KubeletsLog {
             _ if !said.is_kubelets_of_a_volume() => return,
             (Some(Report::TornDown | Report::Unmapped), _)
             | (None, Some(Complaint::StillMounted)) => {
-                self.torn_down.or_insert_with((uid, volume), told)
+                self.torn_down.or_insert_with((uid, volume), new)
             }
             (_, Some(Complaint::MountFails)) => {
-                self.complaints.or_insert_with((uid, Complaint::MountFails, volume), told)
+                self.complaints.or_insert_with((uid, Complaint::MountFails, volume), new)
             }
             (_, complaint) => {
                 let last = self.errors.or_insert_with((uid.clone(), volume.clone()), || at);
                 *last = at.max(*last);
                 let Some(complaint) = complaint else { return };
                 let volume = if complaint == Complaint::NoData { String::new() } else { volume };
-                self.complaints.or_insert_with((uid, complaint, volume), told)
+                self.complaints.or_insert_with((uid, complaint, volume), new)
             }
         };
-        told.first = told.first.min(at);
-        told.lines += said.times;
-        if at >= told.last {
-            (told.last, told.said) = (at, said.clone());
+        logged.first = logged.first.min(at);
+        logged.lines += said.times;
+        if at >= logged.last {
+            (logged.last, logged.said) = (at, said.clone());
         }
     }
 
-    /// Takes note of how much was read.
+    /// Records since when a log was read without a gap.
     pub(super) fn heard(&mut self, context: &Context<'_>, heard: &Heard) {
         self.heard.insert(heard.source.clone(), context.when(heard.since));
     }
 
-    /// What kubelet's last attempts met, if it would meet it again. After a longer silence there was an
-    /// attempt that met something else, and so there was where it succeeded or met another error since.
+    /// The error of kubelet's last attempts, if the next attempt is expected to fail alike. `None` after a silence
+    /// longer than two back-off caps, and after a later success or another error: an attempt then had another outcome.
     pub(super) fn complaint(
         &self,
         pod: &PodState,
         volume: &VolumeState,
         fault: Fault,
         now: Monotonic,
-    ) -> Option<&Told> {
-        let torn_down = self.torn_down(pod, volume).map(|told| told.last);
+    ) -> Option<&Logged> {
+        let torn_down = self.torn_down(pod, volume).map(|logged| logged.last);
         let error = self.errors.get(&(pod.uid.clone(), unique_name(pod, volume)));
-        let told = complaints_of(fault).iter().filter_map(|complaint| {
+        let logged = complaints_of(fault).iter().filter_map(|complaint| {
             let name = unique_name(pod, volume);
             let volume = if *complaint == Complaint::NoData { "" } else { name.as_str() };
             self.complaints.get(&(pod.uid.clone(), *complaint, volume.to_owned()))
         });
-        let told = told.max_by_key(|told| told.last)?;
-        let lasts = now.since(told.last) <= backoff::CAP * 2;
-        let is_last = Some(told.last) >= torn_down && Some(&told.last) >= error;
-        // Mounting fails beside it, and is none of these errors.
-        (lasts && (is_last || fault == Fault::KubeletLost)).then_some(told)
+        let logged = logged.max_by_key(|logged| logged.last)?;
+        let lasts = now.since(logged.last) <= backoff::CAP * 2;
+        let is_last = Some(logged.last) >= torn_down && Some(&logged.last) >= error;
+        // A failed mount is recorded apart from the other errors.
+        (lasts && (is_last || fault == Fault::KubeletLost)).then_some(logged)
     }
 
-    /// Whether the driver has let a call on the volume wait for two minutes, and has not succeeded since.
+    /// Whether the driver let a call on the volume time out after two minutes, and has not succeeded since.
     pub(super) fn has_timed_out(&self, pod: &PodState, volume: &VolumeState) -> bool {
         let key = (pod.uid.clone(), Complaint::DriverTimesOut, unique_name(pod, volume));
-        let torn_down = self.torn_down(pod, volume).map(|told| told.last);
-        self.complaints.get(&key).is_some_and(|told| Some(told.last) >= torn_down)
+        let torn_down = self.torn_down(pod, volume).map(|logged| logged.last);
+        self.complaints.get(&key).is_some_and(|logged| Some(logged.last) >= torn_down)
     }
 
-    /// Its last success, if there was no error since.
-    pub(super) fn torn_down(&self, pod: &PodState, volume: &VolumeState) -> Option<&Told> {
+    /// The last successful teardown of the volume, if there was no error since.
+    pub(super) fn torn_down(&self, pod: &PodState, volume: &VolumeState) -> Option<&Logged> {
         let key = (pod.uid.clone(), unique_name(pod, volume));
-        let told = self.torn_down.get(&key)?;
-        (Some(&told.last) >= self.errors.get(&key)).then_some(told)
+        let logged = self.torn_down.get(&key)?;
+        (Some(&logged.last) >= self.errors.get(&key)).then_some(logged)
     }
 
-    /// What the volume's driver complained of last.
-    pub(super) fn of_driver(&self, pod: &PodState, volume: &VolumeState) -> Option<&Told> {
+    /// The last complaint of the volume's driver.
+    pub(super) fn of_driver(&self, pod: &PodState, volume: &VolumeState) -> Option<&Logged> {
         self.drivers.get(&(pod.uid.clone(), unique_name(pod, volume)))
     }
 
-    /// When the pod's last container ended, by which log.
+    /// When the pod's last container ended, and the log that says so.
     pub(super) fn ended(&self, pod: &PodState) -> Option<(Monotonic, &str)> {
         self.ended.get(&pod.uid).map(|(at, log)| (*at, log.as_str()))
     }
 
-    /// From when on the log has no error of a volume, and which log; `None` where kubelet's log was not read. Of several
-    /// kubelets, which one has the pod is not known, nor whether its log is among those that were read.
+    /// Since when the log has no error of a volume, and the log's name. `None` if kubelet's log was not read, has an
+    /// error of the volume, or if several kubelets run: which one has the pod, and whether its log was read, is not
+    /// known.
     pub(super) fn no_error_since(
         &self,
         pod: &PodState,
@@ -166,8 +167,8 @@ impl KubeletsLog {
     }
 }
 
-/// As kubelet calls a volume (pkg/volume/util, `GetUniqueVolumeName` and `GetUniqueVolumeNameFromSpecWithPod`);
-/// empty for that of a CSI driver whose handle is not known.
+/// kubelet's unique name of a volume (pkg/volume/util, `GetUniqueVolumeName` and `GetUniqueVolumeNameFromSpecWithPod`);
+/// empty for a CSI volume whose handle is not known.
 fn unique_name(pod: &PodState, volume: &VolumeState) -> String {
     match (&volume.csi, &volume.target.volume) {
         (Some(CsiState { data: VolumeData::Known { driver, handle, .. }, .. }), _) => {
@@ -178,12 +179,12 @@ fn unique_name(pod: &PodState, volume: &VolumeState) -> String {
     }
 }
 
-/// What would be complained of, if this is at fault.
+/// The complaints that this fault leads to.
 fn complaints_of(fault: Fault) -> &'static [Complaint] {
     match fault {
         Fault::DriverAbsent | Fault::DriverDeaf => &[Complaint::NoDriver, Complaint::DriverDown],
         Fault::DriverDown => &[Complaint::DriverDown],
-        // gRPC gives up a connection on which a driver that is stopped sends nothing.
+        // gRPC drops a connection on which a stopped driver sends nothing.
         Fault::DriverHangs => {
             &[Complaint::DriverTimesOut, Complaint::DriverHangs, Complaint::DriverDown]
         }
@@ -194,7 +195,7 @@ fn complaints_of(fault: Fault) -> &'static [Complaint] {
     }
 }
 
-/// For how long it has been said.
-pub(super) fn lasts(told: Option<&Told>, now: Monotonic) -> Duration {
-    told.map_or(Duration::ZERO, |told| now.since(told.first))
+/// How long ago the line was first logged; zero without one.
+pub(super) fn lasts(logged: Option<&Logged>, now: Monotonic) -> Duration {
+    logged.map_or(Duration::ZERO, |logged| now.since(logged.first))
 }

@@ -1,5 +1,5 @@
-//! A volume that is still mounted after its driver has done its part: seen by a removal that fails,
-//! or by what nobody does.
+//! A volume that is still mounted after its driver reported success: seen by a failed removal, or because no process
+//! unmounts it.
 
 use crate::{
     cause::Cause,
@@ -22,8 +22,8 @@ use crate::{
 pub(super) const UNMOUNT_RISK: &str = "low once all containers of the pod have ended and no process uses the \
     mount; never `rm -rf` below it, which deletes the data behind it";
 
-/// Which of them fits, by the mounts on the path and by whether an unmount that succeeded was called
-/// where it is still mounted; `None` without one.
+/// The cause, by the number of mounts on the path and by whether a successful unmount was called in a namespace where
+/// the path is still mounted (`None` without a successful unmount).
 pub(crate) fn cause(mounts: usize, unmounted_here: Option<bool>) -> &'static Cause {
     match unmounted_here {
         _ if mounts > 1 => &STACKED_MOUNTS,
@@ -33,7 +33,7 @@ pub(crate) fn cause(mounts: usize, unmounted_here: Option<bool>) -> &'static Cau
     }
 }
 
-/// What it means that a removal fails because of one of them.
+/// The explanation of a removal that fails for this cause.
 pub(crate) fn words(cause: &Cause) -> Option<&'static str> {
     let words = [
         (
@@ -53,8 +53,8 @@ pub(crate) fn words(cause: &Cause) -> Option<&'static str> {
     words.iter().find(|(known, _)| **known == *cause).map(|(_, words)| *words)
 }
 
-/// What tells them apart from their look-alikes when a removal fails. Unmounts are known since a time, if
-/// the removal was seen; how far those of the driver reach is known by its mounts.
+/// Rules out the look-alikes when a removal fails. `since` is when unmounts began to be traced, if the removal was
+/// seen; `reach` is how far the driver's unmounts propagate, by its mounts.
 pub(crate) fn tell_apart(draft: &mut Draft, since: Option<Monotonic>, reach: Option<Reach>) {
     if *draft.cause == LOST_PUBLISH_STATE {
         if since.is_some() {
@@ -63,7 +63,7 @@ pub(crate) fn tell_apart(draft: &mut Draft, since: Option<Monotonic>, reach: Opt
             let fact = "no process unmounted it in any namespace";
             draft.rule_out_since(ids::CSI_UMOUNT_WRONG_NAMESPACE, fact, since);
         } else {
-            // Another one may have lain on it before anybody watched; the way out is the same.
+            // Another mount may have been on top before the watch began; the remedy is the same.
             draft.suffices_beside(ids::STACKED_MOUNTS);
             if reach == Some(Reach::Whole) {
                 draft.suffices_beside(ids::CSI_UMOUNT_WRONG_NAMESPACE);
@@ -98,7 +98,7 @@ pub(crate) fn tell_apart(draft: &mut Draft, since: Option<Monotonic>, reach: Opt
     }
 }
 
-/// How far an unmount by the driver reaches, by its mounts.
+/// States whether the driver's unmounts propagate to kubelet, by its mounts.
 pub(crate) fn tell_reach(draft: &mut Draft, driver: &DriverProcess) {
     let fact = match driver.reach {
         Reach::Whole => {
@@ -113,7 +113,7 @@ pub(crate) fn tell_reach(draft: &mut Draft, driver: &DriverProcess) {
     draft.fact(fact, Source::mountinfo(format!("/proc/{}/mountinfo", driver.pid)));
 }
 
-/// What `csi-umount-wrong-namespace` means, whichever way it shows.
+/// The explanation of `csi-umount-wrong-namespace`.
 pub(crate) const UNMOUNTED_ELSEWHERE: &str = "The driver unmounted the volume where it runs, and that \
     did not reach kubelet: its container lacks `mountPropagation: Bidirectional`, or kubelet's \
     directory is not a shared mount (`findmnt -o TARGET,PROPAGATION`).";
@@ -153,12 +153,12 @@ pub(crate) fn forgotten(context: &Context<'_>, draft: &mut Draft, suspect: &Susp
         draft.rule_out(ids::STACKED_MOUNTS, "there is one mount on the path");
     }
     let since = Some(suspect.since);
-    // What was seen says more than what was not tried, and does not change later.
+    // An observation is stronger than an absent attempt, and does not change later.
     if let Some(at) = suspect.unheld {
         let fact = "no process was found that holds it, and nothing is mounted on it";
         draft.rule_out_since(ids::VOLUME_HELD_BY_HOST_PROCESS, fact, Some(at));
     }
-    // As long as an attempt may still come, it is not known how it would end.
+    // While an attempt may still come, its outcome is not known.
     if suspect.outlasts_pauses() {
         draft.rule_out_since(
             ids::VOLUME_HELD_BY_HOST_PROCESS,
@@ -178,7 +178,7 @@ pub(crate) fn forgotten(context: &Context<'_>, draft: &mut Draft, suspect: &Susp
         );
         tell_reach(draft, process);
         if process.reach == Reach::Whole {
-            // A helper of it may have had another one, which is gone; the way out is the same.
+            // A helper of the driver may have had a namespace that is gone; the remedy is the same.
             draft.suffices_beside(ids::CSI_UMOUNT_WRONG_NAMESPACE);
         }
     }
@@ -204,7 +204,7 @@ pub(crate) fn forgotten(context: &Context<'_>, draft: &mut Draft, suspect: &Susp
     }
 }
 
-/// What it rules out that the driver has answered, and that kubelet takes the volume for unmounted.
+/// Rules out the causes that a successful answer of the driver contradicts.
 fn answered(draft: &mut Draft, since: Monotonic, said: &Said) {
     let well = "the driver has said that all is well";
     for other in [
@@ -220,7 +220,7 @@ fn answered(draft: &mut Draft, since: Monotonic, said: &Said) {
     draft.rule_out_since(ids::KUBELET_RESTART_LOST_VOLUME, fact, Some(since));
 }
 
-/// The driver's mounts tell that what it unmounts stays with it.
+/// The driver's unmounts do not propagate, by its mounts.
 pub(crate) fn cut_off(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<'_>) {
     csi_volume::driver::listens(draft, suspect);
     let process = suspect.volume.driver();

@@ -1,4 +1,4 @@
-//! A volume that stays mounted below a kubelet's root that is a symbolic link.
+//! A volume that stays mounted because kubelet's root is a symbolic link.
 
 use crate::{
     cause::Cause,
@@ -13,13 +13,13 @@ use crate::{
     verdict::Draft,
 };
 
-/// Which it is in place of another cause, where a mount is left on a volume below such a root.
+/// The cause of a mount that is left on a volume: [`ROOT_SYMLINK`] in place of a look-alike below a linked root.
 pub(crate) fn in_place_of(known: &'static Cause, link: Option<&LinkedRoot>) -> &'static Cause {
     let is_alike = ROOT_SYMLINK.look_alike(known.id).is_some() || known.is_admission();
     if link.is_some() && is_alike { &ROOT_SYMLINK } else { known }
 }
 
-/// The link, and what is not known of it.
+/// Adds the link as a fact.
 pub(crate) fn tell(draft: &mut Draft, link: &LinkedRoot) {
     let LinkedRoot { named, link, leads_to } = link;
     let (named, link, leads_to) = (safe_path(named), safe_path(link), safe_path(leads_to));
@@ -31,7 +31,7 @@ pub(crate) fn tell(draft: &mut Draft, link: &LinkedRoot) {
     draft.fact(fact, Source::Look("readlinkat"));
 }
 
-/// What tells it apart, given the mounts on the path.
+/// Rules out the look-alikes, by the number of mounts on the path.
 pub(crate) fn tell_apart(
     draft: &mut Draft,
     target: &Target,
@@ -39,7 +39,7 @@ pub(crate) fn tell_apart(
     link: Option<&LinkedRoot>,
 ) {
     let Some(link) = link else {
-        // It is unmounted in the same way, whoever has forgotten it.
+        // The remedy is the same, whichever component left it mounted.
         return draft.suffices_beside(ids::KUBELET_ROOT_SYMLINK);
     };
     if *draft.cause != ROOT_SYMLINK {
@@ -53,7 +53,7 @@ pub(crate) fn tell_apart(
          drivers.",
         safe_path(&link.leads_to)
     );
-    // The way out is the same, whichever it is.
+    // The remedy is the same for both causes.
     if mounts > 1 {
         draft.suffices_beside(ids::STACKED_MOUNTS);
     } else {

@@ -16,7 +16,7 @@ use crate::{
     tracker::{Claim, Scope, TrackerId, TrackerSpec, yields},
 };
 
-/// Its causes and trackers.
+/// The family's causes and trackers.
 pub(crate) static FAMILY: Family = Family {
     causes: &[
         &causes::LOST_PUBLISH_STATE,

@@ -1,4 +1,4 @@
-//! csi volume: facts against verdicts.
+//! Tests of the verdicts about CSI volumes.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -37,7 +37,7 @@ use crate::{
 const UID: &str = "0f0e0d0c-1111-2222-3333-444455556666";
 const ROOT: &str = "/k/pods/0f0e0d0c-1111-2222-3333-444455556666";
 
-/// A volume that was attributed: by its path alone.
+/// A volume whose target is identified by its path.
 fn volume(path: &str, csi: Option<CsiState>, mounts: Vec<Mounted>) -> VolumeState {
     let target = Target {
         kind: TargetKind::PodVolume,
@@ -114,8 +114,8 @@ impl Played {
         self.0.take(at, What::Sample(Arc::new(sample))).verdicts
     }
 
-    /// What is told at the end, with its certainty, if the state lasts from 10 s on.
-    fn told(&mut self, pod: &PodState, until: u64) -> Option<(&'static str, Certainty)> {
+    /// The last finding and its certainty, if the state lasts from second 10 to `until`.
+    fn finding(&mut self, pod: &PodState, until: u64) -> Option<(&'static str, Certainty)> {
         let mut last = None;
         for second in (10..=until).step_by(2) {
             for verdict in self.sample(pod, second) {
@@ -149,33 +149,33 @@ fn nothing_is_said_before_the_threshold() {
         played.0.take(Monotonic(6_000_000_000), What::Heard(Box::new(heard)));
         played
     };
-    assert_eq!(played().told(&lost, 238), None);
-    let (id, early) = Played::new().told(&lost, 252).unwrap();
+    assert_eq!(played().finding(&lost, 238), None);
+    let (id, early) = Played::new().finding(&lost, 252).unwrap();
     assert_eq!(id, "csi-driver-lost-publish-state");
-    let (_, late) = played().told(&lost, 600).unwrap();
+    let (_, late) = played().finding(&lost, 600).unwrap();
     assert!(late > early, "{late:?} {early:?}");
 }
 
 #[test]
-fn a_driver_without_a_socket_is_told_sooner() {
+fn a_driver_without_a_socket_is_reported_sooner() {
     for registration in [Registration::Absent, Registration::Deaf] {
         let gone = pod(vec![csi(registration)]);
-        assert_eq!(Played::new().told(&gone, 68), None);
-        assert_eq!(Played::new().told(&gone, 72).unwrap().0, "csi-driver-not-registered");
+        assert_eq!(Played::new().finding(&gone, 68), None);
+        assert_eq!(Played::new().finding(&gone, 72).unwrap().0, "csi-driver-not-registered");
     }
 }
 
 #[test]
-fn a_pod_that_runs_or_has_not_begun_is_none_of_our_business() {
+fn a_pod_that_runs_or_has_not_started_is_not_judged() {
     for registration in [Registration::Absent, Registration::Listening] {
         let mut running = pod(vec![csi(registration)]);
         running.populated = Some(true);
-        assert_eq!(Played::new().told(&running, 2000), None);
+        assert_eq!(Played::new().finding(&running, 2000), None);
         running.populated = None;
-        assert_eq!(Played::new().told(&running, 2000), None);
+        assert_eq!(Played::new().finding(&running, 2000), None);
         let mut waiting = pod(vec![csi(registration)]);
         waiting.started = false;
-        assert_eq!(Played::new().told(&waiting, 2000), None);
+        assert_eq!(Played::new().finding(&waiting, 2000), None);
     }
 }
 
@@ -183,8 +183,8 @@ fn a_pod_that_runs_or_has_not_begun_is_none_of_our_business() {
 fn a_pod_of_which_nothing_is_taken_down_may_not_be_deleted_at_all() {
     for registration in [Registration::Listening, Registration::Absent, Registration::Deaf] {
         let whole = pod(vec![csi(registration), tokens()]);
-        assert_eq!(Played::new().told(&whole, 248), None);
-        let (id, certainty) = Played::new().told(&whole, 600).unwrap();
+        assert_eq!(Played::new().finding(&whole, 248), None);
+        let (id, certainty) = Played::new().finding(&whole, 600).unwrap();
         assert_eq!(id, "unmount-not-attempted");
         assert_eq!(certainty, Certainty::Possible);
     }
@@ -195,7 +195,7 @@ fn a_pod_of_which_nothing_is_taken_down_may_not_be_deleted_at_all() {
     let uid = Pod { uid: UID.into(), namespace: None, name: None };
     Arc::make_mut(&mut op.target).pod = Some(uid);
     begun.0.ask(&op);
-    assert_eq!(begun.told(&whole, 600).unwrap().0, "csi-driver-lost-publish-state");
+    assert_eq!(begun.finding(&whole, 600).unwrap().0, "csi-driver-lost-publish-state");
 }
 
 #[test]
@@ -204,8 +204,8 @@ fn an_unmount_that_did_not_help_says_which_mounts_are_left() {
     for (namespace, id) in [(1, "stacked-mounts"), (2, "csi-umount-wrong-namespace")] {
         let mut played = Played::new();
         played.0.unmounts.note(&umount(None, 30.0, namespace));
-        assert_eq!(played.told(&mounted, 88), None, "not yet a minute since");
-        assert_eq!(played.told(&mounted, 92).unwrap().0, id);
+        assert_eq!(played.finding(&mounted, 88), None, "not yet a minute since");
+        assert_eq!(played.finding(&mounted, 92).unwrap().0, id);
     }
 }
 
@@ -214,11 +214,11 @@ fn an_unmount_from_before_the_mount_was_made_says_nothing_about_it() {
     let mut mounted = pod(vec![csi(Registration::Listening)]);
     let mut played = Played::new();
     played.sample(&mounted, 10);
-    // As when the first attempt to publish fails, is undone, and the second succeeds.
+    // As when the first attempt to publish fails and is undone, and the second succeeds.
     played.0.unmounts.note(&umount(None, 11.0, 1));
     mounted.volumes[0].mounts[0].id = 8;
     played.sample(&mounted, 12);
-    assert_eq!(played.told(&mounted, 200), None);
+    assert_eq!(played.finding(&mounted, 200), None);
 }
 
 #[test]
@@ -229,21 +229,21 @@ fn tokens_that_are_renewed_are_no_sign_of_an_end() {
     let mut played = Played::new();
     played.0.ask(&op);
     assert!(played.0.tracker.taken_down.is_empty());
-    assert_eq!(played.told(&whole, 600).unwrap().0, "unmount-not-attempted");
+    assert_eq!(played.finding(&whole, 600).unwrap().0, "unmount-not-attempted");
     // But that they are gone is.
     let bare = pod(vec![csi(Registration::Absent)]);
-    assert!(Played::new().told(&bare, 600).unwrap().1 < Certainty::Firm);
+    assert!(Played::new().finding(&bare, 600).unwrap().1 < Certainty::Firm);
     let mut played = Played::new();
     played.sample(&whole, 4);
-    assert!(played.told(&bare, 600).unwrap().1 == Certainty::Firm);
+    assert!(played.finding(&bare, 600).unwrap().1 == Certainty::Firm);
 }
 
 #[test]
-fn who_tries_and_fails_is_another_trackers() {
+fn failed_attempts_belong_to_another_tracker() {
     let mounted = pod(vec![csi(Registration::Absent)]);
     let mut played = Played::new();
     played.0.unmounts.note(&umount(Some(Errno::EBUSY), 30.0, 1));
-    assert_eq!(played.told(&mounted, 2000), None);
+    assert_eq!(played.finding(&mounted, 2000), None);
     // As when its directory could not be removed, because it is busy.
     let mut busy = Alone::<Busy>::new();
     let mut op = failed(Call::UnlinkatDir, Errno::EBUSY, "x", 9.0);
@@ -251,11 +251,11 @@ fn who_tries_and_fails_is_another_trackers() {
     busy.ask(&op);
     let mut played = Played::new();
     played.0.others.push(Box::new(busy.tracker));
-    assert_eq!(played.told(&mounted, 2000), None);
+    assert_eq!(played.finding(&mounted, 2000), None);
 }
 
 #[test]
-fn a_mount_that_is_made_anew_is_another_mount() {
+fn a_mount_that_is_made_again_is_another_mount() {
     let mut played = Played::new();
     let mut mounted = pod(vec![csi(Registration::Absent)]);
     for second in (10..2000).step_by(2) {
@@ -266,12 +266,13 @@ fn a_mount_that_is_made_anew_is_another_mount() {
 }
 
 #[test]
-fn what_kubelet_wrote_must_be_there() {
+fn vol_data_must_exist() {
     for data in [VolumeData::Missing, VolumeData::Corrupt { size: 0 }] {
         let mut volume = csi(Registration::Unknown);
         volume.csi.as_mut().unwrap().data = data;
-        let id =
-            |volume: VolumeState| Played::new().told(&pod(vec![volume]), 72).map(|told| told.0);
+        let id = |volume: VolumeState| {
+            Played::new().finding(&pod(vec![volume]), 72).map(|finding| finding.0)
+        };
         assert_eq!(id(volume.clone()), Some("vol-data-missing-or-corrupt"));
         volume.mounts.clear();
         assert_eq!(id(volume), Some("vol-data-missing-or-corrupt"));
@@ -279,12 +280,12 @@ fn what_kubelet_wrote_must_be_there() {
     let mut unread = csi(Registration::Unknown);
     unread.csi.as_mut().unwrap().data = VolumeData::Unknown;
     unread.mounts.clear();
-    assert_eq!(Played::new().told(&pod(vec![unread]), 2000), None);
+    assert_eq!(Played::new().finding(&pod(vec![unread]), 2000), None);
 }
 
-/// Without its claim, the driver cannot be told.
+/// Without the pod's claim, the content of kubelet's file is not known.
 #[test]
-fn what_kubelet_wrote_is_written_again_by_the_persistent_volume() {
+fn vol_data_is_restored_from_the_persistent_volume() {
     let remedies = |record: Option<PodRecord>| {
         let mut played = Played::new();
         if let Some(record) = record {
@@ -347,7 +348,7 @@ fn claimed() -> PodRecord {
 fn it_is_over_when_it_is_unmounted() {
     let mut played = Played::new();
     let mut lost = pod(vec![csi(Registration::Absent)]);
-    played.told(&lost, 100);
+    played.finding(&lost, 100);
     lost.volumes[0].mounts.clear();
     let verdicts = played.sample(&lost, 102);
     assert!(matches!(
@@ -359,7 +360,7 @@ fn it_is_over_when_it_is_unmounted() {
 #[test]
 fn it_is_over_when_something_else_is_wrong() {
     let mut played = Played::new();
-    assert!(played.told(&pod(vec![csi(Registration::Absent)]), 100).is_some());
+    assert!(played.finding(&pod(vec![csi(Registration::Absent)]), 100).is_some());
     let back = pod(vec![csi(Registration::Listening)]);
     let over = [played.sample(&back, 102), played.sample(&back, 104)].concat();
     assert!(
@@ -369,10 +370,10 @@ fn it_is_over_when_something_else_is_wrong() {
 }
 
 #[test]
-fn it_is_over_when_a_log_tells_of_an_attempt() {
+fn it_is_over_when_a_log_has_an_attempt() {
     let mut played = Played::new();
     let mounted = pod(vec![csi(Registration::Absent)]);
-    assert!(played.told(&mounted, 100).is_some());
+    assert!(played.finding(&mounted, 100).is_some());
     let mut op = failed(Call::UnlinkatDir, Errno::EBUSY, "x", 9.0);
     op.target_id = mounted.volumes[0].target_id;
     let at = Monotonic(101_000_000_000);
@@ -427,18 +428,18 @@ fn reports(report: Report, at: i64) -> Said {
     Said { report: Some(report), ..said(at) }
 }
 
-/// What is told of a pod at second 3200, at the first look or the last of some.
+/// The finding about a pod at second 3200, after one sample or several.
 struct Late {
     pod: PodState,
     said: Vec<Said>,
     heard_since: Option<i64>,
     kubelet_since: i64,
     kubelets: Vec<u32>,
-    /// How long it is watched.
+    /// How long the pod is watched.
     seconds: u64,
 }
 
-/// Its certainty, whether to wait adds nothing, and what is not known.
+/// Cause, certainty, whether the finding is settled, and what is not known.
 type Finding = (&'static str, Certainty, bool, Vec<String>);
 
 impl Late {
@@ -453,7 +454,7 @@ impl Late {
         self
     }
 
-    /// Another volume of it was removed at second 1000.
+    /// Another volume of the pod was removed at second 1000.
     fn torn_down(mut self) -> Self {
         (self.pod.changed, self.pod.volume_removed) = (Some(second(1000)), Some(second(1000)));
         self
@@ -507,7 +508,7 @@ impl Late {
 }
 
 #[test]
-fn what_kubelet_complained_of_is_told_at_the_first_look() {
+fn earlier_complaints_of_kubelet_are_reported_at_the_first_sample() {
     let first_look = |complaints: &[i64]| {
         let said = complaints.iter().map(|at| complains(Complaint::NoDriver, *at));
         Late::of(csi(Registration::Absent)).said(said).cause()
@@ -520,7 +521,7 @@ fn what_kubelet_complained_of_is_told_at_the_first_look() {
 }
 
 #[test]
-fn what_is_missing_and_what_kubelet_complains_of_are_told_while_it_tries() {
+fn missing_data_and_repeated_complaints_are_reported_while_kubelet_retries() {
     let live = |seconds: u64, said: &[Said]| {
         let mut volume = csi(Registration::Unknown);
         volume.csi.as_mut().unwrap().data = VolumeData::Missing;
@@ -528,7 +529,7 @@ fn what_is_missing_and_what_kubelet_complains_of_are_told_while_it_tries() {
     };
     let lacks = &[complains(Complaint::NoData, 3200)];
     assert_eq!(live(10, lacks), Some("vol-data-missing-or-corrupt"));
-    assert_eq!(live(10, &[]), None, "nobody has met it");
+    assert_eq!(live(10, &[]), None, "kubelet has not met it");
     assert_eq!(live(4, lacks), None, "it may be a moment's");
 }
 
@@ -594,9 +595,9 @@ fn a_driver_that_was_restarted_is_likely_to_answer_as_before() {
     assert_eq!(found("umount: /v/mount: not mounted.", false), not_idempotent);
 }
 
-/// The driver's own log explains, and decides nothing: other pods may use the same volume.
+/// The driver's own log is evidence only, and decides nothing: other pods may use the same volume.
 #[test]
-fn what_a_driver_says_is_evidence_and_no_complaint_of_kubelets() {
+fn a_line_of_the_drivers_log_is_evidence_and_not_a_complaint_of_kubelet() {
     let says = |at| Said {
         component: Component::CsiDriver,
         source: "log of csi-driver (pid 77), /var/log/pods/x".into(),
@@ -616,7 +617,7 @@ fn what_a_driver_says_is_evidence_and_no_complaint_of_kubelets() {
 }
 
 #[test]
-fn a_driver_that_said_that_all_is_well_has_forgotten_at_the_first_look() {
+fn a_driver_that_reported_success_has_forgotten_at_the_first_sample() {
     let lost = ("csi-driver-lost-publish-state", Certainty::Firm);
     let well = || reports(Report::TornDown, 3000);
     let late = || Late::of(with_driver(as_it_is)).said([well()]);
@@ -625,15 +626,15 @@ fn a_driver_that_said_that_all_is_well_has_forgotten_at_the_first_look() {
     // kubelet up to 1.29 fails to remove what is still mounted, once the driver has answered.
     let busy = [3000, 3122].map(|at| complains(Complaint::StillMounted, at));
     assert_eq!(Late::of(with_driver(as_it_is)).said(busy).cause(), Some(lost));
-    // Afterwards it makes no difference what becomes of it.
+    // After its success the driver's state makes no difference.
     let gone = Late::of(with_driver(|process| *process = None)).said([well()]);
     assert_eq!(gone.cause(), Some((lost.0, Certainty::Likely)), "its mounts are gone, too");
-    // It was asked again since.
+    // The driver was called again since, and failed.
     let error = |at| complains(Complaint::DriverError, at);
     let again = late().said([error(3010), error(3132)]).cause();
     assert_eq!(again, Some(("csi-driver-error", Certainty::Firm)));
     assert_eq!(late().said([said(3010)]).cause(), None, "an error of another kind");
-    // Where its mounts are not known, it may have unmounted what only it sees.
+    // If its mounts are not known, the driver may have unmounted a mount that only it sees.
     let (id, certainty, _, unknown) =
         Late::of(csi(Registration::Listening)).said([well()]).found().unwrap();
     assert_eq!((id, certainty), (lost.0, Certainty::Likely));
@@ -649,7 +650,7 @@ fn a_driver_of_which_only_the_registrar_lives_is_down() {
     assert_eq!(Late { seconds: 62, ..gone() }.cause(), down);
     let unavailable = |at| complains(Complaint::DriverDown, at);
     assert_eq!(gone().said([unavailable(3000), unavailable(3122)]).cause(), down);
-    // kubelet could not connect, and a process listens by now: one that ran then, or one that was started since.
+    // kubelet could not connect, and a process listens by now: an old one, or one that was started since.
     let back = |started: u64| {
         let volume = with_driver(|process| {
             process.as_mut().unwrap().started = Monotonic(started * 1_000_000_000);
@@ -660,7 +661,7 @@ fn a_driver_of_which_only_the_registrar_lives_is_down() {
     assert_eq!(back(3150), None, "kubelet's next attempt reaches it");
 }
 
-/// As captured where driver and registrar were killed: kubelet goes on to call the driver.
+/// As captured when driver and registrar were killed: kubelet continues to call the driver.
 #[test]
 fn a_driver_whose_registrar_left_its_socket_is_registered_as_long_as_kubelet_calls_it() {
     use Complaint::{DriverDown, DriverError, DriverHangs, NoDriver};
@@ -677,7 +678,7 @@ fn a_driver_whose_registrar_left_its_socket_is_registered_as_long_as_kubelet_cal
     assert_eq!(said(&error), Some(("csi-driver-error", Certainty::Firm)));
     let hangs = [&down[..], &[(DriverHangs, 3150), (DriverHangs, 3180)]].concat();
     assert_eq!(said(&hangs), Some(("csi-unpublish-hung-lock", Certainty::Firm)));
-    // What kubelet has in its list is not known.
+    // Whether kubelet has the driver in its list is not known.
     let (id, certainty) =
         Late { seconds: 62, ..Late::of(csi(Registration::Deaf)).torn_down() }.cause().unwrap();
     assert_eq!((id, certainty), ("csi-driver-not-registered", Certainty::Likely));
@@ -701,18 +702,18 @@ fn a_driver_that_is_halted_has_not_forgotten() {
     let registered = || Late::of(with_driver(as_it_is));
     let aborted = registered().said([error(3000), error(3122)]).cause();
     assert_eq!(aborted, Some((hangs, Certainty::Firm)));
-    // Whether the first call takes long shows only as time goes by, unless kubelet has waited for it.
+    // That the first call hangs shows only over time, unless kubelet has already waited for it.
     let aborted = |seconds| Late { seconds, ..registered().said([error(3193), error(3194)]) };
     assert_eq!(aborted(10).cause(), None);
     let timed_out = complains(Complaint::DriverTimesOut, 3192);
     let waited = |seconds| aborted(seconds).said([timed_out.clone()]);
     assert_eq!(waited(0).cause(), None, "it may come back at the second attempt");
     assert_eq!(waited(10).cause(), Some((hangs, Certainty::Firm)));
-    // Who asks late need not wait for what kubelet has waited for.
+    // A late run does not repeat the wait that kubelet has made.
     let before = [complains(Complaint::DriverTimesOut, 3150), error(3151), error(3190)];
     let late = Late { seconds: 2, ..registered().said(before) };
     assert_eq!(late.cause(), Some((hangs, Certainty::Firm)));
-    // As kubelet 1.36 says of a driver that is stopped: the connection is there, and nothing comes.
+    // As kubelet 1.36 reports a stopped driver: the connection is there, and no answer comes.
     let stopped = |seconds| {
         let volume = with_driver(|process| {
             process.as_mut().unwrap().halted = Some(Halted::Stopped);
@@ -722,7 +723,7 @@ fn a_driver_that_is_halted_has_not_forgotten() {
     };
     assert_eq!(stopped(0).cause(), None, "for a moment");
     assert_eq!(stopped(10).cause(), Some((hangs, Certainty::Firm)));
-    // A driver without a lock lets the second call wait, too.
+    // In a driver without a lock, the second call times out, too.
     let one = Late { seconds: 10, ..registered().said([timed_out.clone()]) };
     assert_eq!(one.cause(), Some((hangs, Certainty::Firm)));
     let well = reports(Report::TornDown, 3199);
@@ -730,7 +731,7 @@ fn a_driver_that_is_halted_has_not_forgotten() {
 }
 
 #[test]
-fn threads_that_wait_one_after_the_other_are_none_that_hangs() {
+fn threads_that_wait_one_after_the_other_do_not_hang() {
     let mut played = Played::new();
     for at in (10_u32..200).step_by(2) {
         let channel = "folio_wait_bit".into();
@@ -741,12 +742,12 @@ fn threads_that_wait_one_after_the_other_are_none_that_hangs() {
 }
 
 #[test]
-fn what_a_driver_unmounts_where_only_it_sees_it_is_known_by_its_mounts() {
+fn an_unmount_that_does_not_propagate_is_known_by_the_drivers_mounts() {
     let with = |reach| with_driver(|process| process.as_mut().unwrap().reach = reach);
     let well = || reports(Report::TornDown, 3000);
     let cut = Late::of(with(Reach::Cut { mounted: false })).said([well()]).cause();
     assert_eq!(cut, Some(("csi-umount-wrong-namespace", Certainty::Firm)));
-    // As long as it is mounted there, the driver has not unmounted it, or it has and that does not show.
+    // While the driver's namespace has the mount, an unmount by the driver is not proven.
     let cut = Late::of(with(Reach::Cut { mounted: true })).said([well()]).cause();
     assert_eq!(cut, Some(("csi-driver-lost-publish-state", Certainty::Likely)));
     let silent = Late::of(with(Reach::Cut { mounted: false })).torn_down().cause();
@@ -754,15 +755,15 @@ fn what_a_driver_unmounts_where_only_it_sees_it_is_known_by_its_mounts() {
 }
 
 #[test]
-fn what_others_left_behind_tells_since_when() {
+fn traces_of_other_components_show_since_when() {
     let late = || Late::of(with_driver(as_it_is)).torn_down();
     let (id, certainty, settled, unknown) = late().found().unwrap();
     assert_eq!((id, settled), ("csi-driver-lost-publish-state", true), "{unknown:?}");
     assert_eq!(certainty, Certainty::Possible, "{unknown:?}");
-    // Its log begins after the attempt that succeeded, and has no other one.
+    // kubelet's log begins after the successful attempt, and has no other.
     let heard = Late { heard_since: Some(2000), ..late() }.cause();
     assert_eq!(heard, Some(("csi-driver-lost-publish-state", Certainty::Firm)));
-    // Since kubelet was started anew, no attempt need have come.
+    // Since kubelet was restarted, no attempt was due.
     assert_eq!(Late { kubelet_since: 3100, ..late() }.cause(), None);
     let mut touched = late();
     touched.pod.changed = Some(second(3100));
@@ -781,10 +782,10 @@ fn a_kubelet_that_was_started_after_the_end_may_have_lost_the_volume() {
         late(2000, 2001).said([reports(Report::TornDown, 2500)]).cause().unwrap().0,
         "csi-driver-lost-publish-state"
     );
-    // The one that was started last may be another pod's.
+    // The kubelet that was started last may not be the pod's.
     let two = Late { kubelets: vec![1, 2], ..late(2000, 2001) }.cause().unwrap();
     assert_eq!(two.0, "csi-driver-lost-publish-state");
-    // Its log was cut off, or it ran before.
+    // The log was cut off, or kubelet ran before the pod's end.
     let cut_off = late(2000, 2600).found().unwrap();
     assert_eq!((cut_off.0, cut_off.1), ("csi-driver-lost-publish-state", Certainty::Likely));
     assert_eq!(late(50, 900).cause(), Some(("unmount-not-attempted", Certainty::Possible)));
@@ -843,7 +844,7 @@ fn a_driver_that_works_on_an_earlier_call_hangs_also_where_nothing_is_mounted_an
     assert_ne!(unmounted([down(3000), down(3122)]), its, "it is not there");
 }
 
-/// The same where what it waits for is seen: it is certain once that command is known to work on this volume.
+/// With the command that the driver waits for: certain once that command is known to work on this volume.
 #[test]
 fn a_driver_is_named_with_the_command_that_it_waits_for() {
     let found = |call: Option<&str>| {
@@ -892,7 +893,7 @@ fn a_driver_is_named_with_the_command_that_it_waits_for() {
     assert_eq!(found(None).held_by.as_deref(), Some(who));
 }
 
-/// The same while that `umount` is seen, whose own reason is not known yet.
+/// While that `umount` is seen, and its own cause is not known yet.
 #[test]
 fn a_call_that_hangs_behind_a_mount_that_is_gone_does_not_hide_its_driver() {
     struct Hangs;
@@ -907,7 +908,7 @@ fn a_call_that_hangs_behind_a_mount_that_is_gone_does_not_hide_its_driver() {
             true
         }
     }
-    let told = |is_mounted: bool| {
+    let found = |is_mounted: bool| {
         let mut played = Played::new();
         played.0.others.push(Box::new(Hangs));
         let mut pod = pod(vec![with_driver(as_it_is)]);
@@ -920,8 +921,8 @@ fn a_call_that_hangs_behind_a_mount_that_is_gone_does_not_hide_its_driver() {
         let verdicts = played.sample(&pod, 3200);
         testing::found(verdicts).pop().map(|draft| draft.id())
     };
-    assert_eq!(told(false), Some("csi-unpublish-hung-lock"));
-    assert_eq!(told(true), None, "the call says more");
+    assert_eq!(found(false), Some("csi-unpublish-hung-lock"));
+    assert_eq!(found(true), None, "the call says more");
 }
 
 #[test]
@@ -931,11 +932,11 @@ fn after_a_boot_a_driver_may_have_nothing_to_unmount() {
     late.pod.volumes[0].mounts.clear();
     (late.pod.started, late.pod.before_boot) = (false, true);
     assert_eq!(late.cause(), Some(("csi-driver-not-idempotent", Certainty::Firm)));
-    // Without a boot, it may be what the driver does after its unmount that fails.
+    // Without a boot, a step of the driver after its unmount may fail.
     let mut late = Late::of(with_driver(as_it_is)).said([error(3000), error(3122)]);
     late.pod.volumes[0].mounts.clear();
     assert_eq!(late.cause(), Some(("csi-driver-error", Certainty::Likely)));
-    // As recorded of a driver that calls umount whatever is there.
+    // As recorded from a driver that calls umount without a check.
     let says = |at| {
         let text =
             "rpc error: code = Internal desc = umount \"/v/mount\": Invalid argument (os error 22)";
@@ -944,7 +945,7 @@ fn after_a_boot_a_driver_may_have_nothing_to_unmount() {
     let mut late = Late::of(with_driver(as_it_is)).said([says(3000), says(3122)]);
     late.pod.volumes[0].mounts.clear();
     assert_eq!(late.cause(), Some(("csi-driver-not-idempotent", Certainty::Firm)));
-    // It may be about to begin again.
+    // The pod may be about to start again.
     let mut late = Late { seconds: 400, ..Late::of(with_driver(as_it_is)) };
     (late.pod.started, late.pod.before_boot) = (false, true);
     assert_eq!(late.cause(), None);
@@ -955,7 +956,7 @@ fn after_a_boot_a_driver_may_have_nothing_to_unmount() {
 }
 
 #[test]
-fn a_volume_without_its_server_is_told_and_asked_about_now_and_then() {
+fn a_volume_without_its_server_is_reported_and_its_server_asked_at_intervals() {
     let mut volume = with_driver(as_it_is);
     volume.mounts[0].is_fuse = true;
     let dead = pod(vec![volume]);
@@ -973,19 +974,20 @@ fn a_volume_without_its_server_is_told_and_asked_about_now_and_then() {
     let looked = Answer::FuseMounts(vec![(mount.clone(), Errno::ENOTCONN as i32)]);
     played.0.answer(&query, looked);
     assert!(look(&mut played, 14).verdicts.is_empty(), "it may be unmounted in a moment");
-    let told: Vec<_> = (16..=76).step_by(2).flat_map(|at| look(&mut played, at).verdicts).collect();
-    let Some(Verdict::Found(draft)) = told.last() else { panic!("{told:?}") };
+    let verdicts: Vec<_> =
+        (16..=76).step_by(2).flat_map(|at| look(&mut played, at).verdicts).collect();
+    let Some(Verdict::Found(draft)) = verdicts.last() else { panic!("{verdicts:?}") };
     draft.assert_is("fuse-daemon-dead", Certainty::Likely);
-    // The driver's error names it.
+    // The driver's error names the dead mount.
     for at in [50, 60] {
         let text = "rpc error: code = Internal desc = transport endpoint is not connected".into();
         let said = Said { text, ..complains(Complaint::DriverError, at) };
         played.0.take(Monotonic(77_000_000_000), What::Said(Box::new(said)));
     }
-    let told = look(&mut played, 78).verdicts;
-    let Some(Verdict::Found(draft)) = told.last() else { panic!("{told:?}") };
+    let verdicts = look(&mut played, 78).verdicts;
+    let Some(Verdict::Found(draft)) = verdicts.last() else { panic!("{verdicts:?}") };
     draft.assert_is("fuse-daemon-dead", Certainty::Firm);
-    // Its server answers.
+    // The server answers.
     let mut played = Played::new();
     look(&mut played, 8);
     let query = look(&mut played, 10).queries.pop().unwrap();
@@ -994,7 +996,7 @@ fn a_volume_without_its_server_is_told_and_asked_about_now_and_then() {
 }
 
 #[test]
-fn who_holds_the_mount_is_asked_once_where_nothing_else_tells_of_attempts() {
+fn holders_are_asked_for_once_if_nothing_else_shows_attempts() {
     let mut late = Late::of(with_driver(as_it_is)).torn_down();
     let mut played = Played::new();
     let look = |played: &mut Played, pod: &PodState, second: u64| {
@@ -1013,56 +1015,56 @@ fn who_holds_the_mount_is_asked_once_where_nothing_else_tells_of_attempts() {
     let second = look(&mut played, &late.pod, 3202);
     assert!(second.queries.is_empty());
     let [Verdict::Found(draft)] = second.verdicts.as_slice() else { panic!() };
-    // What it does not tell is whether the driver answers with an error.
+    // Whether the driver answers with an error is not known.
     assert_eq!((draft.certainty(), draft.is_settled), (Certainty::Likely, true));
     assert!(draft.not_known()[0].contains("csi-driver-error"), "{:?}", draft.not_known());
 }
 
-/// As on a node where programs that are called kubelet begin and end: each brings a mount namespace.
+/// As on a node where programs named kubelet start and end, each with its own mount namespace.
 #[test]
 fn copies_of_a_mount_in_other_namespaces_begin_nothing_again() {
     let mut lost = pod(vec![with_driver(as_it_is)]);
-    let (mut played, mut told) = (Played::new(), Vec::new());
+    let (mut played, mut verdicts) = (Played::new(), Vec::new());
     for second in (10..=252).step_by(2) {
         let own = lost.volumes[0].mounts[0].clone();
         let (id, namespace) = (1000 + second as u32, 100 + second as u32);
         lost.volumes[0].mounts = vec![own.clone(), Mounted { id, namespace, ..own }];
-        told.extend(played.sample(&lost, second));
+        verdicts.extend(played.sample(&lost, second));
     }
-    let Some(Verdict::Found(draft)) = told.last() else { panic!("{told:?}") };
+    let Some(Verdict::Found(draft)) = verdicts.last() else { panic!("{verdicts:?}") };
     assert_eq!(draft.id(), "csi-driver-lost-publish-state");
-    // Where kubelet's directory was read in another namespace, the volume's mounts there count.
+    // If kubelet's directory was read in another namespace, the volume's mounts there count.
     let mut played = Played::new();
     lost.seen_by = Some((1, 2));
     for second in (10..=400).step_by(2) {
         let own = lost.volumes[0].mounts[0].clone();
         let again = Mounted { id: 1000 + second as u32, namespace: 2, ..own.clone() };
         lost.volumes[0].mounts = vec![own, again];
-        assert!(played.sample(&lost, second).is_empty(), "mounted anew, again and again");
+        assert!(played.sample(&lost, second).is_empty(), "mounted again each time");
     }
 }
 
 /// As on a busy disk.
 #[test]
-fn a_driver_that_waits_for_a_moment_now_and_then_has_forgotten_all_the_same() {
-    let (mut played, mut told) = (Played::new(), Vec::new());
+fn a_driver_that_waits_briefly_at_times_has_still_forgotten() {
+    let (mut played, mut verdicts) = (Played::new(), Vec::new());
     let mut look = |second: u64| {
         let waits = Halted::Waits { tid: 79, state: 'D', channel: "folio_wait_bit".into() };
         let is_moment = second.is_multiple_of(6);
         let halted = is_moment.then_some(waits);
         let volume = with_driver(|process| process.as_mut().unwrap().halted = halted);
-        told.extend(played.sample(&pod(vec![volume]), second));
+        verdicts.extend(played.sample(&pod(vec![volume]), second));
     };
     (10..=300).step_by(2).for_each(&mut look);
     let is_found = |verdict: &Verdict| match verdict {
         Verdict::Found(draft) => draft.id() == "csi-driver-lost-publish-state",
         _ => false,
     };
-    assert!(!told.is_empty() && told.iter().all(is_found), "{told:?}");
+    assert!(!verdicts.is_empty() && verdicts.iter().all(is_found), "{verdicts:?}");
 }
 
 #[test]
-fn what_begins_again_and_is_told_at_once_was_never_over() {
+fn a_fault_that_begins_again_at_once_is_never_cleared() {
     let mut engine = crate::engine::Engine::new(crate::testing::run());
     let mut take = |second: u64, what| {
         let event = Event { at: Monotonic(second * 1_000_000_000), what };
@@ -1075,7 +1077,7 @@ fn what_begins_again_and_is_told_at_once_was_never_over() {
     for at in [3000, 3122] {
         take(3190, What::Said(Box::new(complains(Complaint::NoDriver, at))));
     }
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     let mut mounted = pod(vec![csi(Registration::Absent)]);
     for second in (3200..3260).step_by(2) {
         mounted.volumes[0].mounts[0].id = second as u32;
@@ -1083,11 +1085,11 @@ fn what_begins_again_and_is_told_at_once_was_never_over() {
         mounted.volumes[0].csi.as_mut().unwrap().registration = registration;
         let (at, pods) = (Monotonic(second * 1_000_000_000), vec![mounted.clone()]);
         let sample = NodeSample { at, kubelets: vec![1], pods, ..NodeSample::default() };
-        told.extend(take(second, What::Sample(Arc::new(sample))));
+        reported.extend(take(second, What::Sample(Arc::new(sample))));
     }
-    let of: BTreeSet<&str> = told.iter().map(|(id, _)| id.as_str()).collect();
+    let of: BTreeSet<&str> = reported.iter().map(|(id, _)| id.as_str()).collect();
     assert_eq!(of, BTreeSet::from(["csi-driver-not-registered"]));
     let is_new = |(_, state): &(_, FindingState)| *state == FindingState::New;
-    assert_eq!(told.iter().filter(|told| is_new(told)).count(), 1, "{told:?}");
-    assert!(told.iter().all(|(_, state)| *state != FindingState::Cleared), "{told:?}");
+    assert_eq!(reported.iter().filter(|it| is_new(it)).count(), 1, "{reported:?}");
+    assert!(reported.iter().all(|(_, state)| *state != FindingState::Cleared), "{reported:?}");
 }

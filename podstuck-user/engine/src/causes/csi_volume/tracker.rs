@@ -1,6 +1,6 @@
-//! Volumes that are mounted and unused, and that nothing unmounts: what is wrong shows only in the state of the
-//! node and in what does not happen. A pod that is deleted in good health passes through the same states for
-//! moments, so each must last. What is asked about their mounts stands here, too.
+//! Tracks volumes that are mounted and unused, and that no process unmounts: the fault shows only in the state of the
+//! node and in the absence of calls. A pod that is deleted normally passes through the same states briefly, so each
+//! state must last. Also holds the questions about their mounts.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -45,24 +45,24 @@ use crate::{
 /// Pods and targets remembered.
 const REMEMBERED: usize = 4096;
 
-/// What is followed from sample to sample.
+/// State that is kept from sample to sample.
 pub(crate) struct NotAttempted {
     begun: Option<Monotonic>,
     /// By target.
     suspects: BTreeMap<u64, Followed>,
-    /// Targets on which a call failed, and when the last did.
+    /// By target: when the last call failed.
     failed: Bounded<u64, Monotonic>,
-    /// By UID: pods of which a volume was removed or unmounted.
+    /// By UID: when a volume of the pod was removed or unmounted.
     pub(super) taken_down: Bounded<String, Monotonic>,
-    /// By UID: pods that had tokens at some time.
+    /// UIDs of pods that had tokens at some time.
     had_tokens: BTreeSet<String>,
-    /// By their id: mounts of volumes, and when each was first seen.
+    /// By mount id: when a mount of a volume was first seen.
     mounted: BTreeMap<u32, Monotonic>,
     pub(super) to_go: ToGo,
-    /// By UID: what the API server says of pods.
+    /// By UID: the pod's record at the API server.
     records: BTreeMap<String, PodRecord>,
     pub(super) log: KubeletsLog,
-    /// What the API server says of this node.
+    /// The node's record at the API server.
     node: Option<NodeRecord>,
     pub(super) questions: Questions,
 }
@@ -88,25 +88,25 @@ impl Default for NotAttempted {
 struct Followed {
     fault: Fault,
     mounts: Vec<u32>,
-    /// Those of them in the mount namespace by which the volume is followed.
+    /// Those of `mounts` in the mount namespace by which the volume is followed.
     own: Vec<u32>,
-    /// The thread of the driver that waits.
+    /// The driver's thread that waits.
     thread: Option<u32>,
     since: Monotonic,
-    /// The silence that a wait of the driver interrupts, and since when it lasts.
+    /// The silent fault that a short wait of the driver interrupts, and its start.
     silence: Option<(Fault, Monotonic)>,
-    told: bool,
+    reported: bool,
 }
 
 impl Followed {
-    /// Whether a call that fails on the volume contradicts the fault. A driver that finds nothing mounted may well
-    /// have tried, and what kubelet has lost stays lost.
+    /// Whether a failed call on the volume contradicts the fault. It does not if nothing is mounted, where the driver
+    /// may have tried, nor if kubelet's data is lost.
     fn is_refuted(&self) -> bool {
         self.fault != Fault::NoData && !self.mounts.is_empty()
     }
 
-    /// What goes on when the fault is another one: a driver that waits for a moment, as for its disk, has
-    /// neither answered nor unmounted anything.
+    /// The silent fault that continues when the fault changes: a driver that waits briefly, as for its disk, has neither
+    /// answered nor unmounted anything.
     fn silence(self, thresholds: Thresholds, at: Monotonic) -> Option<(Fault, Monotonic)> {
         if self.fault.is_silence() {
             return Some((self.fault, self.since));
@@ -118,29 +118,29 @@ impl Followed {
 }
 
 impl NotAttempted {
-    /// Takes note of what was done to pods.
+    /// Records clean-up calls on pods.
     fn observe(&mut self, op: &Operation, at: Monotonic, steps: &mut Steps) {
         if !is_clean_up(op) {
             return;
         }
         if op.outcome != Outcome::OK {
             self.failed.insert(op.target_id, op.end);
-            // Somebody does try. A log may say so only after the first look at the node.
-            let refuted = |it: &mut Followed| it.is_refuted() && std::mem::take(&mut it.told);
+            // A component does try. Logs may show that only after the first sample.
+            let refuted = |it: &mut Followed| it.is_refuted() && std::mem::take(&mut it.reported);
             if self.suspects.get_mut(&op.target_id).is_some_and(refuted) {
                 let (tracker, target_id) = (self.id(), op.target_id);
                 steps.say([Verdict::Over { tracker, target_id, at }]);
             }
         } else if let Some(pod) = &op.target.pod
             && op.target.kind == TargetKind::PodVolume
-            // In a volume that stays kubelet removes old tokens, too, all the time.
+            // kubelet also keeps removing old tokens inside a volume that stays.
             && (op.call == Call::Umount2 || op.has(reason::ROOT_GONE))
         {
             self.taken_down.insert(pod.uid.clone(), op.end);
         }
     }
 
-    /// Compares the node with what was done.
+    /// Compares the sample with the calls that were made.
     fn sampled(&mut self, context: &Context<'_>, sample: &NodeSample, steps: &mut Steps) {
         let first = self.begun.is_none();
         let begun = *self.begun.get_or_insert(sample.at);
@@ -171,28 +171,28 @@ impl NotAttempted {
                 let Some(fault) = self.fault(sample, pod, volume, &tried, &looked) else {
                     continue;
                 };
-                // A call that hangs behind a mount that is gone is the driver's own, and keeps it.
+                // A call that hangs behind a mount that is gone is the driver's own: the driver's fault remains.
                 if is_explained && fault != Fault::DriverHangs {
                     continue;
                 }
-                // One finding about a pod that nobody touches is enough.
+                // One finding per untouched pod is enough.
                 if fault == Fault::NotAttempted && std::mem::replace(&mut untouched, true) {
                     continue;
                 }
                 let earlier = before.remove(&volume.target_id);
-                let was_told = earlier.as_ref().is_some_and(|earlier| earlier.told);
+                let was_reported = earlier.as_ref().is_some_and(|earlier| earlier.reported);
                 let mut followed =
                     self.follow(context, earlier, (pod, volume), fault, (&tried, begun, sample.at));
-                if was_told && !followed.told {
+                if was_reported && !followed.reported {
                     let target_id = volume.target_id;
                     steps.say([Verdict::Over { tracker: self.id(), target_id, at: sample.at }]);
                 }
                 if let Some(draft) =
                     self.verdict(context, sample, (pod, volume), &tried, &looked, &followed)
                 {
-                    followed.told = true;
+                    followed.reported = true;
                     steps.found([draft]);
-                    // A search through all processes is not for each pod that ends in good health.
+                    // Searching all processes is too expensive for each pod that ends normally.
                     if fault == Fault::Forgotten {
                         let mount = volume.mounts.first();
                         holders.extend(mount.map(|mount| (volume.target_id, mount)));
@@ -206,12 +206,12 @@ impl NotAttempted {
             steps.ask(self.questions.about_holders(target_id, mount));
         }
         let (tracker, at) = (self.id(), sample.at);
-        for (target_id, _) in before.into_iter().filter(|(_, followed)| followed.told) {
+        for (target_id, _) in before.into_iter().filter(|(_, followed)| followed.reported) {
             steps.say([Verdict::Over { tracker, target_id, at }]);
         }
     }
 
-    /// What is known of a volume besides its state.
+    /// Data about a volume besides its state.
     fn look(
         &self,
         context: &Context<'_>,
@@ -233,7 +233,7 @@ impl NotAttempted {
         }
     }
 
-    /// What there is to say, if it has lasted for long enough.
+    /// The finding, if the fault has lasted for long enough.
     fn verdict(
         &self,
         context: &Context<'_>,
@@ -245,7 +245,7 @@ impl NotAttempted {
     ) -> Option<Draft> {
         let (fault, at) = (followed.fault, sample.at);
         let window = at.since(followed.since);
-        // It has lasted for longer than anybody has watched, by who met it and by what was left behind.
+        // Logs and traces may show that it lasts for longer than it was watched.
         let said = self.log.complaint(pod, volume, fault, at);
         let stood = match (fault, &looked.standing) {
             (Fault::DriverAbsent, _) => looked.unregistered.map(|since| at.since(since)),
@@ -277,9 +277,9 @@ impl NotAttempted {
                 && !csi_volume::verdict::has_tokens(pod),
             to_go: self.to_go.word(&pod.uid),
             record: self.records.get(&pod.uid),
-            said: said.map(|told| (told.first, &told.said)),
-            torn_down: looked.torn_down.map(|told| (told.last, &told.said)),
-            driver_says: self.log.of_driver(pod, volume).map(|told| (told.last, &told.said)),
+            said: said.map(|logged| (logged.first, &logged.said)),
+            torn_down: looked.torn_down.map(|logged| (logged.last, &logged.said)),
+            driver_says: self.log.of_driver(pod, volume).map(|logged| (logged.last, &logged.said)),
             no_error_since: looked.no_error_since,
             unheld: self.questions.unheld(volume),
             node: self.node.as_ref(),
@@ -291,7 +291,7 @@ impl NotAttempted {
         Some(csi_volume::verdict::draft(context, &suspect, target_id, target))
     }
 
-    /// Goes on with the same fault of the same mounts, or begins.
+    /// Continues the same fault of the same mounts, or starts a new one.
     fn follow(
         &self,
         context: &Context<'_>,
@@ -304,24 +304,24 @@ impl NotAttempted {
         let own = own_mounts(pod, volume);
         let thread = waiting_thread(volume).filter(|_| fault == Fault::DriverHangs);
         let mut followed =
-            Followed { fault, mounts, own, thread, since: at, silence: None, told: false };
+            Followed { fault, mounts, own, thread, since: at, silence: None, reported: false };
         if let Some(before) = before.filter(|before| before.own == followed.own) {
             if is_one(before.fault, fault) && before.thread == thread {
-                let Followed { since, silence, told, .. } = before;
-                followed = Followed { since, silence, told, ..followed };
+                let Followed { since, silence, reported, .. } = before;
+                followed = Followed { since, silence, reported, ..followed };
             } else {
-                let told = before.told;
+                let reported = before.reported;
                 followed.silence = before.silence(context.thresholds, at);
                 match followed.silence {
                     Some((silence, since)) if silence == fault => {
-                        followed = Followed { since, silence: None, told, ..followed };
+                        followed = Followed { since, silence: None, reported, ..followed };
                     }
-                    Some(_) => followed.told = told && fault == Fault::DriverHangs,
+                    Some(_) => followed.reported = reported && fault == Fault::DriverHangs,
                     None => {}
                 }
             }
         }
-        // Since a try, nobody has tried for less long.
+        // The silence starts after the last try.
         let failed = self.failed.get(&volume.target_id).copied();
         let tries = [failed, tried.last.as_ref().map(|last| last.0)];
         let last_try = tries.into_iter().flatten().max().unwrap_or_default();
@@ -329,9 +329,9 @@ impl NotAttempted {
         followed
     }
 
-    /// What each pod has now.
+    /// Records the mounts and tokens of each pod.
     fn remember(&mut self, sample: &NodeSample, first: bool) {
-        // What is there at the start has been there for long.
+        // A mount in the first sample may be of any age.
         let since = if first { Monotonic::default() } else { sample.at };
         let volumes = sample.pods.iter().flat_map(|pod| &pod.volumes);
         let now = volumes
@@ -345,7 +345,7 @@ impl NotAttempted {
         self.had_tokens = with_tokens.map(|pod| pod.uid.clone()).collect();
     }
 
-    /// An unmount that succeeded before any of these mounts was made says nothing about them.
+    /// Drops a successful unmount that precedes all of the volume's mounts.
     fn forget_earlier(&self, volume: &VolumeState, tried: &mut Tried) {
         let Some((when, _)) = tried.last_ok else { return };
         let made = |id: u32| self.mounted.get(&id).copied().unwrap_or_default();
@@ -391,8 +391,8 @@ impl Tracker for NotAttempted {
     }
 }
 
-/// The mounts of a volume in one mount namespace: that in which kubelet's directory was read, or else the first
-/// one. Each process that is taken for a kubelet brings copies in its own namespace, and takes them with it.
+/// The mounts of a volume in one mount namespace: the one in which kubelet's directory was read, or else the first.
+/// Copies in the namespaces of other processes taken for a kubelet come and go with those processes.
 fn own_mounts(pod: &PodState, volume: &VolumeState) -> Vec<u32> {
     let namespaces = || volume.mounts.iter().map(|mount| mount.namespace);
     let read_in = pod.seen_by.map(|(_, namespace)| namespace);
@@ -401,13 +401,13 @@ fn own_mounts(pod: &PodState, volume: &VolumeState) -> Vec<u32> {
     is_own.map(|mount| mount.id).collect()
 }
 
-/// Whether two faults are one to whoever waits: a driver that is not registered.
+/// Whether two faults count as the same one; both kinds of unregistered driver do.
 fn is_one(before: Fault, now: Fault) -> bool {
     let unregistered = |fault| matches!(fault, Fault::DriverAbsent | Fault::DriverDeaf);
     before == now || (unregistered(before) && unregistered(now))
 }
 
-/// Containers were started, and none is left.
+/// Whether containers were started, and none is left.
 fn has_ended(pod: &PodState) -> bool {
     (pod.started || pod.before_boot) && pod.populated == Some(false)
 }
@@ -419,25 +419,25 @@ fn waiting_thread(volume: &VolumeState) -> Option<u32> {
     }
 }
 
-/// A server may end later.
+/// Interval between two questions about a server, which may end at any time.
 const ASKED_AGAIN: Duration = Duration::from_secs(30);
 
 #[derive(Default)]
 pub(super) struct Questions {
-    /// By the id of the mount: FUSE file systems that were asked, when, and whether they have no server.
+    /// By mount id: when a FUSE file system was asked, and whether it has no server.
     fuse: BTreeMap<u32, (Monotonic, bool)>,
-    /// By the id of the mount: who holds it was asked, and nobody was found then.
+    /// By mount id, once its holders were asked for: when none was found.
     held: BTreeMap<u32, Option<Monotonic>>,
 }
 
 impl Questions {
-    /// Forgets those about mounts that are gone.
+    /// Forgets mounts that are gone.
     pub(super) fn keep(&mut self, is_there: impl Fn(u32) -> bool) {
         self.fuse.retain(|id, _| is_there(*id));
         self.held.retain(|id, _| is_there(*id));
     }
 
-    /// Asks whether the servers of a CSI driver's FUSE file systems are there.
+    /// Asks whether a CSI driver's FUSE file system has a server.
     pub(super) fn about_servers(&mut self, volume: &VolumeState, at: Monotonic) -> Option<Query> {
         let mount = volume.mounts.iter().find(|mount| mount.is_fuse && volume.csi.is_some())?;
         let due = |(asked, _): &(Monotonic, bool)| at.since(*asked) >= ASKED_AGAIN;
@@ -449,7 +449,7 @@ impl Questions {
         Some(query(volume.target_id, mount, wants))
     }
 
-    /// Takes note of which of these mounts have no server.
+    /// Records whether these mounts have a server.
     pub(super) fn servers(&mut self, query: &Query, looked: &[(MountPoint, i32)], mounts: &[u32]) {
         let dead = looked
             .iter()
@@ -466,7 +466,7 @@ impl Questions {
         mounts.any(|mount| self.fuse.get(&mount.id).is_some_and(|(_, dead)| *dead))
     }
 
-    /// Asks once who would make an unmount fail.
+    /// Asks once for the processes that would make an unmount fail.
     pub(super) fn about_holders(&mut self, target_id: u64, mount: &Mounted) -> Option<Query> {
         if self.held.contains_key(&mount.id) {
             return None;
@@ -477,7 +477,7 @@ impl Questions {
         Some(query(target_id, mount, Wants::Holders(about)))
     }
 
-    /// Takes note that nobody would, if everything was looked at.
+    /// Records that no process holds the mount, if all processes could be read.
     pub(super) fn holders(&mut self, query: &Query, taken: &Snapshot) {
         let Ok(subject) = &taken.subject else { return };
         let is_free = taken.unseen.is_empty() && holders::culprits(taken).next().is_none();
@@ -487,7 +487,7 @@ impl Questions {
         }
     }
 
-    /// When nobody held the volume's only mount.
+    /// When no process held the volume's only mount.
     pub(super) fn unheld(&self, volume: &VolumeState) -> Option<Monotonic> {
         match volume.mounts.as_slice() {
             [mount] => self.held.get(&mount.id).copied().flatten(),

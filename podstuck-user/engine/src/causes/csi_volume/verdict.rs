@@ -1,5 +1,5 @@
-//! Each fault that shows in what does not happen, a FUSE mount of a CSI driver whose server is gone among them:
-//! what it means and what to do.
+//! Findings about volumes that no component unmounts, including FUSE mounts of a CSI driver whose server is gone:
+//! explanation and remedies of each fault.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -34,36 +34,36 @@ use crate::{
     verdict::Draft,
 };
 
-/// A fault that shows in what does not happen.
+/// Why a volume stays mounted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// The driver has no registration socket.
     DriverAbsent,
-    /// It has one, and nobody listens.
+    /// The driver's registration socket exists, and no process listens on it.
     DriverDeaf,
-    /// Somebody listens there, and nobody on its own.
+    /// The registrar listens, and no process listens on the driver's own socket.
     DriverDown,
-    /// It is halted, or does not come back from a call.
+    /// The driver is halted, or does not return from a call.
     DriverHangs,
-    /// It answers with errors.
+    /// The driver answers with errors.
     DriverError,
     /// The volume is a FUSE file system without a server.
     DeadFuse,
-    /// It answers with errors, and nothing is mounted.
+    /// The driver answers with errors, and nothing is mounted.
     NotIdempotent,
-    /// The driver is there, and nobody unmounts.
+    /// The driver is there, and no process unmounts the volume.
     Forgotten,
-    /// An unmount succeeded, and the path is still mounted there.
+    /// An unmount succeeded, and the path is still mounted in that namespace.
     Stacked,
     /// An unmount succeeded, in another mount namespace.
     WrongNamespace,
-    /// What the driver unmounts does not reach kubelet, by its mounts.
+    /// The driver's mounts show that its unmounts do not propagate to kubelet.
     CutOff,
-    /// kubelet was started after the pod's end, and does not ask for the volume.
+    /// kubelet was started after the pod's end, and does not unmount the volume.
     KubeletLost,
-    /// kubelet cannot read what it wrote about a CSI volume.
+    /// kubelet cannot read the `vol_data.json` of a CSI volume.
     NoData,
-    /// Nothing at all was done.
+    /// No component tried anything.
     NotAttempted,
 }
 
@@ -73,44 +73,44 @@ pub(crate) struct Suspect<'a> {
     pub(crate) volume: &'a VolumeState,
     pub(crate) tried: &'a Tried,
     pub(crate) fault: Fault,
-    /// Since when it has been so, as far as it was watched.
+    /// Since when the fault was observed.
     pub(crate) since: Monotonic,
     pub(crate) window: Duration,
     pub(crate) threshold: Duration,
-    /// Since when it has been so, by what others have left behind.
+    /// Since when the fault lasts, by the traces that other components left.
     pub(crate) standing: Option<&'a Standing>,
-    /// Since when no driver has registered or gone, where that is known and the driver is absent.
+    /// When a driver last registered or went, if that is known and the driver is absent.
     pub(crate) unregistered: Option<Monotonic>,
-    /// Other things of the pod were seen to be removed or unmounted.
+    /// Other volumes of the pod were seen to be removed or unmounted.
     pub(crate) taken_down: bool,
-    /// The pod had tokens, and has none any more.
+    /// The pod had tokens, and no longer has.
     pub(crate) lost_tokens: bool,
-    /// Who says that it is to go.
+    /// What says that the pod is to be deleted.
     pub(crate) to_go: Option<&'a Word>,
-    /// What the API server says of it.
+    /// The pod's record at the API server.
     pub(crate) record: Option<&'a PodRecord>,
-    /// What kubelet's log complains of, since when and in which words.
+    /// The complaint in kubelet's log, and its first time.
     pub(crate) said: Option<(Monotonic, &'a Said)>,
-    /// What kubelet's log says of the volume's teardown, if that succeeded at last.
+    /// The last teardown of the volume in kubelet's log, if it succeeded.
     pub(crate) torn_down: Option<(Monotonic, &'a Said)>,
-    /// What the log of the volume's driver complained of last.
+    /// The last complaint in the log of the volume's driver.
     pub(crate) driver_says: Option<(Monotonic, &'a Said)>,
-    /// kubelet's log has no error of the volume from then on.
+    /// Since when kubelet's log has no error of the volume, and the log's name.
     pub(crate) no_error_since: Option<(Monotonic, &'a str)>,
-    /// Nobody was found then who would make an unmount fail.
+    /// When no process was found that would make an unmount fail.
     pub(crate) unheld: Option<Monotonic>,
-    /// What the API server says of this node.
+    /// The node's record at the API server.
     pub(crate) node: Option<&'a NodeRecord>,
     pub(crate) kubelet_since: Option<Monotonic>,
     pub(crate) kubelet_runs: bool,
     pub(crate) at: Monotonic,
 }
 
-/// Where kubelet keeps what it knows of a volume.
+/// kubelet's file about a CSI volume.
 const FILE: &str = "vol_data.json";
 
-/// Whether the pod still has the tokens that nearly every pod is given. kubelet takes all volumes
-/// down at the same time, so a pod that has lost them is being taken down.
+/// Whether the pod has the token volume that nearly every pod gets. kubelet tears all volumes down at the same time, so
+/// a pod that has lost it is being torn down.
 pub(crate) fn has_tokens(pod: &PodState) -> bool {
     pod.volumes.iter().any(|volume| {
         let name = volume.path.file_name().unwrap_or_default();
@@ -119,7 +119,7 @@ pub(crate) fn has_tokens(pod: &PodState) -> bool {
     })
 }
 
-/// The finding.
+/// The finding about the suspect.
 pub(crate) fn draft(
     context: &Context<'_>,
     suspect: &Suspect<'_>,
@@ -168,7 +168,7 @@ pub(crate) fn draft(
         Fault::Forgotten => left_mounted::forgotten(context, &mut draft, suspect),
         Fault::Stacked => {
             left_mounted::stacked(context, &mut draft, suspect);
-            // More than one was mounted, of which one is gone.
+            // The mounts that are left, and the one that was unmounted.
             linked_root::tell_apart(&mut draft, &volume.target, volume.mounts.len() + 1, link);
         }
         Fault::WrongNamespace => left_mounted::wrong_namespace(context, &mut draft, suspect),
@@ -184,19 +184,19 @@ pub(crate) fn draft(
 }
 
 impl Fault {
-    /// Whether it shows in that nothing happens, and in nothing else.
+    /// Whether the only symptom is that nothing happens.
     pub(crate) fn is_silence(self) -> bool {
         matches!(self, Self::Forgotten | Self::NotAttempted | Self::CutOff | Self::KubeletLost)
     }
 }
 
 impl<'a> Suspect<'a> {
-    /// Whether it is known that the pod is being taken down, and not only that it looks so.
+    /// Whether the pod is known to be deleted or taken down.
     pub(crate) fn is_going(&self) -> bool {
         self.is_taken_down() || self.to_go.is_some() || self.pod.volume_removed.is_some()
     }
 
-    /// Whether it is known that the kubelet that runs takes the pod down.
+    /// Whether the running kubelet is known to take the pod down.
     pub(crate) fn is_taken_down(&self) -> bool {
         let removed = self.pod.volume_removed.is_some()
             && self.standing.is_some_and(|standing| {
@@ -206,7 +206,7 @@ impl<'a> Suspect<'a> {
         self.taken_down || self.lost_tokens || said || removed
     }
 
-    /// Who answers for the volume's driver, where that is known.
+    /// The state of the volume's driver, if it is known.
     pub(crate) fn driver(&self) -> Option<&'a DriverState> {
         self.volume.csi.as_ref()?.driver.as_ref()
     }
@@ -217,19 +217,19 @@ impl<'a> Suspect<'a> {
         csi.is_some_and(|csi| csi.registration == Registration::Listening)
     }
 
-    /// Whether the tool itself has watched for so long that kubelet's longest pauses lie within.
+    /// Whether podstuck itself has watched for at least the threshold.
     pub(crate) fn is_watched(&self) -> bool {
         self.window >= self.threshold
     }
 
-    /// Whether it has been silent for so long that one of kubelet's attempts must lie within, also
-    /// when all its pauses are as long as they get.
+    /// Whether the silence is long enough to contain one of kubelet's attempts even if all its pauses have the maximal
+    /// length.
     pub(crate) fn outlasts_pauses(&self) -> bool {
         self.window >= self.threshold + self.threshold / 2
     }
 }
 
-/// What was seen, whatever it means.
+/// The facts that every fault has in common.
 fn state(draft: &mut Draft, suspect: &Suspect<'_>) {
     for mount in suspect.volume.mounts.iter().take(4) {
         let point = safe_path(&mount.point);
@@ -307,7 +307,7 @@ fn state(draft: &mut Draft, suspect: &Suspect<'_>) {
 
 pub(crate) fn umount(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<'_>, risk: &str) {
     let mut mounts: Vec<_> = suspect.volume.mounts.iter().collect();
-    // Another kubelet on this machine may see a copy, which is not what holds the pod.
+    // A copy that another kubelet on this machine sees does not hold the pod.
     let is_other = |namespace: u32| namespace != context.own_mnt_ns;
     mounts.sort_by_key(|mount| {
         (std::cmp::Reverse(mount.point.components().count()), is_other(mount.namespace))
@@ -349,14 +349,14 @@ pub(crate) fn no_data(context: &Context<'_>, draft: &mut Draft, suspect: &Suspec
     let here = here.map_or(View::OURS, |(pid, at)| View::in_namespace(context, at, pid));
     let of_volume = suspect.volume.file;
     const CLEAR: &str = "remove vol_data.json and empty directories in";
-    // What is left of the file says nothing, and would keep the directory.
+    // A damaged file is of no use, and would keep the directory from being removed.
     let clear = here.on_file(CLEAR, directory, of_volume, |it| {
         format!("rm -f {it}/vol_data.json && find {it} -depth -type d -empty -delete")
     });
     let restored = written_again(suspect);
     if let Some(text) = &restored {
         let text = word(text);
-        // One that is there may be a link. kubelet reads it with or without a line break.
+        // An existing file may be a link. kubelet reads the file with or without a line break.
         let write =
             |it: &str| format!("rm -f {it}/vol_data.json && printf %s {text} > {it}/vol_data.json");
         let is_there =
@@ -411,8 +411,8 @@ pub(crate) fn no_data(context: &Context<'_>, draft: &mut Draft, suspect: &Suspec
     );
 }
 
-/// What stood in kubelet's file, by the PersistentVolume (pkg/volume/csi, `NewMounter`); `None` where the API
-/// server did not say which one it is.
+/// The content of kubelet's file, derived from the PersistentVolume (pkg/volume/csi, `NewMounter`); `None` if the API
+/// server did not name the PersistentVolume.
 fn written_again(suspect: &Suspect<'_>) -> Option<String> {
     let (record, volume) = suspect.record.zip(suspect.volume.target.volume.as_ref())?;
     let bound = claim::of_volume(record, volume)?.bound.as_ref()?;

@@ -1,7 +1,6 @@
-//! FUSE mounts whose server is gone. Every look at one fails with ENOTCONN, and removals show it seldom: Go looks
-//! before it deletes, gives up there, and what the probes see is that the directory above is not empty, or that the
-//! mount point is busy. What kubelet's log says of such looks counts, too: a run that starts late sees no removal
-//! fail.
+//! FUSE mounts whose server is gone. stat(2) on such a mount fails with ENOTCONN, and removals seldom show it: Go calls
+//! stat(2) before it deletes and gives up, so the probes see only that the directory above is not empty, or that the
+//! mount point is busy. kubelet's log of such an error counts, too: a run that starts late sees no failing removal.
 
 use crate::cause::Origin;
 use std::{
@@ -16,7 +15,7 @@ use nix::errno::Errno;
 use crate::{
     bounded::Bounded,
     cause::{Cause, Kind, TriedWith, like, log, seen, way},
-    causes::shared::{clean_up::is_clean_up, stat_errors::ToldLooks},
+    causes::shared::{clean_up::is_clean_up, stat_errors::StatErrors},
     command::View,
     event::{Event, What},
     family::Family,
@@ -59,27 +58,27 @@ pub(crate) static FAMILY: Family = Family {
     }],
 };
 
-/// Between two looks at the mounts of one object.
+/// Time between two questions about the mounts of one object.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// Objects remembered, and targets.
 const REMEMBERED: usize = 1024;
 
-/// A mount, and the errno of a look at it.
+/// A mount, and the errno of statx(2) on it; 0 if that succeeded.
 type Looked = (MountPoint, i32);
 
-/// An object whose removal failed as it does above a dead mount.
+/// An object whose removal failed as one above a dead mount does.
 #[derive(Debug)]
 pub(crate) struct Suspect {
     /// The last call that failed.
     pub(crate) op: Operation,
-    /// How often.
+    /// Number of failed calls.
     pub(crate) failures: u64,
-    /// Since when.
+    /// When the first call failed.
     pub(crate) first: Monotonic,
     looked: Option<Monotonic>,
 }
 
-/// What was found for a target.
+/// The dead mount of a target.
 #[derive(Debug)]
 struct Found {
     point: PathBuf,
@@ -92,7 +91,7 @@ pub(crate) struct DeadMounts {
     suspects: Bounded<(u64, PathBuf), Suspect>,
     /// Dead mounts, by target.
     found: Bounded<u64, Found>,
-    told: ToldDead,
+    logged: LoggedDead,
 }
 
 impl Default for DeadMounts {
@@ -100,7 +99,7 @@ impl Default for DeadMounts {
         Self {
             suspects: Bounded::new(REMEMBERED),
             found: Bounded::new(REMEMBERED),
-            told: ToldDead::default(),
+            logged: LoggedDead::default(),
         }
     }
 }
@@ -117,7 +116,7 @@ impl DeadMounts {
         let suspect = self.suspects.or_insert_with((op.target_id, op.path.clone()), begin);
         suspect.failures += 1;
         suspect.op = op.clone();
-        // Every removal of a tree first tries whether it is empty: that is no failure yet.
+        // Every removal of a tree first tries to remove the directory: one ENOTEMPTY is no failure yet.
         let too_early = !refused && suspect.failures < 2;
         if too_early || suspect.looked.is_some_and(|then| op.end.since(then) < LOOK_EVERY) {
             return None;
@@ -128,7 +127,7 @@ impl DeadMounts {
         Some(Query { tracker: self.id(), target_id, path, wants })
     }
 
-    /// Decides by the answers of the mounts.
+    /// The finding, by the answers of the mounts.
     fn conclude(
         &mut self,
         context: &Context<'_>,
@@ -137,7 +136,7 @@ impl DeadMounts {
     ) -> Option<Draft> {
         let (mount, _) = looked.iter().find(|(_, errno)| is_dead(*errno))?;
         let Some(suspect) = self.suspects.get(&(query.target_id, query.path.clone())) else {
-            return self.told.conclude(context, query, mount);
+            return self.logged.conclude(context, query, mount);
         };
         let begin = || Found { point: mount.point.clone(), object: query.path.clone() };
         let found = self.found.or_insert_with(query.target_id, begin);
@@ -153,14 +152,14 @@ impl Tracker for DeadMounts {
 
     fn take(&mut self, event: &Event, context: &Context<'_>, steps: &mut Steps) {
         match &event.what {
-            What::Operation(op) | What::Told(op)
+            What::Operation(op) | What::Logged(op)
                 if !context.is_explained(self.id(), &Subject::of(op)) =>
             {
                 steps.ask(self.observe(op));
             }
-            What::Said(said) => self.told.listen(context, said),
+            What::Said(said) => self.logged.listen(context, said),
             What::Sample(sample) => {
-                let (queries, over) = self.told.sampled(context, sample);
+                let (queries, over) = self.logged.sampled(context, sample);
                 steps.ask(queries);
                 steps.say(over);
             }
@@ -173,11 +172,11 @@ impl Tracker for DeadMounts {
         }
     }
 
-    /// A failure on a path, when the dead mount is there or below.
+    /// Explains a failure on a path, if the dead mount is there or below.
     fn explains(&self, subject: &Subject<'_>, _: Claim) -> bool {
         let found = self.found.get(&subject.target_id);
         found.is_some_and(|found| found.point.starts_with(subject.path))
-            || self.told.explains(subject.target_id, subject.path)
+            || self.logged.explains(subject.target_id, subject.path)
     }
 
     fn forget(&mut self, target_id: u64, path: Option<&Path>, now: Monotonic, steps: &mut Steps) {
@@ -192,11 +191,11 @@ impl Tracker for DeadMounts {
     }
 
     fn dropped(&self) -> u64 {
-        self.suspects.dropped() + self.found.dropped() + self.told.dropped()
+        self.suspects.dropped() + self.found.dropped() + self.logged.dropped()
     }
 }
 
-/// Whether a FUSE mount has no connection to a server any more, as far as a look shows.
+/// Whether the errno of a call shows that a FUSE mount has no connection to a server.
 pub(crate) fn is_dead(errno: i32) -> bool {
     errno == Errno::ENOTCONN as i32
 }
@@ -229,7 +228,7 @@ pub(crate) static FUSE_DAEMON_DEAD: Cause = Cause {
     source: &["linux fs/fuse/dev.c, fuse_abort_conn"],
 };
 
-/// For whoever finds it in another way.
+/// The cause, for other trackers that find it.
 pub(crate) fn cause() -> &'static Cause {
     &FUSE_DAEMON_DEAD
 }
@@ -245,7 +244,7 @@ pub(crate) fn draft(context: &Context<'_>, suspect: &Suspect, mount: &MountPoint
     draft
 }
 
-/// The same where only kubelet's log tells that a removal has met it.
+/// The finding where only kubelet's log shows that a removal failed at the mount.
 fn draft_from_log(
     context: &Context<'_>,
     (target_id, target): (u64, Arc<Target>),
@@ -266,7 +265,7 @@ fn draft_from_log(
     draft
 }
 
-/// What a look shows, and what follows.
+/// Adds the facts about the mount, the explanation and the remedy.
 fn tell(draft: &mut Draft, mount: &MountPoint, view: View, pid: u32) {
     let point = safe_path(&mount.point);
     draft.path = mount.point.clone();
@@ -285,7 +284,7 @@ fn tell(draft: &mut Draft, mount: &MountPoint, view: View, pid: u32) {
             "no process has its connection open",
             Source::proc("/proc/*/fdinfo"),
         ),
-        // One that lives has its connection open after an abort, too.
+        // A server that lives has its connection open even after an abort.
         Some(FuseServer::Lives(server)) => {
             draft.fact(format!("pid {server} has its connection open"), Source::proc("/proc/*/fdinfo"));
             draft.doubt(
@@ -312,7 +311,7 @@ fn tell(draft: &mut Draft, mount: &MountPoint, view: View, pid: u32) {
     tell_apart(draft);
 }
 
-/// What the look's answer tells it from.
+/// Rules out the look-alikes.
 pub(crate) fn tell_apart(draft: &mut Draft) {
     draft.rule_out(
         ids::FUSE_DAEMON_HUNG,
@@ -326,21 +325,21 @@ pub(crate) fn tell_apart(draft: &mut Draft) {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct ToldDead {
-    told: ToldLooks,
+pub(super) struct LoggedDead {
+    logged: StatErrors,
     last: Option<Arc<NodeSample>>,
     /// Dead mounts, by target.
     found: BTreeMap<u64, PathBuf>,
 }
 
-impl ToldDead {
+impl LoggedDead {
     pub(super) fn listen(&mut self, context: &Context<'_>, said: &Said) {
         if let Some(look) = said.looked.as_ref().filter(|it| it.outcome.is(Errno::ENOTCONN)) {
-            self.told.listen(context, said, look);
+            self.logged.listen(context, said, look);
         }
     }
 
-    /// Asks the mounts of whose volume it was said.
+    /// Asks about the mounts of volumes that the log names; returns the queries, and what is over.
     pub(super) fn sampled(
         &mut self,
         context: &Context<'_>,
@@ -348,8 +347,9 @@ impl ToldDead {
     ) -> (Vec<Query>, Vec<Verdict>) {
         self.last = Some(sample.clone());
         let (tracker, at) = (TrackerId::DeadMount, sample.at);
-        let failing =
-            self.told.failing(context, sample, |volume| volume.mounts.iter().any(|it| it.is_fuse));
+        let failing = self
+            .logged
+            .failing(context, sample, |volume| volume.mounts.iter().any(|it| it.is_fuse));
         let queries = failing.into_iter().filter_map(|it| {
             let (pid, _) = it.ask_in?;
             let wants = ReachFuseMounts { pid, path: it.path.clone() }.into();
@@ -366,18 +366,24 @@ impl ToldDead {
         (queries.collect(), over.collect())
     }
 
-    /// Decides by the answer of the mount.
+    /// The finding, by the answer of the mount.
     pub(super) fn conclude(
         &mut self,
         context: &Context<'_>,
         query: &Query,
         mount: &MountPoint,
     ) -> Option<Draft> {
-        let told = self.told.of(&query.path)?;
+        let failed = self.logged.of(&query.path)?;
         let (pod, volume) = self.last.as_ref()?.volume(query.target_id)?;
         self.found.insert(query.target_id, mount.point.clone());
         let (target, seen_by) = (volume.target.clone(), pod.seen_by?);
-        Some(draft_from_log(context, (query.target_id, target), &told.logged.said, mount, seen_by))
+        Some(draft_from_log(
+            context,
+            (query.target_id, target),
+            &failed.logged.said,
+            mount,
+            seen_by,
+        ))
     }
 
     pub(super) fn explains(&self, target_id: u64, path: &Path) -> bool {
@@ -385,7 +391,7 @@ impl ToldDead {
     }
 
     pub(super) fn dropped(&self) -> u64 {
-        self.told.dropped()
+        self.logged.dropped()
     }
 }
 

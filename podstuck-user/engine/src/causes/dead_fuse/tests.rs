@@ -42,7 +42,7 @@ fn forget(dead: &mut DeadMounts, path: &Path) -> Vec<Verdict> {
 }
 
 #[test]
-fn a_directory_that_stays_is_looked_at_only_the_second_time() {
+fn a_directory_that_stays_is_asked_about_only_the_second_time() {
     let mut dead = Alone::<DeadMounts>::new();
     let failed = |errno, second| failed(Call::UnlinkatDir, errno, "", second);
     assert!(dead.ask(&failed(Errno::ENOTEMPTY, 1.0)).is_empty(), "every removal does that");
@@ -89,7 +89,7 @@ fn sample(second: u64, is_mounted: bool) -> What {
 }
 
 #[test]
-fn who_comes_late_is_told_by_kubelets_log() {
+fn a_late_run_finds_a_dead_mount_by_kubelets_log() {
     let mut dead = Alone::<DeadMounts>::new();
     let at = |second: u64| Monotonic(second * 1_000_000_000);
     let path = Path::new(VOLUME).join("m");

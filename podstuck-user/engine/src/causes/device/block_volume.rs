@@ -1,6 +1,6 @@
-//! Raw block volumes that stay mapped after the pod's containers have ended, by what kubelet says of them and who
-//! holds them. kubelet unmaps them in its own directories of plugins and not in the pod's, so that no call on them
-//! is seen; what is left is.
+//! Raw block volumes that stay mapped after the pod's containers have ended, by kubelet's log and the holders. kubelet
+//! unmaps them in its own plugin directories and not in the pod's, so the probes see no call on them, and the samples
+//! see what is left.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -30,35 +30,35 @@ use crate::{
     verdict::{Draft, Verdict},
 };
 
-/// How long it must last where kubelet has not said that it fails: it unmaps within moments.
+/// How long a volume must stay mapped if kubelet has logged no failure: kubelet unmaps within moments.
 const LASTS: Duration = Duration::from_secs(30);
-/// Looks, two seconds apart, before it is looked who holds a map.
+/// Samples, two seconds apart, before the first question about a map's holders.
 const LOOKS_NEEDED: u32 = 2;
-/// Looks until it is asked again.
+/// Samples between two questions.
 const AGAIN: u32 = 10;
-/// Volumes that something is said of.
+/// Volumes remembered.
 const REMEMBERED: usize = 1024;
 
-/// One that is left.
+/// A volume that is left.
 pub(crate) struct Left {
-    /// As it was seen last.
+    /// Its state in the last sample.
     pub(crate) volume: BlockVolume,
-    /// When it was seen first, with the pod's containers ended.
+    /// When it was first seen after the pod's containers had ended.
     pub(crate) since: Monotonic,
-    /// When it was seen last.
+    /// When it was last seen.
     pub(crate) at: Monotonic,
-    /// kubelet's last attempt to unmap it, if that failed and would fail again.
+    /// kubelet's last attempt to unmap it, if that failed and is recent.
     pub(crate) said: Option<Said>,
-    /// Who holds its map.
+    /// The holders of its map.
     pub(crate) holders: Option<Snapshot>,
     looks: u32,
-    told: bool,
+    reported: bool,
 }
 
-/// Those of the last look, by target.
+/// The volumes of the last sample that are left, by target ID.
 pub(crate) struct BlockVolumes {
     left: BTreeMap<u64, Left>,
-    /// By UID and volume: kubelet's last word about it.
+    /// By UID and volume: kubelet's last line about it.
     said: Bounded<(String, String), Said>,
 }
 
@@ -78,8 +78,8 @@ impl BlockVolumes {
         }
     }
 
-    /// The last word about a volume, if that is an error which an attempt would meet again: after a longer
-    /// silence there was one that met something else.
+    /// The last line about a volume, if it is a recent error: after a longer silence, a later attempt has not met
+    /// it.
     fn said(&self, context: &Context<'_>, pod: &PodState, volume: &BlockVolume) -> Option<Said> {
         let of_this = |(uid, name): &(String, String)| *uid == pod.uid && volume.is_called(name);
         let said = self.said.iter().find(|(key, _)| of_this(key)).map(|(_, said)| said)?;
@@ -97,8 +97,8 @@ impl BlockVolumes {
                 let said = self.said(context, pod, volume);
                 let new = || {
                     let volume = volume.clone();
-                    let (looks, told) = (0, false);
-                    Left { volume, since: at, at, said: None, holders: None, looks, told }
+                    let (looks, reported) = (0, false);
+                    Left { volume, since: at, at, said: None, holders: None, looks, reported }
                 };
                 let known = before.remove(&target_id).unwrap_or_else(new);
                 let looks = known.looks + 1;
@@ -115,7 +115,7 @@ impl BlockVolumes {
                 self.left.insert(target_id, left);
             }
         }
-        let gone = before.into_iter().filter(|(_, left)| left.told);
+        let gone = before.into_iter().filter(|(_, left)| left.reported);
         steps.say(gone.map(|(target_id, _)| Verdict::Over { tracker, target_id, at }));
     }
 }
@@ -124,11 +124,11 @@ impl Left {
     fn judge(&mut self, context: &Context<'_>, steps: &mut Steps) {
         let lasts = self.said.is_some() || self.at.since(self.since) >= LASTS;
         let draft = draft(context, self).filter(|_| lasts);
-        if draft.is_none() && self.told {
+        if draft.is_none() && self.reported {
             let (tracker, target_id) = (TrackerId::BlockVolume, self.volume.target_id);
             steps.say([Verdict::Over { tracker, target_id, at: self.at }]);
         }
-        self.told = draft.is_some();
+        self.reported = draft.is_some();
         steps.found(draft);
     }
 }
@@ -158,10 +158,10 @@ impl Tracker for BlockVolumes {
     }
 }
 
-/// What the node calls the devices that it is made of: they are told, and their tools.
-const TOLD: usize = 8;
+/// Mounts and users of the device named.
+const NAMED: usize = 8;
 
-/// `None` where neither a log nor a holder says why it is left.
+/// The finding; `None` if neither a log nor a holder shows why the volume is left.
 pub(crate) fn draft(context: &Context<'_>, left: &Left) -> Option<Draft> {
     let Left { volume, said, .. } = left;
     let culprits: Vec<&Holder> = left
@@ -191,7 +191,7 @@ pub(crate) fn draft(context: &Context<'_>, left: &Left) -> Option<Draft> {
         draft.fact_since(text, Source::Log(said.source.clone()), context.when(said.at));
     }
     tell(&mut draft, &culprits);
-    for user in volume.users.iter().take(TOLD) {
+    for user in volume.users.iter().take(NAMED) {
         draft.fact(made_of(user), Source::proc(&user.source));
     }
     let is_held = !culprits.is_empty() || !volume.users.is_empty();
@@ -235,7 +235,7 @@ pub(crate) fn draft(context: &Context<'_>, left: &Left) -> Option<Draft> {
     Some(draft)
 }
 
-/// The driver of a volume that answers kubelet's last attempt with an error, where it was looked who holds the map.
+/// The driver that answers kubelet's last attempt with an error, if the map's holders are known.
 fn refuses(left: &Left) -> Option<String> {
     let said = left.said.as_ref()?;
     let is_its = said.complaint == Some(Complaint::DriverError) && !is_busy(&said.text);
@@ -246,7 +246,7 @@ fn is_busy(text: &str) -> bool {
     ["busy", "in use"].iter().any(|words| text.contains(words))
 }
 
-/// What the driver should do, and what keeps it from that.
+/// Adds the unmount that the driver should do, and the repair of the driver.
 fn by_hand(draft: &mut Draft, context: &Context<'_>, volume: &BlockVolume) {
     const PUBLISHED: &str = "/volumeDevices/publish/";
     let is_published = |mount: &&Mounted| mount.point.to_string_lossy().contains(PUBLISHED);
@@ -282,7 +282,7 @@ fn what_is_left(draft: &mut Draft, volume: &BlockVolume) {
         let fact = format!("kubelet's map {} is still there{driver}", safe_path(map));
         draft.fact(fact, Source::file("kubelet's directories"));
     }
-    for mount in volume.mounts.iter().take(TOLD) {
+    for mount in volume.mounts.iter().take(NAMED) {
         draft.fact(
             format!("the device is still mapped at {}: {}", safe_path(&mount.point), mount.what),
             Source::mountinfo(&mount.source),

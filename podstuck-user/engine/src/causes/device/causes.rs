@@ -1,4 +1,4 @@
-//! What its causes mean, what confirms them, and what they are confused with.
+//! Causes that keep a block device in use after its unmount.
 
 use crate::cause::Origin;
 use crate::model::degraded::Feed;
@@ -8,7 +8,7 @@ use crate::{
     model::diagnosis::Stage,
 };
 
-/// A raw block volume that cannot be taken away.
+/// A raw block volume that stays mapped.
 pub(crate) static BLOCK_VOLUME_IN_USE: Cause = Cause {
     id: ids::RAW_BLOCK_VOLUME_IN_USE,
     title: "a raw block volume (`volumeDevices`) is still mapped; the finding names what uses its device",
@@ -79,7 +79,7 @@ pub(crate) static LEAKED_SUPERBLOCK: Cause = Cause {
     source: &["linux fs/super.c, deactivate_super", "linux fs/namespace.c, detach_mounts"],
 };
 
-/// Who still refers to a device.
+/// A device that is still referenced.
 pub(crate) static STILL_REFERENCED: Cause = Cause {
     id: ids::DEVICE_STILL_REFERENCED,
     title: "kubelet does not unstage the volume, because something else still refers to its \

@@ -9,7 +9,7 @@ use crate::{
     bounded::Bounded,
     causes::{
         device::{self, causes::LEAKED_SUPERBLOCK},
-        shared::holders::{TOLD, describe, release},
+        shared::holders::{NAMED, describe, release},
     },
     command::View,
     event::{Event, What},
@@ -32,27 +32,27 @@ use crate::{
 
 /// Devices followed at a time.
 const DEVICES: usize = 256;
-/// Samples, two seconds apart, before it is a leak: containers that end take their namespaces with
+/// Samples, two seconds apart, before a mount is a leak: containers that end take their namespaces with
 /// them, but not at once.
 const SAMPLES_NEEDED: u32 = 2;
-/// Samples until it is looked at again.
+/// Samples between two questions about a device.
 const AGAIN: u32 = 10;
 
 /// A device whose file system was unmounted.
 pub(crate) struct Unmounted {
     /// The unmount.
     pub(crate) op: Operation,
-    /// The mount that it took away.
+    /// The mount that it removed.
     pub(crate) mount: Mount,
     samples: u32,
-    /// Whether it was still mounted somewhere at the last sample.
+    /// Whether the device was still mounted somewhere in the last sample.
     mounted: bool,
-    told: bool,
+    reported: bool,
 }
 
 /// All devices whose file system was unmounted lately, and the mounts before.
 pub(crate) struct PinnedDevices {
-    /// The last two looks: the last one may have read a table just after the unmount.
+    /// The last two samples: the last one may have read a table just after the unmount.
     before: [Option<Arc<NodeSample>>; 2],
     pub(super) devices: Bounded<Device, Unmounted>,
 }
@@ -64,7 +64,7 @@ impl Default for PinnedDevices {
 }
 
 impl PinnedDevices {
-    /// Notes an unmount of a file system on a device.
+    /// Records an unmount of a file system on a device.
     fn observe(&mut self, op: &Operation) {
         let by_node = op.actor.component != Component::Workload;
         if op.call != Call::Umount2 || op.outcome != Outcome::OK || !by_node {
@@ -75,14 +75,14 @@ impl PinnedDevices {
         let Some(mount) = tables.find_map(|table| table.top(&op.path)) else { return };
         if mount.device.major != 0 && mount.source.starts_with("/dev/") {
             let (op, mount) = (op.clone(), mount.clone());
-            // Told of an earlier unmount, it stands until a look at this one.
-            let told = self.devices.get(&mount.device).is_some_and(|before| before.told);
-            let this = Unmounted { op, mount, samples: 0, mounted: true, told };
+            // A finding about an earlier unmount stands until the holders after this one are known.
+            let reported = self.devices.get(&mount.device).is_some_and(|before| before.reported);
+            let this = Unmounted { op, mount, samples: 0, mounted: true, reported };
             self.devices.insert(this.mount.device, this);
         }
     }
 
-    /// Looks where the devices are still mounted.
+    /// Finds where the devices are still mounted.
     fn sampled(&mut self, sample: &Arc<NodeSample>, steps: &mut Steps) {
         self.before = [Some(sample.clone()), self.before[0].take()];
         let tracker = self.id();
@@ -98,7 +98,7 @@ impl PinnedDevices {
                 if namespace == this.op.mnt_ns || Some(namespace) == sample.mounts.host {
                     let target_id = key(*device);
                     let over = Verdict::Over { tracker, target_id, at: sample.at };
-                    steps.say(this.told.then_some(over));
+                    steps.say(this.reported.then_some(over));
                     return false;
                 }
                 mounted = true;
@@ -114,7 +114,7 @@ impl PinnedDevices {
         });
     }
 
-    /// Decides by who holds the device.
+    /// Decides by the holders of the device.
     fn conclude(
         &mut self,
         context: &Context<'_>,
@@ -129,12 +129,12 @@ impl PinnedDevices {
             return;
         };
         if !taken.holders.is_empty() {
-            this.told = true;
+            this.reported = true;
             return steps.found([device::pinned::draft(context, this, taken)]);
         }
         let (device, target_id) = (*device, key(*device));
         let over = Verdict::Over { tracker, target_id, at: taken.at };
-        steps.say(this.told.then_some(over));
+        steps.say(this.reported.then_some(over));
         drop(devices);
         self.devices.remove(&device);
     }
@@ -162,7 +162,7 @@ impl Tracker for PinnedDevices {
     }
 }
 
-/// A name for the finding that outlives the volume's directory.
+/// A target ID for the finding that outlives the volume's directory.
 pub(crate) fn key(device: Device) -> u64 {
     1 << 63 | u64::from(device.major) << 32 | u64::from(device.minor)
 }
@@ -171,7 +171,7 @@ pub(crate) fn draft(context: &Context<'_>, left: &Unmounted, taken: &Snapshot) -
     let Unmounted { op, mount, .. } = left;
     let mut draft = Draft::about(TrackerId::PinnedDevice, &LEAKED_SUPERBLOCK, op);
     draft.target_id = key(mount.device);
-    // The pod does not wait for it; whoever needs the device next does.
+    // The pod does not wait for the device; its next user does.
     draft.blocks_deletion = Some(false);
     draft.last = taken.at;
     draft.fact_since(
@@ -186,7 +186,7 @@ pub(crate) fn draft(context: &Context<'_>, left: &Unmounted, taken: &Snapshot) -
         ),
         Source::mountinfo("/proc/*/mountinfo"),
     );
-    for holder in taken.holders.iter().take(TOLD) {
+    for holder in taken.holders.iter().take(NAMED) {
         draft.fact(describe(holder), Source::proc(&holder.source));
     }
     draft.explanation = format!(
@@ -208,7 +208,7 @@ pub(crate) fn draft(context: &Context<'_>, left: &Unmounted, taken: &Snapshot) -
     draft
 }
 
-/// An unmount in the namespace that still has it.
+/// An unmount in the namespace that still has the mount.
 fn unmount_there(context: &Context<'_>, holder: &Holder) -> Option<Remedy> {
     let view = View::in_namespace(context, holder.mount.namespace?, holder.pid?);
     let step = view

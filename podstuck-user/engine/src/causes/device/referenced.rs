@@ -1,5 +1,5 @@
-//! Volumes' devices that kubelet does not let go, because something else still refers to them. It says so in its
-//! log, of no pod in particular; the node's mounts show whether it still holds.
+//! Volumes' devices that kubelet does not release, because something else still refers to them. kubelet logs that
+//! for no pod in particular; the node's mounts show whether it still holds.
 
 use std::{
     path::{Path, PathBuf},
@@ -28,18 +28,18 @@ use crate::{
     verdict::{Draft, Verdict},
 };
 
-/// Volumes that something is said of.
+/// Volumes remembered.
 const REMEMBERED: usize = 256;
-/// How long after the next attempt is due kubelet's last word counts: it says so each time.
+/// How long kubelet's last line counts after its next attempt is due: kubelet logs each failed attempt.
 const LASTS: Duration = Duration::from_secs(300);
 
-/// What was said last of a volume.
+/// The last line about a volume.
 struct Word {
     said: Said,
-    told: bool,
+    reported: bool,
 }
 
-/// By volume, as kubelet calls it.
+/// The last lines, by kubelet's name of the volume.
 pub(crate) struct DeviceReferences {
     words: Bounded<String, Word>,
 }
@@ -59,12 +59,12 @@ impl DeviceReferences {
         if before.is_some_and(|before| before.said.at > said.at) {
             return;
         }
-        let told = before.is_some_and(|before| before.told);
+        let reported = before.is_some_and(|before| before.reported);
         if said.report == Some(Report::DeviceReleased) {
             self.words.remove(&said.volume);
-            steps.say(told.then(|| over(&said.volume, context)));
+            steps.say(reported.then(|| over(&said.volume, context)));
         } else if said.complaint.is_some_and(Complaint::is_of_a_device) {
-            self.words.insert(said.volume.clone(), Word { said: said.clone(), told });
+            self.words.insert(said.volume.clone(), Word { said: said.clone(), reported });
         }
     }
 
@@ -74,10 +74,10 @@ impl DeviceReferences {
             let target_id = name_hash(volume.as_bytes());
             let draft = device::referenced::draft(context, &word.said, target_id, sample);
             let draft = draft.filter(|_| context.now.since(due) <= LASTS);
-            if draft.is_none() && word.told {
+            if draft.is_none() && word.reported {
                 steps.say([over(volume, context)]);
             }
-            word.told = draft.is_some();
+            word.reported = draft.is_some();
             steps.found(draft);
         }
     }
@@ -106,13 +106,13 @@ impl Tracker for DeviceReferences {
     }
 }
 
-/// Facts and remedies for so many references.
-const TOLD: usize = 8;
-/// What kubelet looks for in the path of another mount of the device: those are its own
-/// (`HasMountRefs` in pkg/volume/util).
+/// References named.
+const NAMED: usize = 8;
+/// Part of the path by which kubelet recognises its own mounts of the device (`HasMountRefs` in
+/// pkg/volume/util).
 const OF_KUBELET: &str = "/plugins/kubernetes.io/";
 
-/// What kubelet said, by the state of the node; `None` where that shows that nobody refers to it any more.
+/// The finding, by kubelet's line and the state of the node; `None` if the node shows that no reference is left.
 pub(crate) fn draft(
     context: &Context<'_>,
     said: &Said,
@@ -163,13 +163,13 @@ pub(super) fn mounted(
         format!("{} is still mounted: {}", safe_path(&staged.point), staged.describe()),
         Source::mountinfo(&table.source),
     );
-    for other in others.iter().take(TOLD) {
+    for other in others.iter().take(NAMED) {
         let fact =
             format!("the same is mounted at {}: {}", safe_path(&other.point), other.describe());
         draft.fact(fact, Source::mountinfo(&table.source));
     }
-    if others.len() > TOLD {
-        let fact = format!("and at {} more places", others.len() - TOLD);
+    if others.len() > NAMED {
+        let fact = format!("and at {} more places", others.len() - NAMED);
         draft.fact(fact, Source::mountinfo(&table.source));
     }
     draft.rule_out(
@@ -203,7 +203,7 @@ fn staged<'a>(said: &Said, sample: &'a NodeSample) -> Option<(u32, &'a Mounts, &
     };
     let mut all = sample.mounts.all();
     all.find(|(namespace, table, mount)| {
-        // As Go quotes it, which changes nothing in a plain path.
+        // Go quotes the path, which changes nothing in a plain one.
         let named = || said.text.contains(&format!("\"{}\"", mount.point.display()));
         mount.point.to_string_lossy().contains(OF_KUBELET) && is_view(*namespace, table) && named()
     })
@@ -237,7 +237,7 @@ pub(super) fn mapped(draft: &mut Draft, said: &Said, sample: &NodeSample) {
         let directory = path.parent().map(|it| it.display().to_string());
         directory.is_some_and(|it| said.text.contains(&format!("\"{it}\"")))
     };
-    // A map over which nothing is bound is none for kubelet (`GetDeviceBindMountRefs`).
+    // kubelet ignores a map over which nothing is bound (`GetDeviceBindMountRefs`).
     let is_this =
         |volume: &&BlockVolume| volume.mounts.iter().any(|mount| named(mount.point.as_path()));
     let pods = sample.pods.iter();
@@ -248,11 +248,11 @@ pub(super) fn mapped(draft: &mut Draft, said: &Said, sample: &NodeSample) {
         ids::LEAKED_SUPERBLOCK_BLOCKS_DEVICE,
         "it is a raw block volume, and kubelet mounts no file system of it",
     );
-    for (pod, volume) in found.iter().take(TOLD) {
+    for (pod, volume) in found.iter().take(NAMED) {
         let uid = safe(pod.uid.as_bytes());
         let fact = format!("it is still mapped for pod {uid}: {}", safe_path(volume.path()));
         draft.fact(fact, Source::file("kubelet's directories"));
-        for user in volume.users.iter().take(TOLD) {
+        for user in volume.users.iter().take(NAMED) {
             draft.fact(made_of(user), Source::proc(&user.source));
         }
     }

@@ -67,13 +67,13 @@ fn encrypted(volume: &mut BlockVolume) {
 }
 
 #[test]
-fn what_kubelet_fails_to_unmap_is_told_with_who_holds_it() {
+fn a_volume_that_kubelet_fails_to_unmap_is_reported_with_its_holder() {
     let mut all = Alone::<BlockVolumes>::new();
     all.take(at(1), said(1, "umount: /k/map: target is busy."));
     assert!(ids(look(&mut all, 2, true, |_| {})).is_empty(), "its containers run");
-    // That it fails is known by the log alone.
-    let told = ids(look(&mut all, 4, false, |_| {}));
-    assert_eq!(told, [("raw-block-volume-in-use", Certainty::Likely)]);
+    // Only the log shows the failure.
+    let findings = ids(look(&mut all, 4, false, |_| {}));
+    assert_eq!(findings, [("raw-block-volume-in-use", Certainty::Likely)]);
     let steps = look(&mut all, 6, false, |_| {});
     let [query] = &steps.queries[..] else { panic!("{:?}", steps.queries) };
     assert!(query.path.ends_with("dev/u"), "{query:?}");
@@ -88,7 +88,7 @@ fn what_kubelet_fails_to_unmap_is_told_with_who_holds_it() {
     assert!(facts.iter().any(|fact| fact.contains("has it open")), "{facts:?}");
 }
 
-/// vsphere-csi-driver#338: nobody holds it, and the driver fails by itself.
+/// vsphere-csi-driver#338: no process holds it, and the driver fails by itself.
 #[test]
 fn a_driver_that_fails_is_named_where_no_process_holds_the_device() {
     let error = "blockMapper.UnmapPodDevice failed: rpc error: code = Internal desc = error getting block device for \
@@ -97,7 +97,7 @@ fn a_driver_that_fails_is_named_where_no_process_holds_the_device() {
         let point = volume.leads_to.clone().unwrap();
         volume.mounts.push(crate::testing::mounted(&point, 78));
     };
-    let told = |error: &str, holders: Vec<_>| {
+    let finding = |error: &str, holders: Vec<_>| {
         let mut all = Alone::<BlockVolumes>::new();
         let What::Said(line) = said(1, error) else { panic!() };
         let complaint = Some(Complaint::DriverError);
@@ -109,14 +109,14 @@ fn a_driver_that_fails_is_named_where_no_process_holds_the_device() {
         let query = Box::new(query.clone());
         found(all.take(at(5), What::Answer { query, answer }).verdicts).pop().unwrap()
     };
-    let draft = told(error, Vec::new());
+    let draft = finding(error, Vec::new());
     draft.assert_is("raw-block-volume-in-use", Certainty::Likely);
     assert_eq!(draft.held_by.as_deref(), Some("CSI driver block.example"));
     let first = draft.remedies[0].words();
     assert!(first.contains("umount ") && first.contains("/publish/pv/u"), "{first}");
-    let held = told(error, vec![holder(How::Fd, Through::Itself, Some(true))]);
+    let held = finding(error, vec![holder(How::Fd, Through::Itself, Some(true))]);
     assert_ne!(held.held_by.as_deref(), Some("CSI driver block.example"));
-    let busy = told("rpc error: code = Internal desc = umount: target is busy", Vec::new());
+    let busy = finding("rpc error: code = Internal desc = umount: target is busy", Vec::new());
     assert_eq!(busy.held_by, None);
 }
 
@@ -124,19 +124,19 @@ fn a_driver_that_fails_is_named_where_no_process_holds_the_device() {
 fn a_device_that_is_made_of_it_is_likely_what_keeps_it() {
     let mut all = Alone::<BlockVolumes>::new();
     assert!(ids(look(&mut all, 2, false, encrypted)).is_empty(), "kubelet needs a moment");
-    let told = ids(look(&mut all, 40, false, encrypted));
-    assert_eq!(told, [("raw-block-volume-in-use", Certainty::Likely)]);
+    let findings = ids(look(&mut all, 40, false, encrypted));
+    assert_eq!(findings, [("raw-block-volume-in-use", Certainty::Likely)]);
     let over = look(&mut all, 42, false, |_| {}).verdicts;
     assert!(matches!(over[..], [Verdict::Over { .. }]), "{over:?}");
 }
 
 #[test]
-fn without_a_word_and_a_holder_nothing_is_blamed() {
+fn without_a_log_line_or_a_holder_nothing_is_blamed() {
     let mut all = Alone::<BlockVolumes>::new();
     for second in [2, 40, 80] {
         assert!(ids(look(&mut all, second, false, |_| {})).is_empty());
     }
-    // What was unmapped since, and what was said long ago, is no fault.
+    // An error before an unmap, or one of long ago, is no fault.
     all.take(at(81), said(81, "x"));
     let What::Said(done) = said(82, "UnmapVolume succeeded") else { panic!() };
     let done = Said { report: Some(Report::Unmapped), ..*done };
@@ -149,11 +149,11 @@ fn without_a_word_and_a_holder_nothing_is_blamed() {
 
 /// The node's namespace is 1, like that of the sample's calls; 5 is another one.
 fn sample(pinned: &mut Alone<PinnedDevices>, second: u64, node: bool, other: bool) -> Steps {
-    look_of_pinned(pinned, [second, second], node, other)
+    sample_between(pinned, [second, second], node, other)
 }
 
-/// A look from one second to another.
-fn look_of_pinned(
+/// A sample that is read from one second to another.
+fn sample_between(
     pinned: &mut Alone<PinnedDevices>,
     [begun, over]: [u64; 2],
     node: bool,
@@ -185,7 +185,7 @@ fn answer(pinned: &mut Alone<PinnedDevices>, query: &Query, taken: Snapshot) -> 
 }
 
 #[test]
-fn what_lives_on_elsewhere_is_told_and_then_over() {
+fn a_mount_in_another_namespace_is_reported_and_then_over() {
     let mut pinned = unmounted();
     assert!(sample(&mut pinned, 2, false, true).queries.is_empty(), "too soon");
     let queries = sample(&mut pinned, 4, false, true).queries;
@@ -218,15 +218,15 @@ fn a_device_that_the_node_still_uses_is_no_leak() {
 }
 
 #[test]
-fn a_look_during_the_unmount_decides_nothing() {
+fn a_sample_during_the_unmount_decides_nothing() {
     let mut pinned = unmounted();
-    assert!(look_of_pinned(&mut pinned, [0, 3], true, true).queries.is_empty(), "read before it");
+    assert!(sample_between(&mut pinned, [0, 3], true, true).queries.is_empty(), "read before it");
     assert!(sample(&mut pinned, 5, false, true).queries.is_empty());
     assert_eq!(sample(&mut pinned, 7, false, true).queries.len(), 1);
-    // And one that has read the table after it, and is known before the unmount is.
+    // A sample may read the table after the unmount, and arrive before the unmount does.
     let mut pinned = Alone::<PinnedDevices>::new();
     sample(&mut pinned, 0, true, true);
-    look_of_pinned(&mut pinned, [0, 2], false, true);
+    sample_between(&mut pinned, [0, 2], false, true);
     let mut op = failed(Call::Umount2, Errno::EBUSY, "", 1.0);
     (op.path, op.outcome) = (VOLUME.into(), Outcome::OK);
     pinned.ask(&op);
@@ -260,7 +260,11 @@ fn refused(second: i64) -> What {
     said_of_referenced(second, Some(Complaint::DeviceMounted), &text)
 }
 
-fn look_of_referenced(all: &mut Alone<DeviceReferences>, second: u64, table: &str) -> Vec<Verdict> {
+fn referenced_verdicts(
+    all: &mut Alone<DeviceReferences>,
+    second: u64,
+    table: &str,
+) -> Vec<Verdict> {
     let tables = [(1, Arc::new(mounts(table)))].into();
     let mounts = NodeMounts { tables, host: Some(1) };
     let sample = NodeSample { at: at(second), mounts, ..NodeSample::default() };
@@ -279,16 +283,16 @@ fn a_reference_that_is_there_is_firm_and_over_when_it_is_gone() {
     let staged = format!("9 2 8:16 / {STAGED} rw - ext4 /dev/sdb rw\n");
     let copy = "10 2 8:16 / /mnt/copy rw - ext4 /dev/sdb rw\n";
     assert!(
-        look_of_referenced(&mut all, 1, &format!("{staged}{copy}")).is_empty(),
+        referenced_verdicts(&mut all, 1, &format!("{staged}{copy}")).is_empty(),
         "kubelet says nothing"
     );
     all.take(at(2), refused(2));
-    let draft = only(look_of_referenced(&mut all, 3, &format!("{staged}{copy}")));
+    let draft = only(referenced_verdicts(&mut all, 3, &format!("{staged}{copy}")));
     draft.assert_is("device-still-referenced", Certainty::Firm);
     assert_eq!(draft.blocks_deletion, Some(false));
     let commands: Vec<_> = draft.remedies.iter().filter_map(|it| it.command.as_deref()).collect();
     assert!(commands.len() == 1 && commands[0].contains("/mnt/copy"), "{commands:?}");
-    let said = look_of_referenced(&mut all, 5, &staged);
+    let said = referenced_verdicts(&mut all, 5, &staged);
     assert!(matches!(said[..], [Verdict::Over { .. }]), "{said:?}");
 }
 
@@ -302,18 +306,18 @@ fn kubelets_own_mounts_and_other_directories_are_no_references() {
          11 2 8:16 /sub /mnt/sub rw - ext4 /dev/sdb rw\n\
          12 2 8:32 / /mnt/other rw - ext4 /dev/sdc rw\n"
     );
-    assert!(look_of_referenced(&mut all, 3, &table).is_empty());
+    assert!(referenced_verdicts(&mut all, 3, &table).is_empty());
 }
 
 #[test]
-fn a_pods_own_mount_is_looked_into_and_not_unmounted() {
+fn a_pods_own_mount_is_to_be_diagnosed_and_not_unmounted() {
     let mut all = Alone::<DeviceReferences>::new();
     all.take(at(2), refused(2));
     let volume = format!("/k/pods/{UID}/volumes/kubernetes.io~csi/pv/mount");
     let table = format!(
         "9 2 8:16 / {STAGED} rw - ext4 /dev/sdb rw\n10 2 8:16 / {volume} rw - ext4 /dev/sdb rw\n"
     );
-    let draft = only(look_of_referenced(&mut all, 3, &table));
+    let draft = only(referenced_verdicts(&mut all, 3, &table));
     assert!(draft.remedies.iter().all(|remedy| remedy.command.is_none()), "{:?}", draft.remedies);
     assert!(draft.remedies[0].words().contains(UID));
 }
@@ -323,15 +327,15 @@ fn what_only_the_log_says_is_likely_and_grows_old() {
     let in_use = "the device is in use when it was no longer expected to be in use";
     let mut all = Alone::<DeviceReferences>::new();
     all.take(at(2), said_of_referenced(2, Some(Complaint::DeviceInUse), in_use));
-    let draft = only(look_of_referenced(&mut all, 3, ""));
+    let draft = only(referenced_verdicts(&mut all, 3, ""));
     assert!(draft.certainty() < Certainty::Firm);
-    let late = look_of_referenced(&mut all, 400, "");
+    let late = referenced_verdicts(&mut all, 400, "");
     assert!(matches!(late[..], [Verdict::Over { .. }]), "{late:?}");
     all.take(at(401), said_of_referenced(401, Some(Complaint::DeviceInUse), in_use));
-    assert_eq!(found(look_of_referenced(&mut all, 402, "")).len(), 1);
+    assert_eq!(found(referenced_verdicts(&mut all, 402, "")).len(), 1);
     let done = all.take(at(403), said_of_referenced(403, None, "UnmountDevice succeeded")).verdicts;
     assert!(matches!(done[..], [Verdict::Over { .. }]), "{done:?}");
-    assert!(look_of_referenced(&mut all, 404, "").is_empty());
+    assert!(referenced_verdicts(&mut all, 404, "").is_empty());
 }
 
 #[test]

@@ -31,10 +31,10 @@ pub(crate) static FAMILY: Family = Family {
     }],
 };
 
-/// How long it must last: two looks. Garbage collection of images frees room again.
+/// How long a disk must be full: two samples. Garbage collection of images frees room again.
 const LASTS: Duration = Duration::from_secs(5);
 
-/// File systems that are full, by target. There are as many as kubelet and the runtimes live on.
+/// Full file systems, by target. The number of file systems that kubelet and the runtimes use bounds them.
 #[derive(Default)]
 pub(crate) struct FullDisks {
     full: BTreeMap<u64, Full>,
@@ -42,7 +42,7 @@ pub(crate) struct FullDisks {
 
 struct Full {
     since: Monotonic,
-    told: bool,
+    reported: bool,
 }
 
 impl FullDisks {
@@ -52,16 +52,16 @@ impl FullDisks {
             let Some(what) = space.exhausted() else { continue };
             let target_id = path_hash(safe_path(&space.path).as_bytes());
             let before = self.full.remove(&target_id);
-            let mut this = before.unwrap_or(Full { since: space.at, told: false });
+            let mut this = before.unwrap_or(Full { since: space.at, reported: false });
             if space.at.since(this.since) >= LASTS {
-                this.told = true;
+                this.reported = true;
                 steps.found([draft(context, space, what, target_id, this.since)]);
             }
             full.insert(target_id, this);
         }
         let over = std::mem::replace(&mut self.full, full);
         let (tracker, at) = (self.id(), sample.at);
-        for (target_id, _) in over.into_iter().filter(|(_, full)| full.told) {
+        for (target_id, _) in over.into_iter().filter(|(_, full)| full.reported) {
             steps.say([Verdict::Over { tracker, target_id, at }]);
         }
     }
@@ -136,11 +136,11 @@ pub(crate) fn draft(
         if space.is_kubelets { "kubelet" } else { "a runtime, or what it writes its logs to" };
     let place = safe_path(&space.path);
     let room = &space.capacity;
-    // Whether the runtime still answers is not known: that it does not stays open.
+    // Whether the runtime still answers is not known, so a hang is not ruled out.
     if !room.read_only {
         draft.rule_out(ids::NODE_FS_READONLY, "it is mounted read-write");
     }
-    // Root may still use what is kept for it, unless it is a container's root.
+    // Root may still use the reserved blocks, unless it is a container's root.
     if room.free > room.available {
         draft.doubt("whether the daemons may write to what is kept for root");
     }
@@ -193,12 +193,12 @@ pub(crate) fn draft(
     draft
 }
 
-/// A removal is refused for want of room.
+/// The cause of a removal that fails with ENOSPC or EDQUOT.
 pub(crate) fn by_errno() -> &'static Cause {
     &DISK_FULL
 }
 
-/// What that means, at a mount point.
+/// The explanation for that errno at a mount point.
 pub(crate) fn refused(errno: Errno, point: &str) -> String {
     let what = if errno == Errno::EDQUOT {
         format!("The quota on {point} is used up.")

@@ -21,8 +21,8 @@ fn sampled(disks: &mut Alone<FullDisks>, second: u64, available: u64) -> Vec<Ver
 fn a_disk_that_stays_full_is_a_likely_cause() {
     let mut disks = Alone::new();
     assert!(sampled(&mut disks, 0, 0).is_empty());
-    let told = sampled(&mut disks, 10, 0);
-    let [Verdict::Found(draft)] = &told[..] else { panic!("{told:?}") };
+    let verdicts = sampled(&mut disks, 10, 0);
+    let [Verdict::Found(draft)] = &verdicts[..] else { panic!("{verdicts:?}") };
     assert_eq!((draft.id(), draft.blocks_deletion), ("disk-full-runtime", None));
     assert_eq!(draft.certainty(), Certainty::Likely, "a full disk alone is no proof");
     let over = sampled(&mut disks, 20, 1 << 29);

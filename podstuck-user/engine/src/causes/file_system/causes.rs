@@ -1,4 +1,4 @@
-//! A file system that fails as a whole.
+//! Causes of a file system that fails as a whole.
 
 use crate::cause::Origin;
 use crate::{
@@ -45,7 +45,7 @@ pub(crate) static READ_ONLY: Cause = Cause {
     source: &["linux fs/namespace.c, mnt_want_write", "linux fs/ext4/super.c, ext4_handle_error"],
 };
 
-/// EIO and its kin.
+/// EIO, EUCLEAN, ENODEV, ENXIO or ESHUTDOWN.
 pub(crate) static DEVICE_ERROR: Cause = Cause {
     id: ids::DEVICE_IO_ERROR,
     title: "the device below the volume fails or is gone",

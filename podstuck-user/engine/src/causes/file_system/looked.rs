@@ -1,5 +1,5 @@
-//! A volume's file system that has failed, as the look shows with which a driver, or kubelet, begins: neither comes to the
-//! unmount, so that no call fails. The log names the look; the mount table and the device prove the state.
+//! A volume's file system that has failed, by the stat request with which a driver, or kubelet, begins: neither comes to
+//! the unmount, so no unmount fails. The log names the failed request; the mount table and the device prove the state.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -11,9 +11,9 @@ use crate::{
             causes::{DEVICE_ERROR, STALE_HANDLE},
             verdict,
         },
-        shared::{sharers, stat_errors::ToldLooks},
+        shared::{sharers, stat_errors::StatErrors},
     },
-    command::View,
+    command::{Step, View},
     ids,
     model::{
         file_system::{FileSystem, is_fuse},
@@ -27,16 +27,16 @@ use crate::{
     verdict::Draft,
 };
 
-/// What a file system gives that has failed.
+/// Errors of a file system that has failed.
 const FAILED: [Errno; 6] =
     [Errno::EIO, Errno::EUCLEAN, Errno::ESHUTDOWN, Errno::ENODEV, Errno::ENXIO, Errno::ESTALE];
 
-/// Looks at volumes that failed, and what they are on.
+/// Failed stat requests on volumes, from the logs.
 #[derive(Default)]
 pub(crate) struct Looked {
-    told: ToldLooks,
+    logged: StatErrors,
     last: Option<Arc<NodeSample>>,
-    /// Targets of which something was found.
+    /// Target IDs with a finding.
     found: BTreeSet<u64>,
 }
 
@@ -44,11 +44,11 @@ impl Looked {
     pub(super) fn listen(&mut self, context: &Context<'_>, said: &Said) {
         let failed = |errno: Option<Errno>| errno.is_some_and(|errno| FAILED.contains(&errno));
         if let Some(look) = said.looked.as_ref().filter(|look| failed(look.outcome.errno())) {
-            self.told.listen(context, said, look);
+            self.logged.listen(context, said, look);
         }
     }
 
-    /// Asks what those volumes are on that are still mounted.
+    /// Asks for the file systems of those volumes that are still mounted.
     pub(super) fn sampled(
         &mut self,
         context: &Context<'_>,
@@ -56,18 +56,18 @@ impl Looked {
         steps: &mut Steps,
     ) {
         self.last = Some(sample.clone());
-        self.told.ask(TrackerId::FileSystem, (context, sample), &mut self.found, steps);
+        self.logged.ask(TrackerId::FileSystem, (context, sample), &mut self.found, steps);
     }
 
-    /// The finding, where the file system is proven to have failed.
+    /// The finding, if the file system is proven to have failed.
     pub(super) fn conclude(
         &mut self,
         context: &Context<'_>,
         query: &Query,
         fs: &FileSystem,
     ) -> Option<Draft> {
-        let told = self.told.of(&query.path)?;
-        let errno = told.look.outcome.errno()?;
+        let failed = self.logged.of(&query.path)?;
+        let errno = failed.look.outcome.errno()?;
         let is_served = is_fuse(&fs.fs_type) || verdict::is_served(fs);
         let cause = match errno {
             Errno::ESTALE => fs.fs_type.starts_with("nfs").then_some(&STALE_HANDLE)?,
@@ -76,7 +76,7 @@ impl Looked {
         let sample = self.last.as_deref()?;
         let (pod, volume) = sample.volume(query.target_id)?;
         let (pid, namespace) = pod.seen_by?;
-        // The mount of the volume itself, or of a subPath: no other is unmounted on the strength of this.
+        // Only the mount of the volume itself, or of a subPath, is unmounted for this.
         let is_its = volume.mounts.iter().any(|mount| mount.point == fs.point);
         if !is_its && !fs.point.starts_with(&volume.path) {
             return None;
@@ -84,7 +84,7 @@ impl Looked {
         let (tracker, target) = (TrackerId::FileSystem, volume.target.clone());
         let (id, path, at) = (query.target_id, query.path.clone(), context.now);
         let mut draft = Draft::about_state(tracker, cause, id, target, path, at);
-        told.logged.tell(&mut draft);
+        failed.logged.tell(&mut draft);
         (draft.blocks_deletion, draft.severity) = (Some(true), Severity::Critical);
         verdict::describe(&mut draft, fs);
         let point = safe_path(&fs.point).into_owned();
@@ -94,43 +94,49 @@ impl Looked {
         );
         let view = View::in_namespace(context, namespace, pid);
         if errno == Errno::ESTALE {
-            draft.is_told = true;
             let others =
                 fs.device.parse().ok().and_then(|it| sharers::of(sample, it, Some(&pod.uid)));
-            let unmount = view.on_mount("umount -f", &fs.point, fs.id).forced(others);
-            draft.remedy(
-                unmount.so(", which its server no longer knows"),
-                "low: the mount is no longer of use; what was not yet written is lost",
-            );
-            verdict::tell_apart(&mut draft, errno, Some(fs));
-            self.found.insert(query.target_id);
-            return Some(draft);
+            release_stale(&mut draft, view.on_mount("umount -f", &fs.point, fs.id).forced(others));
+        } else {
+            release_failed(&mut draft, view.on_mount("umount", &fs.point, fs.id), errno, fs);
         }
-        let unmount = view.on_mount("umount", &fs.point, fs.id);
-        draft.remedy(
-            unmount.so(", whose file system has failed"),
-            "what was not yet written is lost already. Check the file system (`fsck`) before it is mounted again",
-        );
-        verdict::show_disk(&mut draft);
-        draft.rule_out(
-            ids::CSI_DRIVER_ERROR,
-            "the driver's error is that of the file system, which it has only looked at",
-        );
-        draft.rule_out(ids::NODE_FS_READONLY, format!("the error is {errno:?}, and not EROFS"));
         verdict::tell_apart(&mut draft, errno, Some(fs));
-        if !verdict::has_failed_now(fs) {
-            draft.doubt("whether the errors that the kernel has counted are new ones");
-        }
         self.found.insert(query.target_id);
         Some(draft)
     }
 
-    /// Whether something was found of a target.
+    /// Whether a target has a finding.
     pub(super) fn explains(&self, target_id: u64) -> bool {
         self.found.contains(&target_id)
     }
 
     pub(super) fn dropped(&self) -> u64 {
-        self.told.dropped()
+        self.logged.dropped()
+    }
+}
+
+/// The server of an NFS mount no longer knows it.
+fn release_stale(draft: &mut Draft, unmount: Step) {
+    draft.is_logged = true;
+    draft.remedy(
+        unmount.so(", which its server no longer knows"),
+        "low: the mount is no longer of use; what was not yet written is lost",
+    );
+}
+
+/// The file system has shut itself down, or its device fails.
+fn release_failed(draft: &mut Draft, unmount: Step, errno: Errno, fs: &FileSystem) {
+    draft.remedy(
+        unmount.so(", whose file system has failed"),
+        "what was not yet written is lost already. Check the file system (`fsck`) before it is mounted again",
+    );
+    verdict::show_disk(draft);
+    draft.rule_out(
+        ids::CSI_DRIVER_ERROR,
+        "the driver's error is that of the file system, which it has only looked at",
+    );
+    draft.rule_out(ids::NODE_FS_READONLY, format!("the error is {errno:?}, and not EROFS"));
+    if !verdict::has_failed_now(fs) {
+        draft.doubt("whether the errors that the kernel has counted are new ones");
     }
 }

@@ -42,7 +42,7 @@ fn verdict(errno: Errno, found: Option<&FileSystem>) -> Option<Draft> {
 }
 
 #[test]
-fn a_read_only_node_is_told_from_a_read_only_mount_in_the_pod() {
+fn a_read_only_node_differs_from_a_read_only_mount_in_the_pod() {
     let root =
         FileSystem { read_only: true, mount_read_only: true, ..file_system("/var/lib/kubelet") };
     let draft = verdict(Errno::EROFS, Some(&root)).unwrap();
@@ -59,7 +59,7 @@ fn a_read_only_node_is_told_from_a_read_only_mount_in_the_pod() {
 }
 
 #[test]
-fn a_read_only_subvolume_is_looked_for_where_there_can_be_one() {
+fn a_read_only_subvolume_is_searched_for_on_btrfs_only() {
     let words = |fs_type: &str| {
         let found = FileSystem { fs_type: fs_type.into(), ..file_system("/var/lib/kubelet") };
         let draft = verdict(Errno::EROFS, Some(&found)).unwrap();
@@ -84,7 +84,7 @@ fn a_volume_without_room_is_not_the_nodes_disk() {
 }
 
 #[test]
-fn what_was_not_looked_up_is_not_told_of() {
+fn a_file_system_that_was_not_read_is_not_described() {
     for (errno, id) in [
         (Errno::EIO, "removal-failed-unexplained"),
         (Errno::ENOSPC, "removal-failed-unexplained"),
@@ -243,9 +243,9 @@ fn a_mount_point_lies_on_the_file_system_above() {
     assert_eq!(unmounted, asked);
 }
 
-/// As in kubernetes issue 71584: kubelet looks at a subPath, and comes to no unmount.
+/// As in kubernetes issue 71584: kubelet calls stat(2) on a subPath, and comes to no unmount.
 #[test]
-fn a_look_that_nfs_answers_with_estale_is_the_servers_fault() {
+fn a_stat_that_nfs_answers_with_estale_is_the_servers_fault() {
     const POD: &str = "/k/pods/u";
     let subpath = std::path::PathBuf::from(format!("{POD}/volume-subpaths/content/app/2"));
     let verdict = |fs: FileSystem| {
@@ -282,9 +282,9 @@ fn a_look_that_nfs_answers_with_estale_is_the_servers_fault() {
     assert_eq!(verdict(of("nfs4", "/k")), None, "it is not the volume's own");
 }
 
-/// As in openebs/zfs-localpv issue 615: the driver looks at the volume, and gives up.
+/// As in openebs/zfs-localpv issue 615: the driver calls stat(2) on the volume, and gives up.
 #[test]
-fn a_look_at_a_file_system_that_has_failed_is_its_fault_and_no_drivers() {
+fn a_stat_on_a_failed_file_system_is_its_fault_and_no_drivers() {
     const VOLUME: &str = "/k/pods/u/volumes/kubernetes.io~csi/pv";
     let path = std::path::PathBuf::from(VOLUME).join("mount");
     let verdict = |fs: FileSystem| {

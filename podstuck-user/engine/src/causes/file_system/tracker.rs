@@ -1,5 +1,5 @@
-//! Errors that say something about the file system, and not about the object: read-only, full,
-//! broken, gone. The mount table and the device say which.
+//! Errors that are about the file system, and not about the object: read-only, full, broken, gone.
+//! The mount table and the device show which.
 
 use std::path::Path;
 
@@ -21,11 +21,11 @@ use crate::{
 
 /// Pods and other targets followed at a time.
 const FOLLOWED: usize = 1024;
-/// One attempt that fails proves little: it may have been a moment's.
+/// Failed attempts that a finding needs: a single failure may be transient.
 const ATTEMPTS: u64 = 2;
 
-/// The errors, each with what explains it elsewhere left out: EBUSY, EPERM, ENOTEMPTY. ENOTCONN is told of SMB
-/// alone: of FUSE, another tracker knows what it means.
+/// The errors, by precedence. Other trackers explain EBUSY, EPERM and ENOTEMPTY. ENOTCONN counts for SMB only: another
+/// tracker explains it for FUSE.
 const TELLING: [Errno; 15] = [
     Errno::EROFS,
     Errno::EIO,
@@ -46,17 +46,17 @@ const TELLING: [Errno; 15] = [
 
 /// A target with a call that failed.
 pub(crate) struct Failing {
-    /// The last one.
+    /// The last failed call.
     pub(crate) op: Operation,
-    /// Calls, those not reported one by one included.
+    /// Number of failed calls, including those that were not reported one by one.
     pub(crate) count: u64,
     /// First failure.
     pub(crate) first: Monotonic,
-    /// By their time.
+    /// The attempts, by the calls' times.
     pub(crate) attempts: Attempts,
 }
 
-/// All of them. One for a pod: a file system that fails does so everywhere in it.
+/// All failing targets, one for each pod: a file system that fails does so everywhere in the pod.
 pub(crate) struct FileSystemErrors {
     failing: Bounded<String, Failing>,
     looked: Looked,
@@ -78,7 +78,7 @@ impl FileSystemErrors {
         }
         let key = key(op);
         let known = self.failing.get(&key);
-        // A pod has one finding, about what says most: read-only wins over everything, because the
+        // A pod has one finding, about the error that says most: read-only comes first, because the
         // kernel checks it first.
         if known.is_some_and(|known| rank(known.op.outcome.errno()) < rank(Some(errno))) {
             return None;
@@ -98,7 +98,7 @@ impl FileSystemErrors {
             let (target_id, target) = (failing.op.target_id, failing.op.target.clone());
             failing.op = Operation { target_id, target, ..op.clone() };
         }
-        // What is removed may be a mount point itself; what is unmounted is.
+        // A removed object may be a mount point itself, so its parent counts; an unmounted one is a mount point.
         let path = match op.call {
             Call::Umount2 => op.path.clone(),
             _ => op.path.parent().unwrap_or(&op.path).to_owned(),
@@ -122,7 +122,7 @@ impl Tracker for FileSystemErrors {
 
     fn take(&mut self, event: &Event, context: &Context<'_>, steps: &mut Steps) {
         match &event.what {
-            What::Operation(op) | What::Told(op)
+            What::Operation(op) | What::Logged(op)
                 if !context.is_explained(self.id(), &Subject::of(op)) =>
             {
                 steps.ask(self.observe(op));

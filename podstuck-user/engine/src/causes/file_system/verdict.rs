@@ -1,4 +1,4 @@
-//! What an error of the file system means, and a read-only mount over a volume that a log names.
+//! Findings about an error of the file system, and about a read-only mount over a volume that a log names.
 
 use nix::errno::Errno;
 
@@ -28,7 +28,7 @@ use crate::{
     verdict::{Draft, times},
 };
 
-/// The finding; `None` when another detector knows better.
+/// The finding; `None` if another tracker explains the error.
 pub(crate) fn draft(
     context: &Context<'_>,
     failing: &Failing,
@@ -43,8 +43,8 @@ pub(crate) fn draft(
     }
     let own = found.is_some_and(|fs| is_in_the_pod(failing, fs));
     if errno == Errno::EROFS && own {
-        // Somebody mounted something read-only in the pod's directory. What fails in the end is the
-        // removal of the mount point, with EBUSY.
+        // A process has mounted something read-only in the pod's directory. In the end, the removal of
+        // the mount point fails, with EBUSY.
         return found.and_then(|fs| read_only_over_volume(context, failing, fs));
     }
     let cause = of_network.unwrap_or_else(|| judge(errno, found, own));
@@ -88,13 +88,13 @@ pub(crate) fn draft(
     Some(draft)
 }
 
-/// Below the pod's own directory, so not the node's file system.
+/// Whether the mount is below the pod's own directory, and so not the node's file system.
 fn is_in_the_pod(failing: &Failing, fs: &FileSystem) -> bool {
     let Some(pod) = &failing.op.target.pod else { return false };
     fs.point.components().any(|name| name.as_os_str() == pod.uid.as_str())
 }
 
-/// Whether a server on the network has it.
+/// Whether a server on the network has the file system.
 pub(super) fn is_served(fs: &FileSystem) -> bool {
     ["nfs", "cifs", "smb", "9p", "ceph"].iter().any(|server| fs.fs_type.starts_with(server))
 }
@@ -104,19 +104,19 @@ pub(super) fn has_failed(fs: &FileSystem) -> bool {
     has_failed_now(fs) || !fs.errors.is_empty()
 }
 
-/// The same, without errors that may be old: ext4 keeps their number in its superblock until it is checked.
+/// The same, without counted errors, which may be old: ext4 keeps their number in its superblock until a check.
 pub(super) fn has_failed_now(fs: &FileSystem) -> bool {
     let shut_down = fs.options.iter().any(|option| option == "shutdown");
     fs.device_exists == Some(false) || shut_down
 }
 
-/// By the error, and whether the file system is the pod's own.
+/// The cause, by the error and whether the file system is the pod's own.
 fn judge(errno: Errno, found: Option<&FileSystem>, own: bool) -> &'static Cause {
     let served = found.is_some_and(|fs| is_fuse(&fs.fs_type) || is_served(fs));
     let is_nfs = found.is_some_and(|fs| fs.fs_type.starts_with("nfs"));
     match errno {
         Errno::EROFS if found.is_some_and(|fs| fs.read_only || fs.mount_read_only) => &READ_ONLY,
-        // Whatever its server dislikes, and no device's error. Without the mount, it may be one.
+        // A server's error and not a device's. Without the mount, it may be either.
         Errno::EIO if served || found.is_none() => &REMOVAL_FAILED_UNEXPLAINED,
         Errno::EIO | Errno::EUCLEAN | Errno::ENODEV | Errno::ENXIO | Errno::ESHUTDOWN => {
             &DEVICE_ERROR
@@ -158,7 +158,7 @@ pub(super) fn describe(draft: &mut Draft, fs: &FileSystem) {
     }
 }
 
-/// What the error alone says, where the file system could not be looked up.
+/// The explanation by the error alone, if the file system could not be looked up.
 fn unseen(errno: Errno) -> String {
     let says = match errno {
         Errno::EROFS => {
@@ -298,7 +298,7 @@ fn remedies(
     }
 }
 
-/// What tells it apart from its look-alikes. The error itself does for most of them.
+/// Rules out the look-alikes, most of them by the error itself.
 pub(super) fn tell_apart(draft: &mut Draft, errno: Errno, found: Option<&FileSystem>) {
     let read_write = found.filter(|fs| !fs.read_only && !fs.mount_read_only);
     match errno {
@@ -327,7 +327,7 @@ pub(super) fn tell_apart(draft: &mut Draft, errno: Errno, found: Option<&FileSys
                 draft.rule_out(ids::NODE_FS_READONLY, fact);
             }
             draft.rule_out(ids::NFS_STALE_HANDLE, "the error is not ESTALE");
-            // Who makes this call is not blocked by a full disk; whether it is full, nobody looked.
+            // The caller is not blocked by a full disk; whether the disk is full was not checked.
             if draft.cause == disk_full::by_errno() {
                 draft.rule_out(ids::RUNTIME_HANG, "the caller works, and is refused");
                 draft.doubt("whether the file system is full, or only a quota or a snapshot");
@@ -357,8 +357,8 @@ pub(super) fn tell_apart(draft: &mut Draft, errno: Errno, found: Option<&FileSys
     }
 }
 
-/// What a log tells of a read-only mount over a volume: the attempt failed before it came to the mount
-/// point.
+/// The finding about a read-only mount over a volume, from a log: the attempt failed before it came to the
+/// mount point.
 pub(super) fn read_only_over_volume(
     context: &Context<'_>,
     failing: &Failing,
@@ -367,7 +367,7 @@ pub(super) fn read_only_over_volume(
     let op = &failing.op;
     let may_be_kubelets = nested::in_memory(&fs.fs_type) && fs.is_whole;
     let cause =
-        nested::over_volume(op, &fs.point, may_be_kubelets).filter(|_| op.told_by.is_some())?;
+        nested::over_volume(op, &fs.point, may_be_kubelets).filter(|_| op.logged_in.is_some())?;
     let mut draft = Draft::about(TrackerId::FileSystem, cause, op);
     let point = safe_path(&fs.point);
     draft.path.clone_from(&fs.point);

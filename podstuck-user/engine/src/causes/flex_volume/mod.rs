@@ -1,5 +1,5 @@
-//! A volume of a FlexVolume driver that kubelet cannot have unmounted: the driver's program fails, or kubelet does not find
-//! the plugin again. kubelet unmounts nothing of such a volume by itself.
+//! A FlexVolume that stays mounted: the driver's program fails, or kubelet does not find the plugin again. kubelet
+//! unmounts nothing of such a volume by itself.
 
 use crate::cause::Origin;
 use std::{collections::BTreeMap, path::Path};
@@ -67,7 +67,7 @@ pub(crate) static FAMILY: Family = Family {
 
 /// The driver's answer (pkg/volume/flexvolume/driver-call.go, `handleCmdResponse`).
 const FAILED: &str = "unmount command failed, status: ";
-/// What kubelet says that does not find the plugin of a volume that it has found on the disk (pkg/volume/plugins.go).
+/// kubelet's error when it finds no plugin for a volume on the disk (pkg/volume/plugins.go).
 const NO_PLUGIN: &str = "no volume plugin matched";
 
 pub(crate) static FLEX_VOLUME_ERROR: Cause = Cause {
@@ -102,11 +102,11 @@ pub(crate) static FLEX_VOLUME_ERROR: Cause = Cause {
     ],
 };
 
-/// What kubelet says of such volumes, by pod.
+/// kubelet's errors about FlexVolumes, by pod.
 #[derive(Default)]
 pub(crate) struct FlexVolumes {
     errors: OfPods,
-    /// The targets that something was found of, by pod.
+    /// By pod UID: the target ID of the finding.
     found: BTreeMap<String, u64>,
 }
 
@@ -139,7 +139,7 @@ impl FlexVolumes {
     }
 }
 
-/// The volume in question, if it is a FlexVolume driver's and mounted. kubelet's unique name of it ends with its name.
+/// The volume in question, if it is a mounted FlexVolume. kubelet's unique name of a volume ends with the volume's name.
 fn mounted<'a>(pod: &'a PodState, unique: &str) -> Option<&'a VolumeState> {
     let mut volumes = pod.volumes.iter().filter(|it| is_flex(&it.path) && !it.mounts.is_empty());
     let is_named = |volume: &&VolumeState| {
@@ -152,7 +152,7 @@ fn mounted<'a>(pod: &'a PodState, unique: &str) -> Option<&'a VolumeState> {
     }
 }
 
-/// Whether it is in a directory `VENDOR~DRIVER` of a pod's volumes, which is not one of kubelet's own plugins.
+/// Whether a volume is in a directory `VENDOR~DRIVER` of a pod's volumes that is not one of kubelet's own plugins.
 fn is_flex(volume: &Path) -> bool {
     let plugin = volume.parent().and_then(|plugin| plugin.file_name()?.to_str());
     let is_of_volumes = volume.ancestors().nth(2).is_some_and(|it| it.ends_with("volumes"));

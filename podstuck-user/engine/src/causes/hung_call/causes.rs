@@ -1,4 +1,4 @@
-//! A call that does not come back.
+//! Causes of a call that does not return.
 
 use crate::cause::Origin;
 use crate::{
@@ -84,7 +84,7 @@ pub(crate) static FANOTIFY_LISTENER_HUNG: Cause = Cause {
     ],
 };
 
-/// A file system that nobody thaws.
+/// A file system that stays frozen.
 pub(crate) static FILESYSTEM_FROZEN: Cause = Cause {
     id: ids::FILESYSTEM_FROZEN,
     title: "the file system was frozen and not thawed",
@@ -183,7 +183,7 @@ pub(crate) static FLUSH_SLOW: Cause = Cause {
     source: &["linux fs/namespace.c, cleanup_mnt", "linux fs/fs-writeback.c, sync_inodes_sb"],
 };
 
-/// A shutdown that does not come on.
+/// A shutdown without progress.
 pub(crate) static KERNEL_HANG: Cause = Cause {
     id: ids::UMOUNT_KERNEL_HANG,
     title: "`umount2` has returned, and the file system's shutdown makes no progress",
@@ -222,7 +222,7 @@ pub(crate) static KERNEL_HANG: Cause = Cause {
     source: &["linux fs/super.c, generic_shutdown_super", "linux kernel/hung_task.c"],
 };
 
-/// A stack that does not tell.
+/// A stack that does not show the cause.
 pub(crate) static CALL_HUNG_UNEXPLAINED: Cause = Cause {
     id: ids::CALL_HUNG_UNEXPLAINED,
     title: "not a cause: a call does not return; the finding has its stack",

@@ -1,4 +1,4 @@
-//! What is said of a call that waits for the permission of a fanotify listener.
+//! The finding about a call that waits for the permission of a fanotify listener.
 
 use crate::{
     causes::shared::holders::{describe, let_go, place},
@@ -35,7 +35,7 @@ pub(super) fn fill(draft: &mut Draft, view: View, found: Option<&Result<Fanotify
         }
         None => return not_found(draft),
     };
-    // Who marks the whole mount or file system comes before who marks something there.
+    // Listeners that mark the whole mount or file system come before those that mark single objects.
     let (mut listeners, others): (Vec<&Holder>, Vec<&Holder>) =
         found.listeners.iter().partition(|listener| listener.exact);
     if listeners.is_empty() {

@@ -1,6 +1,6 @@
-//! Why a call does not return, by the kernel's functions that it is in, and whether the shutdown of a file system
-//! comes on or stands still. The functions of a shutdown are named here (fs/super.c and fs/fs-writeback.c of Linux
-//! 5.10 to 6.18), all others in `wait_channel`.
+//! Why a call does not return, by the kernel functions that it is in, and whether the shutdown of a file system makes
+//! progress. The functions of a shutdown are named here (fs/super.c and fs/fs-writeback.c of Linux 5.10 to 6.18), all
+//! others in `wait_channel`.
 
 use std::time::Duration;
 
@@ -24,14 +24,14 @@ use crate::{
     wait_channel::{self, WaitsFor, waits_for},
 };
 
-/// What a thread waits for, as far as functions of the kernel tell it.
+/// What a thread waits for, by the kernel functions that it is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waits {
     Fanotify,
     Fuse,
     Frozen,
     Nfs,
-    /// The same, where nobody listens at the server's end on this node.
+    /// An NFS server whose address is on this node, where no process listens.
     Tunnel,
     Smb,
     Ceph,
@@ -41,7 +41,7 @@ pub(crate) enum Waits {
 }
 
 impl Waits {
-    /// The cause of its call's not returning.
+    /// The cause that keeps the call from returning.
     pub(crate) fn cause(self) -> &'static Cause {
         match self {
             Self::Fanotify => &FANOTIFY_LISTENER_HUNG,
@@ -62,12 +62,12 @@ impl Waits {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Judged {
     pub(crate) waits: Waits,
-    /// What else could be behind it, and what is not known of that.
+    /// What is not known, and may mean another cause.
     pub(crate) doubt: Option<&'static str>,
 }
 
 impl Judged {
-    /// How well it is known, for a comparison with others.
+    /// How certain it is, for a comparison with others.
     pub(crate) fn rank(&self) -> impl Ord + use<> {
         (self.waits != Waits::Unknown, self.doubt.is_none())
     }
@@ -81,18 +81,18 @@ pub(super) const NO_STACK: &str = "what the thread waits for: only its mount spe
 const UNNAMED_FREEZE: &str = "which lock it is: a freeze, or another one of the same kind";
 pub(super) const FEW_SIGNS: &str = "whether it makes progress: this wait gives few signs of it";
 
-/// A flush that was woken within so long is one that comes on.
+/// A flush that was woken within this time makes progress.
 pub(super) const LIVELY_MS: u64 = 3500;
 
-/// What is known of a sighting beside itself.
+/// Facts about a sighting from other sources.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Beside {
     /// The age at which a call is slow.
     pub(crate) slow: Duration,
-    /// Whether the block device of its file system has completed anything since it was told last; `None`
-    /// where the device is not known.
+    /// Whether the block device of its file system has completed anything since the last sighting; `None` if the
+    /// device is not known.
     pub(crate) disk_works: Option<bool>,
-    /// When the server was seen to answer others while the call waited, the last time.
+    /// When the server was last seen to answer others while the call waited.
     pub(crate) answered: Option<Monotonic>,
 }
 
@@ -102,13 +102,13 @@ impl Beside {
     }
 }
 
-/// Decides; `None` while it is too early to say anything: a call that is slow is told, and no finding.
+/// The verdict; `None` while it is too early for one: a call that is only slow is no finding.
 pub(crate) fn judge(seen: &StuckThread, beside: Beside) -> Option<Judged> {
     let [freeze, server, device] = PATIENCE;
     let fs_type = seen.mount.as_ref().map_or("", |mount| mount.fs_type.as_str());
     let after = |times, waits, doubt| beside.lasts(seen, times).then_some(Judged { waits, doubt });
-    // A server that answers others is slow, until it is silent. When that lasts as long as with a disk, it may have lost
-    // this request.
+    // A server that answers others is only slow. If the call waits for as long as one on a disk may, the server may have
+    // lost this request.
     let by_fuse = |doubt| match beside.answered {
         Some(at) if seen.at.since(at) < beside.slow * server => {
             after(device, Waits::Fuse, Some(SLOW_SERVER))
@@ -127,7 +127,7 @@ pub(crate) fn judge(seen: &StuckThread, beside: Beside) -> Option<Judged> {
         WaitsFor::Nfs => return nfs(seen, beside, None),
         WaitsFor::Smb => return after(server, Waits::Smb, None),
         WaitsFor::Ceph => return after(server, Waits::Ceph, None),
-        // They do not tell why the call waits for them.
+        // These do not show why the call waits for them.
         WaitsFor::Nvidia | WaitsFor::NetworkDisk => {}
         WaitsFor::DiskFileSystem | WaitsFor::BlockDevice | WaitsFor::Page | WaitsFor::Unknown => {}
     }
@@ -136,8 +136,8 @@ pub(crate) fn judge(seen: &StuckThread, beside: Beside) -> Option<Judged> {
     if unmounts {
         return shutdown(seen, beside);
     }
-    // Where the stack does not say it: a thread may wait for a lock that another one holds, which
-    // waits for the server.
+    // The stack may not show the server: the thread may wait for a lock whose holder waits for the
+    // server.
     if is_fuse(fs_type) {
         return by_fuse(Some(NO_STACK));
     }
@@ -161,8 +161,8 @@ pub(crate) fn is_answered(seen: &StuckThread) -> bool {
     seen.progress.is_some_and(|progress| progress.woken > 0 && progress.quiet_ms < LIVELY_MS)
 }
 
-/// A server from which answers have come meanwhile, to other calls on the file system, is there: then it is this
-/// call that is slow, and it needs the patience that a device has.
+/// A server that answers other calls on the file system is reachable: then this call is slow, and gets the time that a
+/// device gets.
 pub(super) fn nfs(
     seen: &StuckThread,
     beside: Beside,
@@ -180,32 +180,32 @@ pub(super) fn functions(seen: &StuckThread) -> impl Iterator<Item = &str> + Clon
     wait_channel::functions(&seen.stack, seen.wait_channel.as_deref())
 }
 
-/// Before, nothing is said of a flush: also one that is about to stop begins with some progress.
+/// Minimum age of a flush with a verdict: one that is about to stop begins with some progress, too.
 const FLUSH_MS: u64 = 2000;
 
-/// One that writes is woken as parts of it are done; one whose device has stopped is woken a few times in the
-/// beginning at most.
+/// A shutdown that writes is woken as parts of it complete; one whose device has stopped is woken at most a few times
+/// in the beginning.
 fn shutdown(seen: &StuckThread, beside: Beside) -> Option<Judged> {
     let [_, _, device] = PATIENCE;
     let progress = seen.progress?;
     let quiet = Duration::from_millis(progress.quiet_ms);
     let lively = Duration::from_millis(LIVELY_MS);
     let runs = seen.times.is_some_and(|times| times.state == 'R');
-    // It may have been woken a few times in the beginning.
+    // The thread may have been woken a few times in the beginning.
     let is_still = beside.lasts(seen, device) && quiet >= beside.slow * device / 2 && !runs;
-    // Woken once, by the last page of all that the file system has to write (fs/fs-writeback.c), and
-    // not as parts of it are done. Under an overlay that is the node's disk.
+    // The thread is woken once, by the last page that the file system has to write (fs/fs-writeback.c), and
+    // not as parts complete. Under an overlay that is the node's disk.
     if functions(seen).any(|f| f == "wb_wait_for_completion") {
         let (waits, doubt) = match beside.disk_works {
             Some(true) => (Waits::Flush, None),
             _ if is_still => (Waits::Shutdown, Some(FEW_SIGNS)),
-            // Nothing was written since it was told last, and it is too early to say that nothing will be.
+            // Nothing was written since the last sighting, and it is too early to call that a standstill.
             Some(false) => return None,
             None => (Waits::Flush, Some(FEW_SIGNS)),
         };
         return (seen.at.since(seen.began) >= lively).then_some(Judged { waits, doubt });
     }
-    // On a processor, or waiting for one, and not in there: it may have come back long ago.
+    // A running thread outside these functions may have returned long ago.
     if runs && !functions(seen).any(|f| f == "task_work_run" || f.contains("_super")) {
         return None;
     }
@@ -223,7 +223,7 @@ fn shutdown(seen: &StuckThread, beside: Beside) -> Option<Judged> {
     if age < Duration::from_millis(FLUSH_MS) || quiet * 2 > age && !runs {
         return None;
     }
-    // Who comes late has seen only the end of a long sleep.
+    // A run that starts late has seen only the end of a long sleep.
     if !progress.seen_woken && !runs {
         return None;
     }

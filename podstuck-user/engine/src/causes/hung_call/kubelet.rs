@@ -1,5 +1,5 @@
-//! A kubelet that waits in a call for another pod's volume, and does nothing for the pod in question: its main loop looks
-//! at the directories of all pods, also of those that are no more.
+//! A kubelet that waits in a call on another pod's volume, and does nothing for the pod in question: its main loop reads
+//! the directories of all pods, also of those that no longer exist.
 
 use std::sync::Arc;
 
@@ -20,20 +20,20 @@ use crate::{
     verdict::Draft,
 };
 
-/// How long after its grace the pod must be there: kubelet hears of a deletion within a moment.
+/// How long the pod must outlast its grace period: kubelet learns of a deletion within a moment.
 const LATE: SignedDuration = SignedDuration::from_secs(10);
 /// What kubelet must do.
 const MUST: &str = "come back from its call";
 
-/// The pod in question, at the last look.
+/// The pod in question, in the last sample.
 pub(super) struct Beside<'a> {
     pub(super) sample: &'a NodeSample,
     pub(super) pod: &'a PodState,
     pub(super) record: &'a PodRecord,
 }
 
-/// What is said of the call, as what the pod in question waits for; `None` where kubelet has done something for it since
-/// its deletion was requested, so that it waits for something else.
+/// The finding that the pod in question waits for the call; `None` if kubelet has acted on the pod since the request to
+/// delete it.
 pub(super) fn beside(
     context: &Context<'_>,
     mut draft: Draft,
@@ -45,7 +45,7 @@ pub(super) fn beside(
     let late = context.calendar.duration_since(record.deletion?);
     let requested = kubelet_steps::requested(record);
     let is_its = sample.kubelets[..] == [pid] && pod.populated == Some(true);
-    let has_begun = steps.is_told(&pod.uid) || steps.has_acted(&pod.uid, requested);
+    let has_begun = steps.has_received(&pod.uid) || steps.has_acted(&pod.uid, requested);
     let mut groups = sample.cgroups.iter().filter(|group| group.uid == pod.uid);
     let is_killed = groups.any(|group| group.tasks.iter().any(|task| task.killed));
     if !is_its || late < LATE || has_begun || is_killed {

@@ -102,10 +102,10 @@ fn an_nfs_server_that_answers_others_is_slow_and_not_away() {
             judge(&seen, Beside { slow: SLOW, disk_works: None, answered })
         };
         assert_eq!(judged(60, false).unwrap().waits, Waits::Nfs);
-        assert_eq!(judged(60, true), None, "answers have come since it was told last");
+        assert_eq!(judged(60, true), None, "answers have come since the last sighting");
         let late = Judged { waits: Waits::Nfs, doubt: Some(SLOW_SERVER) };
         assert_eq!(judged(120, true), Some(late));
-        // Its own call goes from answer to answer, as a long listing or a flush does.
+        // The call itself goes from answer to answer, as a long listing or a flush does.
         for (woken, quiet_ms, is_slow) in [(9, 100, true), (9, 20_000, false), (0, 100, false)] {
             let mut own = aged(seen.clone(), 60);
             own.progress =
@@ -116,7 +116,7 @@ fn an_nfs_server_that_answers_others_is_slow_and_not_away() {
 }
 
 #[test]
-fn other_servers_are_told_by_their_clients_functions_or_by_the_mount() {
+fn other_servers_are_known_by_their_clients_functions_or_by_the_mount() {
     for (stack, fs_type, waits) in [
         (&["wait_for_response [cifs]", "cifs_statfs"][..], "", Waits::Smb),
         (&["ceph_mdsc_wait_request [ceph]"], "", Waits::Ceph),
@@ -142,7 +142,7 @@ fn without_a_stack_the_mount_speaks_less_loudly() {
 }
 
 #[test]
-fn a_shutdown_is_slow_as_long_as_it_comes_on() {
+fn a_shutdown_is_slow_as_long_as_it_makes_progress() {
     let mut seen = stuck(&["folio_wait_bit", "sync_inodes_sb", "generic_shutdown_super"]);
     (seen.phase, seen.syscall) = (Phase::AfterExit, "umount2".into());
     for (age_ms, quiet_ms, disk_works, expected) in [
@@ -171,7 +171,7 @@ fn a_shutdown_is_slow_as_long_as_it_comes_on() {
 }
 
 #[test]
-fn a_late_look_at_a_long_sleep_is_no_progress() {
+fn a_late_sighting_of_a_long_sleep_is_no_progress() {
     let mut seen = stuck(&["folio_wait_bit", "sync_inodes_sb", "generic_shutdown_super"]);
     (seen.phase, seen.syscall) = (Phase::AfterExit, "umount2".into());
     seen.at = Monotonic(seen.began.0 + 3_600_000_000_000);
@@ -196,7 +196,7 @@ fn a_thread_that_runs_is_in_no_shutdown_unless_something_shows_it() {
     assert_eq!(id(&seen), "umount-flush-slow");
     seen.times = Some(Times { state: 'R', user_ticks: None, start_ticks: None, sleeps: 1 });
     assert_eq!(id(&seen), "too early");
-    // In its next call, whose entry probes have not told yet.
+    // The thread is in its next call, whose entry the probes have not reported yet.
     seen.stack =
         ["perf_syscall_enter", "trace_syscall_enter", "do_syscall_64"].map(str::to_owned).into();
     assert_eq!(id(&seen), "too early");
@@ -242,7 +242,7 @@ fn see(hung: &mut Alone<HungCalls>, seen: StuckThread) -> Vec<Verdict> {
     hung.take(seen.at, What::Stuck(Box::new(seen))).verdicts
 }
 
-/// The thread's call came back, as its operation tells.
+/// The thread's call returns, which its operation reports.
 fn returned(hung: &mut Alone<HungCalls>, tid: u32) -> Vec<Verdict> {
     let mut op = failed(Call::Unlinkat, Errno::EIO, "m", 9.0);
     (op.tid, op.reason) = (tid, reason::SLOW);
@@ -258,7 +258,7 @@ fn id_of_tracker(verdicts: &[Verdict]) -> &'static str {
 }
 
 #[test]
-fn the_thread_that_explains_most_is_told_until_all_are_back() {
+fn the_thread_that_explains_most_is_reported_until_all_return() {
     let mut hung = Alone::new();
     let lock = ["rwsem_down_write_slowpath", "do_unlinkat"];
     assert_eq!(id_of_tracker(&see(&mut hung, seen(1, &lock, 1))), "call-hung-unexplained");
@@ -271,7 +271,7 @@ fn the_thread_that_explains_most_is_told_until_all_are_back() {
     assert!(returned(&mut hung, 1).is_empty());
 }
 
-/// Before a cause can be named, there is no finding; and that is not to say that nothing is wrong.
+/// Before a cause can be named, there is no finding, which does not mean that nothing is wrong.
 #[test]
 fn what_has_not_returned_is_named_until_its_cause_is() {
     let mut hung = Alone::<HungCalls>::new();
@@ -302,7 +302,7 @@ fn what_has_not_returned_is_named_until_its_cause_is() {
     assert!(waits(&hung, 43, false).is_empty());
 }
 
-/// An unmount of `VOLUME` that is shut down, as old as this, and what its device has done by then.
+/// An unmount of `VOLUME` in its shutdown, at an age in seconds and with the work that its device has done.
 fn shut_down(second: u64, done: u64) -> StuckThread {
     let mut seen = stuck(&["folio_wait_bit", "sync_inodes_sb", "generic_shutdown_super"]);
     (seen.phase, seen.syscall) = (Phase::AfterExit, "umount2".into());
@@ -330,7 +330,7 @@ fn a_device_that_works_is_slow() {
         assert!(see(&mut hung, shut_down(60, 7)).is_empty());
         let op = failed(Call::Unlinkat, Errno::EIO, "", 1.0);
         let subject = Subject::of(&op);
-        assert!(hung.tracker.explains(&subject, Claim::Suspicion), "slow, and somebody tries");
+        assert!(hung.tracker.explains(&subject, Claim::Suspicion), "slow, and a component tries");
         assert_eq!(id_of_tracker(&see(&mut hung, shut_down(130, then))), id_then);
     }
 }
@@ -387,7 +387,7 @@ fn a_thread_id_that_is_given_to_another_process_takes_nothing_over() {
     assert_eq!(id_of_tracker(&see(&mut hung, another)), "over");
 }
 
-/// Whose mount's options say this, `second`s after it began; so much has come from the server by then.
+/// A call on an NFS mount with these options, `second`s after it began, with what the server has sent by then.
 fn on_nfs(second: u64, address: &str, port: Option<u16>, received: u64) -> StuckThread {
     let mut seen = stuck(&["rpc_wait_bit_killable", "nfs4_proc_getattr"]);
     seen.at = Monotonic(seen.began.0 + second * 1_000_000_000);
@@ -401,12 +401,12 @@ fn on_nfs(second: u64, address: &str, port: Option<u16>, received: u64) -> Stuck
     seen
 }
 
-fn listening(somebody: bool, unread: u32) -> Answer {
-    Answer::Listener(Ok(Listening { somebody, namespaces: 3, unread }))
+fn listening(is_listening: bool, unread: u32) -> Answer {
+    Answer::Listener(Ok(Listening { somebody: is_listening, namespaces: 3, unread }))
 }
 
 #[test]
-fn a_server_on_the_node_where_nobody_listens_is_a_tunnel_that_is_gone() {
+fn a_server_on_the_node_without_a_listener_is_a_dead_tunnel() {
     let dead = NoAnswer::Deadline(std::time::Duration::from_secs(2));
     for (answer, id_then, certainty) in [
         (listening(false, 0), "efs-stunnel-dead", Certainty::Likely),
@@ -417,23 +417,23 @@ fn a_server_on_the_node_where_nobody_listens_is_a_tunnel_that_is_gone() {
         let mut hung = Alone::<HungCalls>::new();
         let seen = on_nfs(40, "127.0.0.1", Some(20249), 0);
         let steps = hung.take(seen.at, What::Stuck(Box::new(seen.clone())));
-        assert!(steps.verdicts.is_empty(), "it is told with the answer: {steps:?}");
+        assert!(steps.verdicts.is_empty(), "the verdict follows with the answer: {steps:?}");
         let [query] = &steps.queries[..] else { panic!("{steps:?}") };
         let wants = FindListener { address: "127.0.0.1".into(), port: 20249 }.into();
         assert_eq!(query.wants, wants);
         let draft = hung.answer(query, answer).unwrap();
         assert_eq!((draft.id(), draft.certainty()), (id_then, certainty), "{draft:#?}");
-        let told_apart = draft.id() == "efs-stunnel-dead";
+        let is_tunnel = draft.id() == "efs-stunnel-dead";
         let has_fact = |fact: &str| draft.evidence.iter().any(|it| it.fact.contains(fact));
-        assert_eq!(has_fact("no process listens on TCP port 20249 at 127.0.0.1"), told_apart);
-        // And at the next sighting at once, which asks again.
+        assert_eq!(has_fact("no process listens on TCP port 20249 at 127.0.0.1"), is_tunnel);
+        // The next sighting has the verdict at once, and asks again.
         let later = on_nfs(80, "127.0.0.1", Some(20249), 0);
         let steps = hung.take(later.at, What::Stuck(Box::new(later)));
         assert_eq!((id_of_tracker(&steps.verdicts), steps.queries.len()), (id_then, 1));
     }
 }
 
-/// AgentBaker#9089: an agent that marks kubelet's file system answers no more.
+/// AgentBaker#9089: an agent that marks kubelet's file system no longer answers.
 #[test]
 fn a_fanotify_listener_is_named_where_it_is_the_only_one() {
     let agent = holder(How::Fanotify, Through::Itself, None);
@@ -451,7 +451,7 @@ fn a_fanotify_listener_is_named_where_it_is_the_only_one() {
         let mut hung = Alone::<HungCalls>::new();
         let seen = aged(stuck(&["fanotify_handle_event", "fsnotify"]), 30);
         let steps = hung.take(seen.at, What::Stuck(Box::new(seen)));
-        assert!(steps.verdicts.is_empty(), "it is told with the answer: {steps:?}");
+        assert!(steps.verdicts.is_empty(), "the verdict follows with the answer: {steps:?}");
         let [query] = &steps.queries[..] else { panic!("{steps:?}") };
         let answer = Answer::Fanotify(Ok(Fanotify { listeners, unread }));
         let draft = hung.answer(query, answer).unwrap();
@@ -462,7 +462,7 @@ fn a_fanotify_listener_is_named_where_it_is_the_only_one() {
 }
 
 #[test]
-fn a_server_elsewhere_is_no_tunnel_and_nobody_asks() {
+fn a_server_elsewhere_is_no_tunnel_and_needs_no_question() {
     for (address, port, certainty) in [
         ("10.0.0.5", None, Certainty::Firm),
         ("10.0.0.5", Some(20249), Certainty::Firm),
@@ -494,7 +494,7 @@ fn a_server_from_which_answers_have_come_is_not_away() {
 }
 
 #[test]
-fn what_was_told_is_over_also_when_the_caller_cannot_be_proven_any_more() {
+fn a_finding_is_over_even_if_the_caller_cannot_be_proven_any_more() {
     let mut hung = Alone::new();
     let seen = seen(1, &["request_wait_answer", "fuse_do_getattr"], 1);
     assert_eq!(id_of_tracker(&see(&mut hung, seen.clone())), "fuse-daemon-hung");
@@ -504,7 +504,7 @@ fn what_was_told_is_over_also_when_the_caller_cannot_be_proven_any_more() {
 }
 
 #[test]
-fn where_the_kernel_tells_no_function_nothing_is_ruled_out_by_one() {
+fn without_a_kernel_function_no_wait_is_ruled_out() {
     for (fs_type, id_then) in [
         ("fuse.s3", "fuse-daemon-hung"),
         ("nfs4", "nfs-server-unreachable"),
@@ -528,9 +528,9 @@ fn what_it_is_about_must_be_known() {
     assert!(see(&mut Alone::new(), unknown).is_empty());
 }
 
-/// As in kubernetes issues 90593 and 101622: kubelet looks at what another pod has left, and does nothing for this one.
+/// As in kubernetes issues 90593 and 101622: kubelet reads another pod's leftovers, and does nothing for this pod.
 #[test]
-fn a_look_of_kubelets_at_another_pods_volume_keeps_the_pod_in_question() {
+fn a_call_of_kubelets_on_another_pods_volume_keeps_the_pod_in_question() {
     const UID: &str = "0f0e0d0c-1111-2222-3333-444455556666";
     let seen = || {
         let seen = aged(stuck(&["request_wait_answer", "fuse_do_getattr"]), 90);
@@ -540,7 +540,7 @@ fn a_look_of_kubelets_at_another_pods_volume_keeps_the_pod_in_question() {
         of.pod = Some(Pod { uid: "another".into(), namespace: None, name: None });
         StuckThread { syscall: "newfstatat".into(), actor: actor.into(), target: of.into(), ..seen }
     };
-    let told = |record: PodRecord, pod: PodState, kubelets: &[u32], said: &[Report]| {
+    let finding = |record: PodRecord, pod: PodState, kubelets: &[u32], said: &[Report]| {
         let mut alone = Alone::<HungCalls>::new();
         alone.asked = Some(UID.into());
         let record = What::Record { record: Box::new(record), node: "n".into() };
@@ -559,19 +559,19 @@ fn a_look_of_kubelets_at_another_pods_volume_keeps_the_pod_in_question() {
     let record =
         || PodRecord { deletion: jiff::Timestamp::from_second(40).ok(), ..pod_record(UID) };
     let runs = || PodState { populated: Some(true), ..pod_state(UID) };
-    let draft = told(record(), runs(), &[42], &[]).unwrap();
+    let draft = finding(record(), runs(), &[42], &[]).unwrap();
     assert_eq!((draft.id(), draft.certainty()), ("fuse-daemon-hung", Certainty::Likely));
     assert_eq!(draft.held_by.as_deref(), Some("kubelet (pid 42)"));
     assert_eq!(draft.target.pod.as_ref().map(|pod| pod.uid.as_str()), Some(UID));
     assert_eq!(draft.blocks_deletion, Some(true));
     assert!(draft.explanation.contains("(another)"), "{}", draft.explanation);
     let ended = PodState { populated: Some(false), ..pod_state(UID) };
-    assert!(told(record(), ended, &[42], &[]).is_none(), "kubelet has come further");
-    assert!(told(record(), runs(), &[42], &[Report::ToGo]).is_none(), "it has heard of it");
-    assert!(told(record(), runs(), &[42], &[Report::Killing]).is_none());
-    assert!(told(record(), runs(), &[42, 43], &[]).is_none(), "whose kubelet is it?");
+    assert!(finding(record(), ended, &[42], &[]).is_none(), "kubelet has come further");
+    assert!(finding(record(), runs(), &[42], &[Report::ToGo]).is_none(), "it has heard of it");
+    assert!(finding(record(), runs(), &[42], &[Report::Killing]).is_none());
+    assert!(finding(record(), runs(), &[42, 43], &[]).is_none(), "whose kubelet is it?");
     let early = PodRecord { deletion: jiff::Timestamp::from_second(90).ok(), ..pod_record(UID) };
-    assert!(told(early, runs(), &[42], &[]).is_none(), "its grace lasts");
+    assert!(finding(early, runs(), &[42], &[]).is_none(), "its grace lasts");
     let stays = PodRecord { deletion: None, ..pod_record(UID) };
-    assert!(told(stays, runs(), &[42], &[]).is_none(), "it is not to go");
+    assert!(finding(stays, runs(), &[42], &[]).is_none(), "it is not to go");
 }

@@ -1,4 +1,4 @@
-//! Calls that do not return: which of them is told for a target, and when that is over.
+//! Calls that do not return: which of them is reported for a target, and when that is over.
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
@@ -32,35 +32,34 @@ use crate::{
 
 /// Mount points remembered.
 const MOUNT_POINTS: usize = 4096;
-/// Targets that are named whose calls have not returned and have no cause yet.
+/// Targets named whose calls have no cause yet.
 const OPEN: usize = 8;
-/// Ports of the node itself that NFS servers are to be reached at; EFS's driver has 400.
+/// Ports of the node remembered at which NFS mounts have their server; EFS's driver has 400.
 const PORTS: usize = 1024;
 
 /// A call that has not returned.
 struct Waiting {
-    /// As it was seen last.
+    /// The last sighting.
     seen: StuckThread,
     judged: Option<Judged>,
-    /// When its FUSE server was seen to answer others meanwhile, the last time.
+    /// When its server was last seen to answer others while the call waited.
     answered: Option<Monotonic>,
 }
 
-/// Calls that have not returned, by target and thread. They are as many as threads are followed. What is
-/// slow has no verdict.
+/// Calls that have not returned, by target and thread. The number of followed threads bounds them. A call
+/// that is only slow has no verdict.
 pub(crate) struct HungCalls {
     stuck: BTreeMap<u64, BTreeMap<u32, Waiting>>,
-    /// Where pods' file systems on block devices are mounted, or were: after its exit, an unmount names only
-    /// the place.
+    /// By mount point, also a former one: the block devices of pods' file systems. After its exit, an unmount names
+    /// only the mount point.
     devices: Bounded<PathBuf, Device>,
     last: Option<Arc<NodeSample>>,
-    /// Whether anybody listened, by port, where NFS mounts have their server on the node itself; `None` while that
-    /// is asked.
+    /// By port of the node at which an NFS mount has its server: whether a process listens; `None` until the answer.
     listening: BTreeMap<u16, Option<Listening>>,
-    /// Who must permit accesses, by target; `None` while that is asked.
+    /// By target: the listeners that must permit accesses; `None` until the answer.
     fanotify: BTreeMap<u64, Option<Result<Fanotify, NoAnswer>>>,
     kernel: KernelSays,
-    /// What the API server says of the pod in question.
+    /// The record of the pod in question, from the API server.
     record: Option<PodRecord>,
     /// The age at which a call is slow.
     slow: Duration,
@@ -82,9 +81,9 @@ impl Default for HungCalls {
 }
 
 impl HungCalls {
-    /// Takes a sighting; what there is to tell of its target.
+    /// Takes a sighting; returns the verdict about its target.
     fn seen(&mut self, context: &Context<'_>, seen: &StuckThread) -> Option<Verdict> {
-        // Also of a caller who cannot be proven any more.
+        // The call is over even if the caller cannot be proven any more.
         if seen.over {
             return self.returned(context, seen.thread.tid, seen.at);
         }
@@ -95,9 +94,9 @@ impl HungCalls {
         self.slow = context.thresholds.hung;
         let device = self.device_of(seen);
         let threads = self.stuck.entry(seen.target_id).or_default();
-        // A thread of another process, which was given the same id, has nothing of the one before.
+        // A thread of another process that reuses the ID inherits nothing.
         let before = threads.remove(&seen.thread.tid);
-        let was_told = before.as_ref().is_some_and(|before| before.judged.is_some());
+        let was_reported = before.as_ref().is_some_and(|before| before.judged.is_some());
         let before = before.filter(|before| before.seen.actor.started == seen.actor.started);
         let same_call = before.as_ref().filter(|before| before.seen.began == seen.began);
         let earlier = same_call.map(|before| &before.seen);
@@ -113,29 +112,29 @@ impl HungCalls {
             disk_works: device.and_then(|device| works(device, earlier?, seen)),
             answered,
         };
-        // While it is too early to say anything, what was said before stays; but not that a server is away from
-        // which answers have come since.
+        // While it is too early for a verdict, the earlier one stays, unless it blames a server that has answered
+        // since.
         let answers = answers || hung_call::judge::is_answered(seen);
         let said = before.and_then(|before| before.judged);
         let of_server = |said: &Judged| matches!(said.waits, Waits::Fuse | Waits::Nfs);
         let said = said.filter(|said| !(answers && of_server(said)));
         let judged = hung_call::judge::judge(seen, beside).or(said);
         threads.insert(seen.thread.tid, Waiting { seen: seen.clone(), judged, answered });
-        // It is told with the answer.
+        // The verdict follows with the answer.
         let may_ask = |port| self.listening.len() < PORTS && !self.listening.contains_key(&port);
         let is_asked = local_port(seen).is_some_and(may_ask);
-        if !was_told && is_asked && judged.is_some_and(|judged| judged.waits == Waits::Nfs) {
+        if !was_reported && is_asked && judged.is_some_and(|judged| judged.waits == Waits::Nfs) {
             return None;
         }
         let is_asked = !self.fanotify.contains_key(&seen.target_id);
         if is_asked && judged.is_some_and(|judged| judged.waits == Waits::Fanotify) {
             return None;
         }
-        let is_news = was_told || judged.is_some();
+        let is_news = was_reported || judged.is_some();
         is_news.then(|| self.verdict(context, seen.target_id, seen.at)).flatten()
     }
 
-    /// Whether somebody listens at the server's end, where that is on the node itself.
+    /// Asks whether a process listens at the server's address, if that is on this node.
     fn ask(&mut self, seen: &StuckThread) -> Option<Query> {
         let threads = self.stuck.get(&seen.target_id)?;
         let judged = threads.get(&seen.thread.tid)?.judged;
@@ -149,7 +148,7 @@ impl HungCalls {
         Some(Query { tracker: self.id(), target_id: seen.target_id, path, wants })
     }
 
-    /// Who must permit the access, where a thread waits for that.
+    /// Asks which listeners must permit the access, if a thread waits for that.
     fn ask_fanotify(&mut self, seen: &StuckThread) -> Option<Query> {
         let threads = self.stuck.get(&seen.target_id)?;
         let judged = threads.get(&seen.thread.tid)?.judged;
@@ -163,13 +162,13 @@ impl HungCalls {
         Some(Query { tracker: self.id(), target_id: seen.target_id, path, wants })
     }
 
-    /// What is known of that; `None` where not all could be looked at.
+    /// The answer about the server's address; `None` if no listener was found and not all processes could be read.
     fn listening(&self, seen: &StuckThread) -> Option<&Listening> {
         let listening = self.listening.get(&local_port(seen)?)?.as_ref()?;
         (listening.somebody || listening.unread == 0).then_some(listening)
     }
 
-    /// Remembers where file systems of pods are.
+    /// Records the mount points of pods' file systems.
     fn sampled(&mut self, sample: &Arc<NodeSample>) {
         self.last = Some(sample.clone());
         for (_, _, mount) in sample.mounts.all().filter(|(_, _, mount)| mount.device.major != 0) {
@@ -189,13 +188,13 @@ impl HungCalls {
     /// A thread has returned.
     fn returned(&mut self, context: &Context<'_>, tid: u32, at: Monotonic) -> Option<Verdict> {
         let (target_id, threads) = self.stuck.iter_mut().find(|(_, t)| t.contains_key(&tid))?;
-        let was_told = threads.remove(&tid).is_some_and(|it| it.judged.is_some());
+        let was_reported = threads.remove(&tid).is_some_and(|it| it.judged.is_some());
         let target_id = *target_id;
         if threads.is_empty() {
             self.stuck.remove(&target_id);
             self.fanotify.remove(&target_id);
         }
-        if was_told { self.verdict(context, target_id, at) } else { None }
+        if was_reported { self.verdict(context, target_id, at) } else { None }
     }
 
     /// Of several threads the one whose cause is known best, and of these the oldest: others often
@@ -211,7 +210,7 @@ impl HungCalls {
             return Some(Verdict::Over { tracker: self.id(), target_id, at });
         };
         let Some(mut draft) = self.draft(context, seen, hung) else {
-            // kubelet has come to the pod in question.
+            // kubelet has acted on the pod in question.
             let is_beside = context.asked.is_some_and(|asked| !is_of(seen, asked));
             return is_beside.then_some(Verdict::Over { tracker: self.id(), target_id, at });
         };
@@ -224,8 +223,8 @@ impl HungCalls {
     fn draft(&self, context: &Context<'_>, seen: &StuckThread, judged: &Judged) -> Option<Draft> {
         let (target, path) = (seen.target.clone(), seen.path.clone()?);
         let listening = self.listening(seen);
-        let nobody = listening.is_some_and(|listening| !listening.somebody);
-        let is_tunnel = judged.waits == Waits::Nfs && nobody;
+        let has_no_listener = listening.is_some_and(|listening| !listening.somebody);
+        let is_tunnel = judged.waits == Waits::Nfs && has_no_listener;
         let judged = if is_tunnel { &Judged { waits: Waits::Tunnel, ..*judged } } else { judged };
         let mount = seen.mount.as_ref();
         let (fs_type, source) = match (mount, judged.waits) {
@@ -259,7 +258,7 @@ impl HungCalls {
         (record.pod.uid == asked).then_some(kubelet::Beside { sample, pod, record })
     }
 
-    /// Who else has the file system on which the call waits, if that is on no block device and known.
+    /// The others that have the call's file system, if they are known and it is on no block device.
     fn sharers(&self, seen: &StuckThread) -> Option<Vec<String>> {
         let device = Device { major: 0, minor: seen.mount.as_ref()?.minor };
         let own = seen.target.pod.as_ref().map(|pod| pod.uid.as_str());
@@ -297,22 +296,22 @@ impl Tracker for HungCalls {
                 }
                 if query.tracker == self.id() {
                     let is_stuck = self.stuck.contains_key(&query.target_id);
-                    let told =
+                    let verdict =
                         is_stuck.then(|| self.verdict(context, query.target_id, context.now));
-                    steps.say(told.flatten());
+                    steps.say(verdict.flatten());
                 }
             }
             _ => {}
         }
     }
 
-    /// While a thread is stuck on the target: then somebody does try.
+    /// A thread that is stuck on the target shows that a removal is tried.
     fn explains(&self, subject: &Subject<'_>, _: Claim) -> bool {
         self.stuck.get(&subject.target_id).is_some_and(|threads| !threads.is_empty())
     }
 
-    /// Of each target the oldest one, where none has a cause: a watch that ends before it is late enough to name one
-    /// has not found that nothing is wrong.
+    /// The oldest call of each target without a cause: a watch that ends before a cause can be named does not show that
+    /// nothing is wrong.
     fn waits(&self, now: Monotonic, is_asked: bool) -> Vec<String> {
         let is_open = |threads: &&BTreeMap<u32, Waiting>| {
             threads.values().all(|waiting| waiting.judged.is_none())
@@ -342,12 +341,12 @@ fn works(device: Device, earlier: &StuckThread, now: &StuckThread) -> Option<boo
         let work = seen.disks.iter().find(|work| work.device == device);
         work.map(|work| work.done)
     };
-    // One that has done nothing yet is not listed.
+    // A device that has completed nothing yet is not listed.
     let known = !earlier.disks.is_empty() && !now.disks.is_empty();
     known.then(|| done(earlier) != done(now))
 }
 
-/// Whether answers have come from an NFS server between two sightings, to whomever.
+/// Whether an NFS server has answered any client between two sightings.
 fn has_received(earlier: &StuckThread, now: &StuckThread) -> bool {
     let received = |seen: &StuckThread| seen.mount.as_ref()?.server.as_ref()?.received;
     received(earlier).zip(received(now)).is_some_and(|(before, now)| now > before)
@@ -357,7 +356,7 @@ fn local_port(seen: &StuckThread) -> Option<u16> {
     seen.mount.as_ref()?.server.as_ref()?.local_port()
 }
 
-/// Requests that a FUSE server has not answered; none where that is not told.
+/// Number of requests that a FUSE server has not answered; 0 if not known.
 pub(super) fn unanswered(seen: &StuckThread) -> u64 {
     seen.mount.as_ref().and_then(|mount| mount.unanswered).unwrap_or_default()
 }

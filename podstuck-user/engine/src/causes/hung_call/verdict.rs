@@ -1,4 +1,4 @@
-//! What is said about a call that does not return, once its cause is decided.
+//! The finding about a call that does not return, once its cause is decided.
 
 use std::{path::Path, time::Duration};
 
@@ -30,22 +30,22 @@ use crate::{
     wait_channel::{self, WaitsFor, functions, waits_for},
 };
 
-/// A connection that stands needs nobody who listens.
+/// An established connection needs no listener.
 const STILL_CONNECTED: &str =
     "whether the client's connection still stands, and the real server does not answer behind it";
 
-/// What is known beside the thread.
+/// Facts from other sources than the thread.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Around<'a> {
-    /// Whether anybody listens where the NFS mount's server is to be.
+    /// Whether a process listens at the address of the NFS mount's server.
     pub(crate) listening: Option<&'a Listening>,
     /// What the kernel's log says of the server.
     pub(crate) kernel: Option<&'a Said>,
-    /// Who must permit accesses to the object.
+    /// The listeners that must permit accesses to the object.
     pub(crate) fanotify: Option<&'a Result<Fanotify, NoAnswer>>,
 }
 
-/// Writes the verdict out; `sharers` says who else has the same file system, where that matters.
+/// Fills in the finding; `sharers` names the others that have the same file system, if they are known.
 pub(crate) fn fill(
     context: &Context<'_>,
     draft: &mut Draft,
@@ -71,17 +71,17 @@ pub(crate) fn fill(
         Waits::Shutdown => shutdown(draft),
         Waits::Unknown => unknown(draft),
     }
-    // Where the kernel tells no function, nobody knows what the thread does not wait for.
-    let is_told = functions(&seen.stack, seen.wait_channel.as_deref()).next().is_some();
-    if is_told && judged.waits != Waits::Fuse {
+    // Without a kernel function, no wait can be ruled out.
+    let has_functions = functions(&seen.stack, seen.wait_channel.as_deref()).next().is_some();
+    if has_functions && judged.waits != Waits::Fuse {
         let fact = "the thread does not wait for the answer of a FUSE server";
         draft.rule_out(ids::FUSE_DAEMON_HUNG, fact);
     }
-    if is_told && !matches!(judged.waits, Waits::Fanotify | Waits::Unknown) {
+    if has_functions && !matches!(judged.waits, Waits::Fanotify | Waits::Unknown) {
         let fact = "the thread does not wait for the permission of a fanotify listener";
         draft.rule_out(ids::FANOTIFY_LISTENER_HUNG, fact);
     }
-    if is_told && !matches!(judged.waits, Waits::Frozen | Waits::Unknown) {
+    if has_functions && !matches!(judged.waits, Waits::Frozen | Waits::Unknown) {
         let fact = "the thread does not wait for a freeze to end";
         draft.rule_out(ids::FILESYSTEM_FROZEN, fact);
     }
@@ -90,7 +90,7 @@ pub(crate) fn fill(
     }
 }
 
-/// One of which no cause is known yet.
+/// Describes a call that has no cause yet.
 pub(crate) fn waits(seen: &StuckThread, slow: Duration, now: Monotonic, is_asked: bool) -> String {
     let path = seen.path.as_deref().unwrap_or_else(|| Path::new("(unknown)"));
     let of_pod = seen.target.pod.as_ref().filter(|_| !is_asked);
@@ -116,7 +116,7 @@ pub(crate) fn waits(seen: &StuckThread, slow: Duration, now: Monotonic, is_asked
     )
 }
 
-/// What is known whatever the cause.
+/// Adds the facts that do not depend on the cause.
 fn facts(draft: &mut Draft, seen: &StuckThread) {
     let of = format!("/proc/{}/task/{}", seen.thread.pid, seen.thread.tid);
     let seconds = seen.at.since(seen.began).as_secs_f64();
@@ -187,8 +187,8 @@ fn unanswered(
     let mount = seen.mount.as_ref().filter(|mount| is_fuse(&mount.fs_type));
     // A `fuseblk` mount has a real device, whose minor number is not the connection's.
     if let Some(mount) = mount.filter(|mount| mount.fs_type != "fuseblk") {
-        // systemd mounts the control file system at boot, and nobody where there is none. A file system
-        // without a server still is a mount point, which no removal of kubelet's takes away.
+        // systemd mounts the control file system at boot; without systemd it may be missing. A file system
+        // without a server is still a mount point, which no removal by kubelet takes away.
         let view = view(context, seen);
         let (control, abort) = (fuse::control(), fuse::abort(mount.minor));
         let step = view
@@ -206,7 +206,7 @@ fn unanswered(
         );
     }
     if let Some(mount) = mount {
-        // Where the command that aborts is withheld, this one would only wait, too.
+        // If the abort command is withheld, this one would only wait, so it is withheld, too.
         let known = sharers.map(|_| Vec::new());
         draft.remedy(
             view(context, seen)
@@ -229,7 +229,7 @@ fn unanswered(
             draft.rule_out(other, "the thread waits for the answer of a FUSE server");
         }
     } else {
-        // Only its mount speaks for the server.
+        // Only the mount shows the server.
         for other in [ids::NFS_SERVER_UNREACHABLE, ids::EFS_STUNNEL_DEAD] {
             draft.rule_out(other, "what the call is about is served by FUSE, and not by NFS");
         }
@@ -267,7 +267,7 @@ fn nfs(context: &Context<'_>, draft: &mut Draft, seen: &StuckThread, sharers: Op
         by default: the client asks for ever. kubelet, umount and the containers' processes that \
         touch the volume all wait."
         .into();
-    // What lies textually above a path need not be what it is on.
+    // A mount point above the path by its text need not be the mount that the path is on.
     let Some(mount) = seen.mount.as_ref().filter(|mount| mount.fs_type.starts_with("nfs")) else {
         let view = view(context, seen);
         let does = format!("list the NFS mounts and their servers{}", view.place_name());
@@ -285,7 +285,7 @@ fn nfs(context: &Context<'_>, draft: &mut Draft, seen: &StuckThread, sharers: Op
     );
 }
 
-/// Whether the server's end is on the node itself, and gone, is known by the mount's options and who listens.
+/// Rules out a dead tunnel by the mount's options and the node's listeners.
 fn not_a_tunnel(draft: &mut Draft, seen: &StuckThread, listening: Option<&Listening>) {
     let Some(server) = seen.mount.as_ref().and_then(|mount| mount.server.as_ref()) else { return };
     let address = safe(server.address.as_bytes());
@@ -414,7 +414,7 @@ fn unknown(draft: &mut Draft) {
     );
 }
 
-/// Where the stuck thread sees its paths.
+/// The view of the stuck thread's mount namespace.
 fn view(context: &Context<'_>, seen: &StuckThread) -> View {
     View::in_namespace(context, seen.mnt_ns, seen.thread.pid)
 }

@@ -1,5 +1,5 @@
-//! A kubelet that does not run, or is stopped. Nothing happens to any pod of the node before it runs, whatever else
-//! holds one: nothing else ends the pod, unmounts its volumes or lets its record go.
+//! A kubelet that does not run, or is stopped. Until it runs, every deletion on the node waits: no other component ends
+//! a pod, unmounts its volumes or lets its record go.
 
 mod pull;
 mod slice;
@@ -67,24 +67,24 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-/// How long it must be kept from running: two looks. A debugger stops a process for a moment.
+/// How long kubelet must be halted: two samples. A debugger stops a process for a moment.
 const HALTED: Duration = Duration::from_secs(5);
-/// How long it must be gone: a service that fails is started again after 10 s (`RestartSec` in kubelet's unit of the
+/// How long kubelet must be gone: systemd restarts a failed service after 10 s (`RestartSec` in kubelet's unit of the
 /// Kubernetes packages).
 const DOWN: Duration = Duration::from_secs(11);
 
-/// Why it does nothing.
+/// Why kubelet does nothing.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State<'a> {
     Halted(&'a HaltedKubelet),
     Down,
 }
 
-/// A pod that waits for it.
+/// A pod that waits for kubelet.
 pub(crate) struct Suspect<'a> {
     pub(crate) pod: &'a PodState,
     pub(crate) state: State<'a>,
-    /// Who says that the pod is to go; `None` for one that was only asked about.
+    /// The source that says that the pod is to be deleted; `None` for a pod that the run only asks about.
     pub(crate) word: Option<&'a Word>,
     pub(crate) since: Monotonic,
     pub(crate) at: Monotonic,
@@ -92,16 +92,16 @@ pub(crate) struct Suspect<'a> {
 
 #[derive(Default)]
 pub(crate) struct KubeletStates {
-    /// Since when it is so, and of which process.
+    /// The halted process, `None` if kubelet is gone, and since when.
     since: Option<(Option<u32>, Monotonic)>,
     to_go: ToGo,
-    /// UIDs of pods, by what was said of them.
-    told: BTreeSet<String>,
+    /// UIDs of pods with a finding.
+    reported: BTreeSet<String>,
 }
 
 impl KubeletStates {
     fn sampled(&mut self, context: &Context<'_>, sample: &NodeSample, steps: &mut Steps) {
-        let before = std::mem::take(&mut self.told);
+        let before = std::mem::take(&mut self.reported);
         let state = state(sample);
         let process = state.map(|state| match state {
             State::Halted(kubelet) => Some(kubelet.pid),
@@ -119,7 +119,7 @@ impl KubeletStates {
                 let waits = match word {
                     Some(Word::Record(deletion)) => *deletion <= context.calendar,
                     Some(Word::Log(..)) => true,
-                    // Whoever has no kubelet at all may have other means.
+                    // A node without any kubelet may run its pods in another way.
                     None => {
                         let is_asked = context.asked == Some(&pod.uid);
                         state != State::Down && is_asked && !self.to_go.is_to_stay(&pod.uid)
@@ -128,18 +128,18 @@ impl KubeletStates {
                 if waits {
                     let suspect = Suspect { pod, state, word, since, at: sample.at };
                     steps.found([draft(&suspect)]);
-                    self.told.insert(pod.uid.clone());
+                    self.reported.insert(pod.uid.clone());
                 }
             }
         }
         let (tracker, at) = (self.id(), sample.at);
-        let over = before.iter().filter(|uid| !self.told.contains(*uid));
+        let over = before.iter().filter(|uid| !self.reported.contains(*uid));
         let over = over.map(|uid| name_hash(uid.as_bytes()));
         steps.say(over.map(|target_id| Verdict::Over { tracker, target_id, at }));
     }
 }
 
-/// Of several kubelets it is not known whose a pod is: one that runs may be its own.
+/// The state that all kubelets share; `None` if one of them runs, because the pod may be that one's.
 fn state(sample: &NodeSample) -> Option<State<'_>> {
     let halted = |pid: &u32| sample.halted_kubelets.iter().find(|kubelet| kubelet.pid == *pid);
     if sample.kubelets.is_empty() {
@@ -162,7 +162,7 @@ impl Tracker for KubeletStates {
     }
 
     fn explains(&self, subject: &Subject<'_>, _: Claim) -> bool {
-        self.told.contains(subject.pod)
+        self.reported.contains(subject.pod)
     }
 
     fn dropped(&self) -> u64 {
@@ -170,7 +170,7 @@ impl Tracker for KubeletStates {
     }
 }
 
-/// It is there, and does not run.
+/// A kubelet that exists and cannot run.
 pub(crate) static KUBELET_STOPPED: Cause = Cause {
     id: ids::KUBELET_STOPPED,
     title: "kubelet runs but cannot act: no component ends the pod",
@@ -198,7 +198,7 @@ pub(crate) static KUBELET_STOPPED: Cause = Cause {
     source: &["kubernetes pkg/kubelet/pod_workers.go, SyncTerminatingPod"],
 };
 
-/// It is not there.
+/// A kubelet that does not exist.
 pub(crate) static KUBELET_DOWN: Cause = Cause {
     id: ids::KUBELET_DOWN,
     title: "no kubelet runs on this node: no component ends the pod",

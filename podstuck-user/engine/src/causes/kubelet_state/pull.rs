@@ -1,5 +1,5 @@
-//! A pod that was deleted while its containers were being made: kubelet ends it only when the request to the runtime that it
-//! waits for has returned, which is mostly the pull of an image.
+//! A pod that was deleted while its containers were being created: kubelet ends it only after its pending request to the
+//! runtime returns, which is mostly the pull of an image.
 
 use crate::{
     cause::{Cause, Kind, Origin, TriedWith, absent, hidden, seen, way},
@@ -23,7 +23,7 @@ use crate::{
 /// The name of a sandbox's own process.
 const PAUSE: &str = "pause";
 
-/// It waits for the runtime.
+/// A kubelet that waits for the runtime.
 pub(crate) static PULL_PENDING: Cause = Cause {
     id: ids::IMAGE_PULL_PENDING,
     title: "kubelet still waits for a container to be made, mostly for its image, before it ends the pod",
@@ -59,14 +59,14 @@ pub(crate) static PULL_PENDING: Cause = Cause {
     ],
 };
 
-/// The finding, where kubelet has heard of the deletion and has had nothing ended.
+/// The finding, if kubelet has learned of the deletion and has not asked for the end of a container.
 pub(super) fn draft(
     suspect: &Suspect<'_>,
     record: &PodRecord,
     not_asked: Option<&NotAsked<'_>>,
     sample: &NodeSample,
 ) -> Option<Draft> {
-    let not_asked = not_asked.filter(|it| it.told.is_some())?;
+    let not_asked = not_asked.filter(|it| it.received.is_some())?;
     let container = pending(record)?;
     let groups = sample.cgroups.iter().filter(|group| group.uid == record.pod.uid);
     let tasks: Vec<&Task> = groups.flat_map(|group| &group.tasks).collect();
@@ -111,7 +111,7 @@ pub(super) fn draft(
     Some(draft)
 }
 
-/// A container that is not made yet, where none of the pod runs and none has failed.
+/// A container that is not created yet, if no container of the pod runs and none has failed.
 fn pending(record: &PodRecord) -> Option<&ContainerRecord> {
     let all = record.containers.as_ref()?;
     let is_pending = |it: &&ContainerRecord| {

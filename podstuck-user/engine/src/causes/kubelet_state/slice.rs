@@ -1,5 +1,5 @@
-//! A pod whose slice kubelet has had systemd stop, and of which it waits for a signal that does not come. kubelet says so
-//! after 30 s, at each attempt.
+//! A pod whose slice kubelet has had systemd stop, while systemd's signal about it does not reach kubelet. kubelet logs
+//! that after 30 s, at each attempt.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -25,12 +25,12 @@ use crate::{
     verdict::{Draft, Verdict},
 };
 
-/// kubelet's attempts are at most as far apart as its backoff, and each waits for half a minute.
+/// kubelet's attempts are apart by its backoff at most, and each waits for 30 s.
 const FRESH: Duration = backoff::CAP.saturating_mul(2);
-/// runc's words (opencontainers/cgroups, systemd/common.go, `stopUnit`).
+/// runc's error (opencontainers/cgroups, systemd/common.go, `stopUnit`).
 const WORDS: &str = "Timed out while waiting for systemd to remove ";
 
-/// systemd's signal does not come.
+/// A signal of systemd's that does not come.
 pub(crate) static SLICE_TIMES_OUT: Cause = Cause {
     id: ids::SLICE_REMOVAL_TIMES_OUT,
     title: "kubelet waits for systemd to report that the pod's slice is removed, and the wait times out",
@@ -63,7 +63,7 @@ pub(crate) static SLICE_TIMES_OUT: Cause = Cause {
     ],
 };
 
-/// What is left of a pod in the control groups.
+/// What is left of a pod's control groups.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Left {
     Slice,
@@ -71,11 +71,11 @@ enum Left {
     Unknown,
 }
 
-/// What was said, by UID.
+/// Timeouts that kubelet logs, by pod UID.
 #[derive(Default)]
 pub(crate) struct SliceWaits {
     said: OfPods,
-    /// The targets that something was found of.
+    /// By UID: the target ID of the finding.
     found: BTreeMap<String, u64>,
 }
 
@@ -90,7 +90,7 @@ impl SliceWaits {
             let Some(slice) = slice(&said.said).filter(|_| is_fresh && !has_processes) else {
                 continue;
             };
-            // Where several pods are looked at, not each look has time for the groups of all.
+            // Only for the pod in question does every sample have the control groups.
             let is_asked = context.asked == Some(uid.as_str());
             let is_there = sample.cgroups.iter().any(|group| group.uid == *uid);
             let is_gone = is_asked && !is_there && state.is_some_and(|it| it.populated.is_some());
@@ -129,7 +129,7 @@ impl Tracker for SliceWaits {
     }
 }
 
-/// The slice, where it is the pod's own by its name.
+/// The slice's name in the line, if it is that of the pod's own slice.
 fn slice(said: &Said) -> Option<&str> {
     let (_, rest) = said.text.split_once(WORDS)?;
     let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
@@ -269,8 +269,8 @@ mod tests {
     fn a_slice_that_is_gone_needs_no_command() {
         let state = PodState { populated: Some(false), ..pod_state(UID) };
         let said = said(SLICE, 2);
-        let told = Repeated { lines: 2, ..Repeated::begin(&said, Monotonic(1)) };
-        let of = |left| draft(&told, SLICE, UID, Some(&state), left, Monotonic(2));
+        let repeated = Repeated { lines: 2, ..Repeated::begin(&said, Monotonic(1)) };
+        let of = |left| draft(&repeated, SLICE, UID, Some(&state), left, Monotonic(2));
         let gone = of(Left::Nothing);
         assert!(gone.remedies.iter().all(|it| it.command.is_none()));
         assert!(gone.evidence.iter().any(|it| it.fact.contains("has removed the slice")));

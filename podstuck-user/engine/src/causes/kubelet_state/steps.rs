@@ -1,6 +1,6 @@
-//! A deletion that waits inside kubelet, or between kubelet and the record: it has not heard of it, fails by itself at a
-//! step before all others, or never began with the pod. Nothing on the node is in the way, so that kubelet's own words
-//! are all there is: none of it is more than likely.
+//! A deletion that waits inside kubelet, or between kubelet and the record: kubelet has not learned of the deletion,
+//! fails by itself at a step before all others, or never started the pod. Nothing on the node is in the way, so
+//! kubelet's log is the only source, and no finding is more than likely.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -40,22 +40,22 @@ use crate::{
     verdict::{Draft, Verdict, times},
 };
 
-/// Pods whose complaints are remembered, and kinds of them of each.
+/// Pods whose complaints are remembered, and kinds of complaints for each pod.
 const PODS: usize = 1024;
 const KINDS: usize = 8;
-/// How long after its grace a pod must be there before kubelet counts as late: it reports an end within ten seconds.
+/// How long a pod must outlast its grace period before kubelet counts as late: it reports an end within ten seconds.
 const LATE: SignedDuration = SignedDuration::from_secs(10);
-/// The same where no failure is seen, and where containers may be cleared away meanwhile.
+/// The same if no failure is seen, or if kubelet may be removing containers meanwhile.
 const VERY_LATE: SignedDuration = SignedDuration::from_secs(60);
 /// kubelet fails again after two minutes at the latest.
 const FRESH: Duration = Duration::from_secs(2 * backoff::CAP.as_secs());
-/// Plugins whose volumes are files of kubelet's own in memory, which it makes of objects of the API.
+/// Plugins whose volumes are in-memory files that kubelet makes from API objects.
 const OF_API: [&str; 4] = ["projected", "secret", "configmap", "downward-api"];
 
 const FORCE: &str = "delete the record without kubelet, where no process of the pod lives and nothing of it is mounted";
 const FORCE_RISK: &str = "a StatefulSet makes its next pod at once";
 
-/// It has not heard of it.
+/// A kubelet that has not learned of the deletion.
 pub(crate) static MISSED_DELETION: Cause = Cause {
     id: ids::KUBELET_MISSED_DELETION,
     title: "kubelet has not heard that the pod is to be deleted",
@@ -89,7 +89,7 @@ pub(crate) static MISSED_DELETION: Cause = Cause {
     source: &["kubernetes pkg/kubelet/config/apiserver.go", "client-go tools/cache/reflector.go"],
 };
 
-/// It fails by itself.
+/// A kubelet that fails by itself.
 pub(crate) static STEP_FAILS: Cause = Cause {
     id: ids::KUBELET_STEP_FAILS,
     title: "kubelet fails by itself at a step of the pod's deletion, before it comes to the others",
@@ -129,7 +129,7 @@ pub(crate) static STEP_FAILS: Cause = Cause {
     ],
 };
 
-/// It never began.
+/// A pod that kubelet never started.
 pub(crate) static NEVER_STARTED: Cause = Cause {
     id: ids::POD_NEVER_STARTED,
     title: "kubelet has started no container of the pod, and lets its record stay",
@@ -170,12 +170,12 @@ pub(crate) static NEVER_STARTED: Cause = Cause {
     ],
 };
 
-/// What is known of all pods.
+/// Records and complaints of all pods.
 pub(crate) struct KubeletsPart {
     records: BTreeMap<String, (PodRecord, String)>,
-    /// By UID: what kubelet complains of, by kind.
+    /// By UID: kubelet's complaints, one for each kind.
     complaints: Bounded<String, Vec<Repeated>>,
-    /// UIDs.
+    /// UIDs of pods with a finding.
     found: BTreeSet<String>,
 }
 
@@ -212,7 +212,7 @@ impl KubeletsPart {
 
     fn sampled(&mut self, context: &Context<'_>, sample: &NodeSample, steps: &mut Steps) {
         let before = std::mem::take(&mut self.found);
-        // Without it, kubelet cannot see that there is no container.
+        // Without a runtime, kubelet cannot see that there is no container.
         let runtime_answers = sample.gone.is_empty()
             && sample.runtimes.iter().all(|runtime| runtime.halted.is_none());
         for pod in &sample.pods {
@@ -262,7 +262,7 @@ impl KubeletsPart {
         {
             return Some(draft);
         }
-        // What was sent SIGKILL, a runtime was asked to end.
+        // A SIGKILL shows that the runtime was asked for the end.
         if late < LATE || seen.is_killed {
             return None;
         }
@@ -270,8 +270,8 @@ impl KubeletsPart {
         let grace = Duration::from_secs(record.grace_s);
         let steps = context.kubelet_steps;
         let not_asked = steps.not_asked(&pod.uid, requested, grace, now);
-        let is_failing = |told: &Repeated| {
-            told.said.level == Level::Error && context.now.since(told.last) <= FRESH
+        let is_failing = |complaint: &Repeated| {
+            complaint.said.level == Level::Error && context.now.since(complaint.last) <= FRESH
         };
         if seen.runtime_answers
             && !complaints.iter().any(is_failing)
@@ -308,7 +308,7 @@ impl Tracker for KubeletsPart {
     }
 }
 
-/// The kubelet that has a pod, of several the one whose log names it; none that cannot act.
+/// The process ID of the pod's kubelet, of several kubelets the one whose log names the pod; `None` if it is halted.
 fn acting_kubelet(steps: &KubeletSteps, uid: &str, sample: &NodeSample) -> Option<u32> {
     let by_log = || {
         let (_, rest) = steps.log(uid)?.split_once("(pid ")?;
@@ -321,7 +321,7 @@ fn acting_kubelet(steps: &KubeletSteps, uid: &str, sample: &NodeSample) -> Optio
     pid.filter(|pid| sample.halted_kubelets.iter().all(|halted| halted.pid != *pid))
 }
 
-/// The deletion that kubelet has not heard of.
+/// The finding that kubelet has not learned of the deletion.
 fn missed(
     context: &Context<'_>,
     suspect: &Suspect<'_>,
@@ -330,32 +330,32 @@ fn missed(
 ) -> Option<Draft> {
     let (steps, now, uid) = (context.kubelet_steps, context.calendar, &suspect.pod.uid);
     let requested = kubelet_steps::requested(record);
-    if steps.is_told(uid) || steps.has_acted(uid, requested) {
+    if steps.has_received(uid) || steps.has_acted(uid, requested) {
         return None;
     }
-    // It hears of nothing while it waits there, and a restart alone does not help.
+    // A kubelet that waits in a call learns of nothing, and a restart alone does not help.
     if context.waits.call_of(suspect.kubelet).is_some() {
         return None;
     }
     let not_asked = steps.not_asked(uid, requested, Duration::from_secs(record.grace_s), now);
-    // Where kubelet's log does not go back so far, it may have ended the containers before.
+    // If kubelet's log does not go back far enough, it may have ended the containers before.
     let runs = suspect.pod.populated == Some(true);
     let watch = steps.watch(uid, now).filter(|_| runs || not_asked.is_some());
     let is_missed = not_asked.as_ref().is_some_and(|it| it.is_unheard) && late >= VERY_LATE;
     (watch.is_some() || is_missed).then(|| missed_deletion(suspect, watch, not_asked.as_ref()))
 }
 
-/// A pod, as the last look at the node has it.
+/// A pod in the last sample.
 struct Seen<'a> {
     pod: &'a PodState,
     kubelet: u32,
     runtime_answers: bool,
-    /// A SIGKILL is pending for a process of it.
+    /// A SIGKILL is pending for a process of the pod.
     is_killed: bool,
     sample: &'a NodeSample,
 }
 
-/// A pod that kubelet does not let go.
+/// A pod whose deletion kubelet does not finish.
 pub(super) struct Suspect<'a> {
     pod: &'a PodState,
     record: Option<&'a PodRecord>,
@@ -382,7 +382,7 @@ impl Suspect<'_> {
         format!("kubelet (pid {})", self.kubelet)
     }
 
-    /// Whether no process of it lives, and nothing of it is mounted but kubelet's own files in memory.
+    /// Whether no process of the pod lives, and nothing of it is mounted but kubelet's own files in memory.
     fn is_free(&self) -> bool {
         let is_of_api = |volume: &VolumeState| {
             let plugin = volume.path.parent().and_then(|it| it.file_name());
@@ -394,7 +394,7 @@ impl Suspect<'_> {
         self.pod.populated == Some(false) && !is_mapped && mounted.all(is_of_api)
     }
 
-    /// The record goes without kubelet.
+    /// Adds the forced deletion of the record, if the pod is free.
     fn force(&self, draft: &mut Draft) {
         const RISK: &str = "the record goes without kubelet: no process of the pod lives here, and nothing of it is mounted \
             but kubelet's own files in memory, which kubelet clears away afterwards. A StatefulSet makes its next pod at once";
@@ -496,19 +496,19 @@ struct Refusal<'a> {
 }
 
 enum Way<'a> {
-    /// Its memory is wrong.
+    /// kubelet's memory is wrong.
     Restart(&'static str),
-    /// It takes an empty directory for a mount point.
+    /// kubelet takes an empty directory for a mount point.
     NotMounted(&'a VolumeState),
-    /// The record is.
+    /// The record is wrong.
     Record,
-    /// A driver of the pod's devices is not there.
+    /// A driver of the pod's devices is not registered.
     Driver(String),
-    /// That driver fails.
+    /// A driver of the pod's devices fails.
     DriverFails,
 }
 
-/// The words of an error that is kubelet's own.
+/// The refusal behind an error of kubelet's own.
 fn refusal<'a>(text: &str, suspect: &Suspect<'a>) -> Option<Refusal<'a>> {
     let (has, record) = (|words: &str| text.contains(words), suspect.record);
     if let Some(volume) = not_mounted(text, suspect.pod) {
@@ -570,7 +570,7 @@ fn refusal<'a>(text: &str, suspect: &Suspect<'a>) -> Option<Refusal<'a>> {
     None
 }
 
-/// Whether kubelet does not find what it wrote about a CSI volume of which the pod has nothing any more.
+/// Whether kubelet misses its own file about a CSI volume whose directory is gone.
 fn nothing_is_left(text: &str, pod: &PodState) -> bool {
     let gone = || {
         let (_, rest) = text.rsplit_once("open ")?;
@@ -578,11 +578,11 @@ fn nothing_is_left(text: &str, pod: &PodState) -> bool {
         let path = Path::new(file);
         path.starts_with(&pod.directory).then_some(path)
     };
-    // Raw block volumes have theirs elsewhere.
+    // Raw block volumes have that file elsewhere.
     gone().is_some_and(|path| pod.volumes.iter().all(|volume| volume.path != path))
 }
 
-/// The volume that kubelet itself cannot unmount because nothing is mounted there, by what util-linux and busybox say.
+/// The volume that kubelet cannot unmount because nothing is mounted there, by the errors of util-linux and busybox.
 fn not_mounted<'a>(text: &str, pod: &'a PodState) -> Option<&'a VolumeState> {
     let (_, rest) = text.split_once("Unmounting arguments: ")?;
     let (arguments, output) = rest.split_once("Output: umount: ")?;
@@ -610,12 +610,14 @@ fn step_fails(suspect: &Suspect<'_>, complaints: &[Repeated]) -> Option<Draft> {
     if suspect.pod.populated == Some(true) {
         return None;
     }
-    let is_fresh = |told: &&Repeated| told.lines >= 2 && suspect.now.since(told.last) <= FRESH;
+    let is_fresh =
+        |complaint: &&Repeated| complaint.lines >= 2 && suspect.now.since(complaint.last) <= FRESH;
     let fresh = complaints.iter().filter(is_fresh);
-    let known = fresh.filter_map(|told| Some((told, refusal(&told.said.text, suspect)?)));
-    let (told, refusal) = known.max_by_key(|(told, _)| told.last)?;
+    let known =
+        fresh.filter_map(|complaint| Some((complaint, refusal(&complaint.said.text, suspect)?)));
+    let (complaint, refusal) = known.max_by_key(|(complaint, _)| complaint.last)?;
     let mut draft = suspect.draft(&STEP_FAILS);
-    told.tell(&mut draft);
+    complaint.tell(&mut draft);
     draft.doubt(IN_MEMORY);
     for claim in suspect.record.iter().flat_map(|record| &record.unmade_claims) {
         let claim = safe(claim.as_bytes());
@@ -676,9 +678,9 @@ fn never_started(
     if record.never_started() != Some(true) || !suspect.is_free() || !devices.is_empty() {
         return None;
     }
-    // What is known better is another rule's.
-    let is_fresh = |told: &&Repeated| suspect.now.since(told.last) <= FRESH;
-    if complaints.iter().filter(is_fresh).any(|told| told.said.complaint.is_some()) {
+    // A known complaint belongs to another rule.
+    let is_fresh = |complaint: &&Repeated| suspect.now.since(complaint.last) <= FRESH;
+    if complaints.iter().filter(is_fresh).any(|complaint| complaint.said.complaint.is_some()) {
         return None;
     }
     let rejects =
@@ -693,8 +695,10 @@ fn never_started(
         ];
         words.iter().any(|word| text.contains(word))
     };
-    let why = complaints.iter().filter(|told| rejects(&told.said.text) || makes(&told.said.text));
-    let why = why.max_by_key(|told| told.last);
+    let why = complaints
+        .iter()
+        .filter(|complaint| rejects(&complaint.said.text) || makes(&complaint.said.text));
+    let why = why.max_by_key(|complaint| complaint.last);
     if why.is_none() && record.reason.is_none() {
         return None;
     }

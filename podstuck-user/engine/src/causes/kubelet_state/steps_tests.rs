@@ -1,4 +1,4 @@
-//! What waits inside kubelet: facts against verdicts.
+//! Deletions that wait inside kubelet: facts against verdicts.
 
 use std::{path::Path, sync::Arc};
 
@@ -93,8 +93,8 @@ impl Case {
         found(alone.take(now, What::Sample(Arc::new(sample))).verdicts).pop()
     }
 
-    /// The cause, who it is, and whether the record's end is printed as a command.
-    fn told(&self) -> Option<(&'static str, String, bool)> {
+    /// The cause, the holder, and whether a command deletes the record.
+    fn verdict(&self) -> Option<(&'static str, String, bool)> {
         let draft = self.draft()?;
         assert_eq!(draft.certainty(), Certainty::Likely, "{:?}", draft.not_known());
         let is_forced = draft.remedies.iter().any(|it| it.words().contains("--force"));
@@ -152,7 +152,7 @@ fn a_directory_that_kubelet_takes_for_a_mount_point_is_to_be_removed() {
 fn a_kubelet_whose_watch_fails_has_not_heard_of_the_deletion() {
     let old = "too old resource version: 7611676 (7611861)";
     let case = |text: &str| Case { pod: runs(), said: vec![watch(text, 890)], ..Case::default() };
-    assert_eq!(case(old).told(), Some(("kubelet-missed-deletion", kubelet(), false)));
+    assert_eq!(case(old).verdict(), Some(("kubelet-missed-deletion", kubelet(), false)));
     let first = |text: &str| case(text).draft().unwrap().remedies[0].words().to_owned();
     assert!(first(old).starts_with("restart kubelet"));
     assert!(first("Get \"https://a:6443/\": x509: certificate has expired").contains("enddate"));
@@ -160,25 +160,28 @@ fn a_kubelet_whose_watch_fails_has_not_heard_of_the_deletion() {
     for report in [Report::ToGo, Report::Killing, Report::ContainerEnded] {
         let mut case = case(old);
         case.said.push(Said { report: Some(report), ..says("x", 700, 1) });
-        assert!(case.told().is_none(), "{report:?}: it has heard");
+        assert!(case.verdict().is_none(), "{report:?}: it has heard");
     }
     let ended = Case { pod: Case::default().pod, ..case(old) };
-    assert!(ended.told().is_none(), "it may have ended them before");
-    assert!(Case { said: vec![watch(old, 300)], ..Case::default() }.told().is_none(), "long ago");
+    assert!(ended.verdict().is_none(), "it may have ended them before");
+    assert!(
+        Case { said: vec![watch(old, 300)], ..Case::default() }.verdict().is_none(),
+        "long ago"
+    );
     let later = PodRecord { deletion: Some(at(895)), ..record() };
-    assert!(Case { record: Some(later), ..case(old) }.told().is_none(), "a moment ago");
+    assert!(Case { record: Some(later), ..case(old) }.verdict().is_none(), "a moment ago");
     let mirror = PodRecord { is_mirror: true, ..record() };
-    assert!(Case { record: Some(mirror), ..case(old) }.told().is_none());
-    assert!(Case { record: None, ..case(old) }.told().is_none(), "who says that it is to go?");
+    assert!(Case { record: Some(mirror), ..case(old) }.verdict().is_none());
+    assert!(Case { record: None, ..case(old) }.verdict().is_none(), "who says that it is to go?");
 }
 
 #[test]
 fn a_log_that_is_whole_and_has_nothing_of_the_deletion_says_the_same() {
     let case = |heard| Case { pod: runs(), heard: Some(heard), ..Case::default() };
-    assert_eq!(case(500).told(), Some(("kubelet-missed-deletion", kubelet(), false)));
-    assert!(case(700).told().is_none(), "it begins too late");
+    assert_eq!(case(500).verdict(), Some(("kubelet-missed-deletion", kubelet(), false)));
+    assert!(case(700).verdict().is_none(), "it begins too late");
     let added = Said { report: Some(Report::Added), ..says("x", 650, 1) };
-    assert!(Case { said: vec![added], ..case(500) }.told().is_none(), "it was started again");
+    assert!(Case { said: vec![added], ..case(500) }.verdict().is_none(), "it was started again");
 }
 
 /// As in kubernetes issues 122960, 139772, 129402, 131957 and 106711.
@@ -208,30 +211,30 @@ fn what_kubelet_fails_at_by_itself_is_named_and_what_helps() {
         (gone, kubelet(), "restart kubelet"),
     ] {
         let case = Case { said: vec![says(text, 800, 4)], ..Case::default() };
-        assert_eq!(case.told(), Some(("kubelet-step-fails", who, true)), "{text}");
+        assert_eq!(case.verdict(), Some(("kubelet-step-fails", who, true)), "{text}");
         assert!(case.draft().unwrap().remedies[0].words().starts_with(first), "{text}");
         for said in [says(text, 800, 1), says(text, 300, 4)] {
-            assert!(Case { said: vec![said], ..Case::default() }.told().is_none(), "{text}");
+            assert!(Case { said: vec![said], ..Case::default() }.verdict().is_none(), "{text}");
         }
         let case = Case { said: vec![says(text, 800, 4)], pod: runs(), ..Case::default() };
-        assert!(case.told().is_none(), "a container lives");
+        assert!(case.verdict().is_none(), "a container lives");
         let case = Case { said: vec![says(text, 800, 4)], record: None, ..Case::default() };
-        assert!(case.told().is_some(), "kubelet says of the teardown, without a record");
+        assert!(case.verdict().is_some(), "kubelet says of the teardown, without a record");
         let stays = PodRecord { deletion: None, ..record() };
         let case = Case { said: vec![says(text, 800, 4)], record: Some(stays), ..Case::default() };
-        assert!(case.told().is_none(), "it is not to go");
+        assert!(case.verdict().is_none(), "it is not to go");
     }
-    // What is left of the volume is not kubelet's memory alone; and another pod's is not this one's.
+    // A volume's directory that is left, or another pod's volume, is no fault of kubelet's memory.
     let path = pod_state(UID).directory.join("volumes/kubernetes.io~csi/pv");
     let left = VolumeState { path, ..volume("kubernetes.io~csi") };
     let pod = PodState { volumes: vec![left], populated: Some(false), ..pod_state(UID) };
     let case = Case { said: vec![says(&lost, 800, 4)], pod, ..Case::default() };
-    assert!(case.told().is_none(), "its directory is there");
+    assert!(case.verdict().is_none(), "its directory is there");
     let elsewhere = lost.replace(UID, "0f0e0d0c-1111-2222-3333-444455556667");
-    assert!(Case { said: vec![says(&elsewhere, 800, 4)], ..Case::default() }.told().is_none());
+    assert!(Case { said: vec![says(&elsewhere, 800, 4)], ..Case::default() }.verdict().is_none());
     let other =
         "Error syncing pod, skipping: failed to \"KillContainer\": context deadline exceeded";
-    assert!(Case { said: vec![says(other, 800, 4)], ..Case::default() }.told().is_none());
+    assert!(Case { said: vec![says(other, 800, 4)], ..Case::default() }.verdict().is_none());
 }
 
 /// As in kubernetes issues 118286, 23742 and 22480.
@@ -242,25 +245,25 @@ fn a_pod_that_kubelet_never_started_goes_without_it() {
     let record = || PodRecord { containers: Some(vec![waiting()]), ..record() };
     let case = |said| Case { record: Some(record()), said, ..Case::default() };
     for text in [rejected, failed] {
-        let told = case(vec![says(text, 400, 1)]).told();
-        assert_eq!(told, Some(("pod-never-started", kubelet(), true)), "{text}");
+        let verdict = case(vec![says(text, 400, 1)]).verdict();
+        assert_eq!(verdict, Some(("pod-never-started", kubelet(), true)), "{text}");
     }
-    assert!(case(Vec::new()).told().is_none(), "why?");
+    assert!(case(Vec::new()).verdict().is_none(), "why?");
     let by_record = PodRecord { reason: Some("OutOfcpu".into()), ..record() };
-    assert!(Case { record: Some(by_record), ..case(Vec::new()) }.told().is_some());
+    assert!(Case { record: Some(by_record), ..case(Vec::new()) }.verdict().is_some());
     let said = || vec![says(rejected, 400, 1)];
     let began = ContainerRecord { id: Some("containerd://0a".into()), ..waiting() };
     let began = PodRecord { containers: Some(vec![began]), ..record() };
-    assert!(Case { record: Some(began), ..case(said()) }.told().is_none());
-    assert!(Case { pod: runs(), ..case(said()) }.told().is_none(), "its sandbox lives");
+    assert!(Case { record: Some(began), ..case(said()) }.verdict().is_none());
+    assert!(Case { pod: runs(), ..case(said()) }.verdict().is_none(), "its sandbox lives");
     let with = |plugin| {
         let volumes = vec![volume(plugin)];
         let pod = PodState { volumes, populated: Some(false), ..pod_state(UID) };
-        Case { pod, ..case(said()) }.told().is_some()
+        Case { pod, ..case(said()) }.verdict().is_some()
     };
     assert!(with("kubernetes.io~projected") && !with("kubernetes.io~nfs"));
     let known = Said { complaint: Some(Complaint::MountFails), ..says("MountVolume", 880, 3) };
-    assert!(case([said(), vec![known]].concat()).told().is_none(), "that is another rule's");
+    assert!(case([said(), vec![known]].concat()).verdict().is_none(), "that is another rule's");
 }
 
 /// As in kubernetes issue 123365.
@@ -278,7 +281,7 @@ fn a_container_that_is_still_made_keeps_kubelet() {
     };
     let makes = || with(vec![creating("ContainerCreating")]);
     let who = "containerd (pid 40), which makes container app".to_owned();
-    assert_eq!(case(makes(), vec![to_go()]).told(), Some(("image-pull-pending", who, false)));
+    assert_eq!(case(makes(), vec![to_go()]).verdict(), Some(("image-pull-pending", who, false)));
     let draft = case(makes(), vec![to_go()]).draft().unwrap();
     assert!(draft.remedies[0].words().starts_with("ctr --namespace k8s.io content active"));
     let none = |case: Case| case.draft().is_none();
@@ -300,7 +303,9 @@ fn what_is_mounted_or_lives_keeps_the_record() {
     let text = "unprepare dynamic resources: ResourceClaim not created yet";
     let with = |plugin: &str, populated| {
         let pod = PodState { volumes: vec![volume(plugin)], populated, ..pod_state(UID) };
-        Case { pod, said: vec![says(text, 800, 4)], ..Case::default() }.told().map(|told| told.2)
+        Case { pod, said: vec![says(text, 800, 4)], ..Case::default() }
+            .verdict()
+            .map(|verdict| verdict.2)
     };
     assert_eq!(with("kubernetes.io~projected", Some(false)), Some(true));
     assert_eq!(with("kubernetes.io~csi", Some(false)), Some(false));

@@ -37,7 +37,7 @@ fn look(alone: &mut Alone<KubeletStates>, second: u64, sample: &NodeSample) -> V
     alone.take(at(second), What::Sample(Arc::new(sample))).verdicts
 }
 
-/// Looks, each two seconds after the other; what the last one says.
+/// The last finding of samples that are two seconds apart.
 fn lasting(alone: &mut Alone<KubeletStates>, seconds: u64, node: &NodeSample) -> Option<Draft> {
     let looks = (0..=seconds).step_by(2).map(|second| found(look(alone, second, node)).pop());
     looks.last().flatten()
@@ -90,12 +90,12 @@ fn a_node_without_kubelet_is_likely_since_another_program_may_do_its_work() {
 }
 
 #[test]
-fn nothing_is_said_of_a_pod_that_nobody_has_deleted_or_whose_grace_is_not_over() {
+fn a_pod_that_is_not_deleted_or_in_its_grace_period_has_no_finding() {
     for grace_ends in [None, Some(1000)] {
         let mut alone = Alone::<KubeletStates>::new();
         record(&mut alone, grace_ends);
         assert!(lasting(&mut alone, 20, &sample(&[7], &[7])).is_none(), "{grace_ends:?}");
     }
-    // Nor of one of which nothing is known, on a whole node.
+    // In a run over the whole node, a pod without a source has no finding either.
     assert!(lasting(&mut Alone::new(), 20, &sample(&[7], &[7])).is_none());
 }

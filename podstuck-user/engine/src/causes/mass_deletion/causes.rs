@@ -1,4 +1,4 @@
-//! What its causes mean, what confirms them, and what they are confused with.
+//! Causes of slow deletions of very many entries.
 
 use crate::cause::Origin;
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
     model::diagnosis::Stage,
 };
 
-/// In an emptyDir.
+/// A deletion in an emptyDir.
 pub(crate) static EMPTYDIR_FILES: Cause = Cause {
     id: ids::EMPTYDIR_MASS_FILES,
     title: TITLE,
@@ -25,7 +25,7 @@ pub(crate) static EMPTYDIR_FILES: Cause = Cause {
     source: &["kubernetes pkg/volume/emptydir/empty_dir.go, teardownDefault"],
 };
 
-/// In a volume of Docker's.
+/// A deletion in a Docker volume.
 pub(crate) static DOCKER_VOLUME_STORM: Cause = Cause {
     id: ids::DOCKER_VOLUME_UNLINK_STORM,
     title: TITLE,
@@ -52,7 +52,7 @@ pub(crate) static DOCKER_VOLUME_STORM: Cause = Cause {
     source: &["moby volume/local/local.go, (*Root).Remove"],
 };
 
-/// Anywhere else.
+/// A deletion anywhere else.
 pub(crate) static MASS_DELETION: Cause = Cause {
     id: ids::MASS_DELETION,
     title: TITLE,

@@ -1,22 +1,21 @@
-//! What remains of a mass deletion, by several looks at it together: for how long, and how sure that is.
+//! Estimates the remaining entries and time of a mass deletion from several counts and samples.
 
 use std::collections::VecDeque;
 
 use crate::model::remaining::{Interval, Remaining};
 
-/// By how much the rest may go faster or slower than what went before: in six deletions on a busy machine
-/// it was 0.6 to 1.3 times as fast as the last ten seconds. With the range of the entries, 22 of 24 stated
-/// times held.
+/// Factor by which the rest may be faster or slower than before. In six deletions on a busy machine the rest was 0.6 to
+/// 1.3 times as fast as the last ten seconds; with the range of the entries, 22 of 24 stated times held.
 const RATE_CHANGES: f64 = 4.0 / 3.0;
 
-/// Deletions per second: of the last seconds, and since the deletion was first seen.
+/// Deletions per second: in the last seconds, and since the deletion was first seen.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rate {
     pub(crate) now: f64,
     pub(crate) overall: f64,
 }
 
-/// Remaining entries and time, each as a guess and a range.
+/// Remaining entries and seconds, each as an estimate and a range; `None` if not known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Estimate {
     pub(crate) remaining: Option<u64>,
@@ -26,18 +25,18 @@ pub(crate) struct Estimate {
 }
 
 impl Estimate {
-    /// From the looks and what was deleted since.
+    /// The estimate from the samples and the entries deleted since.
     pub(crate) fn of(looks: &Looks, deleted: u64, rate: Rate) -> Self {
         let Some(Interval { estimate, low, high }) = looks.remaining(deleted) else {
             return Self::default();
         };
         let moving = rate.now >= 1.0;
-        // Counts come once a second and entries went while they were counted: both ends of the
-        // range keep that second apart.
+        // Counts come once a second, and entries are deleted while they are counted: both ends of the range allow for
+        // that second.
         let slack = if moving { rate.now as u64 } else { 0 };
         let (low, high) = (low.saturating_sub(slack), high.saturating_add(slack));
         let seconds = |entries: u64, rate: f64| (entries as f64 / rate).ceil() as u64;
-        // What is left may go as fast as now, or as fast as all that went before.
+        // The rest may go at the current rate or at the overall one.
         let slow = rate.now.min(rate.overall.max(1.0)) / RATE_CHANGES;
         let fast = rate.now.max(rate.overall) * RATE_CHANGES;
         Self {
@@ -48,7 +47,7 @@ impl Estimate {
         }
     }
 
-    /// The estimate and its tells as sentences.
+    /// The estimate and its evidence as sentences.
     pub(crate) fn facts(&self, looks: &Looks) -> Vec<String> {
         let mut facts = Vec::new();
         let last = looks.last();
@@ -100,26 +99,26 @@ impl Estimate {
     }
 }
 
-/// Looks that are remembered: an older one is worth little, since its error is that of a larger tree.
+/// Samples remembered. Older ones are worth little: their error is relative to a larger tree.
 const LOOKS: usize = 8;
-/// The least error of a sample, as a part of its estimate.
+/// The least error of a sample, as a fraction of its estimate.
 const LEAST_ERROR: f64 = 0.01;
 
-/// A look at the directory, and how far the deletion was then.
+/// A count or sample of the directory.
 #[derive(Clone, Debug)]
 struct Look {
     left: Remaining,
-    /// Entries deleted before it.
+    /// Entries deleted before it was taken.
     deleted_before: u64,
 }
 
-/// The latest looks, the newest last.
+/// The latest counts and samples, the newest last.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Looks(VecDeque<Look>);
 
 impl Looks {
     pub(crate) fn add(&mut self, left: Remaining, deleted: u64) {
-        // A count makes samples needless, and one that found nothing to say leaves the others alone.
+        // A complete count replaces all samples.
         if left.complete {
             self.0.clear();
         }
@@ -129,32 +128,32 @@ impl Looks {
         self.0.push_back(Look { left, deleted_before: deleted });
     }
 
-    /// What the newest one saw.
+    /// The newest count or sample.
     pub(crate) fn last(&self) -> Option<&Remaining> {
         self.0.back().map(|look| &look.left)
     }
 
-    /// Samples that the number rests on, unless it was counted.
+    /// Number of samples that the estimate is based on, complete counts excluded.
     pub(crate) fn samples(&self) -> usize {
         self.0.iter().filter(|look| !look.left.complete && look.left.interval().is_some()).count()
     }
 
-    /// Whether a new look would tell more.
+    /// Whether a new sample would make the estimate more certain.
     pub(crate) fn is_rough(&self) -> bool {
         !self.0.back().is_some_and(|look| look.left.complete)
     }
 
-    /// How many entries remain when so many have been deleted.
+    /// The remaining entries after `deleted` deletions.
     ///
-    /// Samples are combined with the inverse of their variance as weight. Where they differ by more than
-    /// their errors allow, the error grows by as much (the Birge ratio).
+    /// Samples are combined with the inverse of their variance as weight. If they differ by more than their errors
+    /// allow, the error grows by that factor (the Birge ratio).
     pub(crate) fn remaining(&self, deleted: u64) -> Option<Interval> {
         let newest = self.0.iter().rev().find(|look| look.left.interval().is_some())?;
         let at_newest = match newest.left.complete {
             true => newest.left.interval(),
             false => self.combined(newest),
         }?;
-        // What was deleted since is known exactly.
+        // The entries deleted since are known exactly.
         let since = deleted.saturating_sub(newest.deleted_before);
         Some(Interval {
             estimate: at_newest.estimate.saturating_sub(since),
@@ -163,14 +162,14 @@ impl Looks {
         })
     }
 
-    /// All samples that say something, as of the newest of them.
+    /// All samples with an estimate, combined as of the newest.
     fn combined(&self, newest: &Look) -> Option<Interval> {
         let (mut weights, mut sum, mut samples) = (0.0, 0.0, Vec::new());
         for look in self.0.iter().filter(|look| look.left.interval().is_some()) {
             let Some(sample) = look.left.sample else { continue };
             let since = newest.deleted_before.saturating_sub(look.deleted_before);
             let left = sample.entries.saturating_sub(since) as f64;
-            // One that claims no error would silence the others.
+            // A sample with no error would outweigh all others.
             let error = (sample.error as f64).max(sample.entries as f64 * LEAST_ERROR);
             weights += error.powi(-2);
             sum += left * error.powi(-2);

@@ -12,7 +12,7 @@ use crate::{
     tracker::{TrackerId, TrackerSpec},
 };
 
-/// Its causes and trackers.
+/// The family's causes and trackers.
 pub(crate) static FAMILY: Family = Family {
     causes: &[&causes::EMPTYDIR_FILES, &causes::DOCKER_VOLUME_STORM, &causes::MASS_DELETION],
     trackers: &[TrackerSpec {

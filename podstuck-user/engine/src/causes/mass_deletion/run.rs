@@ -1,4 +1,4 @@
-//! One deletion of many entries: how much, how fast, where, and whether it still goes on.
+//! One deletion of many entries: how much, how fast, where, and whether it continues.
 
 use std::{
     collections::VecDeque,
@@ -20,31 +20,31 @@ use crate::{
     },
 };
 
-/// When a deletion is worth a word: entries, for how long, and how fast at the least.
+/// When a deletion is reported: minimal entries, duration and rate.
 struct Threshold {
     entries: u64,
     lasting: Duration,
     per_second: f64,
 }
 
-/// A volume: its pod waits meanwhile.
+/// Threshold for a target, whose pod may wait meanwhile.
 const OF_VOLUME: Threshold =
     Threshold { entries: 5_000, lasting: Duration::from_secs(2), per_second: 50.0 };
-/// Anything else: only what can slow the whole disk down.
+/// Threshold for anything else: only a deletion that can slow the whole disk down.
 const ELSEWHERE: Threshold =
     Threshold { entries: 50_000, lasting: Duration::from_secs(5), per_second: 1_000.0 };
 /// Rates are means over this time.
 const RATE_WINDOW: Duration = Duration::from_secs(10);
-/// Silence after which a deletion that is not complete counts as stalled.
+/// Silence after which a deletion counts as stalled.
 pub(crate) const STALLED: Duration = Duration::from_secs(10);
-/// What is seen in a look is as old as this when it is answered, in the mean.
+/// Mean age of the data of a count when its answer arrives.
 const HALF_A_LOOK: Duration = Duration::from_millis(350);
-/// What was deleted longer ago is in the counts, or the deletion has paused.
+/// Entries deleted longer ago are in the counts, unless the deletion has paused.
 const COUNTED_EVERY: Duration = Duration::from_secs(2);
-/// Directory samples that the common ancestor is taken from.
+/// Directory samples from which the common ancestor is derived.
 const SAMPLES: usize = 64;
 
-/// A target, or, for what has none, a process.
+/// The place of a deletion: a target, or a process if the entries belong to none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Where {
     Target(u64),
@@ -54,19 +54,19 @@ pub(crate) enum Where {
 pub(crate) struct Run {
     pub(crate) files: u64,
     pub(crate) directories: u64,
-    /// EISDIR on `unlinkat`: Go's way to find out that something is a directory.
+    /// EISDIR on `unlinkat`, by which Go recognizes a directory.
     pub(crate) eisdir: u64,
     pub(crate) first: Monotonic,
     pub(crate) last: Monotonic,
-    /// (time, entries) at each tick that had any.
+    /// (time, entries) of each tick with deletions.
     recent: VecDeque<(Monotonic, u64)>,
     pub(crate) op: Option<Operation>,
     samples: VecDeque<PathBuf>,
     pub(crate) looks: Looks,
     pub(crate) asked: Option<Monotonic>,
-    /// Who had a connection to the daemon that deletes, and when that was looked at.
+    /// The clients of the daemon that deletes, and when they were read.
     pub(crate) clients: Option<(Vec<Client>, Monotonic)>,
-    /// Since it stalled, a look has shown that it was not complete.
+    /// Whether a count since the stall has shown that entries are left.
     pub(crate) incomplete: bool,
 }
 
@@ -88,7 +88,7 @@ impl Run {
         }
     }
 
-    /// Whether that counts for it, and not for another process with the id of the one that it is of.
+    /// Whether a count belongs to this deletion, and not to another process that reuses its process id.
     pub(crate) fn is_of(&self, place: Where, count: &Count) -> bool {
         let known = self.op.as_ref().and_then(|op| op.actor.started).zip(count.started);
         matches!(place, Where::Target(_)) || known.is_none_or(|(own, other)| own == other)
@@ -98,8 +98,8 @@ impl Run {
         self.files + self.directories
     }
 
-    /// Entries deleted when a look was taken whose answer comes now. Counts come once a second, and at
-    /// 50,000 deletions per second what went since the last one is much of a tree.
+    /// Entries deleted when the data of the answer that arrives now were read. Counts come once a second; at 50,000
+    /// deletions per second, those since the last count are a large part of a tree.
     pub(crate) fn deleted_at_look(&self, now: Monotonic) -> u64 {
         let uncounted = now.since(self.last).saturating_sub(HALF_A_LOOK).min(COUNTED_EVERY);
         let rate = if self.stalled(now) { 0.0 } else { self.rate(now) };
@@ -137,13 +137,13 @@ impl Run {
         common_ancestor(self.samples.iter().map(PathBuf::as_path))
     }
 
-    /// Notes a call: who deletes, and where.
+    /// Records the process and directory of a call.
     pub(crate) fn note(&mut self, op: &Operation) {
         if self.samples.len() == SAMPLES {
             self.samples.pop_front();
         }
         self.samples.extend(op.path.parent().map(Path::to_path_buf));
-        // One call stands for all: the removal of a file, where there are files.
+        // One call represents the run: preferably the removal of a file.
         if self.op.is_none() || !op.call.removes_directory() {
             self.op = Some(op.clone());
         }

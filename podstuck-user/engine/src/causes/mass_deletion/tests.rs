@@ -1,4 +1,4 @@
-//! mass deletion: facts against verdicts.
+//! Tests of the verdicts about mass deletions.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -42,7 +42,7 @@ fn a_complete_count_gives_one_number() {
 }
 
 #[test]
-fn a_sample_gives_a_range_and_what_it_rests_on() {
+fn a_sample_gives_a_range_and_its_basis() {
     let sample =
         Sample { entries: 80_000, error: 8_000, directories: 900, levels: 3, linked: false };
     let left = Remaining { seen: 5_000, sample: Some(sample), ..Remaining::default() };
@@ -51,7 +51,7 @@ fn a_sample_gives_a_range_and_what_it_rests_on() {
     assert_eq!((estimate.remaining, estimate.eta_s), (Some(80_000), Some(80)));
     let (low, high) = estimate.remaining_range.unwrap();
     assert!(low < 64_000 && high > 100_000 && high < 120_000, "{low} {high}");
-    // What is left may go as fast as the rest did.
+    // The rest may go at the overall rate.
     let (soon, late) = estimate.eta_range_s.unwrap();
     assert!(soon <= low / 2666 + 1 && late >= high / 750, "{soon} {late}");
     let facts = estimate.facts(&looks).join("\n");
@@ -62,7 +62,7 @@ fn a_sample_gives_a_range_and_what_it_rests_on() {
 }
 
 #[test]
-fn where_nothing_can_be_said_nothing_is_said() {
+fn without_an_estimate_nothing_is_stated() {
     let sample = Sample { entries: 80_000, error: 60_000, ..Sample::default() };
     for sample in [Some(sample), None] {
         let left = Remaining { seen: 5, sample, inodes_used: 1_000_000, ..Remaining::default() };
@@ -74,7 +74,7 @@ fn where_nothing_can_be_said_nothing_is_said() {
 }
 
 #[test]
-fn nothing_is_claimed_without_a_look_or_without_movement() {
+fn nothing_is_claimed_without_a_count_or_without_progress() {
     let none = Looks::default();
     assert_eq!(Estimate::of(&none, 5, steady(1.0)), Estimate::default());
     let counted = Remaining { seen: 10, complete: true, ..Remaining::default() };
@@ -89,7 +89,7 @@ fn sampled(entries: u64, error: u64) -> Remaining {
 }
 
 #[test]
-fn what_was_deleted_since_a_count_is_subtracted() {
+fn entries_deleted_since_a_count_are_subtracted() {
     let mut looks = Looks::default();
     looks.add(Remaining { seen: 1000, complete: true, ..Remaining::default() }, 100);
     assert_eq!(looks.remaining(300), Some(Interval { estimate: 800, low: 800, high: 800 }));
@@ -98,7 +98,7 @@ fn what_was_deleted_since_a_count_is_subtracted() {
 }
 
 #[test]
-fn samples_that_agree_make_it_surer_and_those_that_differ_do_not() {
+fn samples_that_agree_narrow_the_range_and_samples_that_differ_do_not() {
     let mut looks = Looks::default();
     looks.add(sampled(100_000, 15_000), 0);
     let one = looks.remaining(10_000).unwrap();
@@ -118,7 +118,7 @@ fn a_sample_grows_old_as_entries_go() {
     let mut looks = Looks::default();
     looks.add(sampled(100_000, 15_000), 0);
     let (fresh, old) = (looks.remaining(0).unwrap(), looks.remaining(80_000).unwrap());
-    // The error stays, and is more of what is left.
+    // The error stays, and is a larger part of the remaining entries.
     assert_eq!((fresh.high - old.high, old.low, old.estimate), (80_000, 0, 20_000));
     looks.add(sampled(30_000, 2_000), 80_000);
     let left = looks.remaining(80_000).unwrap();
@@ -127,7 +127,7 @@ fn a_sample_grows_old_as_entries_go() {
 }
 
 #[test]
-fn a_look_that_says_nothing_leaves_the_others_alone() {
+fn a_sample_without_an_estimate_keeps_the_others() {
     let mut looks = Looks::default();
     assert!(looks.remaining(1).is_none() && looks.is_rough());
     looks.add(sampled(100_000, 10_000), 0);
@@ -162,7 +162,7 @@ fn the_directory_of_a_run_is_what_its_samples_share() {
 }
 
 #[test]
-fn what_went_since_the_last_count_was_gone_before_the_look() {
+fn entries_deleted_since_the_last_count_were_gone_before_the_sample() {
     let mut run = Run::new(Monotonic(0));
     for second in 1..=10_u64 {
         run.count(&counted(50_000), Monotonic(second * 1_000_000_000));
@@ -170,7 +170,7 @@ fn what_went_since_the_last_count_was_gone_before_the_look() {
     let at = |ms: u64| run.deleted_at_look(Monotonic(ms * 1_000_000));
     assert_eq!((at(10_000), at(10_350)), (500_000, 500_000));
     assert!((540_000..=550_000).contains(&at(11_350)), "{}", at(11_350));
-    // One that has paused deletes nothing meanwhile.
+    // A paused deletion deletes nothing meanwhile.
     assert!(at(15_000) <= 600_000 && at(30_000) == 500_000);
 }
 
@@ -225,7 +225,7 @@ fn a_process_id_that_is_given_again_takes_no_counts_over() {
     let steps = bulk.take(at(4), deletes(6, 4.0));
     assert!(matches!(steps.verdicts[..], [Verdict::Over { target_id: 42, .. }]));
     assert_eq!(deleted(&bulk), Some(0));
-    // Of the one before, in the same drain.
+    // A count of the earlier process, in the same drain.
     bulk.take(at(5), count(Component::Kubelet, 5));
     assert_eq!(deleted(&bulk), Some(0));
     bulk.take(at(5), count(Component::Kubelet, 6));
@@ -257,7 +257,7 @@ fn only_what_is_known_to_be_gone_is_over() {
 }
 
 #[test]
-fn many_deletions_are_looked_at_as_often_together_as_one() {
+fn many_deletions_together_are_counted_as_often_as_one() {
     assert_eq!(pause(true, 1), SAMPLE_EVERY);
     assert_eq!(pause(true, 12), SAMPLE_EVERY * 12);
     assert_eq!(pause(false, 0), COUNT_EVERY);

@@ -1,4 +1,4 @@
-//! Deletions by the thousand: not stuck, but long, and nobody else tells how long.
+//! Tracks deletions of very many entries, which are not stuck but slow, and estimates how long they take.
 
 use std::{path::Path, time::Duration};
 
@@ -21,12 +21,12 @@ use crate::{
 
 /// How often the remaining entries are counted.
 pub(super) const COUNT_EVERY: Duration = Duration::from_secs(30);
-/// How often a sample of them is taken: the next one makes the estimate surer.
+/// How often a sample is taken; each one makes the estimate more certain.
 pub(super) const SAMPLE_EVERY: Duration = Duration::from_secs(10);
 /// Deletions followed at a time.
 const RUNS: usize = 256;
 
-/// All deletions that may become many.
+/// Deletions that may reach the threshold.
 pub(crate) struct BulkDeletes {
     pub(super) runs: Bounded<Where, Run>,
 }
@@ -42,13 +42,13 @@ pub(super) fn place(target_id: u64, pid: u32) -> Where {
 }
 
 impl BulkDeletes {
-    /// Remembers who and where; the numbers come with the counts.
+    /// Records process and place; the numbers come with the counts.
     fn observe(&mut self, op: &Operation, steps: &mut Steps) {
         if op.call == Call::Umount2 || op.actor.component == Component::Workload {
             return;
         }
         let place = place(op.target_id, op.actor.pid);
-        // The process id was given to another one, which has deleted nothing yet.
+        // The process id was reused by a process that has deleted nothing yet.
         let of_another = |run: &Run| {
             run.op.as_ref().is_some_and(|before| before.actor.started != op.actor.started)
         };
@@ -72,7 +72,7 @@ impl BulkDeletes {
             }
         }
         self.runs.retain(|place, run| {
-            // One that is quiet has finished; of a target that lost many, the end is still looked for.
+            // A quiet deletion has finished; on a target that lost many entries, its end is still to be confirmed.
             !run.stalled(now) || matches!(place, Where::Target(_)) && run.matters(*place, now)
         });
         let tracker = self.id();
@@ -84,8 +84,8 @@ impl BulkDeletes {
         steps.found(running.filter_map(|(_, run)| draft(run, now)));
     }
 
-    /// Takes an answer into the estimate. A deletion that is quiet because nothing is left is over,
-    /// also when nobody saw its root go: `--path` may name a directory inside it.
+    /// Adds an answer to the estimate. A quiet deletion with nothing left is over, also if the removal of its root was
+    /// not seen: `--path` may name a directory inside it.
     fn learn(
         &mut self,
         query: &Query,
@@ -96,15 +96,14 @@ impl BulkDeletes {
     ) {
         let place = place(query.target_id, pid);
         let Some(run) = self.runs.get_mut(&place) else { return };
-        // Not so when it could not be looked at, for whatever reason.
+        // A directory that could not be read does not count as gone.
         let gone = matches!(answer, Ok(Remaining { gone: true, .. }));
         let empty = matches!(answer, Ok(Remaining { seen: 0, complete: true, .. }));
         if run.stalled(now) && (gone || empty) {
             self.runs.remove(&place);
             let target_id = if query.target_id == 0 { u64::from(pid) } else { query.target_id };
             let path = Some(query.path.clone());
-            // An empty directory that stays is no longer a matter of many entries, but it may be
-            // busy: that finding is not cleared.
+            // An empty directory that stays may still be busy: that finding is not cleared.
             return steps.say(gone.then_some(Verdict::Cleared { target_id, path, at: now }));
         }
         run.incomplete = run.stalled(now);
@@ -126,7 +125,7 @@ impl Tracker for BulkDeletes {
             What::Operation(op) => self.observe(op, steps),
             What::Counts(counts) => self.counted(context.now, counts, steps),
             What::Named { target_id, target } => {
-                // The first record may have come with a path that was cut.
+                // The path in the first record may have been truncated.
                 if let Some(run) = self.runs.get_mut(&Where::Target(*target_id))
                     && let Some(op) = &mut run.op
                 {
@@ -153,7 +152,7 @@ impl Tracker for BulkDeletes {
         }
     }
 
-    /// Entries deleted of the target.
+    /// Entries deleted in the target.
     fn count(&self, target_id: u64) -> Option<u64> {
         self.runs.get(&Where::Target(target_id)).map(Run::deleted)
     }
@@ -185,14 +184,14 @@ fn progress(run: &Run, now: Monotonic) -> Option<Progress> {
     })
 }
 
-/// Time between two looks at one of so many deletions: all of them together may not take more of a
-/// processor than one does.
+/// Interval between two counts of one deletion if `many` are followed: all of them together may not take more CPU than
+/// one does.
 pub(super) fn pause(is_rough: bool, many: usize) -> Duration {
     let one = if is_rough { SAMPLE_EVERY } else { COUNT_EVERY };
     one * many.clamp(1, RUNS) as u32
 }
 
-/// Asks how much is left, now and then.
+/// Asks how much is left, at intervals.
 fn ask(tracker: TrackerId, place: Where, run: &mut Run, many: usize, now: Monotonic) -> Vec<Query> {
     let due = run.asked.is_none_or(|asked| {
         let before_it_stalled = run.stalled(now) && asked.since(run.last) <= STALLED;
@@ -204,7 +203,7 @@ fn ask(tracker: TrackerId, place: Where, run: &mut Run, many: usize, now: Monoto
     run.asked = Some(now);
     let pid = op.actor.pid;
     let mut wants = vec![CountRemaining { pid, directory: path.clone() }.into()];
-    // It holds a lock meanwhile that others wait for.
+    // dockerd holds a lock meanwhile that its clients wait for.
     if holds_up_others(op) {
         wants.push(FindClients { pid }.into());
     }

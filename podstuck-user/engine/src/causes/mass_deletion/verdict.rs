@@ -1,4 +1,4 @@
-//! What is said about a deletion of many entries.
+//! The finding about a deletion of many entries.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ pub(super) const WAIT: &[WayOut] =
 pub(super) const TITLE: &str = "very many entries: slow, not stuck; shows the rate, how many are left and how \
     long it will take";
 
-/// Whether dockerd deletes a volume, and lets no other volume command go on.
+/// Whether dockerd deletes a volume, which blocks its other volume commands.
 pub(crate) fn holds_up_others(op: &Operation) -> bool {
     *cause(&op.target, &op.actor) == DOCKER_VOLUME_STORM
 }
@@ -52,7 +52,7 @@ fn cause(target: &Target, actor: &Actor) -> &'static Cause {
     }
 }
 
-/// A draft, unless the deletion has stopped and nobody knows yet whether it is complete.
+/// The finding; `None` if the deletion has stopped and it is not known yet whether it is complete.
 pub(crate) fn draft(run: &Run, now: Monotonic) -> Option<Draft> {
     if run.stalled(now) && !run.incomplete {
         return None;
@@ -61,7 +61,7 @@ pub(crate) fn draft(run: &Run, now: Monotonic) -> Option<Draft> {
     let root = run.root()?;
     let mut draft = Draft::about(TrackerId::BulkDelete, cause(&op.target, &op.actor), op);
     if op.target_id == 0 {
-        // What belongs to no target is told apart by who does it.
+        // A deletion without a target is identified by its process.
         draft.target_id = u64::from(op.actor.pid);
         draft.target = Arc::new(Target::unknown());
     }
@@ -114,7 +114,7 @@ pub(crate) fn draft(run: &Run, now: Monotonic) -> Option<Draft> {
         draft.remedy(look, "none");
     } else {
         draft.severity = Severity::Info;
-        // kubelet removes a pod's volumes before it lets the pod go.
+        // kubelet removes a pod's volumes before it finishes the pod's deletion.
         draft.blocks_deletion = Some(waits);
         let until = match estimate.eta_range_s {
             Some((soon, late)) if waits => {

@@ -1,5 +1,5 @@
-//! Very many mounts in a mount namespace that the node's own programs are in: they slow each unmount, also one that
-//! has nothing to write.
+//! Very many mounts in a mount namespace of the node's own programs: they slow each unmount, even if it has nothing to
+//! write.
 
 use crate::cause::Origin;
 use std::{
@@ -32,7 +32,7 @@ use crate::{
     verdict::{Draft, Verdict},
 };
 
-/// Its causes and trackers.
+/// The family's causes and trackers.
 pub(crate) static FAMILY: Family = Family {
     causes: &[&MOUNT_STORM],
     trackers: &[TrackerSpec {
@@ -43,28 +43,28 @@ pub(crate) static FAMILY: Family = Family {
     }],
 };
 
-/// How long it must last: two looks.
+/// How long the state must last: two samples.
 const LASTS: Duration = Duration::from_secs(5);
-/// Slow unmounts remembered, the last ones.
+/// Number of latest slow unmounts remembered.
 const SLOW: usize = 16;
-/// For how long they count.
+/// How long a slow unmount counts.
 const FRESH: Duration = Duration::from_secs(600);
-/// Volumes that kubelet keeps in memory (pkg/volume/secret, projected and downwardapi, `wrappedVolumeSpec`): their
-/// unmount writes nothing and asks nobody.
+/// Plugins whose volumes kubelet keeps in memory (pkg/volume/secret, projected and downwardapi, `wrappedVolumeSpec`):
+/// their unmount writes nothing and waits for no server.
 const IN_MEMORY: [&str; 3] =
     ["kubernetes.io/secret", "kubernetes.io/projected", "kubernetes.io/downward-api"];
 
-/// Namespaces of the last look, by target.
+/// Crowded mount namespaces of the last sample, by target.
 #[derive(Default)]
 pub(crate) struct MountStorms {
     crowded: BTreeMap<u64, Crowded>,
-    /// Unmounts of volumes in memory that took long: when they ended, and how long they took.
+    /// Slow unmounts of volumes in memory: end and duration.
     slow: VecDeque<(Monotonic, Duration)>,
 }
 
 struct Crowded {
     since: Monotonic,
-    told: bool,
+    reported: bool,
 }
 
 impl MountStorms {
@@ -87,16 +87,16 @@ impl MountStorms {
             let name = format!("{} {}", crowd.namespace, safe_path(&crowd.below));
             let target_id = path_hash(name.as_bytes());
             let known = before.remove(&target_id);
-            let mut this = known.unwrap_or(Crowded { since: sample.at, told: false });
+            let mut this = known.unwrap_or(Crowded { since: sample.at, reported: false });
             if sample.at.since(this.since) >= LASTS {
-                this.told = true;
+                this.reported = true;
                 let (since, at) = (this.since, sample.at);
                 steps.found([draft(crowd, &slow, target_id, (since, at))]);
             }
             self.crowded.insert(target_id, this);
         }
         let (tracker, at) = (self.id(), sample.at);
-        for (target_id, _) in before.into_iter().filter(|(_, crowded)| crowded.told) {
+        for (target_id, _) in before.into_iter().filter(|(_, crowded)| crowded.reported) {
             steps.say([Verdict::Over { tracker, target_id, at }]);
         }
     }
@@ -116,12 +116,12 @@ impl Tracker for MountStorms {
     }
 }
 
-/// Slow unmounts that are more than a moment's.
+/// Slow unmounts needed as evidence.
 const SLOW_NEEDED: usize = 2;
-/// Durations named.
+/// Durations named in the finding.
 const NAMED: usize = 4;
 
-/// So many that each change of them is slow.
+/// The number of mounts makes each change slow.
 pub(crate) static MOUNT_STORM: Cause = Cause {
     id: ids::MOUNT_TABLE_STORM,
     title: "the number of mounts on the node makes each mount and unmount slow",
@@ -156,7 +156,7 @@ pub(crate) static MOUNT_STORM: Cause = Cause {
     ],
 };
 
-/// The finding. `slow` are unmounts of volumes in memory that took long.
+/// The finding. `slow` has the durations of slow unmounts of volumes in memory.
 pub(crate) fn draft(
     crowd: &Crowd,
     slow: &[Duration],

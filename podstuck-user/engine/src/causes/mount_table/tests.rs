@@ -1,4 +1,4 @@
-//! mount table: facts against verdicts.
+//! Tests of the verdicts about crowded mount tables.
 
 use std::{sync::Arc, time::Duration};
 
@@ -39,7 +39,7 @@ fn look(storms: &mut Alone<MountStorms>, second: u64, crowded: Vec<Crowd>) -> Ve
     storms.take(at, What::Sample(Arc::new(sample))).verdicts
 }
 
-fn told(storms: &mut Alone<MountStorms>, second: u64, mounts: usize) -> Option<Draft> {
+fn finding(storms: &mut Alone<MountStorms>, second: u64, mounts: usize) -> Option<Draft> {
     found(look(storms, second, vec![crowd(mounts)])).pop()
 }
 
@@ -59,8 +59,8 @@ fn slow(plugin: &str, second: f64, component: Component) -> What {
 #[test]
 fn very_many_mounts_are_a_likely_cause_of_slowness_and_no_more() {
     let mut storms = Alone::<MountStorms>::new();
-    assert!(told(&mut storms, 2, 20_000).is_none(), "a moment is nothing");
-    let draft = told(&mut storms, 8, 30_000).unwrap();
+    assert!(finding(&mut storms, 2, 20_000).is_none(), "a moment is nothing");
+    let draft = finding(&mut storms, 8, 30_000).unwrap();
     draft.assert_is("mount-table-storm", Certainty::Likely);
     assert_eq!((draft.blocks_deletion, draft.first), (None, Monotonic(2_000_000_000)));
     assert!(draft.evidence[0].fact.starts_with("30000 mounts"), "{draft:?}");
@@ -72,25 +72,33 @@ fn very_many_mounts_are_a_likely_cause_of_slowness_and_no_more() {
 #[test]
 fn unmounts_that_write_nothing_and_are_slow_make_it_firm() {
     let at = |second: u64| Monotonic(second * 1_000_000_000);
-    let told_after = |ops: &[(&str, Component)]| {
+    let certainty_after = |ops: &[(&str, Component)]| {
         let mut storms = Alone::<MountStorms>::new();
-        told(&mut storms, 2, 20_000);
+        finding(&mut storms, 2, 20_000);
         for (plugin, component) in ops {
             storms.take(at(5), slow(plugin, 5.0, *component));
         }
-        told(&mut storms, 8, 20_000).map(|draft| draft.certainty())
+        finding(&mut storms, 8, 20_000).map(|draft| draft.certainty())
     };
     let (kubelet, tokens) = (Component::Kubelet, "kubernetes.io/projected");
-    assert_eq!(told_after(&[(tokens, kubelet); 2]), Some(Certainty::Firm));
-    assert_eq!(told_after(&[(tokens, kubelet)]), Some(Certainty::Likely), "one may be a moment's");
+    assert_eq!(certainty_after(&[(tokens, kubelet); 2]), Some(Certainty::Firm));
+    assert_eq!(
+        certainty_after(&[(tokens, kubelet)]),
+        Some(Certainty::Likely),
+        "one may be a moment's"
+    );
     let disk = "kubernetes.io/csi";
-    assert_eq!(told_after(&[(disk, kubelet); 2]), Some(Certainty::Likely), "it may have written");
+    assert_eq!(
+        certainty_after(&[(disk, kubelet); 2]),
+        Some(Certainty::Likely),
+        "it may have written"
+    );
     let workload = [(tokens, Component::Workload); 2];
-    assert_eq!(told_after(&workload), Some(Certainty::Likely), "not the node's own");
+    assert_eq!(certainty_after(&workload), Some(Certainty::Likely), "not the node's own");
     let mut storms = Alone::<MountStorms>::new();
     storms.take(at(5), slow(tokens, 5.0, kubelet));
     storms.take(at(6), slow(tokens, 6.0, kubelet));
-    told(&mut storms, 1000, 20_000);
-    let late = told(&mut storms, 1010, 20_000).map(|draft| draft.certainty());
+    finding(&mut storms, 1000, 20_000);
+    let late = finding(&mut storms, 1010, 20_000).map(|draft| draft.certainty());
     assert_eq!(late, Some(Certainty::Likely), "that was long ago");
 }

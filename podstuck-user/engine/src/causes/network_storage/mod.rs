@@ -1,7 +1,7 @@
-//! Storage on the network whose server is gone, or rejects this client: calls and looks at a volume that fail or
-//! wait. kubelet and drivers look before they unmount; where that fails, they come to no call that a probe sees,
-//! and their logs have the error. What the volume is on says what it means. None of it was seen with a real server:
-//! so it is never more than likely.
+//! Network storage whose server is gone or rejects this client: calls and stat requests on a volume fail or wait.
+//! kubelet and drivers stat a volume before they unmount it; if that fails, they make no call that a probe sees, and
+//! their logs have the error. The type of the file system gives its meaning. None of this was tested with a real
+//! server, so no finding is more than likely.
 
 use crate::cause::Origin;
 use std::{collections::BTreeSet, path::Path, sync::Arc};
@@ -10,7 +10,7 @@ use nix::errno::Errno;
 
 use crate::{
     cause::{Cause, Kind, absent, hidden, like, log, seen, way},
-    causes::shared::{sharers, stat_errors::ToldLooks},
+    causes::shared::{sharers, stat_errors::StatErrors},
     command::{Step, View},
     event::{Event, What},
     family::Family,
@@ -30,7 +30,7 @@ use crate::{
     verdict::Draft,
 };
 
-/// Its causes and trackers.
+/// The family's causes and trackers.
 pub(crate) static FAMILY: Family = Family {
     causes: &[&EFS_STUNNEL_DEAD, &SMB_HOST_DOWN, &CEPHFS_EVICTED],
     trackers: &[TrackerSpec {
@@ -41,7 +41,7 @@ pub(crate) static FAMILY: Family = Family {
     }],
 };
 
-/// Nobody listens where an NFS client connects to.
+/// No process listens on the local address that an NFS client connects to.
 pub(crate) static EFS_STUNNEL_DEAD: Cause = Cause {
     id: ids::EFS_STUNNEL_DEAD,
     title: "the local end of an NFS mount's tunnel is gone (EFS: stunnel or efs-proxy)",
@@ -86,7 +86,7 @@ pub(crate) static EFS_STUNNEL_DEAD: Cause = Cause {
     ],
 };
 
-/// An SMB client without its server.
+/// An SMB client has lost its server.
 pub(crate) static SMB_HOST_DOWN: Cause = Cause {
     id: ids::SMB_HOST_DOWN,
     title: "the SMB server is unreachable or rejects this client",
@@ -122,7 +122,7 @@ pub(crate) static SMB_HOST_DOWN: Cause = Cause {
     ],
 };
 
-/// A CephFS client that was thrown out.
+/// A CephFS client was evicted.
 pub(crate) static CEPHFS_EVICTED: Cause = Cause {
     id: ids::CEPHFS_EVICTED,
     title: "CephFS has evicted this node's client",
@@ -168,13 +168,13 @@ pub(crate) static CEPHFS_EVICTED: Cause = Cause {
     ],
 };
 
-/// What fails, and what the kernel says of what it is on.
+/// Failed stat requests from logs, and the kernel's messages about the servers.
 #[derive(Default)]
 pub(crate) struct NetworkStorage {
-    told: ToldLooks,
+    errors: StatErrors,
     kernel: KernelSays,
     last: Option<Arc<NodeSample>>,
-    /// Targets of which something was found.
+    /// Targets with a finding.
     found: BTreeSet<u64>,
 }
 
@@ -182,14 +182,14 @@ impl NetworkStorage {
     fn listen(&mut self, context: &Context<'_>, said: &Said) {
         self.kernel.listen(said);
         if let Some(look) = &said.looked {
-            self.told.listen(context, said, look);
+            self.errors.listen(context, said, look);
         }
     }
 
-    /// Asks what is below a volume that nobody can look at.
+    /// Asks for the file system of volumes that cannot be read.
     fn sampled(&mut self, context: &Context<'_>, sample: &Arc<NodeSample>, steps: &mut Steps) {
         self.last = Some(sample.clone());
-        self.told.ask(TrackerId::NetworkStorage, (context, sample), &mut self.found, steps);
+        self.errors.ask(TrackerId::NetworkStorage, (context, sample), &mut self.found, steps);
     }
 
     fn conclude(
@@ -199,16 +199,16 @@ impl NetworkStorage {
         path: &Path,
         fs: &FileSystem,
     ) -> Option<Draft> {
-        let told = self.told.of(path)?;
-        let errno = told.look.outcome.errno()?;
+        let failed = self.errors.of(path)?;
+        let errno = failed.look.outcome.errno()?;
         let cause = judge(errno, &fs.fs_type)?;
         let sample = self.last.as_deref()?;
         let (pod, volume) = sample.volume(target_id)?;
         let (target, (pid, namespace)) = (volume.target.clone(), pod.seen_by?);
         let mut draft =
             Draft::about_state(self.id(), cause, target_id, target, path.to_owned(), context.now);
-        told.logged.tell(&mut draft);
-        draft.is_told = true;
+        failed.logged.tell(&mut draft);
+        draft.is_logged = true;
         draft.blocks_deletion = Some(true);
         let (source, fs_type) = (safe(fs.source.as_bytes()), safe(fs.fs_type.as_bytes()));
         draft.fact(
@@ -247,31 +247,31 @@ impl Tracker for NetworkStorage {
     }
 
     fn dropped(&self) -> u64 {
-        self.told.dropped()
+        self.errors.dropped()
     }
 }
 
-/// What else could be behind a lost SMB session.
+/// Doubt about a lost SMB session.
 const WHICH_SIDE: &str = "whether the server is away, or only takes this client no more (a password that was \
     changed, an address that has moved)";
-/// A wait says no more.
+/// Doubt about a thread that waits.
 pub(crate) const AWAY_OR_SLOW: &str = "whether its server is away, or only slow";
-/// Older kernels name no client in that line.
+/// Doubt about a line that names no client, as in older kernels.
 const WHICH_CLIENT: &str = "whether the kernel's log speaks of this mount's client";
 const NO_EVICTION: &str = "that a metadata server has rejected the session, in the kernel's log";
 const NO_HOST_DOWN: &str = "that the server is away: this error has other reasons, too";
 
-/// Whose answer a call waits for.
+/// The kind of server that a call waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Server {
-    /// The end of a tunnel on this node, behind which is NFS.
+    /// The local end of a tunnel to an NFS server.
     Tunnel,
     Smb,
     Ceph,
 }
 
 impl Server {
-    /// The cause of its not answering.
+    /// The cause if this server does not answer.
     pub(crate) fn away(self) -> &'static Cause {
         match self {
             Self::Tunnel => &EFS_STUNNEL_DEAD,
@@ -281,17 +281,17 @@ impl Server {
     }
 }
 
-/// Of SMB.
+/// Whether the type is an SMB file system.
 pub(crate) fn is_smb(fs_type: &str) -> bool {
     ["cifs", "smb3"].contains(&fs_type)
 }
 
-/// Of Ceph.
+/// Whether the type is CephFS.
 pub(crate) fn is_ceph(fs_type: &str) -> bool {
     fs_type == "ceph"
 }
 
-/// By an error on a file system of this type.
+/// The cause of an error on a file system of this type, if it is known.
 pub(crate) fn judge(errno: Errno, fs_type: &str) -> Option<&'static Cause> {
     match errno {
         Errno::EHOSTDOWN | Errno::EACCES | Errno::ENOTCONN | Errno::ETIMEDOUT
@@ -306,7 +306,7 @@ pub(crate) fn judge(errno: Errno, fs_type: &str) -> Option<&'static Cause> {
     }
 }
 
-/// What it means; without an errno, that a thread waits.
+/// The explanation; `errno` is `None` if a thread waits.
 fn explanation(cause: &Cause, errno: Option<Errno>) -> &'static str {
     if *cause == SMB_HOST_DOWN && errno.is_none() {
         "The call waits for an SMB server, which does not answer this client. kubelet, umount and the containers' \
@@ -322,7 +322,8 @@ fn explanation(cause: &Cause, errno: Option<Errno>) -> &'static str {
     }
 }
 
-/// Says what is known: `errno` of a call or a look, or that a thread waits; the kernel's word, if there is one.
+/// Adds facts, doubts and remedies. `errno` is of a call or stat request, `None` if a thread waits; `kernel` is its
+/// message.
 pub(crate) fn tell(draft: &mut Draft, errno: Option<Errno>, kernel: Option<&Said>) {
     draft.severity = Severity::Critical;
     draft.explanation = explanation(draft.cause, errno).into();
@@ -338,7 +339,7 @@ pub(crate) fn tell(draft: &mut Draft, errno: Option<Errno>, kernel: Option<&Said
             Some(Errno::EHOSTDOWN) => draft.doubt(WHICH_SIDE),
             None if kernel.is_some() => draft.doubt(WHICH_SIDE),
             None => draft.doubt(AWAY_OR_SLOW),
-            // The kernel's word is about the server, and the error about the client.
+            // The kernel's message is about the server, and the error about the client.
             Some(_) if kernel.is_some() => draft.doubt(WHICH_SIDE),
             Some(_) => draft.lacks(NO_HOST_DOWN),
         }
@@ -370,7 +371,7 @@ pub(crate) fn tell(draft: &mut Draft, errno: Option<Errno>, kernel: Option<&Said
     );
 }
 
-/// The way out that leaves the storage alone; `others` have the same file system.
+/// Adds the remedy that unmounts the volume; `others` use the same file system.
 pub(crate) fn unmount(
     draft: &mut Draft,
     view: View,
@@ -389,12 +390,12 @@ pub(crate) fn unmount(
     draft.remedy(view.on_mount(words, point, id).so(", whose server is away").forced(others), risk);
 }
 
-/// The last that the kernel said of servers on the network.
+/// The kernel's last messages about network servers.
 #[derive(Default)]
 pub(crate) struct KernelSays {
-    /// Of SMB servers, by name.
+    /// About SMB servers, by lower-case name.
     smb: std::collections::BTreeMap<String, Said>,
-    /// Of Ceph.
+    /// About Ceph.
     ceph: Option<Said>,
 }
 
@@ -402,7 +403,7 @@ pub(crate) struct KernelSays {
 const SERVERS: usize = 64;
 
 impl KernelSays {
-    /// Somebody says something.
+    /// Records a log line, if it is the newest about its server.
     pub(crate) fn listen(&mut self, said: &Said) {
         let is_newer = |before: Option<&Said>| before.is_none_or(|before| before.at <= said.at);
         match said.complaint {
@@ -420,7 +421,7 @@ impl KernelSays {
         }
     }
 
-    /// Of the server of a mount of this type and source.
+    /// The last message about the server of a mount of this type and source.
     pub(crate) fn of(&self, fs_type: &str, source: &str) -> Option<&Said> {
         if is_ceph(fs_type) {
             return self.ceph.as_ref();
@@ -431,7 +432,7 @@ impl KernelSays {
     }
 }
 
-/// Whom a line is about: `CIFS: VFS: \\SERVER has not responded`, and `Server SERVER` before Linux 5.4.
+/// The server in a line: `CIFS: VFS: \\SERVER has not responded`, or `Server SERVER` before Linux 5.4.
 fn smb_server(text: &str) -> Option<String> {
     let (before, _) = text.split_once(" has not responded in ")?;
     let name = before.rsplit(' ').next()?.trim_start_matches('\\');

@@ -1,4 +1,4 @@
-//! network storage: facts against verdicts.
+//! Tests of the verdicts about network storage.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -53,7 +53,7 @@ fn on(fs_type: &str) -> FileSystem {
     FileSystem { fs_type: fs_type.into(), source, device_exists: None, ..file_system(&point) }
 }
 
-/// The finding after a look that failed so, on a file system of that type.
+/// The finding after a stat request failed with this error on a file system of this type.
 fn found(errno: Errno, fs_type: &str, kernel: Option<&str>) -> Option<Draft> {
     let mut storage = Alone::<NetworkStorage>::new();
     if let Some(line) = kernel {
@@ -75,7 +75,7 @@ fn found(errno: Errno, fs_type: &str, kernel: Option<&str>) -> Option<Draft> {
 }
 
 #[test]
-fn a_look_that_fails_is_judged_by_the_file_system() {
+fn a_failed_stat_is_judged_by_the_file_system() {
     const SILENT: &str =
         r"CIFS: VFS: \\files.example has not responded in 180 seconds. Reconnecting...";
     const DENIED: &str = "ceph: mds0 reconnect denied";
@@ -90,8 +90,8 @@ fn a_look_that_fails_is_judged_by_the_file_system() {
         (Errno::ESTALE, "nfs4", None, None),
     ] {
         let draft = found(errno, fs_type, kernel);
-        let told = draft.as_ref().map(|draft| (draft.id(), draft.certainty()));
-        assert_eq!(told, expected, "{errno} on {fs_type}, {kernel:?}");
+        let finding = draft.as_ref().map(|draft| (draft.id(), draft.certainty()));
+        assert_eq!(finding, expected, "{errno} on {fs_type}, {kernel:?}");
         let Some(draft) = draft else { continue };
         let has = |words: &str| draft.evidence.iter().any(|fact| fact.fact.contains(words));
         assert!(has("kubelet said once: stat") && has(&format!("of type {fs_type}")), "{draft:#?}");
@@ -113,7 +113,7 @@ fn it_is_over_when_the_volume_is_unmounted() {
 }
 
 #[test]
-fn what_was_said_long_ago_is_asked_no_more() {
+fn an_old_error_starts_no_query() {
     let mut storage = Alone::<NetworkStorage>::new();
     storage.take(Monotonic(2_000_000_000), What::Said(Box::new(said(Errno::EHOSTDOWN, 2))));
     let later = sample(2 + FRESH.as_secs() + 2, true);

@@ -1,4 +1,4 @@
-//! A directory that does not become empty.
+//! Causes of directories that do not become empty.
 
 use crate::cause::Origin;
 use crate::model::degraded::Feed;
@@ -40,7 +40,7 @@ pub(crate) static DATA_UNDER_MOUNT: Cause = Cause {
     source: &["kubernetes pkg/volume/csi/csi_mounter.go, removeMountDir"],
 };
 
-/// An unmount that kubelet skipped.
+/// kubelet skipped an unmount.
 pub(crate) static SUBPATH_SOURCE_DELETED: Cause = Cause {
     id: ids::SUBPATH_SOURCE_DELETED,
     title: "kubelet skipped the unmount of a subPath",
@@ -62,7 +62,7 @@ pub(crate) static SUBPATH_SOURCE_DELETED: Cause = Cause {
     source: &["kubernetes pkg/volume/util/subpath/subpath_linux.go, doCleanSubPaths"],
 };
 
-/// Somebody who makes files faster than they are removed.
+/// A process makes files faster than they are removed.
 pub(crate) static WRITER_ALIVE: Cause = Cause {
     id: ids::WRITER_STILL_ALIVE,
     title: "a process writes into a volume while the volume is removed",
@@ -90,7 +90,7 @@ pub(crate) static WRITER_ALIVE: Cause = Cause {
     source: &["go src/os/removeall_at.go, removeAllFrom"],
 };
 
-/// A directory that says it is not empty, and shows nothing.
+/// A directory is reported as not empty, and lists no entries.
 pub(crate) static PHANTOM_ENTRIES: Cause = Cause {
     id: ids::FS_PHANTOM_ENTRIES,
     title: "a directory is reported as not empty, but lists no entries",
@@ -116,7 +116,7 @@ pub(crate) static PHANTOM_ENTRIES: Cause = Cause {
     ],
 };
 
-/// Entries that nobody explains.
+/// Entries without a known explanation.
 pub(crate) static LEFTOVER_UNEXPLAINED: Cause = Cause {
     id: ids::LEFTOVER_UNEXPLAINED,
     title: "not a cause: a directory stays non-empty for a reason that podstuck could not determine; the finding lists what is unknown",

@@ -1,4 +1,4 @@
-//! A directory that does not become empty.
+//! Directories that do not become empty.
 
 pub(crate) mod causes;
 pub(crate) mod tracker;
@@ -10,7 +10,7 @@ use crate::{
     tracker::{Claim, Scope, TrackerId, TrackerSpec, yields},
 };
 
-/// Its causes and trackers.
+/// The family's causes and trackers.
 pub(crate) static FAMILY: Family = Family {
     causes: &[
         &causes::DATA_UNDER_MOUNT,

@@ -1,4 +1,4 @@
-//! not empty: facts against verdicts.
+//! Tests of the verdicts about directories that are not empty.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -100,7 +100,7 @@ fn any_other_error_is_the_cause() {
 }
 
 #[test]
-fn housekeeping_is_none_of_it() {
+fn housekeeping_does_not_count() {
     let of_pod = |mut op: Operation| {
         Arc::make_mut(&mut op.target).pod =
             Some(Pod { uid: "u".into(), namespace: None, name: None });
@@ -124,7 +124,7 @@ fn housekeeping_is_none_of_it() {
 }
 
 #[test]
-fn what_comes_back_has_a_writer_who_is_named_if_he_is_found() {
+fn entries_that_come_back_have_a_writer_that_is_named_if_found() {
     let (mut tracker, queries) = full("kubernetes.io/empty-dir", "d", &[10.0, 11.0]);
     let user = User {
         pid: 7,
@@ -202,7 +202,7 @@ fn a_subpath_that_is_still_mounted_was_skipped() {
 }
 
 #[test]
-fn what_is_mounted_is_busy_and_not_full() {
+fn a_mount_point_is_busy_and_not_full() {
     let (mut tracker, queries) = full("kubernetes.io/csi", "mount", &[10.0, 11.0]);
     let entries = Ok(Entries::default());
     let seen = Answer::Directory(Contents { mounts: None, entries, users: Vec::new() });

@@ -1,6 +1,5 @@
-//! ENOTEMPTY that stays. It is a consequence nearly always: Go's `RemoveAll` begins with it, and
-//! after a real error every directory above fails with it. What is left is a directory that nobody
-//! could empty, on the same path again and again and with no other error.
+//! Tracks repeated ENOTEMPTY. It is nearly always a consequence: Go's `RemoveAll` begins with it, and after a real error
+//! every directory above fails with it. It is a cause only if it repeats on the same path without any other error.
 
 use std::path::{Path, PathBuf};
 
@@ -25,29 +24,29 @@ use crate::{
 
 /// Directories and targets followed at a time.
 pub(super) const DIRECTORIES: usize = 1024;
-/// The first failure may be the way in which a removal begins; a second one on the same directory
-/// says that the first attempt has failed.
+/// The first failure may be a normal step of a removal; a second one on the same directory shows that the first attempt
+/// failed.
 const ATTEMPTS_NEEDED: u64 = 2;
 
 /// A directory that is not empty.
 pub(crate) struct Full {
     /// The last call that failed.
     pub(crate) op: Operation,
-    /// Attempts by their time.
+    /// Attempts, by time.
     pub(crate) attempts: Attempts,
-    /// Calls.
+    /// Failed calls.
     pub(crate) count: u64,
     /// The first failure.
     pub(crate) first: Monotonic,
 }
 
-/// What is decided by.
+/// The data that the finding is based on.
 pub(crate) struct Seen<'a> {
     /// The caller's mounts.
     pub(crate) mounts: Option<&'a Mounts>,
-    /// A look at the directory.
+    /// The entries of the directory.
     pub(crate) entries: &'a Result<Entries, NoAnswer>,
-    /// Who uses something below it.
+    /// Processes that use files below it.
     pub(crate) users: &'a [User],
 }
 
@@ -55,11 +54,11 @@ type Key = (u64, PathBuf);
 
 /// All directories that are not empty.
 pub(crate) struct NotEmpty {
-    /// Those that failed in one attempt, as every directory does that is removed with its contents.
+    /// Directories that failed in one attempt, as every directory does that is removed with its contents.
     pub(super) once: Bounded<Key, Full>,
-    /// Those that failed in several. So a large removal does not push them out.
+    /// Directories that failed in several attempts; kept apart, so that a large removal does not evict them.
     pub(super) again: Bounded<Key, Full>,
-    /// Targets on which another error was seen: that is the cause, and this its consequence.
+    /// Targets with another error: that is the cause, and ENOTEMPTY its consequence.
     explained: Bounded<u64, ()>,
 }
 
@@ -79,7 +78,7 @@ impl NotEmpty {
             return None;
         }
         match op.outcome.errno() {
-            // A driver may find what it looks for gone or not mounted.
+            // A driver may find its object gone or not mounted.
             None | Some(Errno::ENOENT | Errno::EISDIR | Errno::EINVAL) => return None,
             Some(Errno::ENOTEMPTY) if op.call.removes_directory() => {}
             Some(_) => {
@@ -88,7 +87,7 @@ impl NotEmpty {
             }
         }
         let again = self.note(op);
-        // Every directory above one that stays fails, too.
+        // Every directory above the one that stays fails, too.
         let deepest = !self.all().any(|((target, path), _)| {
             *target == op.target_id && path != &op.path && path.starts_with(&op.path)
         });
@@ -99,7 +98,7 @@ impl NotEmpty {
         (again && deepest && !self.explained.contains(&op.target_id)).then_some(query)
     }
 
-    /// Notes a failure; whether it begins an attempt that is not the first.
+    /// Records a failure. Returns whether it begins a further attempt.
     fn note(&mut self, op: &Operation) -> bool {
         let key = (op.target_id, op.path.clone());
         let begin =
@@ -136,7 +135,7 @@ impl Tracker for NotEmpty {
 
     fn take(&mut self, event: &Event, context: &Context<'_>, steps: &mut Steps) {
         match &event.what {
-            What::Operation(op) | What::Told(op) => {
+            What::Operation(op) | What::Logged(op) => {
                 if ends_target(op) {
                     self.forget_target(op.target_id);
                 }
@@ -159,7 +158,7 @@ impl Tracker for NotEmpty {
         }
     }
 
-    /// When a directory of the target has failed more than once.
+    /// True if a directory of the target has failed in more than one attempt.
     fn explains(&self, subject: &Subject<'_>, _: Claim) -> bool {
         self.again.iter().any(|((target, _), _)| *target == subject.target_id)
     }
@@ -170,13 +169,13 @@ impl Tracker for NotEmpty {
         }
     }
 
-    /// Calls on the directory that failed most often.
+    /// Failed calls on the directory that failed most often.
     fn count(&self, target_id: u64) -> Option<u64> {
         let of_target = self.all().filter(|((target, _), _)| *target == target_id);
         of_target.map(|(_, full)| full.count).max()
     }
 
-    /// Those that failed once are forgotten as a matter of course.
+    /// Directories that failed once are evicted regularly, and not counted.
     fn dropped(&self) -> u64 {
         self.again.dropped() + self.explained.dropped()
     }

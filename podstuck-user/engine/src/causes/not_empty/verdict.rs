@@ -1,4 +1,4 @@
-//! Why a directory is not empty, by what is in it.
+//! Findings about directories that are not empty, by their contents.
 
 use std::{ffi::OsStr, path::Path, time::Duration};
 
@@ -29,20 +29,19 @@ use crate::{
     verdict::{Draft, times},
 };
 
-/// What a file in a directory that was emptied meanwhile may be older than: clocks differ, and
-/// inodes carry whole seconds here.
+/// Tolerance when the age of an entry is compared with the first attempt: clocks differ, and ages have whole seconds.
 const ROUNDING: Duration = Duration::from_secs(1);
-/// After so many attempts that found nothing, it is no writer who was only slow.
+/// After more attempts than this that found no entry, a slow writer is ruled out.
 const SLIPPED_AWAY: u64 = 3;
-/// Names that are told.
-const TOLD: usize = 5;
+/// Entries named in the finding.
+const NAMED: usize = 5;
 
 pub(crate) fn draft(context: &Context<'_>, full: &Full, seen: &Seen<'_>) -> Option<Draft> {
     let op = &full.op;
     let plugin = op.target.volume.as_ref().map_or("", |volume| volume.plugin.as_str());
     let mounts = seen.mounts?;
     if mounts.at(&op.path).next().is_some() {
-        // A mount point that is busy as well: told as such.
+        // A mount point is busy as well, and reported as such.
         return None;
     }
     let below: Vec<&Mount> = mounts.below(&op.path).collect();
@@ -50,7 +49,7 @@ pub(crate) fn draft(context: &Context<'_>, full: &Full, seen: &Seen<'_>) -> Opti
         return subpath(context, full, &below, mounts);
     }
     if !below.is_empty() {
-        // The removal fails with EBUSY there, or cannot look behind it.
+        // The removal fails with EBUSY at the mount, or cannot see what is behind it.
         return None;
     }
     let entries = match seen.entries {
@@ -80,7 +79,7 @@ pub(crate) fn draft(context: &Context<'_>, full: &Full, seen: &Seen<'_>) -> Opti
     Some(draft)
 }
 
-/// Volumes whose contents kubelet removes with them: emptyDir, and what it makes itself.
+/// Whether kubelet removes the contents of this plugin's volumes: emptyDir, and volumes that kubelet fills itself.
 fn removes_contents(plugin: &str) -> bool {
     ["empty-dir", "secret", "configmap", "projected", "downward-api"]
         .iter()
@@ -106,9 +105,9 @@ fn base(cause: &'static Cause, full: &Full) -> Draft {
 }
 
 fn names(entries: &Entries) -> String {
-    let shown = entries.listed.iter().take(TOLD);
+    let shown = entries.listed.iter().take(NAMED);
     let shown: Vec<_> = shown.map(|entry| safe(entry.name.as_encoded_bytes())).collect();
-    let more = if entries.count > TOLD as u64 { " and others" } else { "" };
+    let more = if entries.count > NAMED as u64 { " and others" } else { "" };
     format!("{}{more}", shown.join(", "))
 }
 
@@ -120,7 +119,7 @@ fn contents(draft: &mut Draft, entries: &Entries) {
     );
 }
 
-/// NFS keeps a file that was removed while it was open under such a name.
+/// Rules out NFS silly renames: NFS keeps a file that was removed while open under a name that starts with `.nfs`.
 fn rule_out_silly_rename(draft: &mut Draft, entries: &Entries) {
     let renamed = |name: &OsStr| name.as_encoded_bytes().starts_with(b".nfs");
     let all_are_listed = entries.listed.len() as u64 == entries.count;
@@ -234,7 +233,7 @@ fn writer(context: &Context<'_>, full: &Full, entries: &Entries, seen: &Seen<'_>
             let comm = clip(&user.comm, NAME);
             let whose = format!("show which container or service {comm} (pid {}) is of", user.pid);
             draft.remedy(Step::new(whose, format!("cat /proc/{}/cgroup", user.pid)), "none");
-            // Of several, who it is that makes the files is not known.
+            // If there are several, which of them makes the files is not known.
             if writers.next().is_none() {
                 draft.remedy(
                     kill("kill", Process::new(user.pid, user.started, Some(&user.comm)))
@@ -280,7 +279,7 @@ fn data_under_mount(
     draft
 }
 
-/// Into a directory that root alone may enter, with a name that nobody can foresee, on the same file system.
+/// Adds the remedy that moves the entries to a directory for root only, with a random name, on the same file system.
 fn move_aside(
     context: &Context<'_>,
     draft: &mut Draft,
@@ -298,7 +297,7 @@ fn move_aside(
         return;
     };
     let depth = above.strip_prefix(root).map_or(0, |below| below.components().count());
-    // From where the check was made, so that no link comes between.
+    // Relative to the checked directory, so that no link is followed.
     let up = vec![".."; depth].join("/");
     let there = word(root);
     draft.remedy(
@@ -312,7 +311,7 @@ fn move_aside(
     );
 }
 
-/// Of a volume, in `<kubelet root>/pods/<uid>/volumes/<plugin>/<name>`.
+/// kubelet's root of a volume in `<kubelet root>/pods/<uid>/volumes/<plugin>/<name>`.
 fn kubelet_root(op: &Operation) -> Option<&Path> {
     let mut above = op.target.root.ancestors().skip(4);
     let pods = above.next().filter(|pods| pods.file_name().is_some_and(|name| name == "pods"));

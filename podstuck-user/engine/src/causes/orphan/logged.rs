@@ -1,5 +1,5 @@
-//! An orphan by kubelet's own log, which says so at each attempt: also of what no call of `volumes` shows, as of a subPath
-//! whose mount point is a file, where kubelet expects a directory (kubernetes#106942).
+//! Orphans by kubelet's own log, which names them at each attempt. This also covers orphans without a call on `volumes`,
+//! such as a subPath whose mount point is a file where kubelet expects a directory (kubernetes#106942).
 
 use std::{
     collections::BTreeMap,
@@ -31,15 +31,15 @@ use crate::{
     verdict::{Draft, Verdict},
 };
 
-/// What kubelet says of orphans (pkg/kubelet/kubelet_volumes.go, `cleanupOrphanedPodDirs`), by UID.
+/// kubelet's log lines about orphans (pkg/kubelet/kubelet_volumes.go, `cleanupOrphanedPodDirs`), by UID.
 #[derive(Default)]
 pub(super) struct Logged {
     words: OfPods,
-    /// What was found, by UID: its target.
+    /// By UID: the target of the finding.
     found: BTreeMap<String, u64>,
 }
 
-/// What kubelet cannot remove, and why: `... at path PATH: ERROR`.
+/// Path and error of an object that kubelet cannot remove: `... at path PATH: ERROR`.
 fn obstacle(text: &str) -> Option<(PathBuf, &str)> {
     let (_, rest) = text.split_once(" at path ")?;
     let (path, error) = rest.rsplit_once(": ")?;
@@ -49,7 +49,7 @@ fn obstacle(text: &str) -> Option<(PathBuf, &str)> {
 impl Logged {
     pub(super) fn listen(&mut self, context: &Context<'_>, said: &Said) {
         let claim = format!("orphaned pod \"{}\" found, but ", said.uid);
-        // At the beginning, or behind the message of a structured entry.
+        // At the start, or after the message of a structured entry.
         let of_entry =
             |text: &str| text.split_once(": ").is_some_and(|(_, it)| it.starts_with(&claim));
         let is_claimed = said.text.starts_with(&claim) || of_entry(&said.text);
@@ -59,7 +59,7 @@ impl Logged {
         self.words.note(context, said);
     }
 
-    /// Those whose directory is there still. `is_known` of a pod that is found an orphan in another way.
+    /// Reports orphans whose directory still exists. `is_known` tells whether an orphan is already reported otherwise.
     pub(super) fn look(
         &mut self,
         context: &Context<'_>,
@@ -118,7 +118,7 @@ fn draft(context: &Context<'_>, word: &Repeated, state: &PodState, at: Monotonic
         && !is_mounted
         && is_within(&path, &state.directory)
         && let (Some(above), Some(name)) = (path.parent(), path.file_name().and_then(OsStr::to_str))
-        // The mount point of a subPath has the number of the container's volume mount for a name.
+        // The mount point of a subPath is named by the index of the container's volume mount.
         && name.bytes().all(|byte| byte.is_ascii_digit())
     {
         draft.held_by(format!("the file {}", safe_path(&path)));
@@ -137,7 +137,7 @@ fn draft(context: &Context<'_>, word: &Repeated, state: &PodState, at: Monotonic
     draft
 }
 
-/// Whether a path that a log names is one in this directory, by its names alone.
+/// Whether a path from a log lies in this directory and has no `..`.
 fn is_within(path: &Path, directory: &Path) -> bool {
     let rest = path.strip_prefix(directory);
     rest.is_ok_and(|rest| rest.components().all(|part| matches!(part, Part::Normal(_))))

@@ -1,6 +1,6 @@
-//! The directory of a pod that the API server no longer knows, as it says, or as kubelet's acts show. kubelet tries
-//! every two seconds to remove it (`cleanupOrphanedPodDirs`), and by `rmdir` alone, so that no data are lost: a
-//! file in a volume, such as `vol_data.json`, is enough to fail for ever. No pod waits for it.
+//! The directory of a pod that the API server no longer knows, by its answer or by kubelet's calls. kubelet tries every
+//! two seconds to remove it (`cleanupOrphanedPodDirs`), by `rmdir` alone, so that no data are lost: a file in a volume,
+//! such as `vol_data.json`, makes that fail for ever. No pod waits for it.
 
 mod logged;
 
@@ -40,7 +40,7 @@ use crate::{
     verdict::{Draft, Verdict, times},
 };
 
-/// Its causes and trackers.
+/// The family's causes and trackers.
 pub(crate) static FAMILY: Family = Family {
     causes: &[&ORPHANED_POD_DIR],
     trackers: &[TrackerSpec {
@@ -53,31 +53,31 @@ pub(crate) static FAMILY: Family = Family {
 
 /// Pods followed.
 const PODS: usize = 1024;
-/// Attempts before anything is said. A pod that is deleted in good health sees one.
+/// Attempts before the finding. A pod that is deleted normally sees one.
 const ATTEMPTS_NEEDED: u64 = 3;
-/// kubelet's housekeeping comes every two seconds; a pause this long is none of it.
+/// kubelet's housekeeping runs every two seconds; after a pause this long, it has stopped.
 const TOO_LONG: Duration = Duration::from_secs(10);
 
 /// kubelet's housekeeping on one pod's directory.
 pub(crate) struct Housekeeping {
-    /// By their time.
+    /// The attempts, by time.
     pub(crate) attempts: Attempts,
-    /// The first of them.
+    /// The first attempt.
     pub(crate) first: Monotonic,
     last: Monotonic,
     target_id: u64,
-    /// What was in the way at last, and the error.
+    /// The path that could not be removed last, and the error.
     pub(crate) obstacle: Option<(PathBuf, String)>,
-    told: bool,
+    reported: bool,
 }
 
-/// A pod that the API server says it does not have.
+/// A pod that the API server does not have, by its own answer.
 struct Missing {
     pod: Pod,
-    /// When it said so.
+    /// When the API server answered.
     read: Timestamp,
-    /// What was said about it.
-    told: Option<u64>,
+    /// The target of the finding, while it is reported.
+    reported: Option<u64>,
 }
 
 /// Pods on which kubelet's housekeeping works, by UID, and those that the API server does not have.
@@ -110,7 +110,7 @@ impl Orphans {
         if op.path == volumes && op.outcome.errno().is_some() {
             return self.attempt(context, uid.clone(), op);
         }
-        // What fails after the attempt on the whole is what is in the way; the last is the deepest.
+        // A failure after the attempt on `volumes` is the obstacle; the last one is the deepest.
         if op.path.starts_with(&volumes)
             && op.outcome.errno().is_some()
             && let Some(pod) = self.pods.get_mut(uid)
@@ -127,7 +127,7 @@ impl Orphans {
             last: op.end,
             target_id: op.target_id,
             obstacle: None,
-            told: false,
+            reported: false,
         });
         if op.end.since(pod.last) > TOO_LONG {
             pod.attempts = Attempts::default();
@@ -135,46 +135,46 @@ impl Orphans {
         }
         pod.attempts.note(op.end);
         pod.last = op.end;
-        // The API server's word needs none, and is said at the next look.
+        // The API server's answer needs no attempts, and is reported at the next sample.
         let is_said = self.missing.iter().any(|missing| missing.pod.uid == uid);
         if pod.attempts.count() < ATTEMPTS_NEEDED || is_said {
             return None;
         }
-        pod.told = true;
+        pod.reported = true;
         Some(draft(context, pod, op))
     }
 
-    /// What the API server does not have, and is here.
+    /// Reports pods that the API server does not have and that have a directory here.
     fn look(&mut self, context: &Context<'_>, sample: &NodeSample, steps: &mut Steps) {
         for missing in &mut self.missing {
             let here = sample.pod(&missing.pod.uid);
-            match (here, missing.told) {
+            match (here, missing.reported) {
                 (Some(state), None) => {
                     let obstacle =
                         self.pods.get(&missing.pod.uid).and_then(|pod| pod.obstacle.as_ref());
                     let pod = (state, &missing.pod);
                     let draft = draft_of_missing(context, pod, missing.read, obstacle, sample.at);
-                    missing.told = Some(draft.target_id);
+                    missing.reported = Some(draft.target_id);
                     steps.found(Some(draft));
                 }
                 (None, Some(target_id)) => {
-                    missing.told = None;
+                    missing.reported = None;
                     let tracker = TrackerId::Orphan;
                     steps.say([Verdict::Over { tracker, target_id, at: sample.at }]);
                 }
                 _ => {}
             }
         }
-        // What is not here is not coming back.
+        // A pod without a directory here does not come back.
         self.missing.retain(|missing| sample.may_have_pod(&missing.pod.uid));
     }
 
-    /// What is over because housekeeping has stopped: the directory is gone.
+    /// Clears pods on which housekeeping has stopped: their directory is gone.
     fn over(&mut self, now: Monotonic, steps: &mut Steps) {
         let tracker = self.id();
         self.pods.retain(|_, pod| {
             let over = now.since(pod.last) > TOO_LONG;
-            if over && pod.told {
+            if over && pod.reported {
                 steps.say([Verdict::Over { tracker, target_id: pod.target_id, at: now }]);
             }
             !over
@@ -195,8 +195,8 @@ impl Tracker for Orphans {
                 self.look(context, sample, steps);
                 let (pods, missing) = (&self.pods, &self.missing);
                 let is_known = |uid: &str| {
-                    pods.iter().any(|(known, pod)| known == uid && pod.told)
-                        || missing.iter().any(|it| it.pod.uid == uid && it.told.is_some())
+                    pods.iter().any(|(known, pod)| known == uid && pod.reported)
+                        || missing.iter().any(|it| it.pod.uid == uid && it.reported.is_some())
                 };
                 self.logged.look(context, sample, is_known, steps);
             }
@@ -207,7 +207,7 @@ impl Tracker for Orphans {
                         self.missing.push(Missing {
                             pod: pod.clone(),
                             read: node.read,
-                            told: None,
+                            reported: None,
                         });
                     }
                 }
@@ -216,12 +216,12 @@ impl Tracker for Orphans {
         }
     }
 
-    /// A suspicion: housekeeping has lately been at this pod. A finding: it was said to be an orphan.
+    /// Suspicion: housekeeping ran on this pod lately. Finding: the pod was reported as an orphan.
     fn explains(&self, subject: &Subject<'_>, claim: Claim) -> bool {
         self.logged.is_found(subject.pod)
             || self.pods.get(subject.pod).is_some_and(|pod| match claim {
                 Claim::Suspicion => subject.at.since(pod.last) <= TOO_LONG,
-                Claim::Finding => pod.told,
+                Claim::Finding => pod.reported,
             })
     }
 
@@ -236,7 +236,7 @@ fn volumes_of(op: &Operation, uid: &str) -> Option<PathBuf> {
     Some(pod.join("volumes"))
 }
 
-/// What is left of a pod that nobody knows any more.
+/// The directory of a pod that no longer exists.
 pub(crate) static ORPHANED_POD_DIR: Cause = Cause {
     id: ids::ORPHANED_POD_DIR,
     title: "the directory of a pod that no longer exists; blocks no pod",
@@ -277,7 +277,7 @@ pub(crate) static ORPHANED_POD_DIR: Cause = Cause {
     source: &["kubernetes pkg/kubelet/kubelet_volumes.go, cleanupOrphanedPodDirs"],
 };
 
-/// The API server's own word.
+/// The finding by the API server's answer.
 fn draft_of_missing(
     context: &Context<'_>,
     (state, pod): (&PodState, &Pod),
@@ -317,7 +317,7 @@ fn draft_of_missing(
     draft
 }
 
-/// What is left of it by the last look, and how that goes: what is mounted first.
+/// Adds what is left of the pod in the last sample, and the remedies: mounts come first.
 fn tell_left(draft: &mut Draft, view: View, state: &PodState) {
     let mounts = state.volumes.iter().flat_map(|volume| &volume.mounts);
     let mut is_mounted = false;
@@ -356,8 +356,8 @@ fn tell_left(draft: &mut Draft, view: View, state: &PodState) {
     look(draft, view, &state.directory);
 }
 
-/// No pod waits for anything of one that the API server does not have.
-pub(crate) fn nobody_waits(draft: &mut Draft, read: Timestamp) {
+/// Marks a finding about a pod that the API server does not have: no pod waits for it.
+pub(crate) fn blocks_no_pod(draft: &mut Draft, read: Timestamp) {
     if draft.blocks_deletion == Some(true) {
         draft.blocks_deletion = Some(false);
         draft.fact("it has no such pod on this node: nothing waits for it", Source::Api(read));

@@ -1,4 +1,4 @@
-//! orphan: facts against verdicts.
+//! Tests of the verdicts about orphaned pod directories.
 
 use std::{
     path::{Path, PathBuf},
@@ -94,7 +94,7 @@ fn look(orphans: &mut Alone<Orphans>, second: u64, uids: &[&str]) -> Vec<Verdict
 }
 
 #[test]
-fn what_the_api_server_does_not_have_is_told_at_the_first_look_and_once() {
+fn a_pod_that_the_api_server_does_not_have_is_reported_at_the_first_sample_and_once() {
     let mut orphans = Alone::new();
     assert!(look(&mut orphans, 1, &[UID]).is_empty());
     orphans.take(Monotonic(1), node(UID));
@@ -109,9 +109,9 @@ fn what_the_api_server_does_not_have_is_told_at_the_first_look_and_once() {
     assert!(look(&mut orphans, 13, &[]).is_empty());
 }
 
-/// After the driver has let go, kubelet's own note of the volume is all that is left.
+/// After the driver has unmounted the volume, only kubelet's `vol_data.json` is left.
 #[test]
-fn what_is_left_is_named_with_the_command_that_removes_it() {
+fn each_remaining_object_is_named_with_the_command_that_removes_it() {
     let mut orphans = Alone::<Orphans>::new();
     orphans.take(Monotonic(1), node(UID));
     let path = PathBuf::from(format!("/k/pods/{UID}/volumes/kubernetes.io~csi/pv"));
@@ -123,7 +123,7 @@ fn what_is_left_is_named_with_the_command_that_removes_it() {
         registry_changed: None,
         driver: None,
     };
-    let told = |orphans: &mut Alone<Orphans>, mounts| {
+    let report = |orphans: &mut Alone<Orphans>, mounts| {
         let volume = VolumeState {
             target_id: 5,
             target: Target::unknown().into(),
@@ -141,13 +141,13 @@ fn what_is_left_is_named_with_the_command_that_removes_it() {
             draft.remedies.iter().filter_map(|it| it.command.clone()).collect();
         (draft.evidence.iter().map(|it| it.fact.clone()).collect::<Vec<_>>().join("\n"), commands)
     };
-    let (facts, commands) = told(&mut orphans, Vec::new());
+    let (facts, commands) = report(&mut orphans, Vec::new());
     assert!(facts.contains("/pv/vol_data.json is left, and nothing is mounted"), "{facts}");
     assert!(commands[0].contains("rm -f ./pv/vol_data.json && find ./pv -depth"), "{commands:?}");
     assert!(commands.iter().all(|command| !command.contains("grep -F")), "{commands:?}");
     let mut orphans = Alone::<Orphans>::new();
     orphans.take(Monotonic(1), node(UID));
-    let (facts, commands) = told(&mut orphans, vec![mounted(&path.join("mount"), 9)]);
+    let (facts, commands) = report(&mut orphans, vec![mounted(&path.join("mount"), 9)]);
     assert!(facts.contains("/pv/mount is still mounted"), "{facts}");
     assert!(commands[0].starts_with("grep -F -- "), "{commands:?}");
     assert!(commands.iter().all(|command| !command.contains("rm ")), "{commands:?}");
@@ -190,7 +190,7 @@ fn a_file_where_kubelet_expects_a_directory_is_removed() {
     assert!(!heard(UID, &outside).unwrap().remedies[0].words().contains("-delete"));
     let above = text.replace("certs/module", "../../x");
     assert!(!heard(UID, &above).unwrap().remedies[0].words().contains("-delete"));
-    // A pod may have a name that holds such words; kubelet's name the pod that the line is about.
+    // The words may come from a pod's name: their UID must match the UID of the line.
     let other = text.replace(UID, "1f0e0d0c-1111-2222-3333-444455556666");
     assert!(heard(UID, &other).is_none());
 }

@@ -1,4 +1,4 @@
-//! What its causes mean, what confirms them, and what they are confused with.
+//! Causes of removals that fail with EPERM.
 
 use crate::cause::Origin;
 use crate::{
@@ -93,7 +93,7 @@ pub(crate) static PERMISSION_UNEXPLAINED: Cause = Cause {
     source: &[MAY_DELETE],
 };
 
-/// The kernel holds the file itself.
+/// The file is an active swap file.
 pub(crate) static SWAP_FILE: Cause = Cause {
     id: ids::SWAPFILE_ACTIVE,
     title: "a file of the volume is an active swap file",

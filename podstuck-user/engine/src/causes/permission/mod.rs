@@ -1,4 +1,4 @@
-//! A removal that is refused: attributes, swap files, rights.
+//! Removals that are refused: attributes, swap files, permissions.
 
 pub(crate) mod causes;
 pub(crate) mod protected;
@@ -11,7 +11,7 @@ use crate::{
     tracker::{Claim, Scope, TrackerId, TrackerSpec, yields},
 };
 
-/// Its causes and trackers.
+/// The family's causes and trackers.
 pub(crate) static FAMILY: Family = Family {
     causes: &[
         &causes::SWAP_FILE,

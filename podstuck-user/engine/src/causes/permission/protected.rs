@@ -1,6 +1,6 @@
-//! What in the volumes of a pod to be deleted, or in the layers of a container, has attributes that forbid its
-//! removal, found by a look and not by an attempt that failed: a run that starts late may wait two minutes for the
-//! next one, and dockerd makes none.
+//! Objects with attributes that forbid their removal, in volumes of a pod to be deleted or in layers of a container.
+//! They are found by a scan and not by a failed attempt: a run that starts late may wait two minutes for the next
+//! attempt, and dockerd makes none.
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
@@ -29,20 +29,20 @@ use crate::{
     verdict::{Draft, Verdict},
 };
 
-/// Volumes whose contents kubelet deletes itself, on the node's own disk (pkg/volume/emptydir,
-/// `teardownDefault`). What is mounted is unmounted.
+/// Plugin of the volumes whose contents kubelet deletes itself, on the node's own disk (pkg/volume/emptydir,
+/// `teardownDefault`). Mounted ones are unmounted instead.
 const DELETED_BY_KUBELET: &str = "kubernetes.io~empty-dir";
-/// What was found is looked at again after this long, so that it is told when it is over.
-const TOLD_AGAIN: Duration = Duration::from_secs(6);
-/// Where nothing was found.
+/// Interval between two scans of a reported tree, so that its end is reported.
+const REPORTED_AGAIN: Duration = Duration::from_secs(6);
+/// Interval between two scans of a tree in which nothing was found.
 const AGAIN: Duration = Duration::from_secs(30);
-/// A look reads up to 50,000 inodes; more than this many are not made in vain.
+/// Maximal number of scans that find nothing; each reads up to 50,000 inodes.
 pub(super) const LOOKS: u32 = 3;
 
-/// Whose a tree is, at the last look at the node.
+/// The owner of a tree, in the last sample.
 #[derive(Clone)]
 pub(crate) enum Owner {
-    /// A pod that is to go.
+    /// A pod to be deleted.
     Pod(PodState),
     /// A container whose removal dockerd has begun.
     Container(ContainerState),
@@ -57,28 +57,28 @@ impl Owner {
     }
 }
 
-/// A volume or a layer that is to be deleted.
+/// A volume or layer to be deleted.
 pub(crate) struct Tree {
     pub(crate) owner: Owner,
     pub(crate) target_id: u64,
     pub(crate) target: Arc<Target>,
     pub(crate) path: PathBuf,
-    /// Who sees it there: a process, and its mount namespace.
+    /// A process that sees the tree at `path`, and its mount namespace.
     pub(crate) seen_by: (u32, u32),
-    /// Whether it should be gone.
+    /// Whether the tree should be gone by now.
     is_late: bool,
 }
 
-/// One that was looked at.
+/// A tree that is scanned.
 pub(crate) struct Looked {
     pub(crate) tree: Tree,
     asked: Option<Monotonic>,
     looks: u32,
-    /// When something was found first.
+    /// When a protected object was first found.
     pub(crate) since: Option<Monotonic>,
 }
 
-/// Volumes and layers that are to go, by target.
+/// Volumes and layers to be deleted, by target.
 #[derive(Default)]
 pub(crate) struct Protections {
     looked: BTreeMap<u64, Looked>,
@@ -98,9 +98,9 @@ impl Protections {
             let known = before.remove(&target_id);
             let (is_known, since) = (known.is_some(), known.as_ref().and_then(|it| it.since));
             let (asked, looks) = known.map_or((None, 0), |it| (it.asked, it.looks));
-            let pause = if since.is_some() { TOLD_AGAIN } else { AGAIN };
+            let pause = if since.is_some() { REPORTED_AGAIN } else { AGAIN };
             let may = since.is_some() || looks < LOOKS;
-            // A pod that is deleted in good health is through its volumes by the second look.
+            // The volumes of a pod that is deleted normally are gone by the second sample.
             let lasts = is_known || tree.is_late;
             let is_due = may && lasts && asked.is_none_or(|asked| at.since(asked) >= pause);
             if is_due {
@@ -115,7 +115,7 @@ impl Protections {
         steps.say(gone.map(|(target_id, _)| Verdict::Over { tracker, target_id, at }));
     }
 
-    /// What kubelet or dockerd would delete now.
+    /// The trees that kubelet or dockerd would delete now.
     fn trees(&self, context: &Context<'_>, sample: &NodeSample) -> Vec<Tree> {
         let mut trees = Vec::new();
         for pod in &sample.pods {
@@ -133,7 +133,7 @@ impl Protections {
             }));
         }
         for state in sample.containers.iter().filter(|it| it.to_go && it.init.is_none()) {
-            // dockerd unmounts it before it deletes the layer.
+            // dockerd unmounts the container before it deletes the layer.
             let Some(seen_by) = state.seen_by.filter(|_| state.mounts.is_empty()) else { continue };
             let is_layer = |part: &&ContainerPart| {
                 part.kind == TargetKind::ContainerLayer && part.target_id != 0
@@ -164,7 +164,7 @@ impl Protections {
             steps.say(looked.since.take().map(|_| over));
             return;
         }
-        // An attempt that fails has shown it meanwhile, and follows it.
+        // A failed attempt has shown it meanwhile, and another tracker reports it.
         let (target_id, path) = (query.target_id, looked.tree.path.as_path());
         let subject = Subject { target_id, path, pod: looked.tree.owner.pod(), at: context.now };
         if context.is_explained(tracker, &subject) {
@@ -205,7 +205,7 @@ impl Tracker for Protections {
     }
 }
 
-/// What is known of the pod; who deletes its volumes.
+/// Adds the facts about the pod. Returns the component that deletes its volumes.
 fn of_pod(draft: &mut Draft, pod: &PodState) -> &'static str {
     draft.blocks_deletion = Some(true);
     if pod.populated == Some(false) {
@@ -221,7 +221,7 @@ fn of_pod(draft: &mut Draft, pod: &PodState) -> &'static str {
     "kubelet"
 }
 
-/// What is known of the container; who deletes its layers.
+/// Adds the facts about the container. Returns the component that deletes its layers.
 fn of_container(draft: &mut Draft, state: &ContainerState) -> &'static str {
     draft.blocks_deletion = state.container.pod.is_none().then_some(true);
     let id = safe(state.container.id.as_bytes());
@@ -236,7 +236,7 @@ fn of_container(draft: &mut Draft, state: &ContainerState) -> &'static str {
     "dockerd"
 }
 
-/// The finding; `None` when nothing was found.
+/// The finding; `None` if nothing was found.
 pub(crate) fn draft(
     context: &Context<'_>,
     looked: &Looked,
@@ -279,7 +279,7 @@ pub(crate) fn draft(
          attribute, also to root. Everything else is removed, and every attempt fails at the same place. Ask who \
          set it: hardening scripts do, and so do intruders."
     );
-    // Where it cannot be asked whose namespace is ours, the process's own view serves as well.
+    // If our own namespace is not known, the view of that process serves as well.
     let (pid, namespace) = tree.seen_by;
     let view = View::in_namespace(context, namespace, pid);
     let files = found.files.iter().copied().map(Some).chain(std::iter::repeat(None));

@@ -1,4 +1,4 @@
-//! permission: facts against verdicts.
+//! Tests of the verdicts about EPERM.
 
 use std::sync::Arc;
 
@@ -63,7 +63,7 @@ impl Played {
         self.0.take(at, What::Sample(Arc::new(NodeSample { at, ..sample })))
     }
 
-    /// A record of the pod, whose grace ends at that second; without one nobody deletes it.
+    /// The pod's record, with a grace period that ends at that second; `None`: the pod is not being deleted.
     fn record(&mut self, grace_ends: Option<i64>) {
         let record = PodRecord {
             pod: Pod { uid: "u".into(), namespace: None, name: None },
@@ -76,7 +76,7 @@ impl Played {
         self.0.take(Monotonic(0), what);
     }
 
-    /// kubelet's log says that the pod is to go.
+    /// A line of kubelet's log that shows the deletion.
     fn log(&mut self) {
         let said = Said::new(Component::Kubelet, "log of kubelet", "u", second(1), "");
         let said = Said { report: Some(Report::ToGo), ..said };
@@ -108,7 +108,7 @@ fn played() -> Played {
 }
 
 #[test]
-fn what_is_protected_is_told_at_the_second_look_and_when_it_is_over() {
+fn a_protected_object_is_reported_at_the_second_sample_and_when_it_is_over() {
     let (mut played, pod) = (played(), torn_down());
     assert!(played.look(&pod, 0).queries.is_empty(), "it may be deleted in good health");
     let asked = played.look(&pod, 2).queries;
@@ -135,7 +135,7 @@ fn a_volume_that_is_gone_is_over() {
 fn while_containers_are_left_it_only_may_come() {
     let (mut played, mut pod) = (played(), torn_down());
     pod.populated = Some(true);
-    assert!(played.look(&pod, 2).queries.is_empty(), "nobody says that it is to go");
+    assert!(played.look(&pod, 2).queries.is_empty(), "no source says that it is to be deleted");
     played.record(Some(4));
     assert!(played.look(&pod, 3).queries.is_empty(), "its grace is not over");
     let asked = played.look(&pod, 4).queries;
@@ -144,7 +144,7 @@ fn while_containers_are_left_it_only_may_come() {
     assert!(draft.evidence.iter().any(|fact| fact.source == Source::Record), "{draft:?}");
 }
 
-/// The pod, with a container that has been told to end, or killed.
+/// The pod, with a container that was asked to end, or killed.
 fn with_container(killed: bool) -> NodeSample {
     let mut pod = torn_down();
     (pod.populated, pod.volume_removed) = (Some(true), None);
@@ -169,10 +169,13 @@ fn with_container(killed: bool) -> NodeSample {
 }
 
 #[test]
-fn by_kubelets_log_alone_it_is_told_once_the_grace_is_seen_to_be_over() {
+fn by_kubelets_log_alone_it_is_reported_once_the_grace_period_is_over() {
     let mut played = played();
     for second in [2, 4] {
-        assert!(played.look_at(with_container(true), second).queries.is_empty(), "nobody says it");
+        assert!(
+            played.look_at(with_container(true), second).queries.is_empty(),
+            "no source says so"
+        );
     }
     played.log();
     for second in [6, 8] {
@@ -183,13 +186,13 @@ fn by_kubelets_log_alone_it_is_told_once_the_grace_is_seen_to_be_over() {
     let asked = played.look_at(with_container(true), 12).queries;
     let [Verdict::Found(draft)] = &played.answer(&asked[0], &["f"], 12)[..] else { panic!() };
     assert_eq!(draft.certainty(), Certainty::Likely, "{:?}", draft.not_known());
-    let told =
+    let logged =
         draft.evidence.iter().find(|fact| fact.source == Source::Log("log of kubelet".into()));
-    assert_eq!(told.unwrap().since, Some(Monotonic(1_000_000_000)));
+    assert_eq!(logged.unwrap().since, Some(Monotonic(1_000_000_000)));
 }
 
 #[test]
-fn a_record_that_nobody_deleted_counts_for_more_than_a_log() {
+fn a_record_without_a_deletion_outweighs_a_log() {
     let mut played = played();
     played.log();
     played.record(None);
@@ -211,7 +214,7 @@ fn a_pod_that_only_has_ended_is_left_alone() {
 }
 
 #[test]
-fn looks_in_vain_come_to_an_end() {
+fn scans_without_a_result_end() {
     let (mut played, pod) = (played(), torn_down());
     let mut looks = 0;
     for second in (2..600).step_by(2) {
@@ -245,7 +248,7 @@ fn verdict_of(seen: Result<ObjectAttributes, NoAnswer>) -> Draft {
 }
 
 #[test]
-fn the_flag_is_taken_off_what_carries_it() {
+fn the_flag_is_removed_from_the_object_that_has_it() {
     let draft = verdict(SET, UNSET);
     assert_eq!(draft.id(), "immutable-attribute");
     let words = draft.remedies[0].words();
@@ -268,7 +271,7 @@ fn without_a_flag_nothing_is_claimed_and_the_flags_are_ruled_out() {
 }
 
 #[test]
-fn an_active_swap_file_is_told() {
+fn an_active_swap_file_is_reported() {
     let draft = verdict_of(Ok(ObjectAttributes {
         files: Some((FILE, FILE)),
         object: UNSET,
@@ -283,7 +286,7 @@ fn an_active_swap_file_is_told() {
 }
 
 #[test]
-fn what_was_not_looked_at_explains_nothing() {
+fn an_object_that_was_not_read_explains_nothing() {
     const NONE: &str = "no attribute explains it";
     let plain = Ok(ObjectAttributes {
         files: Some((FILE, FILE)),
@@ -321,7 +324,7 @@ fn what_was_not_looked_at_explains_nothing() {
 }
 
 #[test]
-fn where_thousands_are_refused_one_is_looked_at_and_told() {
+fn of_thousands_of_refusals_one_is_examined_and_reported() {
     let seen = ObjectAttributes {
         files: Some((FILE, FILE)),
         object: SET,
@@ -342,10 +345,10 @@ fn where_thousands_are_refused_one_is_looked_at_and_told() {
     assert!(query.path.ends_with("f0"), "{query:?}");
     let draft = refusals.answer(&query, Answer::Attributes(Ok(seen))).unwrap();
     assert_eq!((draft.id(), draft.count), ("immutable-attribute", 100));
-    // The rest of the attempt changes nothing; the next attempt is looked at again.
+    // The rest of the attempt changes nothing; the next attempt sends a query again.
     assert_eq!((100..200).flat_map(|n| fail(&mut refusals, n, 1.0)).count(), 0);
     assert_eq!((0..100).flat_map(|n| fail(&mut refusals, n, 2.0)).count(), 1);
-    // An answer that never comes is not waited for.
+    // An answer that does not come is waited for only so long.
     assert_eq!((0..100).flat_map(|n| fail(&mut refusals, n, 6.0)).count(), 0);
     assert_eq!((0..100).flat_map(|n| fail(&mut refusals, n, 7.5)).count(), 1);
 }

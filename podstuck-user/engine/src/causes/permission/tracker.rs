@@ -1,6 +1,6 @@
-//! EPERM on a removal. `may_delete` in fs/namei.c gives it for an immutable or append-only object,
-//! an append-only directory, a sticky directory, an active swap file and an unmapped owner; an
-//! immutable directory gives it through the permission check. The inode says which.
+//! Tracks EPERM on removals. `may_delete` in fs/namei.c returns it for an immutable or append-only object, an
+//! append-only directory, a sticky directory, an active swap file and an unmapped owner; for an immutable directory the
+//! permission check returns it. The inode shows which.
 
 use std::{
     path::{Path, PathBuf},
@@ -22,27 +22,28 @@ use crate::{
 
 /// Targets followed at a time.
 const TARGETS: usize = 1024;
-/// An answer takes milliseconds. One that has not come by then does not come.
+/// How long an answer is waited for. It normally takes milliseconds.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A target with a removal that was refused.
+/// A target with a refused removal.
 pub(crate) struct Refused {
-    /// The last call that was, and that a look was asked for about.
+    /// The last refused call for which a query was sent.
     pub(crate) op: Operation,
-    /// When that was, and whether it is unanswered.
+    /// When the query was sent.
     asked: Monotonic,
+    /// Whether it is unanswered.
     waits: bool,
-    /// Calls by their time.
+    /// Calls, by time.
     attempts: Attempts,
-    /// The object whose refusal a look has explained.
+    /// The object whose refusal an answer has explained.
     explained: Option<PathBuf>,
-    /// Calls, those not reported one by one included.
+    /// Refused calls, including those that were not reported one by one.
     count: u64,
-    /// The first of them.
+    /// The first refused call.
     first: Monotonic,
 }
 
-/// All targets with a removal that was refused.
+/// All targets with a refused removal.
 pub(crate) struct Refusals {
     targets: Bounded<u64, Refused>,
 }
@@ -69,8 +70,8 @@ impl Refusals {
         };
         let refused = self.targets.or_insert_with(op.target_id, begin);
         refused.count += 1 + u64::from(op.suppressed);
-        // One object at a time, and one an attempt: where thousands are refused, a look at the last one always comes
-        // after the next one's refusal.
+        // One object at a time, and one per attempt: with thousands of refusals, the answer about the last object always
+        // comes after the next refusal.
         let new = refused.attempts.note(op.end) || refused.explained.is_none();
         let in_time = op.end.since(refused.asked) < PATIENCE;
         if in_time && (refused.waits || !new) {
@@ -101,7 +102,7 @@ impl Refusals {
         };
         let explained = !draft.cause.is_admission();
         if !explained && refused.explained.as_ref() == Some(&query.path) {
-            // Cured between the call and the look: what was found before still holds for the call.
+            // Repaired between the call and the answer: the earlier finding still holds for the call.
             return None;
         }
         refused.explained = explained.then(|| query.path.clone());
@@ -121,7 +122,7 @@ impl Tracker for Refusals {
 
     fn take(&mut self, event: &Event, context: &Context<'_>, steps: &mut Steps) {
         match &event.what {
-            What::Operation(op) | What::Told(op) => steps.ask(self.observe(op)),
+            What::Operation(op) | What::Logged(op) => steps.ask(self.observe(op)),
             What::Answer { query, answer } => {
                 if let Some((_, answer)) = ReadAttributes::answered(query, answer) {
                     steps.found(self.conclude(context, query, answer));

@@ -1,5 +1,5 @@
-//! What an EPERM means, by the attributes of the object and its directory, and by swap files: the kernel refuses to
-//! remove one that is in use, and to unmount what it lies on.
+//! Findings about EPERM, by the attributes of the object and its directory, and by swap files: the kernel refuses to
+//! remove an active one, and to unmount its file system.
 
 use std::path::PathBuf;
 
@@ -63,8 +63,8 @@ pub(crate) fn draft(context: &Context<'_>, refused: &Refused, seen: &ObjectAttri
             Source::Look("statx"),
         );
     }
-    // Told by a log, the call says no number to compare; the object is the one of that path.
-    if !seen.swap_unknown && (same_directory || op.told_by.is_some()) {
+    // A call from a log has no inode number to compare; the path identifies the object.
+    if !seen.swap_unknown && (same_directory || op.logged_in.is_some()) {
         draft.rule_out(ids::SWAPFILE_ACTIVE, "the object is no active swap file");
     }
     draft.severity = Severity::Warning;
@@ -91,7 +91,7 @@ pub(crate) fn draft(context: &Context<'_>, refused: &Refused, seen: &ObjectAttri
 /// Length of a container's id.
 const CONTAINER_ID: usize = 64;
 
-/// dockerd does not try by itself. Of a pod's container kubelet asks it, again and again.
+/// Adds the command that repeats the removal: dockerd does not retry by itself. For a pod's container, kubelet retries.
 pub(super) fn ask_dockerd_again(draft: &mut Draft, container: &str, is_pods: bool) {
     let is_id = container.len() == CONTAINER_ID && container.bytes().all(|b| b.is_ascii_hexdigit());
     if is_id && !is_pods {
@@ -105,7 +105,7 @@ pub(super) fn ask_dockerd_again(draft: &mut Draft, container: &str, is_pods: boo
     }
 }
 
-/// Which of an inode's attributes forbids its removal.
+/// The attribute of an inode that forbids its removal, as a cause.
 pub(super) fn cause_of(attributes: Attributes) -> Option<&'static Cause> {
     match attributes {
         Attributes { immutable: true, .. } => Some(&IMMUTABLE_ATTRIBUTE),
@@ -114,17 +114,17 @@ pub(super) fn cause_of(attributes: Attributes) -> Option<&'static Cause> {
     }
 }
 
-/// As chattr has it, and in a word.
+/// chattr's letter of the attribute, and its name.
 pub(super) fn flag(cause: &Cause) -> (&'static str, &'static str) {
     if *cause == IMMUTABLE_ATTRIBUTE { ("i", "immutable") } else { ("a", "append-only") }
 }
 
-/// What is done to the object, without its name.
+/// The action on the object, without the object's name.
 pub(super) fn unflag(cause: &Cause) -> String {
     format!("remove the {} attribute of", flag(cause).1)
 }
 
-/// Says which attributes are not set, as far as the file system tells.
+/// Rules out attributes that are not set, if the file system reports them.
 fn rule_out(draft: &mut Draft, object: Attributes, directory: Attributes) {
     if !object.known {
         draft.fact("this file system does not report both attributes", Source::Look("statx"));
@@ -136,7 +136,7 @@ fn rule_out(draft: &mut Draft, object: Attributes, directory: Attributes) {
     ];
     let directory_is_plain = directory.known && !directory.immutable && !directory.append_only;
     if !directory_is_plain && draft.cause.is_admission() {
-        // What the directory carries may be it.
+        // An attribute of the directory may be the cause.
         draft.fact(
             "the file system of its directory does not report both attributes",
             Source::Look("statx"),
@@ -151,7 +151,7 @@ fn rule_out(draft: &mut Draft, object: Attributes, directory: Attributes) {
     }
 }
 
-/// What a look at an object that carries no attribute says of the reason.
+/// The possible reasons, if no attribute was found.
 fn explained_by_none(seen: &ObjectAttributes) -> &'static str {
     match (seen.object.known && seen.directory.known, seen.swap_unknown) {
         (true, false) => {
@@ -168,7 +168,7 @@ fn explained_by_none(seen: &ObjectAttributes) -> &'static str {
     }
 }
 
-/// The object could not be looked at.
+/// The finding if the object could not be read.
 pub(crate) fn unseen(refused: &Refused, error: &NoAnswer) -> Draft {
     let mut draft = unexplained(
         refused,
@@ -180,7 +180,7 @@ pub(crate) fn unseen(refused: &Refused, error: &NoAnswer) -> Draft {
     draft
 }
 
-/// Nothing is known that refuses it; `reason` says what was looked at, and what it may be.
+/// A finding without a cause; `reason` says what was checked, and what is still possible.
 fn unexplained(refused: &Refused, reason: &str) -> Draft {
     let mut draft = Draft::about(TrackerId::Refused, &PERMISSION_UNEXPLAINED, &refused.op);
     draft.blocks_deletion = blocks(&refused.op);
@@ -191,17 +191,17 @@ fn unexplained(refused: &Refused, reason: &str) -> Draft {
     draft
 }
 
-/// Whether this is of a container that is no pod's: whether a pod's waits for the removal of a container is kubelet's
-/// to decide.
+/// Whether the target is of a container without a pod. Whether a pod waits for the removal of its container is up to
+/// kubelet.
 fn waits_alone(target: &Target) -> bool {
     target.container.is_some() && target.pod.is_none()
 }
 
-/// Whether the pod, or a container that is no pod's, waits for this removal.
+/// Whether the pod, or a container without a pod, waits for this removal.
 pub(crate) fn blocks(op: &Operation) -> Option<bool> {
     match (op.target.kind, op.actor.component) {
         (TargetKind::PodVolume | TargetKind::PodDirectory, _) => Some(true),
-        // containerd logs a warning and tries again at the next garbage collection.
+        // containerd logs a warning and retries at the next garbage collection.
         (TargetKind::ContainerLayer, Component::Containerd) => Some(false),
         // dockerd gives up, and the container stays.
         (TargetKind::ContainerLayer, Component::Dockerd) => waits_alone(&op.target).then_some(true),
@@ -209,7 +209,7 @@ pub(crate) fn blocks(op: &Operation) -> Option<bool> {
     }
 }
 
-/// An unmount is refused because of one: the cause, and what it means.
+/// Cause and explanation of an unmount that is refused because of a swap file.
 pub(crate) fn on_unmount() -> (&'static Cause, &'static str) {
     (
         &SWAP_FILE,
@@ -218,7 +218,7 @@ pub(crate) fn on_unmount() -> (&'static Cause, &'static str) {
     )
 }
 
-/// The removal of the file was refused.
+/// The finding if the removal of an active swap file was refused.
 fn swap_file(context: &Context<'_>, refused: &Refused, file: Option<FileId>) -> Draft {
     let op = &refused.op;
     let mut draft = Draft::about(TrackerId::Refused, &SWAP_FILE, op);

@@ -1,4 +1,4 @@
-//! The record of a static pod, whose deletion ends nothing on the node.
+//! Mirror pods: the record of a static pod, whose deletion ends nothing on the node.
 
 use crate::{
     cause::{Cause, Kind, Origin, TriedWith, hidden, log, seen, way},
@@ -16,10 +16,10 @@ use crate::{
     verdict::Draft,
 };
 
-/// Where kubeadm has kubelet look for manifests.
+/// kubeadm's directory of static pod manifests.
 const MANIFESTS: &str = "/etc/kubernetes/manifests";
 
-/// Its manifest is there.
+/// The manifest of the static pod is still there.
 pub(crate) static MIRROR: Cause = Cause {
     id: ids::MIRROR_POD_DELETED,
     title: "the deleted record is the mirror pod of a static pod, which kubelet runs as long as its manifest is there",
@@ -53,7 +53,7 @@ pub(crate) static MIRROR: Cause = Cause {
     ],
 };
 
-/// Whether nothing on the node ends it.
+/// Whether the static pod still runs, and no process of it was sent SIGKILL.
 pub(super) fn runs_on(record: &PodRecord, here: Here<'_>) -> bool {
     record.is_mirror && here.stage == Some(Stage::Containers) && here.is_killed == Some(false)
 }
@@ -71,7 +71,7 @@ pub(super) fn draft(record: &PodRecord, here: Here<'_>) -> Draft {
     draft.explanation = "The record is the mirror pod of a static pod. Its deletion ends nothing on the node: kubelet runs \
         the pod as long as its manifest is there, and neither kubelet nor the runtime is to kill its containers."
         .into();
-    // kubelet names the mirror by the manifest's name and the node's.
+    // kubelet names the mirror pod after the manifest's pod and the node.
     let name = record.pod.name.as_deref().unwrap_or_default();
     let own = name.strip_suffix(here.node).and_then(|it| it.strip_suffix('-')).unwrap_or(name);
     if is_object_name(own) {

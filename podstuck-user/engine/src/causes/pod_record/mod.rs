@@ -1,6 +1,6 @@
-//! What the pod's record in the API says: whether anything is stuck at all, and whether the node is where to look.
-//! It is judged by how far the deletion has come on this node, at each look at it, since the record says the same
-//! from the first moment on, and the node comes on.
+//! Findings from the pod's record at the API server: whether the pod is stuck at all, and whether this node is the place
+//! to look. Each sample judges the record again by how far the deletion has come on this node: the record stays the
+//! same, while the node makes progress.
 
 mod mirror;
 mod refused;
@@ -39,7 +39,7 @@ use crate::{
 
 pub(crate) use mirror::MIRROR;
 
-/// Its causes and trackers.
+/// The family's causes and trackers.
 pub(crate) static FAMILY: Family = Family {
     causes: &[
         &FINALIZER,
@@ -65,24 +65,24 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-/// What is known of pods.
+/// The records of pods, and the last sample of the node.
 #[derive(Default)]
 pub(crate) struct PodRecords {
     sample: Option<Arc<NodeSample>>,
-    /// By UID.
+    /// The records, by UID.
     records: BTreeMap<String, Known>,
-    /// Nodes of this machine, as the API server calls them.
+    /// Names of this machine's nodes at the API server.
     nodes: BTreeSet<String>,
 }
 
-/// What is known of one.
+/// One pod's record.
 struct Known {
     record: PodRecord,
     /// The name of this node.
     node: String,
-    /// What the last verdict was about.
-    told: Option<u64>,
-    /// The node was not done when the record was read.
+    /// The target of the current finding.
+    reported: Option<u64>,
+    /// Whether the node had not finished the pod when the record was read.
     was_left: bool,
 }
 
@@ -107,8 +107,8 @@ impl Known {
         let grace = Duration::from_secs(record.grace_s);
         let requested = kubelet_steps::requested(record);
         let not_asked = context.kubelet_steps.not_asked(&record.pod.uid, requested, grace, now);
-        let not_asked = not_asked.as_ref().filter(|it| it.told.is_some());
-        // `None` while nobody has looked.
+        let not_asked = not_asked.as_ref().filter(|it| it.received.is_some());
+        // `None` before the first sample.
         let stage = sample.and_then(|sample| stage::stage(&record.pod, sample));
         let stage = stage.map(|known| known.stage);
         let was_left = self.was_left || stage.is_some_and(|stage| stage < Stage::Directories);
@@ -118,12 +118,12 @@ impl Known {
         let here =
             Here { node, is_named, has_kubelet, stage, was_left, is_killed, not_asked, now, at };
         let found = verdict(record, here);
-        let told = found.as_ref().map(|draft| draft.target_id);
-        if let (Some(target_id), None) = (self.told, told) {
+        let reported = found.as_ref().map(|draft| draft.target_id);
+        if let (Some(target_id), None) = (self.reported, reported) {
             let tracker = TrackerId::PodRecord;
             steps.say([Verdict::Over { tracker, target_id, at: context.now }]);
         }
-        (self.told, self.was_left) = (told, was_left);
+        (self.reported, self.was_left) = (reported, was_left);
         steps.found(found);
     }
 }
@@ -141,41 +141,41 @@ impl Tracker for PodRecords {
             }
             What::Record { record, node } => {
                 let (record, node) = (PodRecord::clone(record), node.clone());
-                // How far the node was is a matter of when this one was read.
+                // The progress of the node counts from when this record was read.
                 let before = self.records.remove(&record.pod.uid);
-                let (told, was_left) = (before.and_then(|it| it.told), false);
-                let known = Known { record, node, told, was_left };
+                let (reported, was_left) = (before.and_then(|it| it.reported), false);
+                let known = Known { record, node, reported, was_left };
                 self.records.insert(known.record.pod.uid.clone(), known);
-                // What the record means depends on the node, which is looked at within a moment.
+                // The meaning of the record depends on the node; without a sample, the first one follows soon.
                 if self.sample.is_some() {
                     self.judge(context, steps);
                 }
             }
-            // There is no record any more.
+            // The records no longer exist.
             What::Node(node) => {
                 self.nodes.insert(node.node.clone());
                 let gone = node.missing.iter().filter_map(|pod| self.records.remove(&pod.uid));
                 let tracker = TrackerId::PodRecord;
-                let over = gone.filter_map(|known| known.told);
+                let over = gone.filter_map(|known| known.reported);
                 steps.say(over.map(|target_id| Verdict::Over {
                     tracker,
                     target_id,
                     at: context.now,
                 }));
             }
-            // The looks may hang. Then the record is all there is.
+            // The samples may hang. Then only the record is available.
             What::WindowEnded if self.sample.is_none() => self.judge(context, steps),
             _ => {}
         }
     }
 }
 
-/// The clocks of a cluster differ by less.
+/// Tolerated difference between the clocks of a cluster.
 const CLOCKS: SignedDuration = SignedDuration::from_secs(5);
 
 const WHO: &str = "the finding says who";
 
-/// A finalizer.
+/// A finalizer keeps the record.
 pub(crate) static FINALIZER: Cause = Cause {
     id: ids::POD_FINALIZER,
     title: "a finalizer is set, and the node has done its part (according to the API server or `--pod-json`)",
@@ -205,7 +205,7 @@ pub(crate) static FINALIZER: Cause = Cause {
     ],
 };
 
-/// Nobody asked.
+/// No deletion was requested.
 pub(crate) static NOT_DELETED: Cause = Cause {
     id: ids::POD_NOT_DELETED,
     title: "the pod is not being deleted (according to the API server or `--pod-json`)",
@@ -222,7 +222,7 @@ pub(crate) static NOT_DELETED: Cause = Cause {
     source: &["kubernetes pkg/registry/core/pod/storage/eviction.go"],
 };
 
-/// Not yet.
+/// The grace period has not passed.
 pub(crate) static IN_GRACE: Cause = Cause {
     id: ids::GRACE_PERIOD_OR_PRESTOP,
     title: "the pod's grace period has not passed (according to the API server or `--pod-json`)",
@@ -248,7 +248,7 @@ pub(crate) static IN_GRACE: Cause = Cause {
     source: &["kubernetes pkg/kubelet/kuberuntime/kuberuntime_container.go, killContainer"],
 };
 
-/// Elsewhere.
+/// The pod is on another node.
 pub(crate) static NOT_ON_THIS_NODE: Cause = Cause {
     id: ids::POD_NOT_ON_THIS_NODE,
     title: "the pod runs on another node (according to the API server or `--pod-json`)",
@@ -269,30 +269,30 @@ pub(crate) static NOT_ON_THIS_NODE: Cause = Cause {
     source: &["kubernetes pkg/controller/podgc/gc_controller.go"],
 };
 
-/// Where the record is read.
+/// The node and the state by which a record is judged.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Here<'a> {
     /// This node's name.
     pub(crate) node: &'a str,
-    /// Whether the API server calls it so, and not only the host itself.
+    /// Whether the name is that at the API server, and not only the host's own.
     pub(crate) is_named: bool,
     /// Whether a kubelet runs here.
     pub(crate) has_kubelet: bool,
     /// How far the deletion has come here, if that is known.
     pub(crate) stage: Option<Stage>,
-    /// Whether it came that far only after the record was read.
+    /// Whether the node finished the pod only after the record was read.
     pub(crate) was_left: bool,
-    /// Whether SIGKILL was sent to a process of it; `None` where its processes were not looked at.
+    /// Whether SIGKILL was sent to a process of the pod; `None` if its processes were not read.
     pub(crate) is_killed: Option<bool>,
-    /// kubelet has heard of the deletion, and has not asked for the end of a container.
+    /// Set if kubelet has received the deletion and has not asked the runtime to stop a container.
     pub(crate) not_asked: Option<&'a NotAsked<'a>>,
-    /// Now.
+    /// The current time.
     pub(crate) now: Timestamp,
-    /// The same by the kernel's clock.
+    /// The current time by the kernel's clock.
     pub(crate) at: Monotonic,
 }
 
-/// The cause that the record shows, if it shows one.
+/// The finding that the record shows, if any.
 pub(crate) fn verdict(record: &PodRecord, here: Here<'_>) -> Option<Draft> {
     let Some(deletion) = record.deletion else { return Some(not_deleted(record, here)) };
     if here.now < deletion {
@@ -342,7 +342,7 @@ fn in_grace(record: &PodRecord, here: Here<'_>, deletion: Timestamp) -> Draft {
     draft.explanation = "It is not stuck yet: its containers may take that long to end. A preStop \
         hook that hangs can add as long again."
         .into();
-    // The two times are of two clocks.
+    // The two times come from two clocks.
     let requested = kubelet_steps::requested(record).unwrap_or(deletion);
     if requested.duration_since(here.now) > CLOCKS {
         draft.doubt(
@@ -356,8 +356,8 @@ fn in_grace(record: &PodRecord, here: Here<'_>, deletion: Timestamp) -> Draft {
     draft
 }
 
-/// kubelet runs a container's preStop hook before it has it stopped, and lets sidecars wait for those behind them
-/// (pkg/kubelet/kuberuntime, `killContainer` and `terminationOrdering`).
+/// Adds what kubelet waits for: it runs a container's preStop hook before the container is stopped, and stops sidecars
+/// after the containers behind them (pkg/kubelet/kuberuntime, `killContainer` and `terminationOrdering`).
 fn wait_for_turns(draft: &mut Draft, record: &PodRecord, not_asked: &NotAsked<'_>) {
     draft.fact(not_asked.fact(), Source::Log(not_asked.log.to_owned()));
     let containers = record.containers.as_deref().unwrap_or_default();
@@ -473,7 +473,8 @@ fn finalizer(record: &PodRecord, here: Here<'_>, nothing_left: bool) -> Draft {
     draft
 }
 
-/// One by one, the last first, since a removal moves those behind it; none without a look at its name.
+/// Adds the commands that remove the finalizers: the last first, since a removal moves those behind it; each tests the
+/// name.
 fn remove(draft: &mut Draft, record: &PodRecord) {
     let (Some(namespace), Some(name)) = (&record.pod.namespace, &record.pod.name) else { return };
     if !is_object_name(namespace) || !is_object_name(name) {
@@ -499,17 +500,17 @@ fn remove(draft: &mut Draft, record: &PodRecord) {
     }
 }
 
-/// Whether a finding is that nobody has asked.
+/// Whether a finding says that no deletion was requested.
 pub(crate) fn says_to_stay(finding: &Finding) -> bool {
     finding.id == NOT_DELETED.id
 }
 
-/// The record has an age when the tool has read it itself.
+/// The source of facts from the record: the API server if podstuck read it itself.
 fn of(record: &PodRecord) -> Source {
     record.read.map_or(Source::Record, Source::Api)
 }
 
-/// Who is known to set it.
+/// The component that removes this finalizer, as words.
 fn owner(finalizer: &str) -> &'static str {
     match finalizer {
         "batch.kubernetes.io/job-tracking" => "the Job controller removes it",

@@ -1,5 +1,5 @@
-//! A pod with which the node is done, and whose record stays because the API server refuses kubelet's last update or
-//! deletion of it: by a webhook, or for want of a right. kubelet's status manager logs that at each attempt.
+//! Pods that the node has finished, and whose record stays because the API server refuses kubelet's last update or
+//! deletion: by a webhook, or for lack of permission. kubelet's status manager logs that at each attempt.
 
 use crate::cause::Origin;
 use crate::model::degraded::Feed;
@@ -27,17 +27,17 @@ use crate::{
     verdict::{Draft, Verdict},
 };
 
-/// kubelet's status manager tries again every ten seconds (`syncPeriod` in pkg/kubelet/status).
+/// How long a line counts. kubelet's status manager retries every ten seconds (`syncPeriod` in pkg/kubelet/status).
 const FRESH: Duration = Duration::from_secs(60);
 
-/// What kubelet's status manager says of a request that fails (pkg/kubelet/status/status_manager.go, `syncPod`).
+/// Messages of kubelet's status manager about failed requests (pkg/kubelet/status/status_manager.go, `syncPod`).
 const FAILURES: [&str; 3] = [
     "Failed to delete status for pod: ",
     "Failed to update status for pod: ",
     "Failed to get status for pod: ",
 ];
 
-/// A refusal by the API server.
+/// The API server refuses kubelet's request.
 pub(crate) static STATUS_REFUSED: Cause = Cause {
     id: ids::STATUS_UPDATE_REFUSED,
     title: "the API server or a webhook refuses kubelet's last request about the pod",
@@ -71,11 +71,11 @@ pub(crate) static STATUS_REFUSED: Cause = Cause {
     ],
 };
 
-/// What was refused, by UID.
+/// Refused requests, by UID.
 #[derive(Default)]
 pub(crate) struct StatusRefusals {
     refusals: OfPods,
-    /// The targets that something was found of.
+    /// By UID: the target of the finding.
     found: BTreeMap<String, u64>,
 }
 
@@ -126,14 +126,14 @@ impl Tracker for StatusRefusals {
     }
 }
 
-/// Who refuses, by the API server's error.
+/// The component that refuses, by the API server's error.
 #[derive(Debug, PartialEq, Eq)]
 enum Refuser<'a> {
-    /// A webhook, and its service's name and namespace, where the error has its address.
+    /// A webhook, and the name and namespace of its service if the error has the address.
     Webhook { name: &'a str, service: Option<(&'a str, &'a str)> },
-    /// The API server itself, for the credentials that kubelet has.
+    /// The API server itself, because of kubelet's credentials.
     Credentials,
-    /// The API server itself: kubelet may not.
+    /// The API server itself: kubelet lacks the permission.
     Rights,
 }
 
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_said_long_ago_or_of_a_pod_that_is_there_holds_nothing() {
+    fn old_lines_and_lines_about_a_running_pod_are_ignored() {
         assert!(verdict(WEBHOOK, "log", 500, None).is_none());
         let runs = PodState { populated: Some(true), ..pod_state(UID) };
         assert!(verdict(WEBHOOK, "log", 590, Some(runs)).is_none());
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn who_refuses_is_read_from_the_error() {
+    fn the_refuser_is_read_from_the_error() {
         let denied = "admission webhook \"a.b\" denied the request: no";
         assert_eq!(who(denied), Some(Refuser::Webhook { name: "a.b", service: None }));
         assert_eq!(who("Unauthorized"), Some(Refuser::Credentials));

@@ -1,4 +1,4 @@
-//! pod record: facts against verdicts.
+//! Tests of the verdicts about a pod's record.
 
 use jiff::Timestamp;
 
@@ -55,10 +55,10 @@ fn ids(records: &mut Alone<PodRecords>, second: u64, what: What) -> Vec<&'static
 }
 
 #[test]
-fn a_finalizer_is_told_at_the_first_look() {
+fn a_finalizer_is_reported_at_the_first_sample() {
     let mut records = Alone::<PodRecords>::new();
     let passed = record(Timestamp::UNIX_EPOCH, &["example.org/backup"]);
-    assert!(ids(&mut records, 1, passed).is_empty(), "nobody has looked");
+    assert!(ids(&mut records, 1, passed).is_empty(), "no sample yet");
     assert_eq!(ids(&mut records, 2, sample(Some(true))), ["pod-finalizer"]);
     assert_eq!(ids(&mut records, 4, sample(Some(false))), ["pod-finalizer"]);
 }
@@ -76,7 +76,7 @@ fn a_record_from_before_the_node_was_done_may_be_outdated() {
 }
 
 #[test]
-fn a_record_is_judged_without_a_look_when_there_is_none() {
+fn a_record_is_judged_alone_if_no_sample_comes() {
     let mut records = Alone::<PodRecords>::new();
     ids(&mut records, 1, record(Timestamp::UNIX_EPOCH, &["example.org/backup"]));
     assert_eq!(ids(&mut records, 250, What::WindowEnded), ["pod-finalizer"]);
@@ -105,13 +105,13 @@ fn a_grace_that_ends_is_over() {
     assert!(records.take(at(22), sample(None)).verdicts.is_empty());
 }
 
-/// The end of the grace is by the API server's clock, and now is by the node's.
+/// The grace period ends by the API server's clock; the current time is the node's.
 #[test]
 fn a_deletion_that_is_still_to_be_requested_is_one_by_another_clock() {
     let ends_in = |seconds| {
         let deletion = NOW.checked_add(jiff::SignedDuration::from_secs(seconds)).ok();
         let record = PodRecord { deletion, grace_s: 30, ..pod_record("u") };
-        told(&record, Stage::Containers)
+        finding(&record, Stage::Containers)
     };
     assert_eq!(ends_in(20), Some(("grace-period-or-prestop", Certainty::Firm)));
     assert_eq!(ends_in(34), Some(("grace-period-or-prestop", Certainty::Firm)));
@@ -138,19 +138,19 @@ fn here(stage: Stage) -> Here<'static> {
     }
 }
 
-fn told(record: &PodRecord, stage: Stage) -> Option<(&'static str, Certainty)> {
+fn finding(record: &PodRecord, stage: Stage) -> Option<(&'static str, Certainty)> {
     verdict(record, here(stage)).map(|draft| (draft.id(), draft.certainty()))
 }
 
 #[test]
 fn a_finalizer_is_the_cause_only_when_the_node_is_done() {
     assert_eq!(
-        told(&record_of_verdict(), Stage::Directories),
+        finding(&record_of_verdict(), Stage::Directories),
         Some(("pod-finalizer", Certainty::Firm))
     );
-    // It is set, as the record shows; something else holds the pod first.
+    // The record shows the finalizer; another cause holds the pod first.
     assert_eq!(
-        told(&record_of_verdict(), Stage::Volumes),
+        finding(&record_of_verdict(), Stage::Volumes),
         Some(("pod-finalizer", Certainty::Firm))
     );
     let is_later = |stage| {
@@ -169,8 +169,8 @@ fn a_finalizer_is_the_cause_only_when_the_node_is_done() {
     };
     assert!(is_later(Some(Stage::Volumes)) && !is_later(Some(Stage::Directories)));
     let without = PodRecord { finalizers: Vec::new(), ..record_of_verdict() };
-    assert_eq!(told(&without, Stage::Directories), None);
-    // Without a kubelet, nobody says where its pods are.
+    assert_eq!(finding(&without, Stage::Directories), None);
+    // Without a kubelet, the place of its pods is not known.
     let of = |stage| {
         let here = Here { has_kubelet: false, ..here(stage) };
         verdict(&record_of_verdict(), here).unwrap().certainty()
@@ -178,7 +178,7 @@ fn a_finalizer_is_the_cause_only_when_the_node_is_done() {
     assert_eq!((of(Stage::Gone), of(Stage::Directories)), (Certainty::Likely, Certainty::Firm));
 }
 
-/// A name of a pod is given again, and a finalizer's name is anybody's.
+/// A pod's name may be reused, and a finalizer's name is arbitrary.
 #[test]
 fn a_finalizer_is_removed_from_the_pod_of_that_uid_only() {
     let names = ["x' ; reboot '", "example.com/keep"];
@@ -203,13 +203,13 @@ fn a_finalizer_is_removed_from_the_pod_of_that_uid_only() {
 }
 
 #[test]
-fn what_is_not_stuck_is_not_called_so() {
+fn a_pod_that_is_not_stuck_is_not_reported_as_stuck() {
     let alive = PodRecord { deletion: None, ..record_of_verdict() };
-    assert_eq!(told(&alive, Stage::Containers), Some(("pod-not-deleted", Certainty::Firm)));
+    assert_eq!(finding(&alive, Stage::Containers), Some(("pod-not-deleted", Certainty::Firm)));
     let soon = NOW.checked_add(jiff::SignedDuration::from_secs(9)).unwrap();
     let ending = PodRecord { deletion: Some(soon), ..record_of_verdict() };
     assert_eq!(
-        told(&ending, Stage::Containers),
+        finding(&ending, Stage::Containers),
         Some(("grace-period-or-prestop", Certainty::Firm))
     );
 }
@@ -217,11 +217,11 @@ fn what_is_not_stuck_is_not_called_so() {
 #[test]
 fn another_node_is_named_only_when_nothing_is_here() {
     let other = PodRecord { node: Some("there".into()), ..record_of_verdict() };
-    assert_eq!(told(&other, Stage::Gone), Some(("pod-not-on-this-node", Certainty::Firm)));
-    // kubelet can give the node another name than the host has.
+    assert_eq!(finding(&other, Stage::Gone), Some(("pod-not-on-this-node", Certainty::Firm)));
+    // kubelet may register the node under another name than the host's.
     let of_host = Here { is_named: false, ..here(Stage::Gone) };
     assert_eq!(verdict(&other, of_host).unwrap().certainty(), Certainty::Likely);
-    assert_eq!(told(&other, Stage::Volumes), Some(("pod-finalizer", Certainty::Firm)));
+    assert_eq!(finding(&other, Stage::Volumes), Some(("pod-finalizer", Certainty::Firm)));
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Why a container or a sandbox does not go, by what the runtime does and what it, or kubelet in its words,
-//! says.
+//! Causes that keep a container or a sandbox from ending, from the state and the log of the runtime and from kubelet's
+//! log.
 
 use crate::cause::Origin;
 use crate::model::degraded::Feed;
@@ -52,7 +52,7 @@ pub(crate) static CNI_TEARDOWN_FAILED: Cause = Cause {
     ],
 };
 
-/// No signal arrives.
+/// AppArmor refuses the runtime's signal.
 pub(crate) static SIGNAL_DENIED: Cause = Cause {
     id: ids::APPARMOR_SIGNAL_DENIED,
     title: "AppArmor denies runc's signals, and the container keeps running",
@@ -95,7 +95,7 @@ pub(crate) static SIGNAL_DENIED: Cause = Cause {
     ],
 };
 
-/// Nobody is there who could end it.
+/// A container's task or shim is gone.
 pub(crate) static STATE_LOST: Cause = Cause {
     id: ids::SHIM_OR_CONTAINERD_STATE_LOST,
     title: "the runtime still lists a container whose shim or task no longer exists",
@@ -207,7 +207,7 @@ pub(crate) static SANDBOX_STAYS: Cause = Cause {
     ],
 };
 
-/// It is there, and nothing ends it.
+/// A container's process that is not killed.
 pub(crate) static NOT_KILLED: Cause = Cause {
     id: ids::CONTAINER_NOT_KILLED,
     title: "a container's process runs on, and the runtime has not killed it",
@@ -269,7 +269,7 @@ pub(crate) static NOT_KILLED: Cause = Cause {
     ],
 };
 
-/// Somebody is there, and does not answer.
+/// A shim that does not answer.
 pub(crate) static SHIM_HANGS: Cause = Cause {
     id: ids::SHIM_HUNG,
     title: "the containers' shim does not respond to the runtime",
@@ -325,7 +325,7 @@ pub(crate) static SHIM_HANGS: Cause = Cause {
     ],
 };
 
-/// No answer at all.
+/// A runtime that does not answer.
 pub(crate) static RUNTIME_HANGS: Cause = Cause {
     id: ids::RUNTIME_HANG,
     title: "the container runtime does not respond",
@@ -429,7 +429,7 @@ pub(crate) static SOCKET_GONE: Cause = Cause {
     source: &["linux net/unix/af_unix.c, unix_find_bsd", "go net/unixsock_posix.go"],
 };
 
-/// Nobody is there to be asked.
+/// A runtime that does not run.
 pub(crate) static RUNTIME_DOWN: Cause = Cause {
     id: ids::RUNTIME_DOWN,
     title: "the container runtime does not run, but containers that it started do",
@@ -583,7 +583,7 @@ pub(crate) static LOG_DRIVER: Cause = Cause {
     ],
 };
 
-/// The kernel does not unmount what is in use.
+/// An image volume that is in use.
 pub(crate) static IMAGE_VOLUME_BUSY: Cause = Cause {
     id: ids::IMAGE_VOLUME_BUSY,
     title: "the runtime cannot unmount an image volume: it is in use",
@@ -611,7 +611,7 @@ pub(crate) static IMAGE_VOLUME_BUSY: Cause = Cause {
     source: &["containerd internal/cri/server/container_image_mount.go, cleanupImageMounts"],
 };
 
-/// The file of the network namespace.
+/// The file of the sandbox's network namespace is busy.
 pub(crate) static NETNS_BUSY: Cause = Cause {
     id: ids::NETNS_BUSY,
     title: "the runtime cannot remove the file of a sandbox's network namespace because a mount is left on it",
@@ -659,7 +659,7 @@ pub(crate) static NETNS_BUSY: Cause = Cause {
     ],
 };
 
-/// The directory of the shared memory.
+/// The directory of the sandbox's shared memory is busy.
 pub(crate) static SHM_BUSY: Cause = Cause {
     id: ids::SANDBOX_SHM_BUSY,
     title: "the runtime cannot remove a sandbox's shared memory because it is still mounted",

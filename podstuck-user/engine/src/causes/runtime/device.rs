@@ -1,5 +1,5 @@
-//! A block device of a container that the runtime cannot take away because a process has it open, as a virtual machine has
-//! the disks that it was given.
+//! A block device of a container that the runtime cannot remove because a process has it open, as a virtual machine has
+//! its disks.
 
 use crate::{
     cause::{Cause, Kind, Origin, TriedWith, log, seen, way},
@@ -19,10 +19,10 @@ use crate::{
     verdict::Draft,
 };
 
-/// Processes that are to be ended.
+/// Processes with a remedy.
 const NAMED: usize = 4;
 
-/// The kernel removes no device that is open.
+/// A device that is open, which the kernel does not remove.
 pub(crate) static DEVICE_BUSY: Cause = Cause {
     id: ids::RUNTIME_DEVICE_BUSY,
     title: "the runtime cannot take away a container's block device: a process has it open",
@@ -53,11 +53,11 @@ pub(crate) static DEVICE_BUSY: Cause = Cause {
     ],
 };
 
-/// What is said of it.
+/// Fills in the finding.
 pub(super) fn words(draft: &mut Draft, suspect: &Suspect<'_>) {
     // Since Kubernetes 1.27 a pod goes when its sandbox has been stopped, whether or not its containers are removed.
     let is_stop = ["StopPodSandbox", "KillPodSandbox", "StopContainer", "KillContainer"];
-    if !is_stop.iter().any(|word| suspect.told.said.text.contains(word)) {
+    if !is_stop.iter().any(|word| suspect.logged.said.text.contains(word)) {
         draft.blocks_deletion = None;
     }
     draft.explanation = "The runtime cannot take away a container's block device, because a process has it open: the kernel \
@@ -80,7 +80,7 @@ pub(super) fn words(draft: &mut Draft, suspect: &Suspect<'_>) {
         draft.lacks("who has the device open: no process had it at the last look");
         return;
     }
-    let last = suspect.told.last;
+    let last = suspect.logged.last;
     let was_there = |holder: &&&Holder| held.was_there(holder, last);
     let there: Vec<&Holder> = found.iter().filter(was_there).copied().collect();
     if there.is_empty() {

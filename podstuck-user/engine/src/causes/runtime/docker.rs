@@ -1,5 +1,5 @@
-//! Containers whose state dockerd has wrong: it has missed the event that one has ended, or waits for one that
-//! never came. Each look compares what it has written with the processes that are there.
+//! Containers whose recorded state in dockerd is wrong: dockerd has missed the exit event, or waits for an event that
+//! never comes. Each sample compares dockerd's record with the processes of the node.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -34,8 +34,8 @@ use crate::{
     verdict::{Draft, Verdict},
 };
 
-/// dockerd takes ten seconds until it believes that a container whose event does not come has ended
-/// (moby daemon/kill.go); and for one that ends, it unmounts and writes first.
+/// dockerd waits ten seconds for an exit event before it takes the container for ended (moby daemon/kill.go). When the
+/// event comes, dockerd unmounts and writes its record first.
 const LASTS: Duration = Duration::from_secs(20);
 
 const KILL: &str = "none: it has no process. dockerd takes it for ended when the time is over that it gives a container \
@@ -43,35 +43,35 @@ const KILL: &str = "none: it has no process. dockerd takes it for ended when the
 const KILL_WAITS: &str =
     "Where dockerd waits for the container's log driver, this command waits, too";
 
-/// Whose removal waits for the container.
+/// What waits for the container to end.
 pub(crate) enum Waits<'a> {
-    /// Who has asked about it.
+    /// The run asks about this container.
     Asked,
-    /// Its pod, which is to go.
+    /// Its pod, which is to be deleted.
     Pod(&'a Word),
-    /// Nobody who is known.
-    Nobody,
+    /// Nothing is known to wait.
+    Unknown,
 }
 
-/// Those of the last look.
+/// The wrong states of the last sample.
 #[derive(Default)]
 pub(crate) struct DockerStates {
-    /// By container and in which way.
+    /// By container ID and kind of difference: since when.
     since: BTreeMap<(String, Way), Monotonic>,
     to_go: ToGo,
     loggers: Loggers,
-    /// What is said, by target, with the pod's UID and whether that is likely.
-    told: BTreeMap<u64, (String, bool)>,
+    /// Findings in force, by target ID: the pod's UID, and whether the finding is at least likely.
+    reported: BTreeMap<u64, (String, bool)>,
 }
 
-/// In which way, and by which process.
+/// Whether dockerd records the container as running, and the process ID in question.
 type Way = (bool, Option<u32>);
 
 impl DockerStates {
     fn sampled(&mut self, sample: &NodeSample, steps: &mut Steps) {
         let before = std::mem::take(&mut self.since);
-        let mut over = std::mem::take(&mut self.told);
-        // Who is kept from running learns of it when he runs again.
+        let mut over = std::mem::take(&mut self.reported);
+        // A halted daemon handles the event when it runs again.
         let tracker = self.id();
         let cases = sample.out_of_step.iter().filter(|_| daemons_work(sample));
         for case in cases {
@@ -89,14 +89,14 @@ impl DockerStates {
             let waits = match self.to_go.word(uid).filter(|_| !uid.is_empty()) {
                 Some(word) => Waits::Pod(word),
                 None if is_asked => Waits::Asked,
-                None => Waits::Nobody,
+                None => Waits::Unknown,
             };
             let about = (&waits, self.loggers.of(case));
             let draft = draft(case, about, since, target_id, sample);
             let is_likely =
                 draft.blocks_deletion == Some(true) && draft.certainty() >= Certainty::Likely;
             over.remove(&target_id);
-            self.told.insert(target_id, (uid.to_owned(), is_likely));
+            self.reported.insert(target_id, (uid.to_owned(), is_likely));
             steps.found([draft]);
         }
         let at = sample.at;
@@ -111,7 +111,7 @@ fn way(case: &OutOfStep) -> Way {
     }
 }
 
-/// Whether nothing is known that keeps Docker's daemons from their work.
+/// Whether neither dockerd nor containerd is halted or gone.
 fn daemons_work(sample: &NodeSample) -> bool {
     let is_dockers = |it: Component| matches!(it, Component::Dockerd | Component::Containerd);
     let halted = sample.runtimes.iter().any(|it| is_dockers(it.component) && it.halted.is_some());
@@ -134,7 +134,7 @@ impl Tracker for DockerStates {
     }
 
     fn explains(&self, subject: &Subject<'_>, claim: Claim) -> bool {
-        self.told.values().any(|(uid, likely)| subject.is_of_pod(uid) && claim.is_met(*likely))
+        self.reported.values().any(|(uid, likely)| subject.is_of_pod(uid) && claim.is_met(*likely))
     }
 
     fn dropped(&self) -> u64 {
@@ -189,7 +189,7 @@ pub(crate) fn draft(
     if let Waits::Pod(word) = waits {
         word.tell(&mut draft);
     }
-    let is_waited_for = !matches!(waits, Waits::Nobody);
+    let is_waited_for = !matches!(waits, Waits::Unknown);
     draft.blocks_deletion = is_waited_for.then_some(true);
     draft.severity = if is_waited_for { Severity::Critical } else { Severity::Warning };
     rule_out(&mut draft, case, sample);
@@ -272,7 +272,7 @@ fn says_ended(draft: &mut Draft, case: &OutOfStep, init: Option<u32>) {
     }
 }
 
-/// Docker's client, for a dockerd that listens elsewhere than is usual.
+/// The `docker` command, with `--host` where dockerd does not listen on the default socket.
 fn docker(dockerd: Option<&Runtime>) -> String {
     const USUAL: [&str; 2] = ["/run/docker.sock", "/var/run/docker.sock"];
     let sockets = dockerd.map(|it| it.sockets.as_slice()).unwrap_or_default();
@@ -289,7 +289,7 @@ fn is_plain(namespace: &str) -> bool {
     !namespace.is_empty() && !namespace.starts_with('-') && namespace.bytes().all(is_plain)
 }
 
-/// dockerd compares what it has written with its tasks only when it starts.
+/// Adds a restart of dockerd, which compares its record with its tasks only when it starts.
 pub(super) fn restart(draft: &mut Draft, dockerd: Option<&Runtime>) {
     const RISK: &str = "all containers of the node end, unless Docker's live-restore is set. With it a task that dockerd \
         takes for ended may stay";
@@ -319,7 +319,7 @@ fn rule_out(draft: &mut Draft, case: &OutOfStep, sample: &NodeSample) {
         let fact = "dockerd has written that the container has ended";
         draft.rule_out(ids::DOCKER_LOG_DRIVER_BLOCKS, fact);
     }
-    // What dockerd knows it cannot write then, and what is read is old.
+    // On a full disk dockerd cannot write its record, which is then outdated.
     if sample.is_full() == Some(true) {
         draft.doubt("whether dockerd knows better and cannot write it: a disk is full");
     }

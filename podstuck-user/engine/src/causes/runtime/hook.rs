@@ -13,10 +13,10 @@ use crate::{
 
 /// Where hooks are configured for CRI-O and Podman (containers/common, pkg/hooks).
 const HOOKS: &str = "/usr/share/containers/oci/hooks.d /etc/containers/oci/hooks.d";
-/// CRI-O's, which is part of it.
+/// CRI-O's error about its built-in hook.
 const OF_CRI_O: &str = "failed to run post-stop hook for container";
 
-/// The stop fails with the hook.
+/// A post-stop hook that fails.
 pub(crate) static HOOK_FAILS: Cause = Cause {
     id: ids::OCI_HOOK_FAILS,
     title: "a hook that the runtime runs after a container's end fails, and each stop of the container with it",
@@ -56,7 +56,7 @@ pub(crate) static HOOK_FAILS: Cause = Cause {
 };
 
 pub(super) fn words(draft: &mut Draft, suspect: &Suspect<'_>) {
-    let text = suspect.told.said.text.as_str();
+    let text = suspect.logged.said.text.as_str();
     let (is_own, program) = (text.contains(OF_CRI_O), program(text).map(safe_path));
     draft.held_by(match &program {
         _ if is_own => "CRI-O's own post-stop hook".to_owned(),
@@ -108,13 +108,13 @@ pub(super) fn words(draft: &mut Draft, suspect: &Suspect<'_>) {
     draft.doubt("whether the hook fails still: a log says what was, and no attempt was seen");
 }
 
-/// The hook's program, where it could not be started (Go's os/exec).
+/// The hook's program, if it could not be started (Go's os/exec).
 fn program(text: &str) -> Option<&Path> {
     let (_, rest) = text.split_once("fork/exec ")?;
     absolute(rest.split_once(": ")?.0)
 }
 
-/// The control group in which a file could not be opened, since it is gone.
+/// The missing control group in which the hook could not open a file.
 fn missing_group(text: &str) -> Option<&Path> {
     let (_, rest) = text.split_once(": open ")?;
     let (path, why) = rest.split_once(": ")?;

@@ -1,5 +1,5 @@
-//! A command that a shim or the runtime has started for the pod, and that does not return: an OCI runtime (`runc delete`), or
-//! a CNI plugin. Who started it waits for its end without a limit, so what it waits for holds the pod.
+//! A command that a shim or the runtime has started for the pod, and that does not return: an OCI runtime (`runc delete`),
+//! or a CNI plugin. The component that started it waits without a time limit.
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ use crate::{
     waits::HungCommand,
 };
 
-/// One that is this old does not end by itself soon: kubelet's own requests end after two minutes at most.
+/// A command of this age does not end soon by itself: kubelet's own requests end after two minutes at most.
 const OLD: Duration = Duration::from_secs(60);
 const RISK: &str = "low for a pod that is to be deleted: the component that started it gets an error, and kubelet's next \
     attempt runs the command again";
 
-/// The command runs on and on.
+/// A command that does not return.
 pub(crate) static COMMAND_HANGS: Cause = Cause {
     id: ids::RUNTIME_COMMAND_HUNG,
     title: "a command that the runtime or a shim runs for the pod does not return",
@@ -118,7 +118,7 @@ pub(super) fn draft(suspect: &Suspect<'_>, hung: &HungCommand<'_>, now: Monotoni
     if age < OLD {
         draft.doubt("whether the command still returns by itself");
     }
-    if suspect.told.last < *since {
+    if suspect.logged.last < *since {
         draft.lacks("that an attempt to stop the pod has failed since the command was started");
     }
     draft.rule_out(

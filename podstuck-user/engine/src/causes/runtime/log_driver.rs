@@ -1,4 +1,4 @@
-//! The log driver of a container that has ended and that dockerd says is up: whether dockerd waits for it.
+//! Whether dockerd waits for the log driver of a container that has ended and that it records as running.
 
 use core::net::SocketAddr;
 use std::{collections::BTreeMap, path::PathBuf};
@@ -22,14 +22,14 @@ use crate::{
 /// Containers remembered, and addresses asked about.
 const REMEMBERED: usize = 4096;
 const ADDRESSES: usize = 64;
-/// Looks after which it is asked again.
+/// Samples between two questions about an address.
 const AGAIN: u32 = 8;
 
-/// What is known of them.
+/// Deleted tasks, and whether processes listen at the addresses of log drivers.
 pub(crate) struct Loggers {
-    /// By container: dockerd had its task deleted, when and by which log.
+    /// By container ID: when dockerd had the task deleted, and the log that says so.
     deleted: Bounded<String, (Timestamp, String)>,
-    /// By address: looks since it was asked, and the answer.
+    /// By address: samples since the first question, and the last answer.
     listening: BTreeMap<SocketAddr, (u32, Option<Listening>)>,
 }
 
@@ -48,7 +48,7 @@ impl Loggers {
         }
     }
 
-    /// Whether a process listens at the driver's address, now and then.
+    /// Asks whether a process listens at the driver's address, every `AGAIN` samples.
     pub(crate) fn ask(
         &mut self,
         tracker: TrackerId,
@@ -74,11 +74,11 @@ impl Loggers {
         }
     }
 
-    /// What is known of a container's, where dockerd says that it is up.
+    /// The log driver of a container that dockerd records as running.
     pub(crate) fn of<'a>(&'a self, case: &'a OutOfStep) -> Option<Logger<'a>> {
         let driver = case.log_driver.as_ref()?;
         let is_up = matches!(case.what, Differs::SaysUp(_));
-        // A deletion before its start is that of an earlier task.
+        // A deletion before the start belongs to an earlier task.
         let is_of_now =
             |(at, _): &&(Timestamp, String)| case.started_at.is_some_and(|started| *at > started);
         let deleted = self.deleted.get(&case.container.id).filter(is_of_now);
@@ -92,7 +92,7 @@ impl Loggers {
     }
 }
 
-/// That of one container.
+/// The log driver of one container.
 pub(crate) struct Logger<'a> {
     case: &'a OutOfStep,
     driver: &'a LogDriver,
@@ -101,13 +101,13 @@ pub(crate) struct Logger<'a> {
 }
 
 impl Logger<'_> {
-    /// The address, where no process listens at it.
+    /// The driver's address, if no process listens there.
     fn silent(&self) -> Option<SocketAddr> {
         let (end, found) = self.listening?;
         (!found.somebody && found.unread == 0).then_some(end)
     }
 
-    /// Whether dockerd seems to wait for it.
+    /// Whether dockerd seems to wait for the driver.
     pub(crate) fn blocks(&self) -> bool {
         !self.driver.is_local() && (self.deleted.is_some() || self.silent().is_some())
     }
@@ -122,7 +122,7 @@ impl Logger<'_> {
         }
     }
 
-    /// The cause that it is.
+    /// Describes the driver as the cause.
     pub(crate) fn tell(&self, draft: &mut Draft) {
         let file = self.case.directory.join("hostconfig.json");
         draft.fact(format!("the container has {}", self.name()), Source::file(safe_path(&file)));
@@ -151,7 +151,7 @@ impl Logger<'_> {
         );
     }
 
-    /// What tells dockerd's two reasons apart.
+    /// Adds what distinguishes a blocking log driver from a missed exit event.
     pub(crate) fn tell_apart(&self, draft: &mut Draft) {
         if self.driver.is_local() {
             let fact =

@@ -1,5 +1,5 @@
-//! A CNI plugin that fails to take a sandbox's network down, by what it says of it: whom it does not reach, or what it does
-//! not find.
+//! A CNI plugin that fails to tear down a sandbox's network. Its error names the server that it does not reach, or the
+//! file that it does not find.
 
 use crate::{
     causes::runtime::{tracker::Suspect, verdict},
@@ -11,25 +11,25 @@ use crate::{
 
 /// Longest address that is named.
 const ADDRESS: usize = 80;
-/// The plugin, as the one that must act.
+/// The component that must act.
 const PLUGIN: &str = "the CNI plugin";
 
-/// What an error is about.
+/// The failure that an error reports.
 #[derive(Debug, PartialEq, Eq)]
 enum Fault<'a> {
-    /// The API server does not accept who it is.
+    /// The API server rejects the plugin's credentials.
     Login,
-    /// Its program is gone; by which name, if it says so.
+    /// The plugin's program is missing; its name, if the error has it.
     NoProgram(Option<&'a str>),
-    /// The runtime has no configuration for it.
+    /// The runtime has no network configuration.
     NoConfig,
-    /// Its agent on this node is not there.
+    /// The plugin does not reach its agent on this node.
     Agent,
-    /// Whom it asks elsewhere refuses.
+    /// A server that is not on this node refuses the connection, or its name does not resolve.
     Refuses(&'a str),
-    /// Whom it asks does not answer in time; where that is, if it says so.
+    /// A server does not answer in time; its address, if it is not on this node.
     Silent(Option<&'a str>),
-    /// Its program ends without a word.
+    /// The plugin's program ends without an answer.
     Crashes,
     Unknown,
 }
@@ -81,7 +81,7 @@ impl<'a> Fault<'a> {
         }
     }
 
-    /// What lets the plugin succeed; nothing where that is its agent's part.
+    /// The remedy; `None` where the plugin's agent must act.
     fn way_out(&self) -> Option<String> {
         match self {
             Self::NoConfig => Some(
@@ -109,17 +109,17 @@ impl<'a> Fault<'a> {
     }
 }
 
-/// libcni's words for a program that it does not find (containernetworking/cni, pkg/invoke/find.go).
+/// libcni's error for a missing program (containernetworking/cni, pkg/invoke/find.go).
 const NO_PROGRAM: &str = "failed to find plugin ";
 
-/// The name that follows, in quotes, which may be quoted themselves.
+/// The name that follows, in quotes, which may be escaped.
 fn program(rest: &str) -> Option<&str> {
     let name = rest.trim_start_matches(['\\', '"']).split(['\\', '"']).next()?;
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     (!name.is_empty() && name.chars().all(is_plain)).then_some(name)
 }
 
-/// What containerd (go-cni), CRI-O (ocicni) and dockershim say without a configuration.
+/// Errors of containerd (go-cni), CRI-O (ocicni) and dockershim without a network configuration.
 const NO_CONFIG: [&str; 5] = [
     "cni config uninitialized",
     "cni plugin not initialized",
@@ -128,7 +128,7 @@ const NO_CONFIG: [&str; 5] = [
     "no networks found in",
 ];
 
-/// Where a connection was to go, in Go's words (net.OpError, net.DNSError).
+/// The remote address in an error of Go's (net.OpError, net.DNSError).
 fn address(text: &str) -> Option<&str> {
     let rest = match text.split_once("dial tcp: lookup ") {
         Some((_, rest)) => rest,
@@ -146,9 +146,9 @@ fn is_local(address: &str) -> bool {
     matches!(host, "localhost" | "[::1]") || host.starts_with("127.")
 }
 
-/// What is said of it.
+/// Fills in the finding.
 pub(super) fn words(draft: &mut Draft, suspect: &Suspect<'_>) {
-    let fault = Fault::of(&suspect.told.said.text);
+    let fault = Fault::of(&suspect.logged.said.text);
     draft.held_by(PLUGIN);
     draft.must = Some("succeed");
     verdict::processes(draft, suspect);

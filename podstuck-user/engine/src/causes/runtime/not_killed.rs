@@ -1,4 +1,4 @@
-//! A container whose runtime has given up waiting for its end, and whose process was not killed.
+//! A container whose runtime gave up waiting for its end, and whose process was not killed.
 
 use std::time::Duration;
 
@@ -19,13 +19,14 @@ use crate::{
     verdict::Draft,
 };
 
-/// A process that was killed ends within milliseconds, also on a busy node within this time.
+/// A killed process ends within milliseconds, and within this time on a busy node.
 pub(super) const LASTS: Duration = Duration::from_secs(5);
 /// Processes named.
 const NAMED: usize = 4;
 const COMM: usize = 16;
 
-/// The first process of a container that lives; `None` where one of them was killed, or cannot run.
+/// The container's processes, the oldest first. `None` if there are no processes, if one was killed or cannot run, or
+/// if the sandbox has a kernel of its own.
 pub(super) fn alive<'a>(suspect: &'a Suspect<'_>) -> Option<Vec<&'a Task>> {
     let (id, group) = suspect.container().zip(suspect.group())?;
     let mut tasks: Vec<&Task> =
@@ -39,8 +40,8 @@ pub(super) fn alive<'a>(suspect: &'a Suspect<'_>) -> Option<Vec<&'a Task>> {
     (all_live && !tasks.is_empty()).then_some(tasks)
 }
 
-/// Whether an error says that the whole time was over, which is the grace period and two minutes for kubelet, and the
-/// grace period for CRI-O. A wait that was cancelled may have been a short one.
+/// Whether an error says that the whole timeout passed: the grace period and two minutes for kubelet, the grace period
+/// for CRI-O. A cancelled wait may have been shorter.
 pub(super) fn has_waited(error: &str) -> bool {
     let words = ["DeadlineExceeded", "deadline exceeded", "timeout reached after"];
     words.iter().any(|words| error.contains(words))
@@ -51,12 +52,12 @@ pub(super) fn name(task: &Task) -> String {
     clip(&safe(task.comm.as_bytes()), COMM)
 }
 
-/// Says that it may be too early.
+/// Adds the doubt that the grace period may not be over.
 pub(super) fn doubt_grace(draft: &mut Draft) {
     draft.doubt("whether the pod's grace period is over: the wait for the container was cancelled");
 }
 
-/// Says which of its processes live.
+/// Adds the living processes as facts.
 pub(super) fn live(draft: &mut Draft, tasks: &[&Task], of: &str) {
     for task in tasks.iter().take(NAMED) {
         let Task { pid, state, .. } = task;
@@ -72,7 +73,7 @@ pub(super) fn live(draft: &mut Draft, tasks: &[&Task], of: &str) {
     }
 }
 
-/// Tells which processes live, and ends them.
+/// Describes the living processes, and how to end them.
 pub(super) fn words(
     draft: &mut Draft,
     suspect: &Suspect<'_>,

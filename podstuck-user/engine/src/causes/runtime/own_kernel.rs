@@ -1,5 +1,5 @@
 //! A sandbox that is a kernel of its own (Kata Containers, gVisor), and that its runtime cannot stop: only its shim can
-//! reach what is in it.
+//! reach the processes in it.
 
 use crate::{
     causes::runtime::{
@@ -17,7 +17,7 @@ use crate::{
 pub(super) const RISK: &str = "low for a pod that is to be deleted: its containers end at once, without their own clean-up, and the \
     runtime cleans up after them";
 
-/// The finding, where the pod has such a sandbox, and its processes live.
+/// The finding, if the pod has such a sandbox and its processes live.
 pub(super) fn draft(suspect: &Suspect<'_>) -> Option<Draft> {
     let group = suspect.group()?;
     let shim = group.shims.iter().find(|shim| shim.has_own_kernel() && !shim.is_halted())?;

@@ -1,5 +1,5 @@
-//! What a runtime cannot remove of a pod's sandbox because something is mounted there still (its network namespace,
-//! its shared memory), and images mounted as volumes that it cannot unmount, by the runtime's mounts.
+//! Parts of a pod's sandbox (network namespace, shared memory) that the runtime cannot remove because something is still
+//! mounted there, and image volumes that it cannot unmount. The runtime's mount table shows both.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -34,7 +34,7 @@ use crate::{
     verdict::Draft,
 };
 
-/// Looks at the node until it is asked again.
+/// Samples between two questions about a pod.
 const AGAIN: u32 = 5;
 
 /// The mounts on a file, as a runtime sees them.
@@ -45,28 +45,28 @@ pub(crate) struct Look {
     pub(crate) at: Monotonic,
 }
 
-/// By the pod as a target.
+/// Answers about busy parts of sandboxes, by the pod's target ID.
 #[derive(Default)]
 pub(crate) struct SandboxMounts {
-    /// Looks at the node since it is wanted.
+    /// Samples since the first complaint.
     wanted: BTreeMap<u64, u32>,
-    /// By the runtime's process.
+    /// By target ID and the runtime's process ID.
     looks: BTreeMap<(u64, u32), Look>,
     held: BTreeMap<(u64, u32), Held>,
 }
 
-/// Who holds a mount of a runtime's.
+/// The holders of a runtime's mount, or of a device.
 pub(crate) struct Held {
     pub(crate) path: PathBuf,
     pub(crate) taken: Snapshot,
     pub(crate) view: View,
     pub(crate) at: Monotonic,
-    /// By process id: when it was started.
+    /// Start times, by process ID.
     started: BTreeMap<u32, Monotonic>,
 }
 
 impl Held {
-    /// Whether a holder was there at a time: the name of a device is given again.
+    /// Whether a holder had started by a time: the kernel reuses device names.
     pub(crate) fn was_there(&self, holder: &Holder, at: Monotonic) -> bool {
         let started = holder.pid.and_then(|pid| self.started.get(&pid));
         started.is_none_or(|started| *started <= at)
@@ -74,7 +74,7 @@ impl Held {
 }
 
 impl SandboxMounts {
-    /// Asks about those that are complained of, and forgets the others.
+    /// Asks about the objects of these complaints, and forgets all others.
     pub(crate) fn ask(
         &mut self,
         tracker: TrackerId,
@@ -91,7 +91,7 @@ impl SandboxMounts {
             let looks = self.wanted.entry(target_id).or_default();
             let is_due = looks.is_multiple_of(AGAIN);
             *looks += 1;
-            // kubelet repeats what any of them has said.
+            // kubelet repeats the error of any runtime.
             let is_its = |runtime: &&Runtime| {
                 said.component == Component::Kubelet || runtime.component == said.component
             };
@@ -114,7 +114,7 @@ impl SandboxMounts {
         queries
     }
 
-    /// Takes note of an answer.
+    /// Records the mounts on a file.
     pub(crate) fn answered(
         &mut self,
         context: &Context<'_>,
@@ -132,7 +132,7 @@ impl SandboxMounts {
         self.looks.insert((target_id, *pid), look);
     }
 
-    /// Takes note of who holds a mount.
+    /// Records the holders of a mount or a device.
     pub(crate) fn holders(
         &mut self,
         context: &Context<'_>,
@@ -155,7 +155,7 @@ impl SandboxMounts {
         self.held.insert((target_id, pid), Held { path, taken, view, at: context.now, started });
     }
 
-    /// Who was seen last to hold what is complained of. Of several runtimes, the one that has it mounted.
+    /// The last known holders of the busy object. Of several runtimes, the one that has it mounted.
     pub(crate) fn held(&self, target_id: u64, said: &Said) -> Option<&Held> {
         let (_, path) = sandbox::busy(&said.text)?;
         let of_pod = self.held.range((target_id, 0)..=(target_id, u32::MAX));
@@ -163,7 +163,7 @@ impl SandboxMounts {
         of_file.max_by_key(|held| (held.taken.subject.is_ok(), held.taken.holders.len()))
     }
 
-    /// What was seen last on the file that is complained of. Of several runtimes, the one that has something there.
+    /// The last known mounts on the busy file. Of several runtimes, the one with the most mounts.
     pub(crate) fn on(&self, target_id: u64, said: &Said) -> Option<&Look> {
         let (_, path) = sandbox::busy(&said.text)?;
         let of_pod = self.looks.range((target_id, 0)..=(target_id, u32::MAX));
@@ -173,24 +173,24 @@ impl SandboxMounts {
 }
 
 impl Look {
-    /// Whether a mount is at the path by its text, but for what stands before: /var/run is a link to /run.
+    /// Whether the path is the mount point, or ends with it: /var/run is a link to /run.
     pub(crate) fn is_own(&self, point: &Path) -> bool {
         self.path.ends_with(point.strip_prefix("/").unwrap_or(point))
     }
 }
 
-/// What of a sandbox a line complains of.
+/// The part of a sandbox that a line complains of.
 pub(crate) fn kept(said: &Said) -> Option<Kept> {
     sandbox::busy(&said.text).map(|(kept, _)| kept)
 }
 
-/// Why a mount that only another namespace has is none of these.
+/// Why a mount that only another namespace has is not the cause.
 const NEWER: &str = "a mount that only another namespace has does not keep its mount point from being removed on this \
     kernel: they have been taken along since Linux 3.18";
 /// Mounts for which a command is given.
 const NAMED: usize = 4;
 
-/// Which of the two it is.
+/// The cause for a network namespace or shared memory that is busy.
 pub(super) fn cause(said: &Said) -> Option<&'static Cause> {
     match kept(said)? {
         Kept::NetworkNamespace => Some(&NETNS_BUSY),
@@ -199,10 +199,10 @@ pub(super) fn cause(said: &Said) -> Option<&'static Cause> {
     }
 }
 
-/// What is said of it.
+/// Fills in the finding.
 pub(super) fn words(draft: &mut Draft, suspect: &Suspect<'_>) {
     let is_netns = *draft.cause == NETNS_BUSY;
-    let said = &suspect.told.said;
+    let said = &suspect.logged.said;
     // Since Kubernetes 1.27 a pod goes when its sandbox has been stopped, whether or not it is removed.
     let is_stop = ["StopPodSandbox", "KillPodSandbox", "PodSandboxStatus"];
     if !is_netns && !is_stop.iter().any(|word| said.text.contains(word)) {
@@ -247,7 +247,7 @@ fn only_by_another_way(look: &Look) -> bool {
     look.mounts.all.iter().all(|mount| !look.is_own(&mount.point))
 }
 
-/// What is left there, and how it goes. The uppermost comes last in the table, and is to go first.
+/// Adds the mounts that are left, and how to unmount them. The uppermost is the last in the table, and goes first.
 pub(super) fn mounted(draft: &mut Draft, look: &Look, is_netns: bool) {
     let path = safe_path(&look.path);
     let all = &look.mounts.all;
@@ -276,7 +276,7 @@ pub(super) fn mounted(draft: &mut Draft, look: &Look, is_netns: bool) {
     }
 }
 
-/// What is said of it.
+/// Fills in the finding.
 pub(super) fn image_volume(draft: &mut Draft, suspect: &Suspect<'_>) {
     draft.explanation = "The runtime stops the pod's sandbox only when it has unmounted the image that is a volume \
         of the pod, and that is in use. kubelet asks again and again, and does not let the pod go before."

@@ -1,5 +1,5 @@
-//! Shims that cannot run: a signal has stopped one, or it waits in the kernel. Nothing ends its container before
-//! that is over, whatever its runtime is called. A pod's shim stands beside what the runtime says of it.
+//! Shims that cannot run: stopped by a signal, or waiting in the kernel. No runtime can end the container before that is
+//! over. For a pod with a complaint in the runtime's log, the finding about that complaint names the shim.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,33 +27,33 @@ use crate::{
     verdict::{Draft, Verdict},
 };
 
-/// How long one must be stopped: two looks. A debugger stops a process for a moment.
-/// What it does not.
+/// What a shim must do.
 pub(super) const MUST: &str = "answer the runtime";
+/// How long a shim must be stopped: two samples. A debugger stops a process for a moment.
 const STOPPED: Duration = Duration::from_secs(5);
-/// How long one must wait in the kernel, at each look: one that writes to a slow disk is often seen to.
+/// How long a shim must wait in the kernel, in each sample: writes to a slow disk often show it there.
 const WAITS: Duration = Duration::from_secs(20);
 
-/// One that cannot run, and whom it concerns.
+/// A shim that cannot run, and its container.
 pub(crate) struct Idle<'a> {
     pub(crate) container: &'a ContainerName,
     pub(crate) shim: &'a Shim,
-    /// The container's own directory; empty where that is not known.
+    /// The container's own directory; empty if not known.
     pub(crate) directory: PathBuf,
     /// Whether the run is about the container.
     pub(crate) is_asked: bool,
-    /// Whether its removal was begun.
+    /// Whether the container's removal has begun.
     pub(crate) to_go: bool,
     pub(crate) since: Monotonic,
 }
 
-/// Those of the last look.
+/// The halted shims of the last sample.
 #[derive(Default)]
 pub(crate) struct ShimStates {
-    /// By process id, start, and whether it is stopped.
+    /// By process ID, start time, and whether it is stopped: since when.
     since: BTreeMap<(u32, u64, bool), Monotonic>,
-    /// What is said, by target.
-    told: BTreeSet<u64>,
+    /// Target IDs with a finding.
+    reported: BTreeSet<u64>,
 }
 
 impl ShimStates {
@@ -65,7 +65,7 @@ impl ShimStates {
             idle.since = before.get(&key).copied().unwrap_or(sample.at);
             self.since.insert(key, idle.since);
         }
-        let mut over = std::mem::take(&mut self.told);
+        let mut over = std::mem::take(&mut self.reported);
         for idle in all {
             let needed = if idle.shim.is_stopped() { STOPPED } else { WAITS };
             let target_id = name_hash(idle.container.id.as_bytes());
@@ -74,7 +74,7 @@ impl ShimStates {
             let lasts = sample.at.since(idle.since) >= needed;
             if lasts && !context.is_explained(self.id(), &subject) {
                 over.remove(&target_id);
-                self.told.insert(target_id);
+                self.reported.insert(target_id);
                 steps.found([draft(&idle, target_id, sample.at)]);
             }
         }
@@ -83,11 +83,11 @@ impl ShimStates {
     }
 }
 
-/// The shim of the container that is asked about, and those of containers that are in no pod.
+/// The halted shims of the container that the run asks about and of containers in no pod.
 fn halted(sample: &NodeSample) -> Vec<Idle<'_>> {
     let asked = sample.containers.iter().filter_map(|state| {
         let shim = state.shim.as_ref().filter(|shim| shim.is_halted())?;
-        // What has other parts, too, is known by its bundle or its layer.
+        // A container with several parts is identified by its bundle or its layer.
         let directory = state.parts.first().map(|part| part.path.clone()).unwrap_or_default();
         let (container, to_go, since) = (&state.container, state.to_go, sample.at);
         Some(Idle { container, shim, directory, is_asked: true, to_go, since })
@@ -154,7 +154,7 @@ pub(crate) fn draft(idle: &Idle<'_>, target_id: u64, now: Monotonic) -> Draft {
     draft
 }
 
-/// What it is.
+/// Describes the state of a shim that cannot run.
 pub(crate) fn tell(draft: &mut Draft, shim: &Shim, whose: &str) {
     let Shim { pid, comm, state, .. } = shim;
     draft.held_by(format!("{comm} (pid {pid})"));
@@ -168,7 +168,7 @@ pub(crate) fn tell(draft: &mut Draft, shim: &Shim, whose: &str) {
     draft.fact(fact, Source::proc(format!("/proc/{pid}/stat")));
 }
 
-/// How it goes on, or ends.
+/// Adds how to continue the shim, or to end it.
 pub(crate) fn ways_out(draft: &mut Draft, shim: &Shim, risk: &'static str) {
     let process = Process::new(shim.pid, Some(shim.started), Some(&shim.comm));
     if shim.is_stopped() {
@@ -182,7 +182,7 @@ pub(crate) fn ways_out(draft: &mut Draft, shim: &Shim, risk: &'static str) {
     draft.remedy(kill("kill -KILL", process).so(", and with it the container"), risk);
 }
 
-/// What it is where it runs, and does not do its work.
+/// Describes a shim that runs and does not collect the exit of its child.
 pub(crate) fn does_not_collect(draft: &mut Draft, collects: Collects<'_>) {
     let Collects { shim, child, since } = collects;
     let Shim { pid, comm, .. } = shim;
@@ -208,7 +208,7 @@ pub(crate) fn does_not_collect(draft: &mut Draft, collects: Collects<'_>) {
     rule_out(draft);
 }
 
-/// What else it is not.
+/// Rules out the look-alikes.
 pub(crate) fn rule_out(draft: &mut Draft) {
     draft.rule_out(ids::SANDBOX_NOT_STOPPED, "the shim itself does not do its work");
     draft.rule_out(

@@ -1,4 +1,4 @@
-//! A runtime that runs and listens, at a socket whose file is gone or is another's: nobody reaches it.
+//! A runtime that runs and listens on a socket whose file was removed or replaced, so that no client reaches it.
 
 use std::path::PathBuf;
 
@@ -16,7 +16,7 @@ use crate::{
     verdict::Draft,
 };
 
-/// The socket that an error names, to which nobody could connect, as Go writes it (`net.OpError`).
+/// The socket and the reason in the error of a failed connection, as Go writes it (`net.OpError`).
 fn refused(error: &str) -> Option<(PathBuf, &str)> {
     let (_, rest) = error.split_once("dial unix ")?;
     let (path, why) = rest.split_once(": connect: ")?;
@@ -26,10 +26,10 @@ fn refused(error: &str) -> Option<(PathBuf, &str)> {
     path.starts_with('/').then(|| (path.into(), why))
 }
 
-/// The runtime that listens at the socket in question, by the kernel's list of sockets; the error with which connecting
-/// fails all the same.
+/// The runtime that listens on the socket in question according to the kernel, the socket, and the error of the
+/// connection.
 pub(super) fn unreached<'a>(suspect: &'a Suspect<'_>) -> Option<(&'a Runtime, PathBuf, &'a str)> {
-    let (path, why) = refused(&suspect.told.said.text)?;
+    let (path, why) = refused(&suspect.logged.said.text)?;
     let is_its =
         |runtime: &&Runtime| runtime.sockets.iter().any(|socket| in_run(socket) == in_run(&path));
     let runtime = suspect.sample.runtimes.iter().find(is_its)?;

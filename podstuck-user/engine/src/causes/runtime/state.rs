@@ -1,6 +1,5 @@
-//! Runtimes that cannot do anything: a signal has stopped the daemon, its control group is frozen, it does not run
-//! while what it has started does, or it does not respond. That is there to be seen at any time, and no log says
-//! it.
+//! Runtimes that cannot work: a signal has stopped the daemon, its control group is frozen, it does not run while its
+//! shims do, or it does not respond. The processes show this at any time; no log reports it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -43,53 +42,53 @@ use crate::{
     verdict::{Draft, Verdict},
 };
 
-/// How long one must be kept from running: two looks. A debugger stops a process for a moment.
+/// How long a daemon must be halted: two samples. A debugger stops a process for a moment.
 const HALTED: Duration = Duration::from_secs(5);
-/// How long one must be gone. A service that fails is started again after 5 s (`RestartSec` in the units of
+/// How long a daemon must be gone. systemd restarts a failed service after 5 s (`RestartSec` in the units of
 /// containerd; 2 s in Docker's).
 const GONE: Duration = Duration::from_secs(10);
 
-/// Looks until it is asked again who waits.
+/// Samples between two questions about the clients of halted daemons.
 const AGAIN: u32 = 5;
 
-/// A daemon: by its process, or by what is left of it.
+/// A daemon: by process ID and start time, or by component and socket if it is gone.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Key {
     Process(u32, u64),
     Gone(Component, Option<PathBuf>),
 }
 
-/// One that does nothing, and who waits for it.
+/// A daemon that does not work.
 #[derive(Clone)]
 pub(crate) struct Fault<'a> {
     pub(crate) daemon: Daemon<'a>,
     pub(crate) since: Monotonic,
-    /// Who is not answered, by one that nothing keeps from running.
+    /// The clients without an answer, if nothing keeps the daemon from running.
     pub(crate) silence: Option<Silence>,
 }
 
-/// Whose removal needs it.
+/// What cannot be removed without the daemon.
 #[derive(Clone, Copy)]
 pub(crate) enum Victim<'a> {
-    /// A pod that is to go, and whose containers are there.
+    /// A pod that is to be deleted and has processes.
     Pod(&'a PodState, &'a PodGroup, &'a Word),
-    /// The container that is asked about.
+    /// The container that the run asks about.
     Container(&'a ContainerState),
-    /// Nobody who is known.
-    Nobody,
+    /// Nothing is known to wait.
+    Unknown,
 }
 
-/// Those of the last look.
+/// The daemons of the last sample that do not work.
 #[derive(Default)]
 pub(crate) struct RuntimeStates {
     since: BTreeMap<Key, Monotonic>,
     to_go: ToGo,
-    /// Who had a connection to one, by its process id, and when that was looked at.
+    /// By a halted daemon's process ID: its clients, and when they were read.
     clients: BTreeMap<u32, (Vec<Client>, Monotonic)>,
     looks: u32,
     silent: SilentDaemons,
-    /// What is said, by target, with the pod's UID and whether that is likely.
-    told: BTreeMap<u64, (String, bool)>,
+    /// Findings in force, by target ID: the pod's UID, and whether the finding is at least likely.
+    reported: BTreeMap<u64, (String, bool)>,
 }
 
 impl RuntimeStates {
@@ -99,17 +98,17 @@ impl RuntimeStates {
         let tracker = self.id();
         let silent = self.silent.sampled(sample);
         steps.ask(silent.into_iter().map(|pid| clients_of(tracker, pid)));
-        let mut before = std::mem::take(&mut self.told);
+        let mut before = std::mem::take(&mut self.reported);
         let mut victims = BTreeSet::new();
         let pods = sample.pods.iter().filter(|pod| pod.populated == Some(true));
         for pod in pods {
             let Some(word) = self.to_go.word(&pod.uid).cloned() else { continue };
             let target_id = name_hash(pod.uid.as_bytes());
             let Some(group) = sample.cgroups.iter().find(|group| group.uid == pod.uid) else {
-                // Not every pod is looked at each time.
+                // Not every sample has the control groups of all pods.
                 let known = before.remove_entry(&target_id);
                 victims.extend(known.as_ref().map(|(target_id, _)| *target_id));
-                self.told.extend(known);
+                self.reported.extend(known);
                 continue;
             };
             let daemons = group.shims.iter().flat_map(|shim| sample.daemons_of(shim)).collect();
@@ -128,15 +127,15 @@ impl RuntimeStates {
             let running = sample.runtimes.iter().map(Daemon::Runs);
             for daemon in running.chain(sample.gone.iter().map(Daemon::Gone)) {
                 let target_id = name_hash(format!("{:?}", key(daemon)).as_bytes());
-                self.tell((target_id, ""), Victim::Nobody, vec![daemon], sample, steps);
+                self.tell((target_id, ""), Victim::Unknown, vec![daemon], sample, steps);
             }
         }
         let (tracker, at) = (self.id(), sample.at);
-        let over = before.into_keys().filter(|target_id| !self.told.contains_key(target_id));
+        let over = before.into_keys().filter(|target_id| !self.reported.contains_key(target_id));
         steps.say(over.map(|target_id| Verdict::Over { tracker, target_id, at }));
     }
 
-    /// Takes note of since when each does nothing.
+    /// Records since when each daemon is halted or gone.
     fn note(&mut self, sample: &NodeSample) {
         let before = std::mem::take(&mut self.since);
         let halted = sample.runtimes.iter().map(Daemon::Runs).filter(|it| it.halted().is_some());
@@ -147,7 +146,7 @@ impl RuntimeStates {
         }
     }
 
-    /// Asks who waits, now and then.
+    /// Asks for the clients of halted daemons, every `AGAIN` samples.
     fn ask(&mut self, sample: &NodeSample, steps: &mut Steps) {
         let halted = sample.runtimes.iter().filter(|it| it.halted.is_some());
         let pids: Vec<u32> = halted.map(|it| it.pid).collect();
@@ -178,7 +177,7 @@ impl RuntimeStates {
             if let Some(since) = lasts(daemon) {
                 return Some(Fault { daemon, since, silence: None });
             }
-            // One may wait for another one, which is known not to run.
+            // A silent daemon may wait for another one that is halted or gone.
             let Daemon::Runs(runtime) = daemon else { return None };
             let silence = self.silent.of(runtime).filter(|_| is_clear)?;
             Some(Fault { daemon, since: silence.since, silence: Some(silence) })
@@ -186,7 +185,7 @@ impl RuntimeStates {
         let faults: Vec<Fault<'_>> = daemons.into_iter().filter_map(fault).collect();
         let draft = draft(&victim, &faults, (target_id, &self.clients), sample)?;
         let is_likely = draft.certainty() >= Certainty::Likely;
-        self.told.insert(target_id, (uid.to_owned(), is_likely));
+        self.reported.insert(target_id, (uid.to_owned(), is_likely));
         steps.found([draft]);
         Some(target_id)
     }
@@ -197,7 +196,7 @@ fn clients_of(tracker: TrackerId, pid: u32) -> Query {
     Query { tracker, target_id, path, wants: FindClients { pid }.into() }
 }
 
-/// The daemons that a container is removed by, the lower one first.
+/// The daemons that remove a container, the lower one first.
 fn daemons_of<'a>(container: &'a ContainerState, sample: &'a NodeSample) -> Vec<Daemon<'a>> {
     let of_shim = container.shim.iter().flat_map(|shim| sample.daemons_of(shim));
     let mut all: Vec<Daemon<'_>> = of_shim.collect();
@@ -228,7 +227,7 @@ impl Tracker for RuntimeStates {
             What::Sample(sample) => self.sampled(sample, steps),
             What::Answer { query, answer } => {
                 if let Some((FindClients { pid }, found)) = FindClients::answered(query, answer) {
-                    // Of whom nothing is known it is not said that he waits.
+                    // Without an answer, no client counts as waiting.
                     let clients = found.clone().unwrap_or_default();
                     self.silent.answered(*pid, &clients, context.now);
                     if found.is_ok() {
@@ -241,7 +240,7 @@ impl Tracker for RuntimeStates {
     }
 
     fn explains(&self, subject: &Subject<'_>, claim: Claim) -> bool {
-        self.told.values().any(|(uid, likely)| subject.is_of_pod(uid) && claim.is_met(*likely))
+        self.reported.values().any(|(uid, likely)| subject.is_of_pod(uid) && claim.is_met(*likely))
     }
 
     fn dropped(&self) -> u64 {
@@ -324,11 +323,11 @@ pub(crate) fn draft(
         Victim::Container(_) => {
             format!("{why} A request to end or remove the container waits, or is refused.")
         }
-        Victim::Nobody => {
+        Victim::Unknown => {
             format!("{why} As long as that is so, no container of it is ended or removed.")
         }
     };
-    draft.blocks_deletion = (!matches!(victim, Victim::Nobody)).then_some(true);
+    draft.blocks_deletion = (!matches!(victim, Victim::Unknown)).then_some(true);
     draft.severity = Severity::Critical;
     if is_silent {
         unresponsive::rule_out(&mut draft, sample);
@@ -356,7 +355,7 @@ fn target(victim: &Victim<'_>, first: &Fault<'_>) -> Target {
             container_name: container.name.clone(),
             ..Target::unknown()
         },
-        Victim::Nobody => {
+        Victim::Unknown => {
             let socket = match first.daemon {
                 Daemon::Runs(runtime) => runtime
                     .api_socket()
@@ -389,7 +388,7 @@ fn is_gone(draft: &mut Draft, gone: &GoneRuntime) {
         None => format!("no process of {name} runs; {many}"),
     };
     draft.fact(fact, Source::proc("/proc/*/cmdline and /proc/*/net/unix"));
-    // What is below dockerd is a service of its own, or dockerd's child: its group would be the wrong one.
+    // Below dockerd runs a service of its own or dockerd's child, whose group names the wrong unit.
     let unit = group.as_deref().filter(|_| *component != Component::Dockerd).and_then(unit::of);
     match unit {
         Some(unit) => {

@@ -97,7 +97,11 @@ fn asked(node: NodeSample) -> NodeSample {
     NodeSample { containers: vec![container], ..node }
 }
 
-fn told(alone: &mut Alone<DockerStates>, seconds: &[u64], node: &NodeSample) -> Vec<Verdict> {
+fn last_verdicts(
+    alone: &mut Alone<DockerStates>,
+    seconds: &[u64],
+    node: &NodeSample,
+) -> Vec<Verdict> {
     let mut last = Vec::new();
     for second in seconds {
         let sample = NodeSample { at: at(*second), ..node.clone() };
@@ -107,7 +111,7 @@ fn told(alone: &mut Alone<DockerStates>, seconds: &[u64], node: &NodeSample) -> 
 }
 
 fn one(node: &NodeSample) -> Draft {
-    let verdicts = told(&mut Alone::<DockerStates>::new(), &[10, 20, 30], node);
+    let verdicts = last_verdicts(&mut Alone::<DockerStates>::new(), &[10, 20, 30], node);
     let [draft] = found(verdicts).try_into().unwrap();
     draft
 }
@@ -120,8 +124,8 @@ fn commands(draft: &Draft) -> Vec<&str> {
 fn one_that_has_ended_and_is_up() {
     let node = asked(node(Differs::SaysUp(99), None, None));
     let mut alone = Alone::<DockerStates>::new();
-    assert!(told(&mut alone, &[10, 28], &node).is_empty(), "dockerd takes some time");
-    let [draft] = found(told(&mut alone, &[30], &node)).try_into().unwrap();
+    assert!(last_verdicts(&mut alone, &[10, 28], &node).is_empty(), "dockerd takes some time");
+    let [draft] = found(last_verdicts(&mut alone, &[30], &node)).try_into().unwrap();
     assert_eq!(
         (draft.id(), draft.certainty()),
         ("docker-containerd-state-desync", Certainty::Firm)
@@ -131,7 +135,7 @@ fn one_that_has_ended_and_is_up() {
     let id = id();
     let kill = format!("docker kill {id}");
     assert_eq!(commands(&draft), [kill.as_str(), "systemctl restart dockerd.service"]);
-    let over = told(&mut alone, &[32], &NodeSample { out_of_step: Vec::new(), ..node });
+    let over = last_verdicts(&mut alone, &[32], &NodeSample { out_of_step: Vec::new(), ..node });
     assert!(matches!(over[..], [Verdict::Over { tracker: TrackerId::DockerState, .. }]));
 }
 
@@ -151,14 +155,17 @@ fn one_that_lives_and_has_exited() {
 #[test]
 fn another_process_or_the_other_way_is_another_case() {
     let mut alone = Alone::<DockerStates>::new();
-    assert!(told(&mut alone, &[10, 25], &node(Differs::SaysUp(99), None, None)).is_empty());
-    assert!(told(&mut alone, &[30], &node(Differs::SaysUp(100), None, None)).is_empty());
     assert!(
-        told(&mut alone, &[40], &node(Differs::SaysEnded(None), Some(shim()), None)).is_empty()
+        last_verdicts(&mut alone, &[10, 25], &node(Differs::SaysUp(99), None, None)).is_empty()
+    );
+    assert!(last_verdicts(&mut alone, &[30], &node(Differs::SaysUp(100), None, None)).is_empty());
+    assert!(
+        last_verdicts(&mut alone, &[40], &node(Differs::SaysEnded(None), Some(shim()), None))
+            .is_empty()
     );
 }
 
-/// One with a log driver that sends elsewhere, and what dockerd's log and the node say.
+/// A container with a log driver that sends to an address, and what dockerd's log and the node say.
 fn logs_to(driver: &str, address: &str, deleted: Option<i64>, listens: Option<bool>) -> Draft {
     let mut node = asked(node(Differs::SaysUp(99), None, None));
     let log_driver = LogDriver { name: driver.into(), address: Some(address.into()) };
@@ -174,38 +181,38 @@ fn logs_to(driver: &str, address: &str, deleted: Option<i64>, listens: Option<bo
     }
     let sample = NodeSample { at: at(10), ..node.clone() };
     let asked = alone.take(at(10), What::Sample(sample.into())).queries;
-    if let (Some(somebody), Some(query)) = (listens, asked.into_iter().next()) {
-        let found = Listening { somebody, namespaces: 1, unread: 0 };
+    if let (Some(is_listening), Some(query)) = (listens, asked.into_iter().next()) {
+        let found = Listening { somebody: is_listening, namespaces: 1, unread: 0 };
         let answer = Answer::Listener(Ok(found));
         alone.take(at(11), What::Answer { query: query.into(), answer: answer.into() });
     }
-    let [draft] = found(told(&mut alone, &[12, 30], &node)).try_into().unwrap();
+    let [draft] = found(last_verdicts(&mut alone, &[12, 30], &node)).try_into().unwrap();
     draft
 }
 
 #[test]
 fn one_whose_log_driver_waits_is_not_out_of_step() {
     const HERE: &str = "tcp://localhost:24224";
-    let told = |driver, address, deleted, listens| {
+    let verdict = |driver, address, deleted, listens| {
         let draft = logs_to(driver, address, deleted, listens);
         (draft.id(), draft.certainty())
     };
     let (blocks, desync) = ("docker-log-driver-blocks", "docker-containerd-state-desync");
-    assert_eq!(told("fluentd", HERE, Some(200), Some(false)), (blocks, Certainty::Likely));
+    assert_eq!(verdict("fluentd", HERE, Some(200), Some(false)), (blocks, Certainty::Likely));
     assert_eq!(
-        told("splunk", "https://10.0.0.5:8088", Some(200), None),
+        verdict("splunk", "https://10.0.0.5:8088", Some(200), None),
         (blocks, Certainty::Likely)
     );
-    assert_eq!(told("fluentd", HERE, None, Some(false)), (blocks, Certainty::Likely));
-    // Nothing speaks for either: it is not firm, whichever is named.
-    assert_eq!(told("fluentd", HERE, None, Some(true)), (desync, Certainty::Likely));
-    assert_eq!(told("splunk", "https://10.0.0.5:8088", None, None), (desync, Certainty::Likely));
+    assert_eq!(verdict("fluentd", HERE, None, Some(false)), (blocks, Certainty::Likely));
+    // No source supports either cause, so the finding is not firm.
+    assert_eq!(verdict("fluentd", HERE, None, Some(true)), (desync, Certainty::Likely));
+    assert_eq!(verdict("splunk", "https://10.0.0.5:8088", None, None), (desync, Certainty::Likely));
     assert_eq!(
-        told("fluentd", HERE, Some(50), Some(true)),
+        verdict("fluentd", HERE, Some(50), Some(true)),
         (desync, Certainty::Likely),
         "an earlier task's"
     );
-    assert_eq!(told("json-file", HERE, Some(200), None), (desync, Certainty::Firm));
+    assert_eq!(verdict("json-file", HERE, Some(200), None), (desync, Certainty::Firm));
     let waits = logs_to("fluentd", HERE, Some(200), Some(false));
     let facts: Vec<&str> = waits.evidence.iter().map(|it| it.fact.as_str()).collect();
     assert!(
@@ -240,19 +247,19 @@ fn where_a_log_driver_sends_to_on_the_node_itself() {
 
 /// A daemon that cannot run has missed nothing yet.
 #[test]
-fn who_is_kept_from_learning_is_not_out_of_step() {
+fn a_halted_daemon_is_not_out_of_step() {
     let halted = |component| {
         let mut node = node(Differs::SaysUp(99), None, None);
         for runtime in node.runtimes.iter_mut().filter(|it| it.component == component) {
             runtime.halted = Some(Halted::Stopped);
         }
-        told(&mut Alone::<DockerStates>::new(), &[10, 40], &node).len()
+        last_verdicts(&mut Alone::<DockerStates>::new(), &[10, 40], &node).len()
     };
     assert_eq!([Component::Dockerd, Component::Containerd, Component::CriO].map(halted), [0, 0, 1]);
     let (component, socket, group) = (Component::Containerd, Some("/x".into()), None);
     let gone = vec![GoneRuntime { component, socket, shims: 1, group }];
     let node = NodeSample { gone, ..node(Differs::SaysUp(99), None, None) };
-    assert!(told(&mut Alone::<DockerStates>::new(), &[10, 40], &node).is_empty());
+    assert!(last_verdicts(&mut Alone::<DockerStates>::new(), &[10, 40], &node).is_empty());
     let alone = NodeSample { runtimes: vec![node.runtimes[1].clone()], gone: Vec::new(), ..node };
     assert_eq!(one(&alone).certainty(), Certainty::Possible, "no containerd was seen to run");
 }
@@ -265,7 +272,7 @@ fn a_pod_that_is_to_go_waits_for_it() {
     let time = Timestamp::from_second(1).unwrap();
     let said = Said::new(Component::Kubelet, "log of kubelet (pid 9)", UID, time, "");
     alone.take(at(9), What::Said(Box::new(Said { report: Some(Report::ToGo), ..said })));
-    let [draft] = found(told(&mut alone, &[10, 40], &node)).try_into().unwrap();
+    let [draft] = found(last_verdicts(&mut alone, &[10, 40], &node)).try_into().unwrap();
     assert_eq!((draft.blocks_deletion, draft.target.pod.clone()), (Some(true), Some(pod)));
     let subject = Subject { target_id: 0, path: std::path::Path::new(""), pod: UID, at: at(40) };
     assert!(alone.tracker.explains(&subject, Claim::Finding));
@@ -315,7 +322,7 @@ fn draft(alone: &mut Alone<RuntimeSays>, sample: NodeSample) -> Option<Draft> {
     found(alone.take(sample.at, What::Sample(sample.into())).verdicts).pop()
 }
 
-fn told_of_says(draft: Option<Draft>) -> Option<(&'static str, Certainty)> {
+fn verdict_of(draft: Option<Draft>) -> Option<(&'static str, Certainty)> {
     draft.map(|draft| (draft.id(), draft.certainty()))
 }
 
@@ -339,16 +346,16 @@ fn what_was_said_once_or_long_ago_or_was_overcome_is_nothing_to_rely_on() {
     let mut once = Alone::<RuntimeSays>::new();
     once.take(at(600), said(UID, Complaint::NetworkTeardown, CNI, 590));
     let possible = Some(("cni-teardown-failed", Certainty::Possible));
-    assert_eq!(told_of_says(draft(&mut once, pod(Some(false)))), possible);
+    assert_eq!(verdict_of(draft(&mut once, pod(Some(false)))), possible);
     let mut old = Alone::<RuntimeSays>::new();
     for second in [10, 20] {
         old.take(at(600), said(UID, Complaint::NetworkTeardown, CNI, second));
     }
-    assert_eq!(told_of_says(draft(&mut old, pod(Some(false)))), None);
+    assert_eq!(verdict_of(draft(&mut old, pod(Some(false)))), None);
     let mut over = heard(Complaint::NetworkTeardown, CNI);
     let mut sample = pod(Some(false));
     sample.pods[0].volume_removed = Some(Timestamp::from_second(580).unwrap());
-    assert_eq!(told_of_says(draft(&mut over, sample)), None, "volumes go after the sandbox");
+    assert_eq!(verdict_of(draft(&mut over, sample)), None, "volumes go after the sandbox");
     let mut tried = heard(Complaint::NetworkTeardown, CNI);
     let What::Said(mut line) = said(UID, Complaint::StillMounted, "unlinkat", 580) else {
         panic!()
@@ -356,11 +363,11 @@ fn what_was_said_once_or_long_ago_or_was_overcome_is_nothing_to_rely_on() {
     (line.component, line.volume) = (Component::Kubelet, "v".into());
     tried.take(at(600), What::Said(line));
     assert_eq!(
-        told_of_says(draft(&mut tried, pod(Some(false)))),
+        verdict_of(draft(&mut tried, pod(Some(false)))),
         None,
         "kubelet does not try before"
     );
-    // kubelet up to 1.21 tears volumes down beside a sandbox that fails: what the log says of each stop decides.
+    // kubelet up to 1.21 tears volumes down while the sandbox fails to stop: the log lines about each stop decide.
     let report = |report, second| {
         let What::Said(line) = said(UID, Complaint::NetworkTeardown, "StopPodSandbox", second)
         else {
@@ -376,13 +383,13 @@ fn what_was_said_once_or_long_ago_or_was_overcome_is_nothing_to_rely_on() {
     let mut fails = heard(Complaint::NetworkTeardown, CNI);
     fails.take(at(600), report(Report::SandboxStops, 569));
     let likely = Some(("cni-teardown-failed", Certainty::Likely));
-    assert_eq!(told_of_says(draft(&mut fails, torn_down())), likely);
+    assert_eq!(verdict_of(draft(&mut fails, torn_down())), likely);
     fails.take(at(600), report(Report::SandboxStopped, 590));
-    assert_eq!(told_of_says(draft(&mut fails, torn_down())), None);
+    assert_eq!(verdict_of(draft(&mut fails, torn_down())), None);
     let mut gone = heard(Complaint::NetworkTeardown, CNI);
     assert!(draft(&mut gone, pod(Some(false))).is_some());
-    let nobody = NodeSample { at: at(604), ..NodeSample::default() };
-    let verdicts = gone.take(at(604), What::Sample(nobody.into())).verdicts;
+    let no_pods = NodeSample { at: at(604), ..NodeSample::default() };
+    let verdicts = gone.take(at(604), What::Sample(no_pods.into())).verdicts;
     assert!(matches!(verdicts[..], [Verdict::Over { .. }]), "{verdicts:?}");
 }
 
@@ -397,11 +404,11 @@ fn with_group(mut sample: NodeSample) -> NodeSample {
 
 #[test]
 fn a_refused_signal_is_likely_where_processes_are_left() {
-    let verdict = |sample| told_of_says(draft(&mut heard(Complaint::SignalDenied, DENIED), sample));
+    let verdict = |sample| verdict_of(draft(&mut heard(Complaint::SignalDenied, DENIED), sample));
     let id = "apparmor-signal-denied";
     assert_eq!(verdict(with_group(pod(Some(true)))), Some((id, Certainty::Likely)));
-    assert_eq!(verdict(pod(Some(true))), Some((id, Certainty::Possible)), "nobody looked at them");
-    assert_eq!(verdict(pod(Some(false))), None, "somebody has killed them");
+    assert_eq!(verdict(pod(Some(true))), Some((id, Certainty::Possible)), "no process was read");
+    assert_eq!(verdict(pod(Some(false))), None, "another process has killed them");
     // As in moby pull request 47749.
     let kernel = "apparmor=\"DENIED\" operation=\"signal\" class=\"signal\" profile=\"docker-default\" \
         pid=9289 comm=\"runc\" requested_mask=\"receive\" denied_mask=\"receive\" signal=kill peer=\"runc\"";
@@ -434,8 +441,8 @@ fn left(container: &str, point: &str, pod: &str) -> LeftRootfs {
     LeftRootfs { target_id: 8, target: Arc::new(Target::unknown()), container, pod, mount }
 }
 
-/// An id from a log is used where the runtime's own state has it, of the same pod; a service where a shim of
-/// the pod runs in it.
+/// A command uses an ID from a log only if the runtime's own state has it for the same pod, and a service only if a shim
+/// of the pod runs in it.
 #[test]
 fn what_only_a_log_names_is_in_no_command() {
     const ID: &str = "dc2ca0615937ecc648dd5a6c64aff5c0993c3b0f31dbccd55fe2849371204bdc";
@@ -498,27 +505,23 @@ fn a_container_that_the_runtime_does_not_find_is_likely_where_no_process_is_left
 }
 
 #[test]
-fn a_runtime_that_does_not_answer_is_likely_where_it_answers_nobody() {
+fn a_runtime_that_does_not_answer_is_likely_if_it_answers_no_request() {
     let text = "rpc error: code = DeadlineExceeded desc = context deadline exceeded";
     let mut alone = heard(Complaint::NoAnswer, text);
     let possible = Some(("runtime-hang", Certainty::Possible));
-    assert_eq!(told_of_says(draft(&mut alone, pod(Some(false)))), possible);
+    assert_eq!(verdict_of(draft(&mut alone, pod(Some(false)))), possible);
     let mut once = Alone::<RuntimeSays>::new();
     once.take(at(600), said(UID, Complaint::NoAnswer, text, 590));
-    assert_eq!(
-        told_of_says(draft(&mut once, pod(Some(false)))),
-        None,
-        "one timeout is a slow stop"
-    );
+    assert_eq!(verdict_of(draft(&mut once, pod(Some(false)))), None, "one timeout is a slow stop");
     let pleg = "PLEG is not healthy: pleg was last seen active 3m5s ago; threshold is 3m0s";
     alone.take(at(600), said("", Complaint::NoAnswer, pleg, 595));
     let draft = draft(&mut alone, pod(Some(false))).unwrap();
     assert!(draft.evidence.iter().any(|fact| fact.fact.contains("PLEG")), "{draft:?}");
-    // Whether a disk is full was not looked at.
+    // The sample does not say whether a disk is full.
     assert_eq!(draft.certainty(), Certainty::Possible, "{:?}", draft.not_known());
 }
 
-/// As in cri-o's issue 9754: its log has the request, and nothing that came of it.
+/// As in cri-o's issue 9754: its log has the request, and no result.
 #[test]
 fn a_runtime_that_says_nothing_of_a_stop_that_it_was_asked_for_is_named() {
     let text = "rpc error: code = DeadlineExceeded desc = context deadline exceeded";
@@ -532,7 +535,7 @@ fn a_runtime_that_says_nothing_of_a_stop_that_it_was_asked_for_is_named() {
         let said = Said::new(Component::Kubelet, "log of kubelet (pid 7), /log", UID, at, text);
         What::Said(Box::new(Said { complaint: Some(Complaint::NoAnswer), ..said }))
     };
-    let told = |more: &[What]| {
+    let finding = |more: &[What]| {
         let mut alone = Alone::<RuntimeSays>::new();
         let asked = report(Report::SandboxStops, 445);
         for what in [of_kubelet(450), of_kubelet(570)].iter().chain(more).chain([&asked]) {
@@ -542,14 +545,14 @@ fn a_runtime_that_says_nothing_of_a_stop_that_it_was_asked_for_is_named() {
         let spaces = vec![space(1 << 30, at(602))];
         draft(&mut alone, NodeSample { runtimes, spaces, ..with_group(pod(Some(true))) }).unwrap()
     };
-    let silent = told(&[]);
+    let silent = finding(&[]);
     assert_eq!((silent.id(), silent.certainty()), ("runtime-hang", Certainty::Likely));
     assert_eq!(silent.held_by.as_deref(), Some("cri-o (pid 40)"));
-    let stopped = told(&[report(Report::SandboxStopped, 446)]);
+    let stopped = finding(&[report(Report::SandboxStopped, 446)]);
     assert_eq!((stopped.certainty(), stopped.held_by), (Certainty::Possible, None));
 }
 
-/// kubelet syncs no pod while it says so, and then nothing is said of one.
+/// While kubelet logs this, it syncs no pod and logs nothing about one.
 #[test]
 fn a_runtime_that_is_down_holds_pods_that_are_to_go_and_have_processes() {
     let down = "container runtime is down";
@@ -571,20 +574,16 @@ fn a_runtime_that_is_down_holds_pods_that_are_to_go_and_have_processes() {
     assert!(facts[0].ends_with("container runtime is down"), "{facts:?}");
     assert!(facts.iter().any(|fact| fact.contains("is to be deleted")), "{facts:?}");
     assert_eq!(
-        told_of_says(draft(&mut hears(597, false), pod(Some(true)))),
+        verdict_of(draft(&mut hears(597, false), pod(Some(true)))),
         None,
-        "nobody deletes it"
+        "it is not to be deleted"
     );
-    assert_eq!(told_of_says(draft(&mut hears(597, true), pod(Some(false)))), None, "it has ended");
-    assert_eq!(
-        told_of_says(draft(&mut hears(560, true), pod(Some(true)))),
-        None,
-        "it answers again"
-    );
+    assert_eq!(verdict_of(draft(&mut hears(597, true), pod(Some(false)))), None, "it has ended");
+    assert_eq!(verdict_of(draft(&mut hears(560, true), pod(Some(true)))), None, "it answers again");
 }
 
 #[test]
-fn why_a_container_does_not_go_is_told_before_that_it_does_not() {
+fn a_complaint_with_a_reason_comes_first() {
     let mut alone = heard(Complaint::NoAnswer, "DeadlineExceeded");
     for second in [460, 580] {
         alone.take(at(600), said(UID, Complaint::NetworkTeardown, CNI, second));
@@ -593,7 +592,7 @@ fn why_a_container_does_not_go_is_told_before_that_it_does_not() {
 }
 
 #[test]
-fn nobody_is_said_not_to_unmount_while_the_sandbox_is_there() {
+fn a_likely_sandbox_finding_explains_why_nothing_is_unmounted() {
     let explains = |complaint, text| {
         let mut alone = heard(complaint, text);
         draft(&mut alone, pod(Some(false)));
@@ -623,16 +622,16 @@ fn a_runtime_that_waits_for_a_container_works_and_its_container_may_be_gone() {
     };
     let here = "/k/pod/dc2ca0615937ecc648dd5a6c64aff5c0993c3b0f31dbccd55fe2849371204bdc";
     assert_eq!(
-        told_of_says(draft(&mut alone, in_group(here))),
+        verdict_of(draft(&mut alone, in_group(here))),
         None,
         "it is there, and the runtime works"
     );
     let lost = Some(("shim-or-containerd-state-lost", Certainty::Likely));
-    assert_eq!(told_of_says(draft(&mut alone, in_group("/k/pod/the-sandboxs"))), lost);
+    assert_eq!(verdict_of(draft(&mut alone, in_group("/k/pod/the-sandboxs"))), lost);
 }
 
 #[test]
-fn a_process_that_nobody_kills_is_named_once_it_lasts() {
+fn a_process_that_is_not_killed_is_named_once_it_lasts() {
     let container = "dc2ca0615937ecc648dd5a6c64aff5c0993c3b0f31dbccd55fe2849371204bdc";
     let sample = |second, change: fn(&mut PodGroup)| {
         let mut sample = with_group(pod(Some(true)));
@@ -647,18 +646,18 @@ fn a_process_that_nobody_kills_is_named_once_it_lasts() {
     };
     let last = |mut alone: Alone<RuntimeSays>, change| {
         draft(&mut alone, sample(602, change));
-        told_of_says(draft(&mut alone, sample(608, change)))
+        verdict_of(draft(&mut alone, sample(608, change)))
     };
     let waited = STAYS.replace("context canceled", "context deadline exceeded");
     let stays = || heard(Complaint::ContainerStays, &waited);
     let named = |certainty| Some(("container-not-killed", certainty));
     let mut alone = stays();
-    assert_eq!(told_of_says(draft(&mut alone, sample(602, |_| ()))), None, "for a moment");
+    assert_eq!(verdict_of(draft(&mut alone, sample(602, |_| ()))), None, "for a moment");
     let found = draft(&mut alone, sample(608, |_| ())).unwrap();
     found.assert_is("container-not-killed", Certainty::Firm);
     assert!(found.remedies[0].words().ends_with("kill -9 7"), "{:?}", found.remedies);
     assert!(found.evidence.iter().any(|it| it.fact.contains("ignores SIGTERM")));
-    // A look that had no time for its group takes nothing back.
+    // A sample without the pod's group withdraws nothing.
     let unseen = alone.take(at(610), What::Sample(Arc::new(pod(Some(true))))).verdicts;
     assert!(unseen.is_empty(), "{unseen:?}");
     assert_eq!(last(stays(), |group| group.tasks[1].killed = true), None);
@@ -682,7 +681,7 @@ fn a_process_that_nobody_kills_is_named_once_it_lasts() {
     assert_eq!(with_record(300), named(Certainty::Firm));
     assert_eq!(with_record(86_400), None, "its grace period is a day");
 
-    // As CRI-O gives up once, and kubelet gets no answer since.
+    // CRI-O gives up once, and kubelet gets no answer since.
     let once = |unanswered: &[i64]| {
         let mut alone = Alone::<RuntimeSays>::new();
         alone.take(at(600), said(UID, Complaint::ContainerStays, &waited, 450));
@@ -694,7 +693,7 @@ fn a_process_that_nobody_kills_is_named_once_it_lasts() {
     assert_eq!(once(&[]), None);
     assert_eq!(once(&[570]), named(Certainty::Firm));
 
-    // A sandbox that is a kernel of its own takes signals for what is within.
+    // A sandbox that is a kernel of its own takes the signals for its processes.
     let mut alone = stays();
     let source = "log of containerd (pid 9), /var/log/containerd.log";
     let second = Timestamp::from_second(560).unwrap();
@@ -826,7 +825,7 @@ fn a_shim_that_does_not_collect_its_child_is_named_once_that_lasts() {
         sample
     };
     let mut alone = heard(Complaint::ContainerStays, STAYS);
-    let early = told_of_says(draft(&mut alone, sample(602))).unwrap();
+    let early = verdict_of(draft(&mut alone, sample(602))).unwrap();
     assert_eq!(early.0, "shim-or-containerd-state-lost", "it may be about to");
     let found = draft(&mut alone, sample(613)).unwrap();
     found.assert_is("shim-hung", Certainty::Firm);
@@ -834,7 +833,7 @@ fn a_shim_that_does_not_collect_its_child_is_named_once_that_lasts() {
     assert!(found.evidence.iter().any(|it| it.fact.contains("api (pid 8)")));
 }
 
-/// ptrace(2): the parent is told when the tracer has taken note, as a debugger that is stopped does not.
+/// ptrace(2): the parent is notified after the tracer has waited for the process; a stopped debugger does not wait.
 #[test]
 fn an_exit_that_a_tracer_keeps_is_not_the_shims_to_collect() {
     let sample = |second, traced_by| {
@@ -882,7 +881,7 @@ fn a_sandbox_with_a_kernel_of_its_own_is_ended_by_its_processes() {
             draft(&mut heard(complaint, text), sample("containerd-shim-runc-v2", vec![machine()]));
         assert_ne!(runc.map(|it| it.id()), Some("sandbox-not-stopped"));
     }
-    // A runtime that answers nobody is not kept by one sandbox.
+    // A single sandbox does not explain a runtime that answers no request.
     let mut all = heard(Complaint::NoAnswer, silent);
     for second in [560, 590] {
         all.take(at(600), said("", Complaint::NoAnswer, "PLEG is not healthy", second));
@@ -937,7 +936,11 @@ fn pod_of_shim() -> Option<Pod> {
     Some(Pod { uid, namespace: None, name: None })
 }
 
-fn told_of_shim(alone: &mut Alone<ShimStates>, seconds: &[u64], node: &NodeSample) -> Vec<Verdict> {
+fn shim_verdicts(
+    alone: &mut Alone<ShimStates>,
+    seconds: &[u64],
+    node: &NodeSample,
+) -> Vec<Verdict> {
     let mut last = Vec::new();
     for second in seconds {
         let sample = NodeSample { at: at(*second), ..node.clone() };
@@ -947,49 +950,49 @@ fn told_of_shim(alone: &mut Alone<ShimStates>, seconds: &[u64], node: &NodeSampl
 }
 
 fn drafts(seconds: &[u64], node: &NodeSample) -> Vec<Draft> {
-    found(told_of_shim(&mut Alone::<ShimStates>::new(), seconds, node))
+    found(shim_verdicts(&mut Alone::<ShimStates>::new(), seconds, node))
 }
 
 #[test]
-fn one_that_is_stopped() {
+fn a_stopped_shim_is_reported() {
     let mut alone = Alone::<ShimStates>::new();
     assert!(
-        told_of_shim(&mut alone, &[10, 12], &asked_of_shim('T', None)).is_empty(),
+        shim_verdicts(&mut alone, &[10, 12], &asked_of_shim('T', None)).is_empty(),
         "as by a debugger"
     );
     let [draft] =
-        found(told_of_shim(&mut alone, &[16], &asked_of_shim('T', None))).try_into().unwrap();
+        found(shim_verdicts(&mut alone, &[16], &asked_of_shim('T', None))).try_into().unwrap();
     draft.assert_is("shim-hung", Certainty::Firm);
     assert_eq!((draft.blocks_deletion, draft.first), (Some(true), at(10)));
     assert!(draft.remedies[0].command.as_deref().unwrap().contains("kill -CONT 41"), "{draft:?}");
-    let over = told_of_shim(&mut alone, &[18], &asked_of_shim('S', None));
+    let over = shim_verdicts(&mut alone, &[18], &asked_of_shim('S', None));
     assert!(matches!(over[..], [Verdict::Over { tracker: TrackerId::ShimState, .. }]));
     assert!(
-        told_of_shim(&mut alone, &[20], &asked_of_shim('T', None)).is_empty(),
+        shim_verdicts(&mut alone, &[20], &asked_of_shim('T', None)).is_empty(),
         "from the beginning"
     );
 }
 
 #[test]
-fn one_that_waits_in_the_kernel_is_looked_at_for_longer() {
+fn a_shim_that_waits_in_the_kernel_must_last_longer() {
     assert!(drafts(&[10, 20, 28], &asked_of_shim('D', None)).is_empty());
     let [draft] = drafts(&[10, 20, 30], &asked_of_shim('D', None)).try_into().unwrap();
     assert_eq!(draft.certainty(), Certainty::Likely, "it may wait for another thing each time");
     assert!(draft.evidence[0].fact.contains("in jbd2_log_wait_commit"), "{draft:?}");
     let mut alone = Alone::<ShimStates>::new();
-    told_of_shim(&mut alone, &[10, 20], &asked_of_shim('D', None));
-    assert!(told_of_shim(&mut alone, &[22], &asked_of_shim('S', None)).is_empty());
+    shim_verdicts(&mut alone, &[10, 20], &asked_of_shim('D', None));
+    assert!(shim_verdicts(&mut alone, &[22], &asked_of_shim('S', None)).is_empty());
     assert!(
-        told_of_shim(&mut alone, &[30], &asked_of_shim('D', None)).is_empty(),
+        shim_verdicts(&mut alone, &[30], &asked_of_shim('D', None)).is_empty(),
         "it ran meanwhile"
     );
 }
 
 #[test]
-fn of_the_node_those_of_no_pod_are_told() {
+fn halted_shims_of_containers_in_no_pod_are_reported() {
     let blocks =
         |node: &NodeSample| drafts(&[10, 16], node).first().map(|draft| draft.blocks_deletion);
-    assert_eq!(blocks(&of_node('T', false, None)), Some(None), "nobody is known to wait");
+    assert_eq!(blocks(&of_node('T', false, None)), Some(None), "nothing is known to wait");
     assert_eq!(blocks(&of_node('T', true, None)), Some(Some(true)), "its removal was begun");
     assert_eq!(
         blocks(&of_node('T', true, pod_of_shim())),
@@ -1019,7 +1022,7 @@ fn client(command: &str, since: u64, request: Request) -> Client {
     Client { pid: 77, since, component: Component::Other, command, request }
 }
 
-/// Asks at each of these seconds when it wants to, and answers so; when it was asked.
+/// Takes a sample at each of these seconds and answers each question; returns the seconds of the questions.
 fn asked_of_silent_daemon(
     silent: &mut SilentDaemons,
     seconds: &[u64],
@@ -1039,7 +1042,7 @@ fn asked_of_silent_daemon(
 }
 
 #[test]
-fn who_keeps_a_connection_is_asked_about_once() {
+fn a_connection_that_stays_is_asked_about_once() {
     let mut silent = SilentDaemons::default();
     let kubelet = [client("kubelet", 1, Request::Read), client("docker events", 1, Request::Read)];
     let every = [100, 105, 110, 115, 120, 130, 140];
@@ -1058,7 +1061,7 @@ fn who_keeps_a_connection_is_asked_about_once() {
 }
 
 #[test]
-fn who_waits_for_what_takes_a_moment_is_not_answered() {
+fn a_quick_request_that_lasts_is_unanswered() {
     let of = |command: &str, request| {
         let mut silent = SilentDaemons::default();
         let who = [client(command, 99, request)];
@@ -1078,7 +1081,7 @@ fn who_waits_for_what_takes_a_moment_is_not_answered() {
 }
 
 #[test]
-fn who_is_answered_in_the_end_was() {
+fn a_client_whose_connection_has_closed_was_answered() {
     let mut silent = SilentDaemons::default();
     let who = [client("docker ps", 99, Request::Read)];
     let seconds: Vec<u64> = (100..140).step_by(2).collect();
@@ -1150,8 +1153,8 @@ fn to_go() -> Alone<RuntimeStates> {
     alone
 }
 
-/// What is said after the same look at each of these seconds.
-fn told_of_state(
+/// The verdicts after the last of these seconds, with the same sample at each.
+fn state_verdicts(
     alone: &mut Alone<RuntimeStates>,
     seconds: &[u64],
     node: &NodeSample,
@@ -1170,10 +1173,10 @@ fn a_pod_waits_for_a_runtime_that_is_stopped() {
     let mut alone = to_go();
     let stopped = node_of_state(vec![containerd(Some(Halted::Stopped))], Vec::new());
     assert!(
-        told_of_state(&mut alone, &[20, 22], &stopped).is_empty(),
+        state_verdicts(&mut alone, &[20, 22], &stopped).is_empty(),
         "as by a debugger, for a moment"
     );
-    let [draft] = found(told_of_state(&mut alone, &[24, 26], &stopped)).try_into().unwrap();
+    let [draft] = found(state_verdicts(&mut alone, &[24, 26], &stopped)).try_into().unwrap();
     draft.assert_is("runtime-hang", Certainty::Firm);
     assert_eq!((draft.blocks_deletion, draft.target.pod.clone()), (Some(true), Some(named())));
     assert!(draft.explanation.starts_with("containerd (pid 40) answers no request"), "{draft:?}");
@@ -1182,7 +1185,7 @@ fn a_pod_waits_for_a_runtime_that_is_stopped() {
     let pod = Subject { target_id: 0, path: std::path::Path::new(""), pod: UID, at: at(26) };
     assert!(alone.tracker.explains(&pod, Claim::Finding));
     let runs = node_of_state(vec![containerd(None)], Vec::new());
-    let over = told_of_state(&mut alone, &[28], &runs);
+    let over = state_verdicts(&mut alone, &[28], &runs);
     assert!(matches!(over[..], [Verdict::Over { tracker: TrackerId::RuntimeState, .. }]));
     assert!(!alone.tracker.explains(&pod, Claim::Suspicion));
 }
@@ -1192,13 +1195,13 @@ fn a_pod_waits_for_a_runtime_without_descriptors() {
     let mut alone = to_go();
     let halted = |hard| Halted::NoDescriptors { open: 1024, most: 1024, hard };
     let node = |hard| node_of_state(vec![containerd(Some(halted(hard)))], Vec::new());
-    assert!(told_of_state(&mut alone, &[20], &node(None)).is_empty(), "for a moment");
+    assert!(state_verdicts(&mut alone, &[20], &node(None)).is_empty(), "for a moment");
     let command = |draft: &Draft| draft.remedies[0].command.clone().unwrap();
-    let [draft] = found(told_of_state(&mut alone, &[26], &node(None))).try_into().unwrap();
+    let [draft] = found(state_verdicts(&mut alone, &[26], &node(None))).try_into().unwrap();
     draft.assert_is("runtime-hang", Certainty::Firm);
     assert!(draft.evidence[0].fact.contains("1024 descriptors open, of 1024"), "{draft:?}");
     assert!(command(&draft).ends_with("prlimit --pid 40 --nofile=2048:"), "{draft:?}");
-    let [draft] = found(told_of_state(&mut alone, &[28], &node(Some(1024)))).try_into().unwrap();
+    let [draft] = found(state_verdicts(&mut alone, &[28], &node(Some(1024)))).try_into().unwrap();
     assert!(command(&draft).ends_with("--nofile=2048:2048"), "the hard limit, too: {draft:?}");
 }
 
@@ -1206,8 +1209,8 @@ fn a_pod_waits_for_a_runtime_without_descriptors() {
 fn a_pod_waits_for_a_runtime_that_is_gone_for_longer_than_a_restart_takes() {
     let mut alone = to_go();
     let node = node_of_state(Vec::new(), vec![gone()]);
-    assert!(told_of_state(&mut alone, &[20, 28], &node).is_empty(), "it may be restarted");
-    let [draft] = found(told_of_state(&mut alone, &[30], &node)).try_into().unwrap();
+    assert!(state_verdicts(&mut alone, &[20, 28], &node).is_empty(), "it may be restarted");
+    let [draft] = found(state_verdicts(&mut alone, &[30], &node)).try_into().unwrap();
     draft.assert_is("runtime-down", Certainty::Firm);
     assert!(draft.evidence[0].fact.contains(SOCKET), "{draft:?}");
     let command = draft.remedies[1].command.as_deref();
@@ -1215,33 +1218,33 @@ fn a_pod_waits_for_a_runtime_that_is_gone_for_longer_than_a_restart_takes() {
 }
 
 #[test]
-fn a_pod_of_which_nobody_says_that_it_is_to_go_waits_for_nothing() {
+fn a_pod_that_is_not_known_to_be_deleted_waits_for_nothing() {
     let mut alone = Alone::<RuntimeStates>::new();
     let node = node_of_state(Vec::new(), vec![gone()]);
-    let [draft] = found(told_of_state(&mut alone, &[20, 30], &node)).try_into().unwrap();
+    let [draft] = found(state_verdicts(&mut alone, &[20, 30], &node)).try_into().unwrap();
     assert_eq!((draft.blocks_deletion, &draft.target.pod), (None, &None));
     let other = NodeSample { gone: Vec::new(), ..node };
-    assert_eq!(told_of_state(&mut alone, &[32], &other).len(), 1, "over");
+    assert_eq!(state_verdicts(&mut alone, &[32], &other).len(), 1, "over");
 }
 
 #[test]
-fn another_runtimes_fault_is_none_of_the_pods() {
+fn another_runtimes_fault_does_not_concern_the_pod() {
     let mut alone = to_go();
     let other = runtime_of_state(Component::Containerd, "/run/k3s/c.sock", Some(Halted::Stopped));
     let node = node_of_state(vec![containerd(None), other], Vec::new());
-    let [draft] = found(told_of_state(&mut alone, &[20, 30], &node)).try_into().unwrap();
+    let [draft] = found(state_verdicts(&mut alone, &[20, 30], &node)).try_into().unwrap();
     assert_eq!(draft.blocks_deletion, None);
     assert_eq!(draft.path, std::path::Path::new("/run/k3s/c.sock"));
 }
 
 #[test]
-fn who_was_not_looked_at_this_time_waits_still() {
+fn a_pod_that_a_sample_leaves_out_still_waits() {
     let mut alone = to_go();
     let node = node_of_state(vec![containerd(Some(Halted::Stopped))], Vec::new());
-    assert_eq!(told_of_state(&mut alone, &[20, 30], &node).len(), 1);
+    assert_eq!(state_verdicts(&mut alone, &[20, 30], &node).len(), 1);
     let others = NodeSample { cgroups: Vec::new(), ..node.clone() };
-    assert!(told_of_state(&mut alone, &[32, 34], &others).is_empty());
-    assert_eq!(told_of_state(&mut alone, &[36], &node).len(), 1);
+    assert!(state_verdicts(&mut alone, &[32, 34], &others).is_empty());
+    assert_eq!(state_verdicts(&mut alone, &[36], &node).len(), 1);
 }
 
 #[test]
@@ -1261,7 +1264,7 @@ fn a_container_of_docker_needs_both_its_daemons() {
     let causes = |shim: Option<Shim>, runtimes: Vec<Runtime>| {
         let containers = vec![container(shim)];
         let node = NodeSample { containers, runtimes, ..NodeSample::default() };
-        let drafts = found(told_of_state(&mut Alone::<RuntimeStates>::new(), &[20, 30], &node));
+        let drafts = found(state_verdicts(&mut Alone::<RuntimeStates>::new(), &[20, 30], &node));
         let named = |it: &crate::verdict::Draft| {
             let of = it.target.container.clone();
             (of, it.blocks_deletion, it.explanation.split(' ').next().unwrap().to_owned())
@@ -1279,9 +1282,9 @@ fn a_container_of_docker_needs_both_its_daemons() {
     assert_eq!(one_of_two[0].1, None, "it is not known whose the container is");
 }
 
-/// Whether it answers is not asked: who waits for it says so.
+/// The daemon gets no request: its clients show that it does not answer.
 #[test]
-fn a_daemon_that_runs_and_answers_nobody() {
+fn a_daemon_that_runs_and_does_not_answer() {
     let dockerd = |connections: &[u64], halted| {
         let group = Some("/system.slice/docker.service".into());
         let connections = connections.to_vec();
@@ -1340,7 +1343,7 @@ fn a_daemon_that_runs_and_answers_nobody() {
 
 /// As in kubernetes issue 129193 and nydus-snapshotter issue 631.
 #[test]
-fn a_runtime_that_listens_where_nobody_can_connect_has_lost_its_sockets_file() {
+fn a_runtime_that_no_client_can_connect_to_has_lost_its_sockets_file() {
     let text = "failed to \"KillContainer\" for \"app\" with KillContainerError: \"rpc error: code = Unavailable desc = \
         connection error: desc = \\\"transport: Error while dialing: dial unix /run/containerd/containerd.sock: connect: \
         no such file or directory\\\"\"";

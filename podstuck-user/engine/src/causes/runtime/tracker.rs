@@ -1,4 +1,4 @@
-//! Pods that a runtime cannot end, by what it says in its log, or kubelet in its own. No call shows that: a
+//! Pods that a runtime cannot end, from the logs of the runtime and of kubelet. No call on the pod's files shows this: a
 //! plugin fails, a signal is refused, a shim is gone, or there is no answer.
 
 use std::{collections::BTreeMap, time::Duration};
@@ -41,12 +41,12 @@ use crate::{
 const UNREAPED_LASTS: Duration = Duration::from_secs(10);
 /// Complaints and pods remembered.
 const REMEMBERED: usize = 4096;
-/// kubelet waits for two minutes for the runtime, twice, and then tries again soon. What was not said for
-/// longer was cured.
+/// kubelet waits two minutes for the runtime, twice, and then retries soon. A complaint that is not repeated for longer
+/// is resolved.
 const FRESH: Duration = backoff::CAP.saturating_mul(3);
-/// While it gets no answer, kubelet says so each five seconds (`Kubelet.syncLoop`).
+/// While kubelet gets no answer, it logs that every five seconds (`Kubelet.syncLoop`).
 const REPEATED: Duration = Duration::from_secs(30);
-/// What tells why, before what tells only that.
+/// Complaints by precedence: those that give a reason come first.
 const ORDER: [Complaint; 12] = [
     Complaint::SocketRefused,
     Complaint::SignalDenied,
@@ -62,32 +62,32 @@ const ORDER: [Complaint; 12] = [
     Complaint::NoAnswer,
 ];
 
-/// A complaint, said for the first and the last time.
-pub(crate) struct Told {
+/// The log lines of one complaint.
+pub(crate) struct Logged {
     pub(crate) first: Monotonic,
     pub(crate) last: Monotonic,
-    /// By so many lines.
+    /// Number of lines.
     pub(crate) lines: u64,
     pub(crate) said: Said,
-    /// When it was read that it is said.
+    /// When the last line was read.
     read: Monotonic,
 }
 
-/// A pod that something is said of.
+/// A pod with a complaint in a log.
 pub(crate) struct Suspect<'a> {
     pub(crate) pod: &'a PodState,
     pub(crate) complaint: Complaint,
-    pub(crate) told: &'a Told,
-    /// The same of no pod in particular.
-    pub(crate) of_node: Option<&'a Told>,
+    pub(crate) logged: &'a Logged,
+    /// The same complaint about no pod in particular.
+    pub(crate) of_node: Option<&'a Logged>,
     pub(crate) to_go: Option<&'a Word>,
-    /// What lies on the file of the sandbox that is said to be busy.
+    /// The mounts on the file of the sandbox that is reported busy.
     pub(crate) lies_on: Option<&'a Look>,
-    /// Who holds the image volume or the device that is said to be busy.
+    /// The holders of the image volume or the device that is reported busy.
     pub(crate) held: Option<&'a Held>,
     /// A shim of the pod that has not collected the exit of a child for some time.
     pub(crate) unreaped: Option<Collects<'a>>,
-    /// Since when the runtime was asked to stop the sandbox, by its own log, and has said nothing since.
+    /// When the runtime logged the request to stop the sandbox, if it has logged no result since.
     pub(crate) silent: Option<Monotonic>,
     pub(crate) sample: &'a NodeSample,
 }
@@ -101,12 +101,17 @@ pub(crate) struct Collects<'a> {
 }
 
 impl<'a> Suspect<'a> {
-    /// With nothing but what is said.
-    fn of(pod: &'a PodState, complaint: Complaint, told: &'a Told, sample: &'a NodeSample) -> Self {
+    /// A suspect with the log lines only.
+    fn of(
+        pod: &'a PodState,
+        complaint: Complaint,
+        logged: &'a Logged,
+        sample: &'a NodeSample,
+    ) -> Self {
         Self {
             pod,
             complaint,
-            told,
+            logged,
             of_node: None,
             to_go: None,
             lies_on: None,
@@ -117,18 +122,17 @@ impl<'a> Suspect<'a> {
         }
     }
 
-    /// Whether nothing is said of the pod itself.
+    /// Whether the complaint is about no pod in particular.
     pub(crate) fn is_one_of_all(&self) -> bool {
-        self.told.said.uid.is_empty()
+        self.logged.said.uid.is_empty()
     }
 
-    /// The container that is complained of.
+    /// The ID of the container that the line names.
     pub(crate) fn container(&self) -> Option<&str> {
-        container_id(&self.told.said.text)
+        container_id(&self.logged.said.text)
     }
 
-    /// The same as a namespace of containerd's and an id, where the runtime's own state has that container, of
-    /// this pod: a mount of its bundle.
+    /// The containerd namespace and the ID of that container, if a mount of its bundle shows that it is this pod's.
     pub(crate) fn bundle(&self) -> Option<(&str, &str)> {
         let id = self.container()?;
         let of_pod = |left: &&LeftRootfs| left.pod == self.pod.uid && left.container == id;
@@ -140,12 +144,12 @@ impl<'a> Suspect<'a> {
         (is_known && bundle.file_name()? == id).then_some((namespace, id))
     }
 
-    /// What is in the pod's control groups, if they were looked at.
+    /// The pod's control groups, if the sample has them.
     pub(crate) fn group(&self) -> Option<&PodGroup> {
         self.sample.cgroups.iter().find(|group| group.uid == self.pod.uid)
     }
 
-    /// Whether the pod's containers run on a kernel of their own; `None` where its processes were not looked at.
+    /// Whether the pod's containers run on a kernel of their own; `None` if the sample lacks its control groups.
     pub(crate) fn has_own_kernel(&self) -> Option<bool> {
         Some(self.group()?.shims.iter().any(Shim::has_own_kernel))
     }
@@ -155,14 +159,14 @@ impl<'a> Suspect<'a> {
         self.group()?.shims.iter().find(|shim| shim.is_halted())
     }
 
-    /// Whether a process has ended of whose end another one than the shim takes note first.
+    /// Whether a process has ended whose exit a tracer must collect before the shim.
     pub(crate) fn has_traced(&self) -> bool {
         let shims = self.group().into_iter().flat_map(|group| &group.shims);
         shims.flat_map(|shim| &shim.unreaped).any(|child| child.traced_by.is_some())
     }
 
-    /// Whether no process of the container is left, or else of the pod. The sandbox's own stays until all
-    /// others have ended.
+    /// Whether no process of the container is left, or of the pod where the container is not known. The sandbox's own
+    /// process ends last.
     pub(crate) fn has_ended(&self) -> Option<bool> {
         if let (Some(id), Some(group)) = (self.container(), self.group()) {
             return Some(!group.tasks.iter().any(|task| is_of_container(task, id)));
@@ -171,50 +175,50 @@ impl<'a> Suspect<'a> {
     }
 }
 
-/// Whether a process is a container's, and not CRI-O's monitor of it, whose group has the same id in its name.
+/// Whether a process belongs to a container. CRI-O's monitor does not, although its group's name has the same ID.
 pub(super) fn is_of_container(task: &Task, id: &str) -> bool {
     let group = task.group.to_string_lossy();
     group.contains(id) && !group.contains("crio-conmon-")
 }
 
-/// All that is said.
+/// The complaints in the logs, and the state of the node that bears on them.
 pub(crate) struct RuntimeSays {
-    /// By UID, which is empty for the node.
-    complaints: Bounded<(String, Complaint), Told>,
-    /// By UID: when a volume was torn down last, or it was tried. The sandbox was stopped before.
+    /// By pod UID, which is empty for the node.
+    complaints: Bounded<(String, Complaint), Logged>,
+    /// By UID: the last tear-down of a volume, or attempt at it. kubelet stops the sandbox first.
     torn_down: Bounded<String, Monotonic>,
     /// By UID: when a container ended last.
     ended: Bounded<String, Monotonic>,
     to_go: ToGo,
     sandboxes: SandboxMounts,
-    /// By UID: when its sandbox was asked to stop, and did, as far as the runtime's log says either.
+    /// By UID: the stops of the sandbox in the runtime's log.
     stops: Bounded<String, Stops>,
-    /// By container: its runtime says that it sent SIGKILL, when and in which log.
+    /// By container ID: when its runtime sent SIGKILL, and the log that says so.
     killed: Bounded<String, (Monotonic, String)>,
-    /// By UID: when the grace period ends, by the API server.
+    /// By UID: the end of the grace period, from the API server.
     grace_ends: Bounded<String, Timestamp>,
-    /// By UID: the container's process that lives although its runtime waited for its end.
+    /// By UID: the container's process that lives after its runtime gave up waiting.
     living: BTreeMap<String, Living>,
-    /// Children of shims that have ended and whose exit was not collected, by id and start: since when.
+    /// Zombie children of shims, by process ID and start time: since when.
     unreaped: BTreeMap<(u32, u64), Monotonic>,
-    /// By UID: the target under which it was told, and whether it is likely.
+    /// By UID: the target ID of the finding, and whether it is at least likely.
     found: BTreeMap<String, (u64, bool)>,
 }
 
-/// Stops of a sandbox.
+/// The last request to stop a sandbox, and the last success.
 #[derive(Default)]
 struct Stops {
     asked: Option<Monotonic>,
     stopped: Option<Monotonic>,
 }
 
-/// A process that goes on.
+/// A container's process that lives.
 struct Living {
-    /// Process id and start.
+    /// Process ID and start time.
     process: (u32, u64),
     since: Monotonic,
-    /// It has lasted for long enough.
-    is_told: bool,
+    /// Whether it has lived for `not_killed::LASTS`.
+    has_lasted: bool,
 }
 
 impl Living {
@@ -222,16 +226,16 @@ impl Living {
         let process = tasks.first().map_or((0, 0), |task| (task.pid, task.started));
         let earlier = earlier.filter(|earlier| earlier.process == process);
         let since = earlier.map_or(at, |earlier| earlier.since);
-        Self { process, since, is_told: at.since(since) >= not_killed::LASTS }
+        Self { process, since, has_lasted: at.since(since) >= not_killed::LASTS }
     }
 }
 
-/// Whether it says only that a container stays, and not why.
+/// Whether a complaint gives no reason.
 fn says_only_that(complaint: Complaint) -> bool {
     matches!(complaint, Complaint::ContainerStays | Complaint::NoAnswer)
 }
 
-/// Whether it says that no signal reaches a container.
+/// Whether a complaint says that no signal reaches a container.
 fn cannot_signal(complaint: Complaint) -> bool {
     matches!(complaint, Complaint::StateLost | Complaint::SignalRefused)
 }
@@ -257,7 +261,7 @@ impl Default for RuntimeSays {
 impl RuntimeSays {
     fn listen(&mut self, context: &Context<'_>, said: &Said) {
         let at = context.when(said.at);
-        // Also by an attempt that failed: kubelet makes none before.
+        // A failed attempt counts too: kubelet makes no attempt before the sandbox is stopped.
         if said.is_kubelets_of_a_volume() {
             self.came_on(&said.uid, at);
         }
@@ -282,32 +286,33 @@ impl RuntimeSays {
         let Some(complaint) = said.complaint.filter(|complaint| ORDER.contains(complaint)) else {
             return;
         };
-        let new = || Told { first: at, last: at, lines: 0, said: said.clone(), read: context.now };
-        let told = self.complaints.or_insert_with((said.uid.clone(), complaint), new);
-        told.first = told.first.min(at);
-        told.lines += said.times;
-        told.read = context.now;
-        if at >= told.last {
-            (told.last, told.said) = (at, said.clone());
+        let new =
+            || Logged { first: at, last: at, lines: 0, said: said.clone(), read: context.now };
+        let logged = self.complaints.or_insert_with((said.uid.clone(), complaint), new);
+        logged.first = logged.first.min(at);
+        logged.lines += said.times;
+        logged.read = context.now;
+        if at >= logged.last {
+            (logged.last, logged.said) = (at, said.clone());
         }
     }
 
-    /// Since when the runtime, which logs what it is asked for, has had a request to stop the pod's sandbox, and neither
-    /// says that it is done nor that it fails, while kubelet has given up waiting.
-    fn silent(&self, pod: &PodState, told: &Told) -> Option<Monotonic> {
+    /// When the runtime logged the request to stop the pod's sandbox, if it has logged neither success nor failure and
+    /// kubelet has given up waiting.
+    fn silent(&self, pod: &PodState, logged: &Logged) -> Option<Monotonic> {
         let Stops { asked, stopped } = self.stops.get(&pod.uid)?;
-        let asked = asked.filter(|asked| *asked <= told.last && stopped.is_none())?;
+        let asked = asked.filter(|asked| *asked <= logged.last && stopped.is_none())?;
         let answers = |complaint| {
             let own = self.complaints.get(&(pod.uid.clone(), complaint));
             own.is_some_and(|own| own.said.component != Component::Kubelet)
         };
-        let is_kubelets = told.said.component == Component::Kubelet;
+        let is_kubelets = logged.said.component == Component::Kubelet;
         (is_kubelets && !ORDER.into_iter().any(answers)).then_some(asked)
     }
 
-    /// When the sandbox of a pod was known to be stopped, last. A runtime that logs the stops that it is asked for logs
-    /// each that succeeds, too. For others, kubelet from 1.22 on tears volumes down after the sandbox; earlier ones do
-    /// so beside a sandbox that fails.
+    /// When the sandbox of a pod was last known to be stopped. A runtime that logs stop requests logs their success,
+    /// too. For other runtimes, kubelet 1.22 and later tears volumes down after the sandbox; earlier releases do so even
+    /// while the sandbox fails to stop.
     fn last_stopped(&self, context: &Context<'_>, pod: &PodState) -> Option<Monotonic> {
         match self.stops.get(&pod.uid) {
             Some(Stops { asked: Some(_), stopped }) => *stopped,
@@ -315,7 +320,7 @@ impl RuntimeSays {
         }
     }
 
-    /// When a volume of a pod was torn down last.
+    /// When a volume of a pod was last torn down.
     fn last_torn_down(&self, context: &Context<'_>, pod: &PodState) -> Option<Monotonic> {
         let removed = pod.volume_removed.map(|at| context.when(at));
         removed.max(self.torn_down.get(&pod.uid).copied())
@@ -342,39 +347,39 @@ impl RuntimeSays {
                 continue;
             }
             let is_why = current.is_some_and(|(complaint, _)| !says_only_that(complaint));
-            // One that cannot signal a process does not end it either.
+            // A runtime that cannot signal a process does not end it either.
             let cannot =
-                current.filter(|(complaint, told)| cannot_signal(*complaint) && told.lines > 1);
+                current.filter(|(complaint, logged)| cannot_signal(*complaint) && logged.lines > 1);
             let stays = self.stays(context, pod, sample).filter(|_| !is_why);
-            let stays = stays.map(|told| (Complaint::ContainerStays, told)).or(cannot);
-            if let Some((complaint, told)) = stays {
+            let stays = stays.map(|logged| (Complaint::ContainerStays, logged)).or(cannot);
+            if let Some((complaint, logged)) = stays {
                 let earlier = living.remove(&pod.uid);
-                let (now, draft) = self.not_killed(pod, (complaint, told), earlier, sample);
+                let (now, draft) = self.not_killed(pod, (complaint, logged), earlier, sample);
                 steps.found(draft);
-                let is_told = now.as_ref().is_some_and(|now| now.is_told);
+                let has_lasted = now.as_ref().is_some_and(|now| now.has_lasted);
                 alive.extend(now.map(|now| (pod.uid.clone(), now)));
-                if is_told {
+                if has_lasted {
                     before.remove(&pod.uid);
                     found.insert(pod.uid.clone(), (target_id, true));
                     continue;
                 }
             }
             let of_all = || Some((Complaint::NoAnswer, self.of_all(context, pod, sample)?));
-            let Some((complaint, told)) = current.or_else(of_all) else { continue };
+            let Some((complaint, logged)) = current.or_else(of_all) else { continue };
             let of_node = self.complaints.get(&(String::new(), complaint));
-            let of_node = of_node.filter(|told| told.is_fresh());
-            if sandbox::kept(&told.said).is_some() {
-                busy.push((target_id, told.said.clone()));
+            let of_node = of_node.filter(|logged| logged.is_fresh());
+            if sandbox::kept(&logged.said).is_some() {
+                busy.push((target_id, logged.said.clone()));
             }
-            let lies_on = self.sandboxes.on(target_id, &told.said);
+            let lies_on = self.sandboxes.on(target_id, &logged.said);
             let to_go = self.to_go.word(&pod.uid);
-            let held = self.sandboxes.held(target_id, &told.said);
+            let held = self.sandboxes.held(target_id, &logged.said);
             let unreaped = self.does_not_collect(&pod.uid, sample);
-            let silent = self.silent(pod, told);
+            let silent = self.silent(pod, logged);
             let suspect = Suspect {
                 pod,
                 complaint,
-                told,
+                logged,
                 of_node,
                 to_go,
                 lies_on,
@@ -396,7 +401,7 @@ impl RuntimeSays {
                 continue;
             }
             let waits = suspect.has_ended() != Some(true) && !cannot_run;
-            // Who waits for a container that is there says nothing about why it is.
+            // A runtime that waits for a running container gives no reason.
             if complaint == Complaint::ContainerStays && waits {
                 continue;
             }
@@ -424,7 +429,7 @@ impl RuntimeSays {
         self.unreaped = keys.map(|key| (key, since(key))).collect();
     }
 
-    /// A shim of a pod that has not collected a child for long enough.
+    /// A shim of a pod that has not collected a child for `UNREAPED_LASTS`.
     fn does_not_collect<'a>(&self, uid: &str, sample: &'a NodeSample) -> Option<Collects<'a>> {
         let group = sample.cgroups.iter().find(|group| group.uid == uid)?;
         let all =
@@ -438,31 +443,31 @@ impl RuntimeSays {
         lasting.next()
     }
 
-    /// The process of a container that its runtime gave up waiting for, if it lives, and what there is to say of it.
+    /// The process of a container that its runtime gave up waiting for, if it lives, and the finding about it.
     fn not_killed(
         &self,
         pod: &PodState,
-        (complaint, told): (Complaint, &Told),
+        (complaint, logged): (Complaint, &Logged),
         earlier: Option<Living>,
         sample: &NodeSample,
     ) -> (Option<Living>, Option<Draft>) {
-        let suspect = Suspect::of(pod, complaint, told, sample);
-        // Not each look has time for the groups of all pods.
+        let suspect = Suspect::of(pod, complaint, logged, sample);
+        // Not every sample has the control groups of all pods.
         if suspect.group().is_none() {
             return (earlier, None);
         }
         let Some(tasks) = not_killed::alive(&suspect) else { return (None, None) };
         let now = Living::go_on(earlier, &tasks, sample.at);
-        let draft = now.is_told.then(|| {
+        let draft = now.has_lasted.then(|| {
             let mut draft = verdict::about(&NOT_KILLED, &suspect);
-            // It says so before it tries.
+            // The runtime logs the signal before it sends it.
             let sends = !cannot_signal(complaint);
             let killed = suspect.container().filter(|_| sends);
             let killed = killed.and_then(|id| self.killed.get(id));
             let killed = killed.map(|(at, log)| (*at, log.as_str()));
             not_killed::words(&mut draft, &suspect, &tasks, killed);
             let is_over = self.grace_ends.get(&pod.uid).is_some();
-            let has_tried = cannot_signal(complaint) || not_killed::has_waited(&told.said.text);
+            let has_tried = cannot_signal(complaint) || not_killed::has_waited(&logged.said.text);
             if !is_over && !has_tried {
                 not_killed::doubt_grace(&mut draft);
             }
@@ -471,7 +476,7 @@ impl RuntimeSays {
         (Some(now), draft)
     }
 
-    /// The command that the runtime or a shim waits for, of the pod in question, if something is said of the pod.
+    /// The finding about a command that the runtime or a shim waits for, if the pod in question has a complaint.
     fn hung_command(
         &self,
         context: &Context<'_>,
@@ -483,52 +488,52 @@ impl RuntimeSays {
         }
         let hung = context.waits.hung_command(context.clock)?;
         let of_pod = ORDER.into_iter().filter_map(|complaint| {
-            let told = self.complaints.get(&(pod.uid.clone(), complaint))?;
-            told.is_fresh().then_some((complaint, told))
+            let logged = self.complaints.get(&(pod.uid.clone(), complaint))?;
+            logged.is_fresh().then_some((complaint, logged))
         });
-        let (complaint, told) = of_pod.max_by_key(|(_, told)| told.last)?;
-        let suspect = Suspect::of(pod, complaint, told, sample);
+        let (complaint, logged) = of_pod.max_by_key(|(_, logged)| logged.last)?;
+        let suspect = Suspect::of(pod, complaint, logged, sample);
         Some(hung_command::draft(&suspect, &hung, sample.at))
     }
 
-    /// That the runtime gave up waiting for a container of a pod, once at least, and that a stop has failed since.
-    fn stays(&self, context: &Context<'_>, pod: &PodState, sample: &NodeSample) -> Option<&Told> {
+    /// The lines by which the runtime gave up waiting for a container of the pod, if at least two stops have failed.
+    fn stays(&self, context: &Context<'_>, pod: &PodState, sample: &NodeSample) -> Option<&Logged> {
         let said = |complaint| self.complaints.get(&(pod.uid.clone(), complaint));
-        let (told, unanswered) = (said(Complaint::ContainerStays)?, said(Complaint::NoAnswer));
-        let all = || std::iter::once(told).chain(unanswered);
+        let (logged, unanswered) = (said(Complaint::ContainerStays)?, said(Complaint::NoAnswer));
+        let all = || std::iter::once(logged).chain(unanswered);
         let came_on = self.last_torn_down(context, pod).max(self.ended.get(&pod.uid).copied());
-        let holds = all().map(|told| told.lines).sum::<u64>() >= 2
-            && all().any(Told::is_fresh)
-            && came_on < Some(told.last);
-        // A stop that was interrupted, as by a restart of kubelet, waits for the container's own end until then.
+        let holds = all().map(|logged| logged.lines).sum::<u64>() >= 2
+            && all().any(Logged::is_fresh)
+            && came_on < Some(logged.last);
+        // Until then, a stop that was interrupted, as by a restart of kubelet, waits for the container to end by itself.
         let in_grace = self.grace_ends.get(&pod.uid).is_some_and(|end| context.calendar < *end);
-        (holds && !in_grace && !is_explained(context, pod, sample)).then_some(told)
+        (holds && !in_grace && !is_explained(context, pod, sample)).then_some(logged)
     }
 
-    /// What is said of a pod, and would be said again.
+    /// The complaint about a pod that still holds.
     fn current(
         &self,
         context: &Context<'_>,
         pod: &PodState,
         sample: &NodeSample,
-    ) -> Option<(Complaint, &Told)> {
+    ) -> Option<(Complaint, &Logged)> {
         let works = |pod: &PodState| {
-            let told = self.complaints.get(&(pod.uid.clone(), Complaint::ContainerStays));
-            told.is_some_and(Told::is_fresh)
+            let logged = self.complaints.get(&(pod.uid.clone(), Complaint::ContainerStays));
+            logged.is_some_and(Logged::is_fresh)
         };
         let holds = |complaint: Complaint| {
-            let told = self.complaints.get(&(pod.uid.clone(), complaint))?;
+            let logged = self.complaints.get(&(pod.uid.clone(), complaint))?;
             let is_over = match complaint {
-                // Somebody else has killed them.
+                // Another process has killed them.
                 Complaint::SignalDenied | Complaint::SignalRefused => pod.populated == Some(false),
-                Complaint::ContainerStays => told.lines < 2 || is_explained(context, pod, sample),
-                // Who complains of a container does answer.
+                Complaint::ContainerStays => logged.lines < 2 || is_explained(context, pod, sample),
+                // A runtime that complains of a container answers.
                 Complaint::NoAnswer => {
-                    told.lines < 2 || works(pod) || is_explained(context, pod, sample)
+                    logged.lines < 2 || works(pod) || is_explained(context, pod, sample)
                 }
                 _ => false,
             };
-            // That comes after the containers' end.
+            // The runtime does this after the containers' end.
             let is_sandbox = matches!(
                 complaint,
                 Complaint::NetworkTeardown
@@ -541,21 +546,26 @@ impl RuntimeSays {
                 true => self.last_stopped(context, pod),
                 false => self.last_torn_down(context, pod).max(self.ended.get(&pod.uid).copied()),
             };
-            let holds = told.is_fresh() && !is_over && came_on < Some(told.last);
-            holds.then_some((complaint, told))
+            let holds = logged.is_fresh() && !is_over && came_on < Some(logged.last);
+            holds.then_some((complaint, logged))
         };
         ORDER.into_iter().find_map(holds)
     }
 
-    /// That the runtime answers nobody. kubelet does nothing for any pod then, so nothing is said of one that is
-    /// to go and whose containers are there.
-    fn of_all(&self, context: &Context<'_>, pod: &PodState, sample: &NodeSample) -> Option<&Told> {
-        let told = self.complaints.get(&(String::new(), Complaint::NoAnswer))?;
-        let goes_on = told.lines > 1
-            && told.read.since(told.last) <= REPEATED
-            && context.now.since(told.last) <= FRESH;
+    /// The complaint that the runtime answers no request, for a pod that is to be deleted and has processes. kubelet
+    /// then syncs no pod, and so logs nothing about this one.
+    fn of_all(
+        &self,
+        context: &Context<'_>,
+        pod: &PodState,
+        sample: &NodeSample,
+    ) -> Option<&Logged> {
+        let logged = self.complaints.get(&(String::new(), Complaint::NoAnswer))?;
+        let goes_on = logged.lines > 1
+            && logged.read.since(logged.last) <= REPEATED
+            && context.now.since(logged.last) <= FRESH;
         let waits = pod.populated == Some(true) && self.to_go.word(&pod.uid).is_some();
-        (goes_on && waits && !is_explained(context, pod, sample)).then_some(told)
+        (goes_on && waits && !is_explained(context, pod, sample)).then_some(logged)
     }
 }
 
@@ -566,7 +576,7 @@ fn is_explained(context: &Context<'_>, pod: &PodState, sample: &NodeSample) -> b
     context.is_explained(TrackerId::RuntimeSays, &subject)
 }
 
-impl Told {
+impl Logged {
     fn is_fresh(&self) -> bool {
         self.read.since(self.last) <= FRESH
     }

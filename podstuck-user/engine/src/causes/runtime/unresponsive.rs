@@ -1,5 +1,5 @@
-//! Daemons that run and do not respond: requests came in, and did not go out. Nothing is asked of the daemon: the
-//! kernel knows who is connected and what was read, and a client's command tells what it wants and since when.
+//! Daemons that run and do not answer requests. podstuck sends the daemon no request: the kernel shows its clients and
+//! what it has read, and a client's process shows the command and its start time.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,21 +19,21 @@ use crate::{
     verdict::Draft,
 };
 
-/// From when on a connection is asked about, once: most are answered at once.
+/// Age at which the client of a connection is asked for, once: most requests are answered at once.
 const OLD: Duration = Duration::from_secs(10);
-/// Who waits for so long for what takes a moment is not answered.
+/// Age at which a quick request counts as unanswered.
 const WAITS: Duration = Duration::from_secs(20);
-/// How far apart two answers must be that say the same.
+/// Minimum time between two sightings that confirm each other.
 const APART: Duration = Duration::from_secs(4);
-/// Looks until it is asked again who waits still.
+/// Samples between two questions about clients that wait.
 const AGAIN: u32 = 3;
-/// Clients whose requests are known by their words.
+/// Clients whose command line shows the request.
 const PROGRAMS: [&str; 3] = ["docker", "crictl", "nerdctl"];
-/// What takes a moment whatever the containers and volumes do. Not what looks at one container, or at volumes:
-/// that waits for that one, or for the lock of the volumes' store.
+/// Requests that are quick whatever the containers and volumes do. A request about one container waits for that
+/// container, and one about volumes for the lock of the volume store.
 const QUICK: [&str; 7] = ["ps", "version", "info", "images", "pods", "container ls", "image ls"];
 
-/// By a daemon's process id and start.
+/// The clients of running daemons, by a daemon's process ID and start time.
 #[derive(Default)]
 pub(super) struct SilentDaemons {
     known: BTreeMap<(u32, u64), Known>,
@@ -41,30 +41,30 @@ pub(super) struct SilentDaemons {
 
 #[derive(Default)]
 struct Known {
-    /// When each connection was seen first.
+    /// When each connection was first seen.
     connections: BTreeMap<u64, Monotonic>,
-    /// Those that were old when it was asked.
+    /// Connections that were `OLD` at an earlier question.
     asked: BTreeSet<u64>,
-    /// Looks since who waits was asked; while somebody does.
+    /// Samples since the last question, while a client waits.
     looks: u32,
-    /// Who may wait, by process and its start, since when that was seen, and was when it was asked last.
+    /// Clients that may wait, by process ID and start time: when first seen, and the last answer.
     waiting: BTreeMap<(u32, Monotonic), (Monotonic, Client)>,
     answered: Monotonic,
 }
 
-/// Who is not answered.
+/// Clients without an answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Silence {
-    /// The one who waits for longest, first.
+    /// The oldest client first.
     pub(crate) clients: Vec<Client>,
-    /// Since when he does.
+    /// Since when the first of them waits.
     pub(crate) since: Monotonic,
-    /// When that was seen last.
+    /// When the clients were last read.
     pub(crate) looked: Monotonic,
 }
 
 impl SilentDaemons {
-    /// Takes note of connections; the daemons of which it is to be asked who has them.
+    /// Records the connections; returns the process IDs of the daemons to ask the clients of.
     pub(super) fn sampled(&mut self, sample: &NodeSample) -> Vec<u32> {
         let mut before = std::mem::take(&mut self.known);
         let mut to_ask = Vec::new();
@@ -79,7 +79,7 @@ impl SilentDaemons {
         to_ask
     }
 
-    /// Takes an answer.
+    /// Records the clients of a daemon.
     pub(super) fn answered(&mut self, pid: u32, clients: &[Client], now: Monotonic) {
         let Some((_, known)) = self.known.iter_mut().find(|((of, _), _)| *of == pid) else {
             return;
@@ -93,7 +93,7 @@ impl SilentDaemons {
         known.answered = now;
     }
 
-    /// Who is not answered by a daemon, if somebody is not: it was seen twice.
+    /// The clients without an answer from a daemon, if any was seen to wait twice.
     pub(super) fn of(&self, runtime: &Runtime) -> Option<Silence> {
         let known = self.known.get(&(runtime.pid, runtime.started))?;
         let twice = known.waiting.values();
@@ -128,18 +128,19 @@ impl Known {
     }
 }
 
-/// Since when he waits. Who was there before he connected is known to wait only since that was seen.
+/// Since when a client waits: since its start for a quick command. Any other client may have connected later, and is
+/// known to wait only since it was first seen.
 fn begun(first: Monotonic, client: &Client) -> Monotonic {
     if is_quick(&client.command) { client.since } else { first }
 }
 
-/// Whether it is to be asked about again.
+/// Whether the client is to be asked about again.
 fn may_wait(client: &Client) -> bool {
     client.request == Request::Pending || is_quick(&client.command)
 }
 
 fn waits(client: &Client, now: Monotonic) -> bool {
-    // Whoever it is, and whatever he wants: he has not been let in.
+    // The daemon has not accepted the connection, whatever the request is.
     client.request == Request::Pending || now.since(client.since) >= WAITS
 }
 
@@ -151,7 +152,7 @@ fn is_quick(command: &str) -> bool {
 const RESTART: &str = "low: the runtime finds its containers again by their shims. Docker without live-restore ends \
     those that it finds";
 
-/// Tells who is not answered, and what ends that; why nobody is.
+/// Describes the clients without an answer, and the remedies; returns the reason in words.
 pub(super) fn tell(
     draft: &mut Draft,
     runtime: &Runtime,
@@ -194,7 +195,7 @@ pub(super) fn tell(
     }
 }
 
-/// What else it is not.
+/// Rules out the look-alikes.
 pub(super) fn rule_out(draft: &mut Draft, sample: &NodeSample) {
     if sample.is_full() == Some(false) {
         draft.rule_out(ids::DISK_FULL_RUNTIME, "the disks of kubelet and the runtimes have room");

@@ -1,5 +1,5 @@
-//! What a runtime says of a pod that it cannot end, in words. What a log says is never more than likely: it
-//! was so when it was written, and nobody has looked.
+//! Findings about pods that a runtime cannot end, from log lines. A log line alone is never more than likely: it held
+//! when it was written, and no later check confirms it.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::{
                 SOCKET_GONE, STATE_LOST,
             },
             device, hook, network, sandbox, shim, socket,
-            tracker::{Suspect, Told},
+            tracker::{Logged, Suspect},
         },
         shared::unit,
     },
@@ -43,14 +43,14 @@ pub(super) const NODES_OWN_KERNEL: &str =
 const OTHERS: &str = "requests that are not about this pod are not answered either";
 pub(super) const NO_HALTED_SHIM: &str = "no shim of the pod is stopped or waits in the kernel";
 
-/// The finding; `None` for a complaint that is another rule's.
+/// The finding; `None` for a complaint that another rule handles.
 pub(crate) fn draft(suspect: &Suspect<'_>) -> Option<Draft> {
     let halted = suspect.halted_shim().is_some() || suspect.unreaped.is_some();
     let (cause, words): (&'static Cause, fn(&mut Draft, &Suspect<'_>)) = match suspect.complaint {
         Complaint::StateLost | Complaint::ContainerStays | Complaint::NoAnswer if halted => {
             (&SHIM_HANGS, shim_hangs)
         }
-        // The shim is told of that end when the tracer lets go; the chain names it.
+        // The shim learns of the exit only after the tracer; the wait chain names the tracer.
         Complaint::StateLost | Complaint::ContainerStays | Complaint::NoAnswer
             if suspect.has_traced() =>
         {
@@ -68,7 +68,7 @@ pub(crate) fn draft(suspect: &Suspect<'_>) -> Option<Draft> {
         Complaint::StateLost | Complaint::ContainerStays => (&STATE_LOST, lost),
         Complaint::NoAnswer => (&RUNTIME_HANGS, hangs),
         Complaint::NetnsBusy | Complaint::ShmBusy => {
-            (sandbox::cause(&suspect.told.said)?, sandbox::words)
+            (sandbox::cause(&suspect.logged.said)?, sandbox::words)
         }
         Complaint::HookFailed => (&hook::HOOK_FAILS, hook::words),
         Complaint::ImageVolumeBusy => (&IMAGE_VOLUME_BUSY, sandbox::image_volume),
@@ -81,26 +81,26 @@ pub(crate) fn draft(suspect: &Suspect<'_>) -> Option<Draft> {
     Some(draft)
 }
 
-/// Says so where it was said once.
+/// Adds what is missing if the log has only one line.
 pub(super) fn lacks_again(draft: &mut Draft, suspect: &Suspect<'_>) {
-    if suspect.told.lines < 2 {
+    if suspect.logged.lines < 2 {
         draft.lacks("that it is said again: one failure may be a moment's");
     }
 }
 
-/// The finding without its words.
+/// The finding without explanation and remedies.
 pub(super) fn about(cause: &'static Cause, suspect: &Suspect<'_>) -> Draft {
-    let (pod, told) = (suspect.pod, suspect.told);
+    let (pod, logged) = (suspect.pod, suspect.logged);
     let (directory, at) = (Some(pod.directory.as_path()), suspect.sample.at);
     let mut draft = Draft::about_pod(TrackerId::RuntimeSays, cause, named(suspect), directory, at);
-    (draft.first, draft.last, draft.count) = (told.first, told.last, told.lines);
+    (draft.first, draft.last, draft.count) = (logged.first, logged.last, logged.lines);
     draft.blocks_deletion = Some(true);
     draft.severity = Severity::Critical;
-    says(&mut draft, told);
+    says(&mut draft, logged);
     draft
 }
 
-/// The pod, as far as the look knows it.
+/// The pod, with its name if the sample has it.
 fn named(suspect: &Suspect<'_>) -> Pod {
     let pod = suspect.pod;
     let of_group = suspect.group().and_then(|group| group.target.pod.clone());
@@ -110,14 +110,15 @@ fn named(suspect: &Suspect<'_>) -> Pod {
     named.unwrap_or_else(unnamed)
 }
 
-fn says(draft: &mut Draft, told: &Told) {
-    let said = &told.said;
+fn says(draft: &mut Draft, logged: &Logged) {
+    let said = &logged.said;
     let who = match said.component {
         Component::Other => "the kernel",
         component => component.name(),
     };
-    let last = format!("{who} says, {}, last at {:.0}: {}", times(told.lines), said.at, said.text);
-    draft.fact_since(last, Source::Log(said.source.clone()), told.first);
+    let last =
+        format!("{who} says, {}, last at {:.0}: {}", times(logged.lines), said.at, said.text);
+    draft.fact_since(last, Source::Log(said.source.clone()), logged.first);
 }
 
 /// What is left of the pod's processes, by its control groups.
@@ -136,7 +137,7 @@ fn signal(draft: &mut Draft, suspect: &Suspect<'_>) {
         draft.lacks("that processes of the pod are left");
     }
     match suspect.of_node {
-        Some(told) => says(draft, told),
+        Some(logged) => says(draft, logged),
         None => draft.doubt(
             "who refuses: the kernel's log would have apparmor=\"DENIED\" operation=\"signal\"",
         ),
@@ -273,16 +274,16 @@ fn shim_hangs(draft: &mut Draft, suspect: &Suspect<'_>) {
     shim::rule_out(draft);
 }
 
-/// The shim of a pod that is asked for a container that has ended, and gives the runtime no answer in time.
+/// The pod's shim, if it does not answer the runtime in time about a container that has ended.
 fn silent_shim<'a>(suspect: &'a Suspect<'_>) -> Option<&'a Shim> {
-    // Who waits for a container's end was answered.
+    // A runtime that waits for a container's end has the shim's answer already.
     let is_its = |text: &str| {
         let asks =
             ["failed to stop container", "failed to kill container", "failed to delete task"];
         text.contains("deadline exceeded") && asks.iter().any(|words| text.contains(words))
     };
     let own_kernel = suspect.has_own_kernel() != Some(false);
-    if own_kernel || suspect.has_ended() != Some(true) || !is_its(&suspect.told.said.text) {
+    if own_kernel || suspect.has_ended() != Some(true) || !is_its(&suspect.logged.said.text) {
         return None;
     }
     suspect.group()?.shims.first()
@@ -316,7 +317,7 @@ fn shim_is_silent(draft: &mut Draft, suspect: &Suspect<'_>) {
     draft.doubt("what the shim waits for: only the runtime's log says that it does not answer");
 }
 
-/// The service that the pod's shims were started by.
+/// Adds a restart of the service that started the pod's shims.
 pub(super) fn restart(draft: &mut Draft, suspect: &Suspect<'_>) {
     let shims = suspect.group().map(|group| group.shims.as_slice()).unwrap_or_default();
     let units: BTreeSet<&str> =
@@ -334,7 +335,7 @@ pub(super) fn restart(draft: &mut Draft, suspect: &Suspect<'_>) {
     }
 }
 
-/// The only runtime of the node.
+/// The node's runtime, if there is exactly one.
 fn runtime<'a>(suspect: &Suspect<'a>) -> Option<&'a Runtime> {
     match &suspect.sample.runtimes[..] {
         [runtime] => Some(runtime),
@@ -342,7 +343,7 @@ fn runtime<'a>(suspect: &Suspect<'a>) -> Option<&'a Runtime> {
     }
 }
 
-/// Its own log has the request, and nothing that came of it.
+/// The runtime's log has the request, and no result.
 fn silent(draft: &mut Draft, runtime: &Runtime, since: Monotonic) {
     let (name, pid) = (runtime.component.name(), runtime.pid);
     draft.held_by(format!("{name} (pid {pid})"));
@@ -368,8 +369,8 @@ fn hangs(draft: &mut Draft, suspect: &Suspect<'_>) {
             .into();
     } else {
         match suspect.of_node {
-            Some(told) => {
-                says(draft, told);
+            Some(logged) => {
+                says(draft, logged);
                 draft.rule_out(ids::RUNTIME_COMMAND_HUNG, OTHERS);
             }
             None => match suspect.silent.zip(runtime(suspect)) {
@@ -410,7 +411,7 @@ fn hangs(draft: &mut Draft, suspect: &Suspect<'_>) {
             draft.rule_out(ids::RUNTIME_DOWN, "the daemon that the pod's shim calls runs");
         }
     }
-    // One that waits for a shim says so when kubelet gives up.
+    // A runtime that waits for a shim logs an error when kubelet gives up.
     if suspect.silent.is_none() || suspect.is_one_of_all() {
         draft.doubt("whether it is the runtime, or one container's shim that it waits for");
     }

@@ -1,5 +1,5 @@
-//! What the API server says of a pod's claims: whose volume one is, whether its storage is still attached,
-//! and which of the objects wait for the pod.
+//! Facts from the API server about a pod's claims: the claim of a volume, whether its storage is still attached, and
+//! which objects wait for the pod.
 
 use crate::{
     model::{
@@ -25,13 +25,13 @@ const OF_THE_POD: [&str; 6] = [
 /// The plugin of all CSI drivers.
 const CSI: &str = "kubernetes.io/csi";
 
-/// Why a failing file system's device may be sound: settled by an attachment that is gone, as the next one.
+/// Doubt that a failing device is at fault; settled if the attachment is gone.
 pub(crate) const UNSEEN_DEVICE: &str = "whether the device fails: the kernel shows nothing of it";
-/// Why a wait may be for no device.
+/// Doubt about the device that a wait is for; settled if the attachment is gone.
 pub(crate) const UNKNOWN_DEVICE: &str =
     "whether its device or server makes progress: which one it is, is not known";
 
-/// The claim that a volume's directory is there for. It has the name of the PersistentVolume.
+/// The claim of a volume. The volume's directory has the name of the PersistentVolume.
 pub(crate) fn of_volume<'a>(record: &'a PodRecord, volume: &Volume) -> Option<&'a Claim> {
     record.claims.iter().find(|claim| {
         claim.bound.as_ref().is_some_and(|bound| {
@@ -45,8 +45,7 @@ pub(crate) fn of_volume<'a>(record: &'a PodRecord, volume: &Volume) -> Option<&'
     })
 }
 
-/// Says in a finding what is known of its volume's claim. That the storage is detached settles whether it is
-/// the device that fails.
+/// Adds the facts about the volume's claim to a finding. Detached storage settles the doubts about the device.
 pub(crate) fn tell(draft: &mut Draft, record: &PodRecord) {
     let Some(volume) = draft.target.volume.as_ref() else { return };
     if draft.target.pod.as_ref().is_none_or(|pod| pod.uid != record.pod.uid) {
@@ -79,14 +78,14 @@ fn whose(record: &PodRecord, claim: &Claim, bound: &PersistentVolume) -> String 
     format!("it is the pod's volume {volume}: claim {name}, PersistentVolume {pv}{driven}")
 }
 
-/// Namespace and name.
+/// The claim as `NAMESPACE/NAME`.
 fn name(record: &PodRecord, claim: &Claim) -> String {
     let namespace = record.pod.namespace.as_deref().unwrap_or_default();
     let [namespace, name] = [namespace, &claim.claim].map(|text| safe(text.as_bytes()));
     format!("{namespace}/{name}")
 }
 
-/// What is wrong with an attachment.
+/// Facts about an attachment that is not in order.
 fn attached(csi: &CsiSource, attachment: &Attachment) -> Vec<String> {
     let name = safe(csi.attachment.as_bytes());
     let Attachment::There { attached, deletion, detach_error } = attachment else {
@@ -105,7 +104,7 @@ fn attached(csi: &CsiSource, attachment: &Attachment) -> Vec<String> {
     facts
 }
 
-/// Storage that was taken from the node under a mount, whatever was found, by the last look at the node.
+/// Notes about storage that was detached while it is still mounted in the last sample, independent of findings.
 pub(crate) fn notes(record: &PodRecord, sample: &NodeSample) -> Vec<String> {
     let state = sample.pod(&record.pod.uid);
     let is_mounted = |claim: &Claim| {
@@ -130,7 +129,7 @@ pub(crate) fn notes(record: &PodRecord, sample: &NodeSample) -> Vec<String> {
     notes
 }
 
-/// That the claim or its volume is being deleted, too.
+/// Facts if the claim or its volume is also being deleted.
 fn deleted(record: &PodRecord, claim: &Claim, bound: &PersistentVolume) -> Vec<String> {
     let waits = |what: String, Deletion { at, finalizers }: &Deletion, for_whom: &str| {
         let names: Vec<_> = finalizers.iter().map(|name| safe(name.as_bytes())).collect();

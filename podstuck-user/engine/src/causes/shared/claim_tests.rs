@@ -1,4 +1,4 @@
-//! Whose volume it is, and that storage which is detached under a mount is told.
+//! Tests of the facts about claims, and of the note about storage that is detached under a mount.
 
 use std::sync::Arc;
 
@@ -53,7 +53,7 @@ fn volume(plugin: &str, name: &str) -> Volume {
     Volume { name: name.into(), plugin: plugin.into(), path: JsonPath("/k/v".into()) }
 }
 
-/// A finding about this volume of pod `u`, which lacks one fact.
+/// A finding about this volume of pod `u`, with one doubt.
 fn draft(volume: Volume) -> Draft {
     let mut op = failed(Call::Umount2, Errno::EIO, "m", 1.0);
     let pod = Some(Pod { uid: "u".into(), namespace: None, name: None });
@@ -67,7 +67,7 @@ fn draft(volume: Volume) -> Draft {
     draft
 }
 
-fn told(volume: Volume, record: &PodRecord) -> (Vec<String>, Certainty) {
+fn facts_of(volume: Volume, record: &PodRecord) -> (Vec<String>, Certainty) {
     let mut draft = draft(volume);
     tell(&mut draft, record);
     let facts = draft.evidence.iter().skip(1).map(|known| known.fact.clone()).collect();
@@ -82,20 +82,20 @@ fn there(attached: bool, deletion: Option<Timestamp>, error: Option<&str>) -> Op
 #[test]
 fn a_finding_names_the_claim_of_its_volume_and_of_no_other() {
     let record = record(None);
-    let (facts, certainty) = told(volume(CSI, "pv-1"), &record);
+    let (facts, certainty) = facts_of(volume(CSI, "pv-1"), &record);
     let whose = r"it is the pod's volume data: claim shop/cart, PersistentVolume pv-1, driver d.example, volume handle h\x1b1";
     assert_eq!((facts.as_slice(), certainty), ([whose.to_owned()].as_slice(), Certainty::Likely));
-    assert_eq!(told(volume(SUBPATH, "pv-1"), &record).0.len(), 1);
+    assert_eq!(facts_of(volume(SUBPATH, "pv-1"), &record).0.len(), 1);
     for other in [
         volume(CSI, "pv-2"),
         volume("kubernetes.io/empty-dir", "pv-1"),
         volume("kubernetes.io/nfs", "pv-1"),
     ] {
-        assert!(told(other, &record).0.is_empty());
+        assert!(facts_of(other, &record).0.is_empty());
     }
     let mut other = record.clone();
     other.pod.uid = "v".into();
-    assert!(told(volume(CSI, "pv-1"), &other).0.is_empty(), "another pod's record");
+    assert!(facts_of(volume(CSI, "pv-1"), &other).0.is_empty(), "another pod's record");
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn storage_that_is_detached_is_why_a_device_fails() {
         ),
         (there(true, None, None), None, Certainty::Likely),
     ] {
-        let (facts, certain) = told(volume(CSI, "pv-1"), &record(attachment));
+        let (facts, certain) = facts_of(volume(CSI, "pv-1"), &record(attachment));
         assert_eq!((facts.get(1).map(String::as_str), certain), (fact, certainty));
     }
 }
@@ -156,10 +156,10 @@ fn sample(is_mounted: bool) -> NodeSample {
 #[test]
 fn storage_that_is_detached_under_a_mount_is_a_note_whatever_was_found() {
     let detached = record(Some(Attachment::Missing));
-    let told = notes(&detached, &sample(true));
+    let found = notes(&detached, &sample(true));
     assert!(
-        told[0].starts_with("the storage of claim shop/cart is still mounted here"),
-        "{told:?}"
+        found[0].starts_with("the storage of claim shop/cart is still mounted here"),
+        "{found:?}"
     );
     assert!(notes(&detached, &sample(false)).is_empty(), "that is how it should end");
     assert!(notes(&record(there(true, None, Some("x"))), &sample(true)).is_empty());
@@ -173,7 +173,7 @@ fn a_claim_that_is_to_go_waits_for_the_pod_and_not_the_pod_for_it() {
         |name: &str| Some(Deletion { at: READ, finalizers: vec![format!("kubernetes.io/{name}")] });
     record.claims[0].deletion = deletion("pvc-protection");
     record.claims[0].bound.as_mut().unwrap().deletion = deletion("pv-protection");
-    let (facts, certainty) = told(volume(CSI, "pv-1"), &record);
+    let (facts, certainty) = facts_of(volume(CSI, "pv-1"), &record);
     assert_eq!(
         facts[1..],
         [
@@ -186,7 +186,7 @@ fn a_claim_that_is_to_go_waits_for_the_pod_and_not_the_pod_for_it() {
     assert_eq!(certainty, Certainty::Likely, "it says nothing about a cause");
 }
 
-/// What was recorded before claims were asked for.
+/// A recording from before claims were read.
 #[test]
 fn a_record_without_claims_is_read() {
     let mut old = serde_json::to_value(record(None)).unwrap();

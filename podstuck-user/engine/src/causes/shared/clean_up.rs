@@ -1,12 +1,11 @@
-//! The node's own clean-up, as opposed to what a workload does in its volumes.
+//! Distinguishes the node's own clean-up from calls of a workload in its volumes.
 
 use crate::model::{
     identity::{Component, TargetKind},
     operation::Operation,
 };
 
-/// Whether this is a part of the node's own clean-up: of something that has an owner, and not by a
-/// container that tidies up its own volume.
+/// Whether a call is part of the node's own clean-up: on a target with an owner, and not by a workload.
 pub(crate) fn is_clean_up(op: &Operation) -> bool {
     let owned = !matches!(op.target.kind, TargetKind::Other);
     owned && op.actor.component != Component::Workload

@@ -1,4 +1,4 @@
-//! Who waits for a daemon that cannot answer, or is busy with something else.
+//! Clients that wait for a daemon that cannot answer or is busy.
 
 use std::time::Duration;
 
@@ -14,14 +14,14 @@ use crate::{
 
 /// Clients named.
 const NAMED: usize = 4;
-/// Who has been connected for so long has not been answered at once.
+/// A client that is connected for this long was not answered at once.
 const WAITS: Duration = Duration::from_secs(3);
-/// Who was there for longer before it began keeps his connection, and waits for nothing.
+/// A client that was connected for longer before `begun` keeps its connection open, and waits for nothing.
 const BEFORE: Duration = Duration::from_secs(60);
-/// What stays connected for as long as it runs.
+/// Commands that stay connected as long as they run.
 const STREAMS: [&str; 8] = ["attach", "events", "exec", "logs", "run", "start", "stats", "wait"];
 
-/// Tells of those that have been connected for some time, at most since a minute before `begun`.
+/// Adds a fact about the clients that wait: connected for some time, and at most since a minute before `begun`.
 pub(crate) fn wait(
     draft: &mut Draft,
     daemon: &str,
@@ -45,7 +45,7 @@ pub(crate) fn wait(
     }
 }
 
-/// Tells of these.
+/// Adds a fact about these clients.
 pub(crate) fn tell(draft: &mut Draft, daemon: &str, waiting: &[&Client], now: Monotonic) {
     let name = |client: &&Client| {
         let Client { pid, since, command, request, .. } = client;

@@ -1,4 +1,4 @@
-//! A daemon that is kept from running, and how it goes on.
+//! Daemons that are kept from running, and the remedies.
 
 use crate::{
     command::{Process, Step, View, if_same, kill},
@@ -6,8 +6,8 @@ use crate::{
     verdict::Draft,
 };
 
-/// Tells how a process is kept from running, and what ends that; what it is, to go on after "its". Nothing is
-/// told of one that waits in the kernel.
+/// Adds how a process is kept from running, and the remedy. Returns the reason as words that follow "its". For a process
+/// that waits in the kernel, nothing is added.
 pub(crate) fn go_on(draft: &mut Draft, process: Process<'_>, halted: &Halted) -> &'static str {
     let pid = process.pid();
     let of = format!("/proc/{pid}");

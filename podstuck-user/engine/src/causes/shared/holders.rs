@@ -1,4 +1,4 @@
-//! Holders in evidence and remedies.
+//! Evidence and remedies about the holders of a mount or file.
 
 use std::collections::BTreeSet;
 
@@ -16,29 +16,29 @@ use crate::{
     verdict::Draft,
 };
 
-/// Facts and remedies for so many holders.
-pub(crate) const TOLD: usize = 8;
+/// Holders named in facts and remedies.
+pub(crate) const NAMED: usize = 8;
 
-/// Those of a snapshot that explain the failure. kubelet looks at its volumes now and then, and is
-/// the one who wants to be rid of them.
+/// The holders in a snapshot that explain the failure. kubelet is excluded: it reads its volumes at intervals, and is
+/// the one that unmounts them.
 pub(crate) fn culprits(taken: &Snapshot) -> impl Iterator<Item = &Holder> {
     taken.culprits().filter(|h| h.component != Some(Component::Kubelet))
 }
 
-/// That the processes which use an object could not be listed.
+/// Adds that the holders of an object could not be listed.
 pub(crate) fn not_listed(draft: &mut Draft, object: &str, why: &str) {
     let fact = format!("what holds {object} could not be examined: {why}");
     draft.fact(fact, Source::proc("/proc"));
 }
 
-/// What a search for holders could not look at.
+/// Adds what a search for holders could not read.
 pub(crate) fn tell_unseen(draft: &mut Draft, taken: &Snapshot) {
     for unseen in &taken.unseen {
         draft.fact(format!("not looked at: {unseen}"), Source::proc("/proc"));
     }
 }
 
-/// Who holds what how, in a sentence.
+/// Holder, kind of use, object and mount in a sentence.
 pub(crate) fn describe(holder: &Holder) -> String {
     let object = safe_path(&holder.object.0);
     if holder.how == How::NestedMount {
@@ -64,7 +64,7 @@ pub(crate) fn describe(holder: &Holder) -> String {
     text
 }
 
-/// ` of pod shop/cart-0`, ` of /system.slice/backup.service`
+/// The pod or control group of a holder: ` of pod shop/cart-0`, ` of /system.slice/backup.service`.
 pub(crate) fn place(holder: &Holder) -> String {
     match (&holder.pod, &holder.cgroup) {
         (Some(pod), _) => match (&pod.namespace, &pod.name) {
@@ -76,7 +76,7 @@ pub(crate) fn place(holder: &Holder) -> String {
     }
 }
 
-/// A fact for each of the first few, and how many more there are.
+/// Adds a fact for each of the first holders, and the number of the rest.
 pub(crate) fn tell(draft: &mut Draft, holders: &[&Holder]) {
     if let Some(first) = holders.first() {
         let more = match holders.len() - 1 {
@@ -89,17 +89,17 @@ pub(crate) fn tell(draft: &mut Draft, holders: &[&Holder]) {
         };
         draft.held_by(who + &more);
     }
-    for holder in holders.iter().take(TOLD) {
+    for holder in holders.iter().take(NAMED) {
         draft.fact(describe(holder), Source::proc(&holder.source));
     }
-    if holders.len() > TOLD {
-        draft.fact(format!("and {} more", holders.len() - TOLD), Source::proc("/proc"));
+    if holders.len() > NAMED {
+        draft.fact(format!("and {} more", holders.len() - NAMED), Source::proc("/proc"));
     }
 }
 
-/// The ways out: what is mounted on it is unmounted, the deepest first, and its users let go.
+/// Adds the remedies: unmount nested mounts, the deepest first, then release the users.
 pub(crate) fn free(draft: &mut Draft, view: View, nested: &[&Holder], users: &[&Holder]) {
-    for holder in nested.iter().rev().take(TOLD) {
+    for holder in nested.iter().rev().take(NAMED) {
         let what = kept(draft);
         let umount = view
             .on_mount("umount", &holder.object.0, holder.nested)
@@ -109,7 +109,7 @@ pub(crate) fn free(draft: &mut Draft, view: View, nested: &[&Holder], users: &[&
     draft.remedies.extend(release(view, users, kept(draft)));
 }
 
-/// What a holder keeps.
+/// The object that a holder keeps busy, as words.
 fn kept(draft: &Draft) -> &'static str {
     match &*draft.target {
         Target { volume: Some(_), .. } => "the volume",
@@ -118,7 +118,7 @@ fn kept(draft: &Draft) -> &'static str {
     }
 }
 
-/// Everybody who uses the file system, through whichever mount of it.
+/// All users of the file system, through any of its mounts.
 pub(crate) fn who_else(taken: &Snapshot) -> Vec<String> {
     let who = |holder: &Holder| {
         let point = safe_path(&holder.mount.point.0);
@@ -133,12 +133,12 @@ pub(crate) fn who_else(taken: &Snapshot) -> Vec<String> {
         }
     };
     let all: BTreeSet<String> = taken.holders.iter().map(who).collect();
-    let rest = all.len().saturating_sub(TOLD);
+    let rest = all.len().saturating_sub(NAMED);
     let more = (rest > 0).then(|| format!("and {rest} more"));
-    all.into_iter().take(TOLD).chain(more).collect()
+    all.into_iter().take(NAMED).chain(more).collect()
 }
 
-/// What makes the holders let go of `what`, each once; files are as somebody with that view has them.
+/// Remedies that make the holders release `what`, each once; paths are as seen from `view`.
 pub(crate) fn release(view: View, holders: &[&Holder], what: &str) -> Vec<Remedy> {
     let mut known = BTreeSet::new();
     let all = holders.iter().map(|holder| one(view, holder, what));
@@ -150,7 +150,7 @@ fn one(view: View, holder: &Holder, what: &str) -> Remedy {
     let_go(view, holder, &format!(", which keeps {what} busy"))
 }
 
-/// What makes a holder let go; `busy` says what it does, after its name.
+/// The remedy that makes a holder release the object; `busy` follows the holder's name in the sentence.
 pub(crate) fn let_go(view: View, holder: &Holder, busy: &str) -> Remedy {
     let object = word(&holder.object.0);
     match (holder.how, holder.pid) {
@@ -176,7 +176,7 @@ pub(crate) fn let_go(view: View, holder: &Holder, busy: &str) -> Remedy {
     }
 }
 
-/// The device is named by the kernel, in the path of the file that says what is behind it.
+/// Detaches a loop device. The kernel gives its name, in the path of the `backing_file` attribute.
 fn detach(holder: &Holder, busy: &str) -> Remedy {
     const RISK: &str = "what is mounted from the loop device must be unmounted first";
     let name = holder.source.strip_prefix("/sys/block/");
@@ -197,7 +197,7 @@ fn detach(holder: &Holder, busy: &str) -> Remedy {
         .remedy(RISK)
 }
 
-/// `[ "$(kubectl get ...)" = UID ]`: a name is given again, and what tells it may be anybody's.
+/// `[ "$(kubectl get ...)" = UID ]`: a pod's name may be reused, and its source may be untrusted.
 pub(crate) fn is_same_pod(namespace: &str, name: &str, uid: &str) -> String {
     let uid = word(uid);
     format!(
@@ -205,7 +205,7 @@ pub(crate) fn is_same_pod(namespace: &str, name: &str, uid: &str) -> String {
     )
 }
 
-/// What the end of dockerd costs.
+/// The risk of ending dockerd.
 const ENDS_ALL: &str = "all containers of the node end, unless Docker's live-restore is set";
 
 fn process(holder: &Holder, pid: u32, busy: &str) -> Remedy {
@@ -242,7 +242,7 @@ fn process(holder: &Holder, pid: u32, busy: &str) -> Remedy {
         remedy.verify = Some(has_ended(pid));
         return remedy;
     }
-    // What a service has started may outlast it: cron's jobs, logins by ssh, containers (`KillMode=process`).
+    // A service's child processes may outlast it: cron jobs, ssh logins, containers (`KillMode=process`).
     let unit = holder.cgroup.as_deref().and_then(unit::of).filter(|_| !holder.is_child);
     if let Some(unit) = unit {
         let restart = format!("systemctl restart {unit}");
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_command_does_names_who_and_since_when_and_what_for() {
+    fn a_command_names_the_process_its_start_and_the_purpose() {
         let clock = Clock::new(jiff::Timestamp::UNIX_EPOCH, Monotonic(100_000_000_000));
         let does = |one: &Holder, now: i64| {
             let remedy = release(View::OURS, &[one], "the volume").remove(0);
@@ -326,7 +326,7 @@ mod tests {
         assert!(hostile.chars().count() <= 100 && !hostile.contains('\u{1b}'), "{hostile}");
     }
 
-    /// Whoever made a directory of logs has named the pod.
+    /// The pod's name comes from a directory of logs, and is not trusted.
     #[test]
     fn a_pod_is_deleted_by_its_uid() {
         let mut one = holder(How::Cwd, Through::Itself, Some(true));
@@ -343,7 +343,7 @@ mod tests {
             "[ \"$(kubectl --namespace shop get pod cart-0 -o jsonpath='{.metadata.uid}')\" = u-1 ] \
              && kubectl --namespace shop delete pod cart-0"
         );
-        // No object of Kubernetes has such a name: the process is one all the same.
+        // No Kubernetes object has such a name: the remedy is for the process.
         for name in ["cart; reboot", "-A"] {
             one.pod = Some(of("u-1", name));
             let remedy = &release(View::OURS, &[&one], "the volume")[0];
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn a_holder_is_told_with_its_mount() {
+    fn a_holder_is_described_with_its_mount() {
         let text = describe(&holder(How::Fd, Through::PropagatedCopy, Some(true)));
         assert_eq!(
             text,

@@ -1,4 +1,4 @@
-//! What several families of causes know of the node.
+//! Code that several families of causes share.
 
 pub(crate) mod claim;
 pub(crate) mod clean_up;

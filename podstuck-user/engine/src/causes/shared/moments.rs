@@ -1,10 +1,10 @@
-//! Moments in sentences, by the calendar.
+//! Times in sentences, by the calendar.
 
 use jiff::SignedDuration;
 
 use crate::{model::time::Monotonic, tracker::Context};
 
-/// `14:03:10Z`, or with the date where that is another day than today.
+/// `14:03:10Z`, with the date if it is not today.
 pub(crate) fn moment(context: &Context<'_>, at: Monotonic) -> String {
     let now = context.calendar;
     let ago = SignedDuration::try_from(context.now.since(at)).unwrap_or_default();
@@ -26,7 +26,7 @@ mod tests {
     use crate::{kubelet_steps::KubeletSteps, testing, unmounts::Unmounts};
 
     #[test]
-    fn the_day_is_told_where_it_is_another() {
+    fn the_date_is_given_on_another_day() {
         let (unmounts, steps) = (Unmounts::default(), KubeletSteps::default());
         let mut context = testing::context(Monotonic(90_000_000_000), &unmounts, &steps, &[]);
         context.calendar = Timestamp::from_second(86_400).unwrap();

@@ -1,5 +1,5 @@
-//! Pods that are known to be to go, by who says so: the API server's record, or else kubelet's log of what the
-//! API server has told it.
+//! Pods that are known to be deleted, and the source: the record at the API server, or else a line of kubelet's log that
+//! it has received the deletion.
 
 use std::collections::BTreeMap;
 
@@ -21,18 +21,18 @@ use crate::{
 /// Pods remembered.
 const REMEMBERED: usize = 4096;
 
-/// Who says that a pod is to go.
+/// The source that says that a pod is to be deleted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Word {
-    /// Its record, which says when its grace ends (`deletionTimestamp`).
+    /// The pod's record, with the end of its grace period (`deletionTimestamp`).
     Record(Timestamp),
-    /// kubelet's log: when, and which.
+    /// A line of kubelet's log: when, and which log.
     Log(Monotonic, String),
 }
 
-/// By UID.
+/// Pods to be deleted, by UID.
 pub(crate) struct ToGo {
-    /// What the records say, also that a pod is not to go.
+    /// The records; `None` if the pod is not being deleted.
     records: BTreeMap<String, Option<Word>>,
     logs: Bounded<String, Word>,
 }
@@ -44,7 +44,7 @@ impl Default for ToGo {
 }
 
 impl ToGo {
-    /// Takes note of what says so.
+    /// Records what an event says about the deletion of pods.
     pub(crate) fn listen(&mut self, context: &Context<'_>, what: &What) {
         match what {
             What::Record { record, .. } => {
@@ -58,7 +58,7 @@ impl ToGo {
         }
     }
 
-    /// Who says it of a pod. A record counts for more than a log, which is older.
+    /// The source for a pod. A record takes precedence over a log, which is older.
     pub(crate) fn word(&self, uid: &str) -> Option<&Word> {
         self.records.get(uid).map_or_else(|| self.logs.get(uid), Option::as_ref)
     }
@@ -69,8 +69,8 @@ impl ToGo {
         matches!(word, Some(Word::Record(deletion)) if *deletion <= context.calendar)
     }
 
-    /// Whether it is known that the pod is being deleted, and that its grace is over: an ended one may stay
-    /// for weeks, and one that is to go may have an hour.
+    /// Whether the pod is known to be deleted and its grace period to be over. One alone is not enough: an ended pod
+    /// may stay for weeks, and a deleted one may have an hour.
     pub(crate) fn is_going(&self, sample: &NodeSample, pod: &PodState) -> bool {
         let has_ended = pod.populated == Some(false);
         let is_torn_down = pod.started && has_ended && pod.volume_removed.is_some();
@@ -78,11 +78,11 @@ impl ToGo {
             let mut groups = sample.cgroups.iter().filter(|group| group.uid == pod.uid);
             groups.any(|group| group.tasks.iter().any(|task| task.killed))
         };
-        let is_told = matches!(self.word(&pod.uid), Some(Word::Log(..)));
-        is_torn_down || (is_told && (has_ended || is_killed()))
+        let is_logged = matches!(self.word(&pod.uid), Some(Word::Log(..)));
+        is_torn_down || (is_logged && (has_ended || is_killed()))
     }
 
-    /// Either of them.
+    /// Whether the pod's grace period is over, by its record or by the state of the node.
     pub(crate) fn is_over(
         &self,
         context: &Context<'_>,
@@ -92,7 +92,7 @@ impl ToGo {
         self.is_late(context, pod) || self.is_going(sample, pod)
     }
 
-    /// Whether its record says that nobody has asked for it to be deleted.
+    /// Whether the pod's record says that no deletion was requested.
     pub(crate) fn is_to_stay(&self, uid: &str) -> bool {
         matches!(self.records.get(uid), Some(None))
     }
@@ -103,7 +103,7 @@ impl ToGo {
 }
 
 impl Word {
-    /// Tells it as a fact.
+    /// Adds the source as a fact.
     pub(crate) fn tell(&self, draft: &mut Draft) {
         match self {
             Self::Record(_) => {

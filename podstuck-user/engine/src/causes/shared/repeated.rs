@@ -1,4 +1,4 @@
-//! What a component logs again and again about one object, or about each of many pods.
+//! Messages that a component repeats in its log about one object, or about each of many pods.
 
 use crate::{
     bounded::Bounded,
@@ -10,7 +10,7 @@ use crate::{
 /// Pods remembered.
 const PODS: usize = 1024;
 
-/// The last message, and since when and how often it is logged.
+/// The last message, its first and last time, and the number of lines.
 #[derive(Debug)]
 pub(crate) struct Repeated {
     pub(crate) said: Said,
@@ -20,12 +20,12 @@ pub(crate) struct Repeated {
 }
 
 impl Repeated {
-    /// Nothing yet: the message is to be noted, too.
+    /// An entry without lines: the message itself is still to be counted by [`Self::note`].
     pub(crate) fn begin(said: &Said, at: Monotonic) -> Self {
         Self { said: said.clone(), first: at, last: at, lines: 0 }
     }
 
-    /// The message comes again, perhaps in other words; whether it is the last one by its time.
+    /// Counts a repetition, perhaps in other words. Returns whether it is the latest by its time.
     pub(crate) fn note(&mut self, said: &Said, at: Monotonic) -> bool {
         self.lines += said.times;
         self.first = self.first.min(at);
@@ -36,7 +36,7 @@ impl Repeated {
         is_last
     }
 
-    /// The evidence, and when it was logged.
+    /// Adds the message as a fact, and its times and number to the draft.
     pub(crate) fn tell(&self, draft: &mut Draft) {
         (draft.first, draft.last, draft.count) = (self.first, self.last, self.lines);
         let Said { component, source, text, .. } = &self.said;
@@ -46,7 +46,7 @@ impl Repeated {
     }
 }
 
-/// By the UID of the pod that it is about.
+/// Repeated messages, by the UID of the pod.
 pub(crate) struct OfPods(Bounded<String, Repeated>);
 
 impl Default for OfPods {
@@ -66,7 +66,7 @@ impl OfPods {
         self.0.iter()
     }
 
-    /// Pods that were too many.
+    /// Number of pods that were evicted.
     pub(crate) fn dropped(&self) -> u64 {
         self.0.dropped()
     }

@@ -1,4 +1,4 @@
-//! Who else is hit by what is done to a file system.
+//! Other users of a file system that a remedy affects.
 
 use std::{collections::BTreeSet, path::Path};
 
@@ -8,11 +8,11 @@ use crate::model::{
     path::{safe, safe_path},
 };
 
-/// So many are named.
+/// Places named.
 const NAMED: usize = 8;
 
-/// Pods, and other places, that have the same file system mounted, but for the pod that is asked about; `None`
-/// where the look at the node does not show that file system at all.
+/// Pods and other places that have the same file system mounted, without the own pod; `None` if the sample does not show
+/// that file system at all.
 pub(crate) fn of(
     sample: &NodeSample,
     device: Device,
@@ -26,7 +26,7 @@ pub(crate) fn of(
     Some(places.into_iter().take(NAMED).chain(more).collect())
 }
 
-/// `pod UID` of what lies below a pod's directory, else the mount point itself.
+/// `pod UID` for a mount point below a pod's directory, else the mount point itself; `None` for the own pod.
 fn place(point: &Path, own_pod: Option<&str>) -> Option<String> {
     let mut names = point.iter().skip_while(|name| *name != "pods").skip(1);
     let pod = names.next().filter(|_| names.next().is_some_and(|name| name == "volumes"));

@@ -1,8 +1,7 @@
-//! Since when a pod has been as it is, by what others have left behind, so that who comes late need not
-//! wait as long again.
+//! Since when a pod's state lasts, by traces of other components, so that a late run need not wait as long again.
 //!
-//! Times of directories prove that something was made or removed then. That nothing was tried since, they
-//! do not: a call that is refused changes none.
+//! Times of directories prove that something was created or removed then. They do not prove that nothing was tried
+//! since: a refused call changes none.
 
 use crate::{
     model::{
@@ -14,26 +13,26 @@ use crate::{
     verdict::Draft,
 };
 
-/// What others have left behind.
+/// The traces of other components.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Standing {
     /// The latest of all these times.
     pub(crate) since: Monotonic,
-    /// Something was made or removed in the pod's directories.
+    /// When something was last created or removed in the pod's directories.
     changed: Monotonic,
-    /// By then its containers had ended; and the log that says so.
+    /// When the pod's containers had ended, and the log that says so.
     ended: (Monotonic, Option<String>),
-    /// The last volume of it was removed that has left a trace.
+    /// When the last volume of the pod was removed, by its trace.
     pub(crate) volume_removed: Option<Monotonic>,
-    /// kubelet was started.
+    /// When kubelet was started.
     kubelet: Monotonic,
-    /// The driver was started.
+    /// When the driver was started.
     driver: Option<Monotonic>,
 }
 
 impl Standing {
-    /// Of a volume; `None` when one of the times is unknown. `ended` is when the last container ended, by
-    /// the log that says so.
+    /// The traces of a volume; `None` if a required time is unknown. `ended` is when the last container ended, and the
+    /// log that says so.
     pub(crate) fn of(
         context: &Context<'_>,
         sample: &NodeSample,
@@ -43,7 +42,7 @@ impl Standing {
     ) -> Option<Self> {
         let changed = context.when(pod.changed?);
         let volume_removed = pod.volume_removed.map(|at| context.when(at));
-        // Volumes are removed after the containers' end.
+        // Volumes are removed only after the containers have ended.
         let ended = match ended {
             Some((at, log)) => (at, Some(log.to_owned())),
             None => (volume_removed?, None),
@@ -54,12 +53,12 @@ impl Standing {
         Some(Self { since, changed, ended, volume_removed, kubelet, driver })
     }
 
-    /// By then the pod's containers had ended.
+    /// When the pod's containers had ended.
     pub(crate) fn ended(&self) -> Monotonic {
         self.ended.0
     }
 
-    /// The facts, and what follows from them.
+    /// Adds the facts, and their conclusion.
     pub(crate) fn tell(&self, draft: &mut Draft, now: Monotonic) {
         let minutes = |at| minutes(now, at);
         let (at, log) = &self.ended;
@@ -89,7 +88,7 @@ impl Standing {
     }
 }
 
-/// How long ago, as people say it.
+/// The time since `then` in seconds, minutes or hours.
 pub(crate) fn minutes(now: Monotonic, then: Monotonic) -> String {
     match now.since(then).as_secs() {
         seconds @ 0..120 => format!("{seconds} s"),

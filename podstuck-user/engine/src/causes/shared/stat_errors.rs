@@ -1,4 +1,4 @@
-//! Looks at volumes that fail, as a log tells of them: what the volume is on is asked while they are fresh.
+//! Failed stat requests on volumes, from logs. While they are fresh, the volume's file system is asked for.
 
 use std::{
     collections::BTreeSet,
@@ -22,49 +22,50 @@ use crate::{
 
 /// Volumes remembered.
 const REMEMBERED: usize = 1024;
-/// kubelet tries again within two minutes. What was not said for longer was cured, or is tried no more.
+/// How long a line counts. kubelet retries within two minutes; after a longer silence the error is over.
 pub(crate) const FRESH: Duration = backoff::CAP.saturating_mul(3);
-/// Between two questions about one volume.
+/// Interval between two queries about one volume.
 const AGAIN: Duration = Duration::from_secs(30);
 
-/// A look that failed, said for the first and the last time.
+/// A stat request that fails repeatedly, and its log lines.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct FailedStat {
     pub(crate) look: NamedLook,
     pub(crate) logged: Repeated,
     asked: Option<Monotonic>,
 }
 
-/// By pod and volume, as their names are in the log.
+/// Failed stat requests, by the pod's UID and the volume's name as in the log.
 #[derive(Debug)]
-pub(crate) struct ToldLooks(Bounded<(String, String), Told>);
+pub(crate) struct StatErrors(Bounded<(String, String), FailedStat>);
 
-impl Default for ToldLooks {
+impl Default for StatErrors {
     fn default() -> Self {
         Self(Bounded::new(REMEMBERED))
     }
 }
 
-/// A volume that a fresh look failed at, and that its pod still has.
+/// A volume with a fresh failure that its pod still has.
 pub(crate) struct Failing<'s> {
     pub(crate) volume: &'s VolumeState,
-    /// What was looked at.
+    /// The path of the stat request.
     pub(crate) path: PathBuf,
-    /// Process and mount namespace to ask in, if it is time.
+    /// Process and mount namespace to query in, if a query is due.
     pub(crate) ask_in: Option<(u32, u32)>,
 }
 
-impl ToldLooks {
+impl StatErrors {
     pub(crate) fn listen(&mut self, context: &Context<'_>, said: &Said, look: &NamedLook) {
         let at = context.when(said.at);
-        let new = || Told { look: look.clone(), logged: Repeated::begin(said, at), asked: None };
-        let told = self.0.or_insert_with((said.uid.clone(), said.volume.clone()), new);
-        if told.logged.note(said, at) {
-            told.look.clone_from(look);
+        let new =
+            || FailedStat { look: look.clone(), logged: Repeated::begin(said, at), asked: None };
+        let failed = self.0.or_insert_with((said.uid.clone(), said.volume.clone()), new);
+        if failed.logged.note(said, at) {
+            failed.look.clone_from(look);
         }
     }
 
-    /// Those that can be asked about, of volumes that this holds for. Whoever is to be asked counts as asked.
+    /// Failing volumes for which `concerns` holds. A volume with `ask_in` set counts as asked.
     pub(crate) fn failing<'s>(
         &mut self,
         context: &Context<'_>,
@@ -72,29 +73,29 @@ impl ToldLooks {
         concerns: fn(&VolumeState) -> bool,
     ) -> Vec<Failing<'s>> {
         let mut failing = Vec::new();
-        for ((uid, _), told) in self.0.iter_mut() {
-            let is_fresh = context.now.since(told.logged.last) <= FRESH;
+        for ((uid, _), failed) in self.0.iter_mut() {
+            let is_fresh = context.now.since(failed.logged.last) <= FRESH;
             let Some(pod) = sample.pod(uid).filter(|_| is_fresh) else { continue };
-            let path = &told.look.path;
-            // A subPath of it is mounted elsewhere.
+            let path = &failed.look.path;
+            // A subPath is mounted outside the volume's directory.
             let is_its = |volume: &&VolumeState| {
                 let mut mounts = volume.mounts.iter();
                 path.starts_with(&volume.path) || mounts.any(|it| path.starts_with(&it.point))
             };
             let volume = pod.volumes.iter().find(is_its);
             let Some(volume) = volume.filter(|it| concerns(it)) else { continue };
-            let is_due = told.asked.is_none_or(|asked| sample.at.since(asked) >= AGAIN);
+            let is_due = failed.asked.is_none_or(|asked| sample.at.since(asked) >= AGAIN);
             let ask_in = pod.seen_by.filter(|_| is_due);
             if ask_in.is_some() {
-                told.asked = Some(sample.at);
+                failed.asked = Some(sample.at);
             }
-            failing.push(Failing { volume, path: told.look.path.clone(), ask_in });
+            failing.push(Failing { volume, path: failed.look.path.clone(), ask_in });
         }
         failing
     }
 
-    /// Asks what those of these volumes lie on whose turn it is. `found` keeps the targets of those that fail still, and
-    /// the rest is over.
+    /// Queries the file systems of the failing volumes that are due. `found` keeps the targets that still fail; the
+    /// others are reported as over.
     pub(crate) fn ask(
         &mut self,
         tracker: TrackerId,
@@ -116,9 +117,9 @@ impl ToldLooks {
         steps.say(before.into_iter().map(over));
     }
 
-    /// What was said of this path.
-    pub(crate) fn of(&self, path: &Path) -> Option<&Told> {
-        self.0.iter().find(|(_, told)| told.look.path == path).map(|(_, told)| told)
+    /// The failed stat request on this path.
+    pub(crate) fn of(&self, path: &Path) -> Option<&FailedStat> {
+        self.0.iter().find(|(_, failed)| failed.look.path == path).map(|(_, failed)| failed)
     }
 
     pub(crate) fn dropped(&self) -> u64 {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::command::{Step, View};
 
-/// Thaws what is mounted there. It fails where that is not frozen.
+/// The command that thaws the file system mounted at `point`. It fails if the file system is not frozen.
 pub(crate) fn thaw(view: View, point: &Path, mount: Option<u32>) -> Step {
     view.on_mounted("thaw the file system", point, mount, |it| format!("fsfreeze --unfreeze {it}"))
 }

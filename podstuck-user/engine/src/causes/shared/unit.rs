@@ -5,8 +5,8 @@ use crate::{
     model::path::clip,
 };
 
-/// A service of the host's own manager, by the control group of a process in it. A group further below, or of
-/// another slice, is a container's, a user's or a nested node's: there a service of that name is another one.
+/// The service of the host's own systemd, by the control group of a process in it. A group further below, or in another
+/// slice, belongs to a container, a user or a nested node, where a service of that name is another one.
 pub(crate) fn of(cgroup: &str) -> Option<&str> {
     let unit = cgroup.strip_prefix("/system.slice/")?;
     let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.@:".contains(&b);

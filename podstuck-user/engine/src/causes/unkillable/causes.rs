@@ -42,7 +42,7 @@ pub(crate) static DSTATE: Cause = Cause {
     ],
 };
 
-/// The same, in a GPU's driver.
+/// A process that waits in a GPU's driver.
 pub(crate) static GPU_DSTATE: Cause = Cause {
     id: ids::GPU_DRIVER_DSTATE,
     title: "a killed process of the pod waits in NVIDIA's driver and cannot exit",
@@ -69,7 +69,7 @@ pub(crate) static GPU_DSTATE: Cause = Cause {
     source: &["NVIDIA open-gpu-kernel-modules, nvidia.ko"],
 };
 
-/// Frozen by the old freezer.
+/// A group that the freezer of control groups version 1 has frozen.
 pub(crate) static FROZEN_V1: Cause = Cause {
     id: ids::CGROUP_V1_FROZEN,
     title: "the pod's processes are frozen and cannot exit",

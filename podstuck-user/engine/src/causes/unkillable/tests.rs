@@ -95,7 +95,7 @@ impl Run {
         self.0.take(at, What::Sample(Arc::new(sample))).verdicts
     }
 
-    /// The same at every sample; what is said in the end.
+    /// The last finding of samples that are all the same.
     fn lasting(&mut self, pod: Option<PodState>, group: &PodGroup) -> Option<Draft> {
         let mut said = None;
         let lasts = if group.frozen.is_some() { 10 } else { 5 };
@@ -114,7 +114,7 @@ impl Run {
 }
 
 #[test]
-fn who_was_killed_and_waits_in_the_kernel_is_named() {
+fn a_killed_process_that_waits_in_the_kernel_is_named() {
     let draft = Run::new().lasting(Some(pod(2)), &group(vec![task('S', false), task('D', true)]));
     let draft = draft.unwrap();
     assert_eq!((draft.id(), draft.actor.as_ref().unwrap().pid), ("dstate-process", 42));
@@ -185,7 +185,7 @@ fn another_process_each_time_is_a_busy_disk_and_not_stuck() {
 }
 
 #[test]
-fn of_many_the_one_that_stays_is_told() {
+fn of_several_threads_the_one_that_stays_is_reported() {
     let mut run = Run::new();
     let mut said = Vec::new();
     for second in [0, 2, 4, 6] {
@@ -200,7 +200,7 @@ fn of_many_the_one_that_stays_is_told() {
 }
 
 #[test]
-fn who_is_woken_again_and_again_writes_something_before_he_ends() {
+fn a_thread_that_is_woken_repeatedly_writes_before_it_ends() {
     let mut run = Run::new();
     let mut said = None;
     for second in (0..=120).step_by(2) {
@@ -215,7 +215,7 @@ fn who_is_woken_again_and_again_writes_something_before_he_ends() {
         "{:?}",
         draft.not_known()
     );
-    // And once it is quiet.
+    // It is reported once it is quiet.
     let still = Task { woken: Some(1200), ..task('D', true) };
     for second in [122, 124, 126, 128] {
         said = run.verdicts(second, vec![pod(2)], vec![group(vec![still.clone()])]).pop();
@@ -225,7 +225,7 @@ fn who_is_woken_again_and_again_writes_something_before_he_ends() {
 }
 
 #[test]
-fn who_moves_data_or_whose_server_answers_is_slow() {
+fn a_thread_that_moves_data_or_whose_server_answers_is_slow() {
     let on_disk = Task { wait_channel: Some("folio_wait_bit".into()), ..task('D', true) };
     let with = |moved, received| Task { moved, received, ..task('D', true) };
     let of_disk = |moved, received| Task { moved, received, ..on_disk.clone() };
@@ -234,36 +234,36 @@ fn who_moves_data_or_whose_server_answers_is_slow() {
     let idle: Sample = |_| (Some(7), Some(7));
     let moves: Sample = |second| (Some(second), None);
     let answers: Sample = |second| (None, Some(second));
-    // Read at one look of two: nothing has changed by that.
+    // A value that every other sample lacks has not changed.
     let gaps: Sample = |second| ((second % 4 == 0).then_some(7), None);
     let all: [(&str, Of<'_>, Sample, u64); 6] = [
         ("nothing moves", &with, idle, 6),
         ("it reads or writes", &with, moves, 120),
-        ("its NFS server answers somebody", &with, answers, 120),
+        ("its NFS server answers a client", &with, answers, 120),
         ("it waits for a disk, and an NFS server answers", &of_disk, answers, 6),
         ("it waits for a disk, and writes", &of_disk, moves, 120),
         ("not always readable", &with, gaps, 6),
     ];
     for (what, task, sample, from) in all {
         let mut run = Run::new();
-        let told = (0..=120).step_by(2).find(|second| {
+        let reported_at = (0..=120).step_by(2).find(|second| {
             let (moved, received) = sample(*second);
             let group = group(vec![task(moved, received)]);
             !run.verdicts(*second, vec![pod(2)], vec![group]).is_empty()
         });
-        assert_eq!(told, Some(from), "{what}");
+        assert_eq!(reported_at, Some(from), "{what}");
     }
 }
 
 #[test]
-fn a_frozen_group_is_told_with_what_thaws_it() {
+fn a_frozen_group_is_reported_with_its_thaw() {
     let mut frozen = group(vec![task('D', true)]);
     frozen.frozen = Some("/sys/fs/cgroup/freezer/kubepods".into());
     let draft = Run::new().lasting(Some(pod(2)), &frozen).unwrap();
     assert_eq!(draft.id(), "cgroup-v1-frozen");
     let thaw = "echo THAWED > /sys/fs/cgroup/freezer/kubepods/freezer.state";
     assert_eq!(draft.remedies[0].words(), thaw);
-    // Paused, and nobody wants its end.
+    // The pod is paused, and no process was killed.
     frozen.tasks = vec![task('D', false)];
     assert!(Run::new().lasting(Some(pod(2)), &frozen).is_none());
 }
@@ -299,7 +299,7 @@ fn a_pod_whose_volumes_were_removed_is_known_to_end() {
 }
 
 #[test]
-fn a_running_pod_whose_directory_cannot_be_read_is_left_in_peace() {
+fn a_running_pod_whose_directory_cannot_be_read_has_no_finding() {
     let running = group(vec![task('S', false)]);
     let mut run = Run::new();
     assert!(run.verdicts(0, vec![pod(2)], vec![running.clone()]).is_empty());
@@ -309,7 +309,7 @@ fn a_running_pod_whose_directory_cannot_be_read_is_left_in_peace() {
     }
 }
 
-/// What ends a frozen process that was killed is its thaw: it was frozen ever since the kill.
+/// A frozen process that was killed ends at the thaw, so it has been frozen since the kill.
 #[test]
 fn a_group_is_known_to_be_frozen_since_the_runtime_has_killed_its_container() {
     let id = "c".repeat(64);
@@ -317,23 +317,23 @@ fn a_group_is_known_to_be_frozen_since_the_runtime_has_killed_its_container() {
     killed.group = format!("/sys/fs/cgroup/freezer/kubepods/pod{UID}/{id}").into();
     let mut group = group(vec![killed]);
     group.frozen = Some(format!("/sys/fs/cgroup/freezer/kubepods/pod{UID}").into());
-    let told = |container: &str, killed: i64| {
+    let finding = |container: &str, killed: i64| {
         let mut run = Run::new();
         let at = jiff::Timestamp::from_second(killed).unwrap();
         let text = format!("Kill container \"{container}\"");
         let said = Said::new(Component::Containerd, "log of containerd", UID, at, &text);
         let said = Said { report: Some(Report::Killed), ..said };
         run.0.take(Monotonic(30_000_000_000), What::Said(Box::new(said)));
-        let mut told = run.verdicts(30, vec![pod(1)], vec![group.clone()]);
-        told.pop().map(|verdict| match verdict {
+        let mut verdicts = run.verdicts(30, vec![pod(1)], vec![group.clone()]);
+        verdicts.pop().map(|verdict| match verdict {
             Verdict::Found(draft) => (draft.certainty(), draft.first.0 / 1_000_000_000),
             other => panic!("{other:?}"),
         })
     };
-    assert_eq!(told(&id, 18), Some((Certainty::Firm, 18)), "at the first look");
-    assert_eq!(told(&id, 23), Some((Certainty::Likely, 23)), "a snapshot may have frozen it");
-    assert_eq!(told(&id, 28), None);
-    assert_eq!(told(&"d".repeat(64), 18), None, "one that ran before");
+    assert_eq!(finding(&id, 18), Some((Certainty::Firm, 18)), "in the first sample");
+    assert_eq!(finding(&id, 23), Some((Certainty::Likely, 23)), "a snapshot may have frozen it");
+    assert_eq!(finding(&id, 28), None);
+    assert_eq!(finding(&"d".repeat(64), 18), None, "one that ran before");
 }
 
 #[test]

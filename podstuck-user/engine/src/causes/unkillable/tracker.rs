@@ -1,5 +1,5 @@
 //! Processes that do not end, and control groups that do not become empty. kubelet kills before it
-//! removes anything, so who is left waits in the kernel, is frozen, or came from somewhere else.
+//! removes anything, so a process that is left waits in the kernel, is frozen, or came from elsewhere.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,13 +28,13 @@ use crate::{
 };
 
 /// How long it must last. A process of a healthy pod ends within milliseconds of SIGKILL, runc
-/// freezes a group of version 1 for moments to kill everybody in it, and kubelet empties a pod's
+/// freezes a group of version 1 for moments to kill all processes in it, and kubelet empties a pod's
 /// group in five rounds (`podContainerManagerImpl.tryKillingCgroupProcesses`).
 const LASTS: Duration = Duration::from_secs(5);
-/// A group is frozen for some seconds by a snapshot or a checkpoint: before this it may be one.
+/// A snapshot or a checkpoint freezes a group for some seconds: a younger freeze may be one of these.
 const FROZEN_LASTS: Duration = Duration::from_secs(10);
-/// Who is woken again and again, or reads and writes, or waits for a server that answers, does something before he
-/// ends; some waits wake him now and then without anything being done.
+/// A thread that is woken repeatedly, reads or writes, or waits for a server that answers, may still finish. Some waits
+/// wake a thread now and then without progress.
 const WOKEN_LASTS: Duration = Duration::from_secs(120);
 /// Pods remembered.
 const REMEMBERED: usize = 4096;
@@ -44,7 +44,7 @@ const REMEMBERED: usize = 4096;
 pub(crate) enum Fault {
     /// A thread, by id and start, waits where no signal reaches it.
     Unkillable { tid: u32, started: u64 },
-    /// The group is frozen, and somebody in it was killed.
+    /// The group is frozen, and a process in it was killed.
     Frozen,
     /// The pod's volumes are gone, and there are processes in its group.
     Leftover,
@@ -58,11 +58,11 @@ pub(crate) struct Suspect<'a> {
     pub(crate) at: Monotonic,
     /// The tear-down was seen, and not only what it leaves.
     pub(crate) seen: bool,
-    /// It gives signs of life now and then.
+    /// The thread gives signs of life now and then.
     pub(crate) is_alive: bool,
-    /// By whose log it was killed when. A frozen process that was killed ends as soon as it is thawed.
+    /// The kill, from a log. A frozen process that was killed ends as soon as it is thawed.
     pub(crate) killed: Option<&'a Killed>,
-    /// Mounts of FUSE file systems in the pod's volumes, whose connections have a number, and how to go there.
+    /// FUSE mounts in the pod's volumes whose minor number is that of the connection, and the view to reach them.
     pub(crate) fuse: Vec<(&'a Mounted, View)>,
     /// Mounts of file systems on block devices in the pod's volumes.
     pub(crate) on_disk: Vec<(&'a Mounted, View)>,
@@ -96,18 +96,18 @@ impl Suspect<'_> {
     }
 }
 
-/// What grows while a thread comes on.
+/// Counters that grow while a thread makes progress.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Signs {
     /// How often it was woken.
     woken: Option<u64>,
-    /// What it has read and written.
+    /// Bytes read and written, plus the number of those calls.
     moved: Option<u64>,
-    /// What has come from the NFS servers that it may wait for, to whomever.
+    /// Bytes of replies from the servers of all NFS mounts that it sees.
     received: Option<u64>,
 }
 
-/// Since when a fault is there, and since when its thread gives no sign of life.
+/// Since when a fault exists, and since when its thread has given no sign of life.
 #[derive(Clone, Copy)]
 struct Lasting {
     since: Monotonic,
@@ -117,19 +117,19 @@ struct Lasting {
 
 #[derive(Default)]
 struct Followed {
-    /// Each fault that it has now.
+    /// The faults in the last sample.
     since: BTreeMap<Fault, Lasting>,
-    /// The target under which it was told.
-    told: Option<u64>,
+    /// The target ID of the finding.
+    reported: Option<u64>,
 }
 
-/// What is followed from sample to sample.
+/// The state that is kept from sample to sample.
 pub(crate) struct Unkillables {
     /// By UID: pods whose groups were in the last sample.
     followed: BTreeMap<String, Followed>,
     /// Pods of which a volume was removed.
     torn_down: Bounded<String, ()>,
-    /// By UID: the kill of a container of it, by a log.
+    /// By UID: the kill of a container of the pod, from a log.
     killed: Bounded<String, Killed>,
 }
 
@@ -141,7 +141,7 @@ impl Default for Unkillables {
 }
 
 impl Unkillables {
-    /// Takes note of what is removed.
+    /// Records removals of volumes.
     fn observe(&mut self, op: &Operation) {
         if op.has(reason::ROOT_GONE)
             && op.target.kind == TargetKind::PodVolume
@@ -152,7 +152,7 @@ impl Unkillables {
         }
     }
 
-    /// Takes note of who was killed: the first time counts.
+    /// Records the kill of a container: the first line about it counts.
     fn listen(&mut self, context: &Context<'_>, said: &Said) {
         if said.report != Some(Report::Killed) {
             return;
@@ -166,7 +166,7 @@ impl Unkillables {
         }
     }
 
-    /// The kill of a frozen container, by a log.
+    /// The kill of a frozen container, from a log.
     fn killed(&self, group: &PodGroup, fault: Fault) -> Option<&Killed> {
         let killed = self.killed.get(&group.uid).filter(|_| fault == Fault::Frozen)?;
         let is_its = |task: &Task| {
@@ -175,7 +175,7 @@ impl Unkillables {
         group.tasks.iter().any(is_its).then_some(killed)
     }
 
-    /// Looks for who is left.
+    /// Finds the processes that are left.
     fn sampled(&mut self, context: &Context<'_>, sample: &NodeSample, steps: &mut Steps) {
         let pods: BTreeMap<&str, &PodState> =
             sample.pods.iter().map(|pod| (pod.uid.as_str(), pod)).collect();
@@ -194,20 +194,20 @@ impl Unkillables {
             };
             let mut this = Followed {
                 since: faults.into_iter().map(|fault| (fault, since(fault))).collect(),
-                told: None,
+                reported: None,
             };
-            // Of several that began at the same look, always the same one; of those, who does nothing.
+            // A thread without signs of life comes first, then the oldest fault; the fault makes the choice stable.
             let still = |lasting: &Lasting| lasting.quiet > lasting.since;
             let oldest = this.since.iter().min_by_key(|(fault, l)| (still(l), l.since, **fault));
             let Some((fault, lasting)) = oldest.map(|(fault, lasting)| (*fault, *lasting)) else {
-                over.extend(before.told);
+                over.extend(before.reported);
                 continue;
             };
             let killed = self.killed(group, fault);
             let since = killed.map_or(lasting.since, |killed| killed.at.min(lasting.since));
             let lasting = Lasting { since, ..lasting };
-            if let Some(is_alive) = lasting.is_told(fault, sample.at) {
-                this.told = Some(group.target_id);
+            if let Some(is_alive) = lasting.is_alive_when_due(fault, sample.at) {
+                this.reported = Some(group.target_id);
                 let seen = self.torn_down.contains(&group.uid);
                 let at = sample.at;
                 let mounts = pod.iter().flat_map(|pod| &pod.volumes).flat_map(|it| &it.mounts);
@@ -225,12 +225,12 @@ impl Unkillables {
                     group.target.clone(),
                 )]);
             }
-            // Also when the target has another id since the pod's directory is gone.
-            over.extend(before.told.filter(|before| this.told != Some(*before)));
+            // The target gets another ID when the pod's directory is gone.
+            over.extend(before.reported.filter(|before| this.reported != Some(*before)));
             followed.insert(group.uid.clone(), this);
         }
         let gone = std::mem::replace(&mut self.followed, followed);
-        over.extend(gone.into_values().filter_map(|followed| followed.told));
+        over.extend(gone.into_values().filter_map(|followed| followed.reported));
         let (tracker, at) = (self.id(), sample.at);
         let over = over.into_iter();
         steps.say(over.map(|target_id| Verdict::Over { tracker, target_id, at }));
@@ -248,8 +248,7 @@ impl Unkillables {
         if !found.is_empty() {
             return found;
         }
-        // A directory that is not there proves nothing: it may be one that could not be read, or that
-        // of a kubelet which is just restarting.
+        // A missing directory proves nothing: it may be unreadable, or its kubelet may just be restarting.
         let torn_down = self.torn_down.contains(&group.uid);
         let gone = match pod {
             None => torn_down,
@@ -273,8 +272,8 @@ impl Unkillables {
 }
 
 impl Lasting {
-    /// Whether it gives signs of life now and then, if it is told.
-    fn is_told(&self, fault: Fault, now: Monotonic) -> Option<bool> {
+    /// Whether the thread gives signs of life; `None` while the fault is too young to report.
+    fn is_alive_when_due(&self, fault: Fault, now: Monotonic) -> Option<bool> {
         // A group gives no signs.
         let is_alive = fault != Fault::Frozen && now.since(self.quiet) < LASTS;
         (now.since(self.since) >= if is_alive { WOKEN_LASTS } else { LASTS }).then_some(is_alive)
@@ -282,7 +281,7 @@ impl Lasting {
 }
 
 impl Signs {
-    /// Whether one that was read both times has changed.
+    /// Whether a counter that was read both times has changed.
     fn differ(self, before: Self) -> bool {
         let changed =
             |now: Option<u64>, then: Option<u64>| now.zip(then).is_some_and(|(a, b)| a != b);
@@ -291,7 +290,7 @@ impl Signs {
             || changed(self.received, before.received)
     }
 
-    /// What could not be read this time is compared with what was read before.
+    /// Keeps the earlier value of a counter that could not be read.
     fn or(self, before: Self) -> Self {
         Self {
             woken: self.woken.or(before.woken),
@@ -301,7 +300,7 @@ impl Signs {
     }
 }
 
-/// Those of the thread of a fault.
+/// The signs of life of a fault's thread.
 fn signs(group: &PodGroup, fault: Fault) -> Signs {
     let Fault::Unkillable { tid, .. } = fault else { return Signs::default() };
     let task = group.tasks.iter().find(|task| task.tid == tid);
@@ -332,7 +331,7 @@ impl Tracker for Unkillables {
 
     fn explains(&self, subject: &Subject<'_>, claim: Claim) -> bool {
         let followed = self.followed.get(subject.pod);
-        followed.is_some_and(|followed| claim.is_met(followed.told.is_some()))
+        followed.is_some_and(|followed| claim.is_met(followed.reported.is_some()))
     }
 
     fn dropped(&self) -> u64 {

@@ -1,4 +1,4 @@
-//! What it means that processes of a pod are left, in words.
+//! Findings about processes that are left of a pod.
 
 use std::{path::Path, sync::Arc};
 
@@ -70,7 +70,7 @@ pub(crate) fn draft(suspect: &Suspect<'_>, target_id: u64, target: Arc<Target>) 
     draft
 }
 
-/// What `/proc` says about a process.
+/// Adds what `/proc` says about a process.
 fn describe(draft: &mut Draft, task: &Task) {
     let Task { pid, tid, comm, state, .. } = task;
     let end = match (task.killed, task.exiting) {
@@ -178,18 +178,17 @@ fn aborts(draft: &mut Draft, suspect: &Suspect<'_>) {
     }
 }
 
-/// Which device it is, the names of the functions do not say: the pod's own come first.
+/// Adds the pod's own block devices: the function names do not show which device it is.
 fn disks(draft: &mut Draft, suspect: &Suspect<'_>) {
+    let mut points = Vec::new();
     for (mount, _) in suspect.on_disk.iter().take(THAWED) {
         let (point, what) = (safe_path(&mount.point), &mount.what);
         draft.fact(
             format!("{point}, a volume of the pod, is on a block device: {what}"),
             Source::mountinfo(&mount.source),
         );
+        points.push(point);
     }
-    let points = suspect.on_disk.iter().take(THAWED);
-    let points: Vec<String> =
-        points.map(|(mount, _)| safe_path(&mount.point).into_owned()).collect();
     if !points.is_empty() {
         draft.advice(
             format!(
@@ -202,7 +201,7 @@ fn disks(draft: &mut Draft, suspect: &Suspect<'_>) {
     }
 }
 
-/// Which file system is frozen, the names of the functions do not say.
+/// Adds thaws of the pod's file systems: the function names do not show which one is frozen.
 fn thaws(draft: &mut Draft, suspect: &Suspect<'_>) {
     for (mount, view) in suspect.on_disk.iter().take(THAWED) {
         draft.remedy(
@@ -310,9 +309,9 @@ fn leftover(draft: &mut Draft, suspect: &Suspect<'_>) {
     draft.rule_out(ids::CGROUP_V1_FROZEN, "the group is not frozen");
 }
 
-/// Takes a process out of the pod's groups, in each hierarchy that it is in one of them, into the group at the top:
-/// of version 2's groups, only that one may have processes beside groups with controllers. In a group between, it
-/// is EBUSY (`cgroup_migrate_vet_dst` in kernel/cgroup/cgroup.c).
+/// Moves a process from the pod's groups to the root group, in each hierarchy. In version 2, only the root group may
+/// have processes beside child groups with controllers; a move to a group between fails with EBUSY
+/// (`cgroup_migrate_vet_dst` in kernel/cgroup/cgroup.c).
 fn moved_to_the_top(task: &Task, group: &Path) -> Step {
     let pid = task.pid;
     let name = group.file_name().unwrap_or_default();

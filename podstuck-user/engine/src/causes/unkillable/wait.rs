@@ -1,4 +1,4 @@
-//! What is said of a process by what it waits for, where no signal reaches it.
+//! Causes and remedies for a process that no signal reaches, by what it waits for.
 
 use crate::{
     cause::Cause,
@@ -10,7 +10,7 @@ use crate::{
 pub(crate) struct Wait {
     /// The cause.
     pub(crate) cause: &'static Cause,
-    /// What answers no more.
+    /// What does not answer.
     pub(crate) what: &'static str,
     /// A command that shows more, and what it does.
     pub(crate) look: (&'static str, &'static str),
@@ -131,19 +131,19 @@ pub(super) static UNKNOWN: Wait = Wait {
 };
 
 impl Wait {
-    /// Whether a function's name told what it is.
+    /// Whether a function's name shows what the process waits for.
     pub(crate) fn is_known(&self) -> bool {
         self.what != UNKNOWN.what
     }
 
-    /// Whether it may be for a block device.
+    /// Whether the wait may be for a block device.
     pub(super) fn may_be_a_disk(&self) -> bool {
         let disks = [&NETWORK_DISK, &DISK_FILE_SYSTEM, &BLOCK_DEVICE, &PAGE];
         disks.iter().any(|disk| disk.what == self.what)
     }
 }
 
-/// By wait channel and stack.
+/// The wait, by wait channel and stack.
 pub(crate) fn of(channel: Option<&str>, stack: &[String]) -> &'static Wait {
     match waits_for(functions(stack, channel)) {
         WaitsFor::Fanotify => &FANOTIFY,

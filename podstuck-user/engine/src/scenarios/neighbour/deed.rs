@@ -1,4 +1,4 @@
-//! What a neighbour may do, and how it is seen.
+//! What a neighbour may do, and the events that show it.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -23,17 +23,17 @@ use crate::{
 
 /// The neighbour.
 pub(super) const UID: &str = "99999999-aaaa-bbbb-cccc-dddddddddddd";
-/// His own mount namespace.
+/// Its own mount namespace.
 const NAMESPACE: u32 = 77;
 
-/// Something that he does, at some place of the incident.
+/// An action of the neighbour, at a place in the incident.
 #[derive(Clone, Debug)]
 pub(super) struct Deed {
     pub(super) place: Index,
-    /// One of the victim's targets and of the objects in it; his own volume without.
+    /// One of the victim's targets and objects; `None` for its own volume.
     victims: Option<Index>,
-    /// His pod is not known: he has ended, or is in a container of no pod.
-    is_nobody: bool,
+    /// Its pod is unknown: the process has ended, or is in a container without a pod.
+    has_no_pod: bool,
     volume: &'static str,
     object: String,
     call: Call,
@@ -45,15 +45,15 @@ pub(super) struct Deed {
     took: Duration,
 }
 
-/// Something of the victim's: its target, and a path in it.
+/// An object of the victim: target id, target and path.
 pub(super) type Victim = (u64, Arc<Target>, PathBuf);
 
-/// What the events of an incident are about.
+/// The objects of an incident's events.
 pub(super) fn victims(steps: &[Step]) -> Vec<Victim> {
     let mut all: Vec<Victim> = Vec::new();
     for Step { what, .. } in steps {
         match what {
-            What::Operation(op) | What::Told(op) => {
+            What::Operation(op) | What::Logged(op) => {
                 all.push((op.target_id, op.target.clone(), op.path.clone()));
             }
             What::Stuck(seen) => {
@@ -86,7 +86,7 @@ impl Deed {
             "kubernetes.io~csi/pv",
             "kubernetes.io~nfs/x",
         ]);
-        // What the victims' objects are called, too.
+        // Names of the victims' objects are among them.
         let object =
             select(vec!["", "m", "mount", "mount/a/b", "log", "d", "0", "x/y", "vol_data.json"]);
         let errno = select(vec![0_u16, 1, 2, 5, 11, 13, 16, 20, 21, 22, 28, 30, 39, 107, 116, 117]);
@@ -95,13 +95,13 @@ impl Deed {
         let whose = (any::<Option<Index>>(), any::<bool>());
         (what, where_, whose).prop_map(|(what, (depths, inode, mount_id, millis), whose)| {
             let (place, volume, object, call, errno, reason) = what;
-            let (victims, is_nobody) = whose;
+            let (victims, has_no_pod) = whose;
             let took = Duration::from_millis(millis);
             let object = object.to_owned();
             Self {
                 place,
                 victims,
-                is_nobody,
+                has_no_pod,
                 volume,
                 object,
                 call,
@@ -115,13 +115,13 @@ impl Deed {
         })
     }
 
-    /// The call as it is told, and how it looks while it hangs.
+    /// The call as an operation, and as a hung call.
     pub(super) fn seen(&self, at: Monotonic, victims: &[Victim]) -> (Operation, StuckThread) {
         let mut op = self.operation(at);
         if let Some(index) = self.victims.filter(|_| !victims.is_empty()) {
             (op.target_id, op.target, op.path) = index.get(victims).clone();
         }
-        if self.is_nobody {
+        if self.has_no_pod {
             Arc::make_mut(&mut op.actor).pod = None;
         }
         let mut seen = stuck(op.tid, self.volume, &["request_wait_answer", "fuse_rmdir"], 0.0);
@@ -130,7 +130,7 @@ impl Deed {
         (op, seen)
     }
 
-    /// The same many times, as it is counted.
+    /// The same call as a count of many.
     pub(super) fn counted(&self, op: &Operation) -> Count {
         let Operation { target_id, call, outcome, .. } = *op;
         let (pid, component, started) = (op.actor.pid, op.actor.component, op.actor.started);
@@ -194,7 +194,7 @@ impl Deed {
             depth: self.depths.0,
             mount_depth: self.depths.1,
             suppressed: 0,
-            told_by: None,
+            logged_in: None,
         }
     }
 }

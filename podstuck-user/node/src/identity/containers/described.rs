@@ -1,4 +1,4 @@
-//! What a runtime's file says of a container. Nothing is read here.
+//! Parses a runtime's file about a container. No file is read here.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -11,54 +11,54 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::identity::{cgroup::pod_of_cgroup, uid::is_pod_uid};
 use podstuck_model::{identity::Pod, path::safe, runtime::LogDriver};
 
-/// Name of the directory in which Docker's local driver, and Podman's, keep what is in a volume.
+/// Name of the directory with a volume's data, of Docker's and Podman's local driver.
 const DATA: &str = "_data";
 
-/// What a file says.
+/// A container as a runtime's file describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Described {
-    /// Kubernetes' name for it, else the runtime's. It is escaped already.
+    /// Its name in Kubernetes, else in the runtime, escaped.
     pub name: Option<String>,
-    /// Its pod, with a name only if that is told, too.
+    /// Its pod; the pod's name where the file has it.
     pub pod: Option<Pod>,
-    /// Whether it only holds its pod's namespaces.
+    /// Whether it is the sandbox, which only keeps its pod's namespaces.
     pub(crate) is_sandbox: bool,
     /// Directories of volumes that are mounted in it.
     pub volumes: Vec<PathBuf>,
-    /// The volumes' names, where only they are told.
+    /// Names of volumes, where the file has no paths (Docker).
     pub(crate) volume_names: Vec<String>,
-    /// Of Docker's.
+    /// Its state, in Docker's file.
     pub(crate) state: Option<DockerState>,
-    /// Of Docker's, by another file.
+    /// Its log driver, from another file of Docker's.
     pub(crate) log_driver: Option<LogDriver>,
 }
 
-/// What dockerd wrote of a container's state (`container.State` in moby).
+/// A container's state as dockerd wrote it (`container.State` in moby).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub(crate) struct DockerState {
     pub running: bool,
-    /// It has ended and is to be started again; dockerd says then that it runs, too.
+    /// It has ended and is to be started again; dockerd also sets `running` then.
     pub(crate) restarting: bool,
-    /// Its removal was begun; also while it has failed.
+    /// Its removal was begun; also set after it has failed.
     pub(crate) removal_in_progress: bool,
     /// Its removal has failed.
     pub dead: bool,
     pub pid: u32,
-    /// When it has ended last; of one that never ran, the year 1.
+    /// When it ended last; the year 1 if it never ran.
     #[serde(deserialize_with = "time")]
     pub(crate) finished_at: Option<Timestamp>,
     #[serde(deserialize_with = "time")]
     pub(crate) started_at: Option<Timestamp>,
 }
 
-/// What is none says nothing, and keeps nothing else from being read.
+/// An invalid time is `None`, and does not fail the whole file.
 fn time<'de, D: Deserializer<'de>>(text: D) -> Result<Option<Timestamp>, D::Error> {
     Ok(Option::<String>::deserialize(text)?.and_then(|text| text.parse().ok()))
 }
 
 impl DockerState {
-    /// Whether somebody has asked for its removal.
+    /// Whether its removal was requested.
     pub(crate) fn is_to_go(self) -> bool {
         self.removal_in_progress || self.dead
     }
@@ -109,7 +109,7 @@ struct MountPoint {
     driver: String,
 }
 
-/// containerd's; and those of CRI-O and dockershim.
+/// Labels for the pod: containerd's; CRI-O's and dockershim's.
 const POD: [[&str; 3]; 2] = [
     [
         "io.kubernetes.cri.sandbox-namespace",
@@ -119,14 +119,14 @@ const POD: [[&str; 3]; 2] = [
     ["io.kubernetes.pod.namespace", "io.kubernetes.pod.name", "io.kubernetes.pod.uid"],
 ];
 const NAME: [&str; 2] = ["io.kubernetes.cri.container-name", "io.kubernetes.container.name"];
-/// containerd's, CRI-O's and dockershim's, with what they say of a sandbox.
+/// Labels and their values for a sandbox: containerd's, CRI-O's and dockershim's.
 const SANDBOX: [(&str, &str); 3] = [
     ("io.kubernetes.cri.container-type", "sandbox"),
     ("io.kubernetes.cri-o.ContainerType", "sandbox"),
     ("io.kubernetes.docker.type", "podsandbox"),
 ];
 
-/// What such a file says; `None` for one that is none.
+/// Parses such a file; `None` where it is not one.
 pub(crate) fn describe(text: &[u8]) -> Option<Described> {
     let written: Written = serde_json::from_slice(text).ok()?;
     let empty = Labels::new();
@@ -162,7 +162,7 @@ struct LogConfig {
     config: Option<BTreeMap<String, String>>,
 }
 
-/// What it says of the container's log driver. Options hold tokens, too: only where it sends to goes on from here.
+/// The container's log driver. Its options can contain tokens: only the address is kept.
 pub(crate) fn log_driver(text: &[u8]) -> Option<LogDriver> {
     let HostConfig { log: LogConfig { r#type: name, config } } =
         serde_json::from_slice(text).ok()?;
@@ -174,7 +174,7 @@ pub(crate) fn log_driver(text: &[u8]) -> Option<LogDriver> {
     (!name.is_empty()).then_some(LogDriver { name, address })
 }
 
-/// Without a user's name and password, and what follows the port.
+/// An address without user name, password and what follows the port.
 fn without_user(place: &str) -> String {
     let (scheme, rest) =
         place.split_once("://").map_or(("", place), |(scheme, rest)| (scheme, rest));
@@ -190,13 +190,13 @@ fn volume(source: &Path) -> Option<&Path> {
     source.parent().filter(|_| source.is_absolute() && source.ends_with(DATA))
 }
 
-/// Older ones do not tell the UID (containerd 1.6), but their groups do.
+/// The pod by labels. Older runtimes (containerd 1.6) have no label for the UID, but the control group contains it.
 fn pod(labels: &Labels, linux: Option<&Linux>) -> Option<Pod> {
-    let told = |name: &str| labels.get(name).cloned();
+    let label = |name: &str| labels.get(name).cloned();
     let group = || pod_of_cgroup(linux?.group.as_ref()?).map(|(uid, _)| uid);
-    let uid = POD.iter().find_map(|[.., uid]| told(uid)).or_else(group);
+    let uid = POD.iter().find_map(|[.., uid]| label(uid)).or_else(group);
     let uid = uid.filter(|uid| is_pod_uid(uid.as_bytes()))?;
-    let whole = |[namespace, name, _]: &[&str; 3]| Some((told(namespace)?, told(name)?));
+    let whole = |[namespace, name, _]: &[&str; 3]| Some((label(namespace)?, label(name)?));
     let (namespace, name) = POD.iter().find_map(whole).unzip();
     Some(Pod { uid, namespace, name })
 }
@@ -211,7 +211,7 @@ pub(crate) struct Stored {
     pub names: Vec<String>,
 }
 
-/// All that are in it.
+/// All containers in that list.
 pub(crate) fn stored(text: &[u8]) -> Vec<Stored> {
     serde_json::from_slice(text).unwrap_or_default()
 }
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_place_of_a_log_driver_is_told() {
+    fn only_the_address_of_a_log_driver_is_kept() {
         let of = |config: &str| {
             log_driver(format!(r#"{{"Binds":null,"LogConfig":{config}}}"#).as_bytes())
                 .map(|it| (it.name, it.address))
@@ -252,16 +252,16 @@ mod tests {
     }
 
     #[test]
-    fn each_runtime_says_whose_a_container_is() {
+    fn each_runtimes_file_names_the_pod_of_a_container() {
         let cri = "io.kubernetes.cri";
         let containerd = format!(
             r#"{{"ociVersion":"1","annotations":{{"{cri}.sandbox-namespace":"shop",
             "{cri}.sandbox-name":"cart-0","{cri}.sandbox-uid":"{UID}","{cri}.container-name":"web",
             "{cri}.container-type":"container"}},"linux":{{"cgroupsPath":"/x"}}}}"#
         );
-        let told = describe(containerd.as_bytes()).unwrap();
+        let described = describe(containerd.as_bytes()).unwrap();
         assert_eq!(
-            (told.pod, told.name, told.is_sandbox),
+            (described.pod, described.name, described.is_sandbox),
             (pod(Some(("shop", "cart-0"))), Some("web".into()), false)
         );
         let group = format!("kubepods-pod{}.slice:cri-containerd:abc", UID.replace('-', "_"));
@@ -285,26 +285,29 @@ mod tests {
             "MountPoints":{{"/d":{{"Type":"volume","Name":"v1","Driver":"local"}},
             "/n":{{"Type":"volume","Name":"v2","Driver":"nfs"}},"/b":{{"Type":"bind","Name":""}}}}}}"#
         );
-        let told = describe(docker.as_bytes()).unwrap();
-        assert_eq!((told.pod, told.name), (pod(Some(("shop", "cart-0"))), Some("web".into())));
-        assert_eq!(told.volume_names, ["v1"]);
-        assert!(told.state.is_some_and(|state| state.is_to_go() && !state.running));
+        let described = describe(docker.as_bytes()).unwrap();
+        assert_eq!(
+            (described.pod, described.name),
+            (pod(Some(("shop", "cart-0"))), Some("web".into()))
+        );
+        assert_eq!(described.volume_names, ["v1"]);
+        assert!(described.state.is_some_and(|state| state.is_to_go() && !state.running));
         let crio = format!(
             r#"{{"annotations":{labels},"linux":{{}},"mounts":[{{"destination":"/proc","source":"proc"}},
             {{"source":"/s/volumes/v3/_data"}},{{"source":"/etc/hosts"}},{{"destination":"/dev"}}]}}"#
         );
-        let told = describe(crio.as_bytes()).unwrap();
-        assert_eq!(told.pod, pod(Some(("shop", "cart-0"))));
-        assert_eq!(told.volumes, [Path::new("/s/volumes/v3")]);
+        let described = describe(crio.as_bytes()).unwrap();
+        assert_eq!(described.pod, pod(Some(("shop", "cart-0"))));
+        assert_eq!(described.volumes, [Path::new("/s/volumes/v3")]);
     }
 
     #[test]
     fn dockers_own_have_its_name_and_no_pod() {
         let docker = br#"{"Name":"/web","Config":{"Labels":{}},"State":{"Running":true,"Pid":7}}"#;
-        let told = describe(docker).unwrap();
-        assert_eq!((told.name.as_deref(), told.pod), (Some("web"), None));
+        let described = describe(docker).unwrap();
+        assert_eq!((described.name.as_deref(), described.pod), (Some("web"), None));
         assert_eq!(
-            told.state.map(|it| (it.running, it.pid, it.is_to_go())),
+            described.state.map(|it| (it.running, it.pid, it.is_to_go())),
             Some((true, 7, false))
         );
         for other in ["{}", r#"{"Config":{"Labels":{}}}"#, r#"{"annotations":{"a":"b"}}"#] {

@@ -1,5 +1,5 @@
-//! Containers of this node, by what their runtimes wrote, and what belongs to each: its bundle, its layers, its
-//! volumes. They are known also when they are gone: `docker rm -v` deletes a container before its volume.
+//! Containers of this node, by the files of their runtimes, and the parts of each: its bundle, its layers, its volumes.
+//! They are remembered when they are gone: `docker rm -v` deletes a container before its volume.
 
 mod described;
 
@@ -17,7 +17,7 @@ pub(crate) use self::described::{DockerState, Stored, describe, log_driver, stor
 use super::uid::is_long_id;
 use podstuck_model::{container::ContainerName, identity::Component, raw_path};
 
-/// Containers remembered. A full node has some hundred.
+/// Most containers remembered. A full node has some hundreds.
 const REMEMBERED: usize = 2048;
 
 /// A container.
@@ -25,31 +25,31 @@ const REMEMBERED: usize = 2048;
 pub struct Container {
     /// Its id.
     pub id: String,
-    /// containerd, dockerd, or for all that use containers-storage CRI-O.
+    /// containerd, dockerd, or CRI-O for all that use containers-storage.
     pub runtime: Component,
-    /// What its runtime wrote of it.
+    /// Its description by its runtime's files.
     pub described: Described,
-    /// Roots of targets, as its runtime has them.
+    /// Roots of its targets, by the runtime's paths.
     #[serde(with = "raw_path::list")]
     pub parts: Vec<PathBuf>,
-    /// Its first process, as its runtime's namespace of process ids has it.
+    /// Its first process, by its id in the runtime's PID namespace.
     pub init: Option<u32>,
 }
 
 impl Container {
-    /// One of which nothing else is known.
+    /// A container of which nothing else is known.
     pub fn new(id: String, runtime: Component) -> Self {
         let (described, parts) = (Described::default(), Vec::new());
         Self { id, runtime, described, parts, init: None }
     }
 
-    /// Which it is.
+    /// Its id, name and pod.
     pub fn name(&self) -> ContainerName {
         let Described { name, pod, .. } = self.described.clone();
         ContainerName { id: self.id.clone(), name, pod }
     }
 
-    /// Who chooses the id himself may choose that of another namespace's.
+    /// The key that identifies it: short ids are chosen by the client, and may be the same in two namespaces.
     fn key(&self) -> String {
         match self.parts.first() {
             Some(part) if !is_long_id(self.id.as_bytes()) => part.to_string_lossy().into_owned(),
@@ -62,7 +62,7 @@ impl Container {
         self.parts.iter().any(|own| own == part)
     }
 
-    /// Takes what another file says of the same container. Whoever has containerd run it knows more.
+    /// Adds what another file says about the same container. A client of containerd knows more than containerd.
     fn add(&mut self, other: Self) {
         if self.runtime == Component::Containerd {
             self.runtime = other.runtime;
@@ -83,7 +83,7 @@ impl Container {
     }
 }
 
-/// What several files say, container by container.
+/// Joins the descriptions of several files, by container.
 pub fn joined(all: impl IntoIterator<Item = Container>) -> Vec<Arc<Container>> {
     let mut joined: BTreeMap<String, Container> = BTreeMap::new();
     for container in all {
@@ -95,12 +95,12 @@ pub fn joined(all: impl IntoIterator<Item = Container>) -> Vec<Arc<Container>> {
     joined.into_values().map(Arc::new).collect()
 }
 
-/// Those that are there, and those that were.
+/// The present containers, and earlier ones.
 #[derive(Debug)]
 pub struct Containers {
     all: Bounded<String, Arc<Container>>,
     by_part: HashMap<PathBuf, Vec<String>>,
-    /// Those that are there.
+    /// Keys of the present ones.
     present: HashSet<String>,
 }
 
@@ -112,7 +112,7 @@ impl Default for Containers {
 }
 
 impl Containers {
-    /// Takes those that are there now; whether one of them is new, or more is known of it.
+    /// Takes the present containers; returns whether one of them is new, or more is known of it.
     pub fn learn(&mut self, now: &[Arc<Container>]) -> bool {
         let mut has_changed = false;
         self.present = now.iter().map(|container| container.key()).collect();
@@ -125,7 +125,7 @@ impl Containers {
             has_changed = true;
             let mut container = container.clone();
             if let Some(known) = self.all.get(&key).filter(|it| it.id == container.id) {
-                // A layer is known by its mount, which goes first.
+                // A layer is known by its mount, which is removed first.
                 let mut parts = known.parts.clone();
                 parts.extend(container.parts.iter().filter(|part| !known.has(part)).cloned());
                 Arc::make_mut(&mut container).parts = parts;
@@ -144,7 +144,7 @@ impl Containers {
         has_changed
     }
 
-    /// The only one that has this part, or else the only one that had it.
+    /// The only present container with this part, or else the only one that had it.
     pub fn with(&self, part: &Path) -> Option<&Arc<Container>> {
         let all = self.by_part.get(part)?;
         let mut present = all.iter().filter(|key| self.present.contains(*key));
@@ -155,7 +155,7 @@ impl Containers {
         self.all.get(only)
     }
 
-    /// Those of an id, a name, or else of ids that begin so.
+    /// The containers with this id, else with this name, else those whose ids begin with the text.
     pub fn find(&self, text: &str) -> Vec<Arc<Container>> {
         let mut all: Vec<Arc<Container>> = self.all.iter().map(|(_, it)| it.clone()).collect();
         all.sort_by(|a, b| a.id.cmp(&b.id));
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_several_files_say_of_one_is_joined() {
+    fn descriptions_by_several_files_are_joined() {
         let mut bundle = container(LONG, Component::Containerd, &["/r/moby/x"]);
         (bundle.described.pod, bundle.init) = (pod("u"), Some(7));
         let mut docker = container(LONG, Component::Dockerd, &["/d/overlay2/l", "/d/volumes/v"]);
@@ -205,13 +205,13 @@ mod tests {
         assert_eq!((one.runtime, one.init), (Component::Dockerd, Some(7)));
         assert_eq!((one.described.name.as_deref(), &one.described.pod), (Some("web"), &pod("u")));
         assert_eq!(one.parts.len(), 3);
-        // Two namespaces of containerd's may have the same short id.
+        // Two containerd namespaces may have the same short id.
         let of = |bundle| container("f1", Component::Containerd, &[bundle]);
         assert_eq!(joined([of("/r/k8s.io/f1"), of("/r/test/f1")]).len(), 2);
     }
 
     #[test]
-    fn who_is_gone_is_known_all_the_same() {
+    fn a_container_that_is_gone_is_remembered() {
         let mut known = Containers::default();
         let one = Arc::new(container(LONG, Component::Dockerd, &["/d/overlay2/l", "/d/volumes/v"]));
         assert!(
@@ -223,7 +223,7 @@ mod tests {
         let less = Arc::new(container(LONG, Component::Dockerd, &["/d/volumes/v"]));
         assert!(!known.learn(&[less]));
         assert!(known.with(Path::new("/d/overlay2/l")).is_some());
-        // What two share is neither's. What one has that is there is its own.
+        // A part that two containers share is neither's, unless only one of them is present.
         let other = container(&LONG.replace('0', "f"), Component::Dockerd, &["/d/volumes/v"]);
         let other = Arc::new(other);
         let owner =

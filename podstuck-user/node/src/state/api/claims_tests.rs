@@ -71,13 +71,13 @@ fn server(attachment: Answer) -> ApiServer {
 fn asked(server: &ApiServer, record: &PodRecord, limit: Duration) -> (Vec<Claim>, Vec<String>) {
     let access = access(&server.kubeconfig(), &Files::Named).unwrap();
     let client = Client::new(access, Instant::now() + limit).unwrap();
-    let mut told = Vec::new();
+    let mut claims = Vec::new();
     let lost = ask(&client, NODE, record, &mut |part| {
         let Part::Claim(claim) = part else { panic!("{part:?}") };
-        told.push(claim);
+        claims.push(claim);
         Ok(())
     });
-    (told, lost.unwrap())
+    (claims, lost.unwrap())
 }
 
 const LONG: Duration = Duration::from_secs(60);
@@ -88,9 +88,9 @@ fn a_claim_is_followed_to_its_volume_and_its_attachment() {
         "metadata": {"deletionTimestamp": "2026-11-21T11:00:00Z", "finalizers": ["x/y"]},
         "status": {"attached": true, "detachError": {"message": "volume in use"}},
     })));
-    let (told, lost) = asked(&server, &record(1), LONG);
+    let (claims, lost) = asked(&server, &record(1), LONG);
     assert!(lost.is_empty(), "{lost:?}");
-    let claim = &told[0];
+    let claim = &claims[0];
     let Some(Deletion { finalizers, .. }) = &claim.deletion else { panic!("{claim:?}") };
     assert_eq!(finalizers, &["kubernetes.io/pvc-protection"]);
     let bound = claim.bound.as_ref().unwrap();
@@ -116,11 +116,11 @@ fn an_attachment_that_is_gone_is_missing_also_where_a_node_may_not_ask_for_it() 
          relationship found between node '{NODE}' and this object"
     );
     for gone in [Answer::Text(404, "{}".into()), refused(&forbidden)] {
-        let (told, lost) = asked(&server(gone), &record(1), LONG);
-        assert_eq!((&told[0].attachment, lost.len()), (&Some(Attachment::Missing), 0));
+        let (claims, lost) = asked(&server(gone), &record(1), LONG);
+        assert_eq!((&claims[0].attachment, lost.len()), (&Some(Attachment::Missing), 0));
     }
-    let (told, lost) = asked(&server(refused("no, \u{1b}[2J")), &record(1), LONG);
-    assert_eq!(told[0].attachment, None, "it may be there");
+    let (claims, lost) = asked(&server(refused("no, \u{1b}[2J")), &record(1), LONG);
+    assert_eq!(claims[0].attachment, None, "it may be there");
     assert!(lost[0].contains(ATTACHMENT) && lost[0].contains("403 no, \\x1b"), "{lost:?}");
 }
 
@@ -143,30 +143,30 @@ fn a_driver_that_attaches_nothing_or_is_not_known_misses_no_attachment() {
             path if path == driver => attaches.clone(),
             _ => Answer::Text(404, "{}".into()),
         });
-        let (told, lost) = asked(&server, &record(1), LONG);
-        assert!(told[0].bound.is_some() && told[0].attachment.is_none() && lost.is_empty());
+        let (claims, lost) = asked(&server, &record(1), LONG);
+        assert!(claims[0].bound.is_some() && claims[0].attachment.is_none() && lost.is_empty());
         assert_eq!(server.requests().len(), questions, "{:?}", server.requests());
     }
 }
 
 #[test]
-fn what_is_refused_missing_or_late_is_told_as_a_loss() {
+fn refused_missing_and_late_objects_are_reported_as_lost() {
     let refuses = ApiServer::start(|_| refused("forbidden"));
-    let (told, lost) = asked(&refuses, &record(2), LONG);
-    assert!(told.iter().all(|claim| claim.read.is_none() && claim.bound.is_none()));
+    let (claims, lost) = asked(&refuses, &record(2), LONG);
+    assert!(claims.iter().all(|claim| claim.read.is_none() && claim.bound.is_none()));
     assert_eq!(lost[1], "PersistentVolumeClaim shop/cart-1: it says 403 forbidden");
     let hangs = server(Answer::Hang);
     // Long enough for the two answers that come, on a busy machine, too.
-    let (told, lost) = asked(&hangs, &record(1), Duration::from_secs(3));
-    assert!(told[0].bound.is_some() && told[0].attachment.is_none());
+    let (claims, lost) = asked(&hangs, &record(1), Duration::from_secs(3));
+    assert!(claims[0].bound.is_some() && claims[0].attachment.is_none());
     assert!(lost[0].contains("it does not answer"), "{lost:?}");
 }
 
 #[test]
 fn no_more_than_a_few_are_asked_for_and_none_of_another_node() {
     let server = ApiServer::start(|_| Answer::Text(404, "{}".into()));
-    let (told, lost) = asked(&server, &record(CLAIMS + 2), LONG);
-    assert_eq!((told.len(), server.requests().len()), (CLAIMS, CLAIMS));
+    let (claims, lost) = asked(&server, &record(CLAIMS + 2), LONG);
+    assert_eq!((claims.len(), server.requests().len()), (CLAIMS, CLAIMS));
     assert_eq!(lost.last().unwrap(), "2 more claims: 8 are asked for");
     let away = PodRecord { node: Some("another".into()), ..record(1) };
     assert_eq!(asked(&server, &away, LONG), (Vec::new(), Vec::new()));

@@ -58,7 +58,7 @@ impl Client {
         let provider = Arc::new(ring::default_provider());
         let mut tls = TlsConfig::builder().unversioned_rustls_crypto_provider(provider.clone());
         tls = match access.trust {
-            Trust::Anybody => tls.disable_verification(true),
+            Trust::Any => tls.disable_verification(true),
             Trust::Authorities(pem) => tls.root_certs(RootCerts::from(certificates(&pem)?)),
             Trust::System => tls.root_certs(RootCerts::from(of_this_machine())),
         };
@@ -92,7 +92,7 @@ impl Client {
     /// An object.
     ///
     /// # Errors
-    /// Fails when there is none, or no answer.
+    /// Fails without such an object, and without an answer.
     pub(super) fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Refusal> {
         let left = self.end.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -139,13 +139,13 @@ fn message(body: &[u8]) -> String {
     struct Status {
         message: String,
     }
-    serde_json::from_slice::<Status>(body).map(|told| told.message).unwrap_or_default()
+    serde_json::from_slice::<Status>(body).map(|status| status.message).unwrap_or_default()
 }
 
-/// In the server's words, as many as fit in a line.
-fn reason(status: u16, told: &str) -> String {
-    let told = told.get(..told.floor_char_boundary(REASON)).unwrap_or_default();
-    format!("{status} {}", safe(told.as_bytes())).trim_end().to_owned()
+/// The server's status and message, cut to one line.
+fn reason(status: u16, message: &str) -> String {
+    let message = message.get(..message.floor_char_boundary(REASON)).unwrap_or_default();
+    format!("{status} {}", safe(message.as_bytes())).trim_end().to_owned()
 }
 
 fn certificates(pem: &[u8]) -> Result<Vec<Certificate<'static>>> {

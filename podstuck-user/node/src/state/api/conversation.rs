@@ -130,7 +130,7 @@ impl Conversation<'_> {
         let known = match found {
             Ok(raw) => raw.record(Some(read)).ok().map(|record| Known::Pod(Box::new(record))),
             Err(Refusal::NotFound) => Some(Known::Missing),
-            // A kubelet is told nothing about pods of other nodes.
+            // The node authorizer refuses a kubelet pods of other nodes.
             Err(Refusal::Refused(_) | Refusal::Unrelated) => None,
             Err(error @ Refusal::Unreachable(_)) => return Err(error.into()),
         };
@@ -169,7 +169,7 @@ impl Conversation<'_> {
     }
 }
 
-/// Whose kubelet is not heard of: its pods' records say what was so before.
+/// The text for a node whose kubelet does not report: its pods' records may show an earlier state.
 fn not_ready(ready: &Ready) -> String {
     let since = ready.since.map(|since| format!(" since {since}")).unwrap_or_default();
     let [status, reason] = [&ready.status, &ready.reason].map(|text| safe(text.as_bytes()));

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use crate::state::only_roots::{LONGEST, OnlyRoots};
 use podstuck_model::path::{safe, safe_path};
 
-/// A server and who asks it. It has secrets in it and so no way to be printed.
+/// A server and the user that asks it. Contains secrets, so it does not implement `Debug`.
 pub(super) struct Access {
     /// As in `https://10.0.0.1:6443`.
     pub(super) server: String,
@@ -23,14 +23,14 @@ pub(super) struct Access {
     pub(super) user: User,
 }
 
-/// Whom to believe that he is the server.
+/// How the server's identity is checked.
 pub(super) enum Trust {
-    /// Whom one of these authorities vouches for, in PEM.
+    /// Its certificate must be signed by one of these authorities, in PEM.
     Authorities(Vec<u8>),
-    /// Whom one of this machine's authorities vouches for.
+    /// Its certificate must be signed by one of this machine's authorities.
     System,
-    /// Anybody: the kubeconfig says so.
-    Anybody,
+    /// Any certificate (`insecure-skip-tls-verify`).
+    Any,
 }
 
 /// Who asks.
@@ -63,7 +63,7 @@ pub(super) struct Variable {
 pub(super) enum Files<'a> {
     /// All: root has named the kubeconfig.
     Named,
-    /// Those that nobody but root can have written.
+    /// Only files that only root can have written.
     OnlyRoots(OnlyRoots<'a>),
 }
 
@@ -89,7 +89,7 @@ impl Files<'_> {
 pub(super) fn access(path: &Path, files: &Files<'_>) -> Result<Access> {
     let name = || format!("the kubeconfig {}", safe_path(path));
     let text = files.read(path).with_context(name)?;
-    // What is wrong is told without quoting: it may stand beside a secret.
+    // The error quotes nothing of the text: a secret may be beside it.
     let raw: Raw = serde_saphyr::from_str(&text)
         .map_err(|error| anyhow::anyhow!("it is no YAML of this kind{}", place_of(&error)))
         .with_context(name)?;
@@ -183,7 +183,7 @@ impl Raw {
         let authorities =
             data(cluster.certificate_authority_data, cluster.certificate_authority, base, files)?;
         let trust = match authorities {
-            _ if cluster.insecure_skip_tls_verify == Some(true) => Trust::Anybody,
+            _ if cluster.insecure_skip_tls_verify == Some(true) => Trust::Any,
             Some(pem) => Trust::Authorities(pem),
             None => Trust::System,
         };

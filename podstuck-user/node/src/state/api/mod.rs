@@ -1,7 +1,7 @@
 //! What the API server says about this node and its pods: read-only, within two seconds, and never needed.
 //!
-//! It is asked as kubelet, by the credentials that the running kubelet has, or as the kubeconfig says that
-//! somebody named. Everything happens in the helper process, so that no key or token is ever in another,
+//! It is asked as kubelet, by the credentials that the running kubelet has, or by a kubeconfig that the user
+//! named. Everything happens in the helper process, so that no key or token is ever in another,
 //! and a disk, a resolver or a server that hangs is left behind. Only what the node authorizer allows is
 //! asked (`plugin/pkg/auth/authorizer/node`): the node's own objects, its pods by
 //! `fieldSelector=spec.nodeName`, from the server's cache as kubelet does (`resourceVersion=0`), since a
@@ -48,7 +48,7 @@ use podstuck_model::{
 /// went wrong.
 const LIMIT: Duration = Duration::from_millis(1800);
 
-/// Whose credentials are used.
+/// The source of the credentials.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum As {
     /// A running kubelet's.
@@ -61,7 +61,7 @@ pub enum As {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Asked {
     /// None.
-    Nobody,
+    NoPod,
     /// The one of this UID.
     Uid(String),
     /// The one of this name.
@@ -78,7 +78,7 @@ pub enum Asked {
 /// What it said.
 #[derive(Debug, Default)]
 pub struct Api {
-    /// Who was asked and as whom, or why there is no answer; `None` when nobody was there to ask as.
+    /// The server and the user that it was asked as, or why there is no answer; `None` without credentials.
     pub place: Option<Result<String, String>>,
     /// The pods of this node.
     pub pods: Vec<PodRecord>,
@@ -86,7 +86,7 @@ pub struct Api {
     pub pod: Option<Known>,
     /// The node; several where several kubelets run on one machine.
     pub nodes: Vec<OfNode>,
-    /// kubelets' roots whose pods nobody was asked about, or who did not answer.
+    /// kubelets' roots whose pods were not asked about, or whose API server did not answer.
     pub unasked: Vec<PathBuf>,
     /// Of those that were asked about during a run, the ones that it does not have.
     pub gone: Vec<Pod>,
@@ -137,8 +137,8 @@ pub fn ask(host_root: &Path, whose: &As, kubelets: &[Kubelet], about: &Asked) ->
     let asked = match whose {
         As::File(path) => vec![of_file(path, kubelets)],
         As::Kubelet => {
-            let (asked, why_nobody) = of_services(kubelets);
-            api.place = why_nobody.map(Err);
+            let (asked, why_none) = of_services(kubelets);
+            api.place = why_none.map(Err);
             asked.into_iter().map(Some).collect()
         }
     };
@@ -149,7 +149,7 @@ pub fn ask(host_root: &Path, whose: &As, kubelets: &[Kubelet], about: &Asked) ->
     api.unasked = unasked.collect();
     let (mut answers, questions) = (0, asked.len());
     for kubelet in asked {
-        // Of one of several that a file may be of, nobody knows which pods are its.
+        // A kubeconfig that may be of several kubelets does not show which pods are theirs.
         let root = kubelet.map(|it| it.root().to_owned());
         let is_known = root.is_some() || kubelets.is_empty();
         let question = AskApi {
@@ -229,7 +229,7 @@ pub(in crate::state) struct AskApi {
     about: Asked,
 }
 
-/// What is told as soon as it is known.
+/// A part of the answer, sent as soon as it is known.
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::state) enum Part {
     Pods(Vec<PodRecord>),
@@ -253,7 +253,7 @@ impl Question for AskApi {
         let end = Instant::now() + LIMIT;
         tell.at(&"reading the credentials".into())?;
         let access = self.access(end)?;
-        // What comes over the network is read by somebody who can do nothing else.
+        // From here on the process can only talk to the server: it reads data from the network.
         only_talk();
         tell.at(&"asking the API server".into())?;
         self.converse(access, end, &mut |part| tell.part(&part))
@@ -300,17 +300,17 @@ impl AskApi {
         Ok((access, file))
     }
 
-    /// What the node is called: as kubelet was told, as its certificate was made out, or as the host is
-    /// called (`nodeutil.GetHostname`).
+    /// The node's name: by kubelet's settings, else by its certificate, else the host name
+    /// (`nodeutil.GetHostname`).
     fn node_name(&self, access: &Access) -> String {
-        let told = self.kubelet.as_ref().and_then(|(_, settings)| settings.node_name.clone());
+        let configured = self.kubelet.as_ref().and_then(|(_, settings)| settings.node_name.clone());
         let host = || {
             // A container has a name of its own.
             let file = Files::Named.read(Path::new("/etc/hostname")).unwrap_or_default();
             let name = if file.trim().is_empty() { facts::node_name() } else { file };
             name.trim().to_lowercase()
         };
-        told.or_else(|| node_of(&access.user)).unwrap_or_else(host)
+        configured.or_else(|| node_of(&access.user)).unwrap_or_else(host)
     }
 }
 

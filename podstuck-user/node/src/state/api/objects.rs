@@ -1,4 +1,4 @@
-//! Objects of the API, as far as they matter (`k8s.io/api/core/v1`, `storage/v1`). Pods' are in
+//! The fields of API objects that are used (`k8s.io/api/core/v1`, `storage/v1`). Pods' are in
 //! `identity::pod_record`.
 
 use jiff::Timestamp;

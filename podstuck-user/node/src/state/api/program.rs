@@ -73,8 +73,8 @@ fn user(text: &[u8]) -> Option<User> {
     let status = serde_json::from_slice::<Credential>(text).ok()?.status?;
     let (chain, key) = (status.client_certificate_data, status.client_key_data);
     let certificate = chain.zip(key).map(|(chain, key)| (chain.into_bytes(), key.into_bytes()));
-    let told = status.token.is_some() || certificate.is_some();
-    told.then_some(User { certificate, token: status.token, program: None })
+    let has_any = status.token.is_some() || certificate.is_some();
+    has_any.then_some(User { certificate, token: status.token, program: None })
 }
 
 #[cfg(test)]
@@ -83,7 +83,7 @@ mod tests {
 
     use super::*;
 
-    fn told(script: &str, limit: Duration) -> Result<User> {
+    fn user_of(script: &str, limit: Duration) -> Result<User> {
         let program = Program {
             api_version: "client.authentication.k8s.io/v1".into(),
             command: "sh".into(),
@@ -107,15 +107,15 @@ mod tests {
         // It says the question's version back.
         let script = r#"echo "$KUBERNETES_EXEC_INFO" | grep -q client.authentication.k8s.io/v1 &&
             echo '{"kind":"ExecCredential","status":{"token":"abc"}}'"#;
-        assert_eq!(told(script, LONG).unwrap().token.as_deref(), Some("abc"));
+        assert_eq!(user_of(script, LONG).unwrap().token.as_deref(), Some("abc"));
         let script = r#"echo '{"status":{"clientCertificateData":"C","clientKeyData":"K"}}'"#;
-        let (chain, key) = told(script, LONG).unwrap().certificate.unwrap();
+        let (chain, key) = user_of(script, LONG).unwrap().certificate.unwrap();
         assert_eq!((chain.as_slice(), key.as_slice()), (b"C".as_slice(), b"K".as_slice()));
     }
 
     #[test]
     fn one_that_fails_is_silent_or_hangs_is_said_to() {
-        let why = |script: &str, limit| format!("{:#}", told(script, limit).err().unwrap());
+        let why = |script: &str, limit| format!("{:#}", user_of(script, limit).err().unwrap());
         assert!(why("echo s3cret; exit 3", LONG).contains("exit status: 3"));
         let why_nonsense = why("echo s3cret", LONG);
         assert!(why_nonsense.contains("ExecCredential") && !why_nonsense.contains("s3cret"));

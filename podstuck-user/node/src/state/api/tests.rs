@@ -43,7 +43,7 @@ fn is_root() -> bool {
     rustix::process::getuid().is_root()
 }
 
-/// Asks with kubelet's credentials, for as long as a test may take; what was told, and in the end.
+/// Asks with kubelet's credentials, for as long as a test may take; returns the parts and the answer.
 fn ask(kubeconfig: &Path, about: &Asked, limit: Duration) -> (Vec<Part>, Result<String>) {
     let settings = Settings { kubeconfig: Some(kubeconfig.into()), ..Settings::default() };
     let question = AskApi {
@@ -56,21 +56,21 @@ fn ask(kubeconfig: &Path, about: &Asked, limit: Duration) -> (Vec<Part>, Result<
     let end = Instant::now() + limit;
     let mut parts = Vec::new();
     let access = question.access(end);
-    let told = access.and_then(|access| {
+    let answer = access.and_then(|access| {
         question.converse(access, end, &mut |part| {
             parts.push(part);
             Ok(())
         })
     });
-    (parts, told)
+    (parts, answer)
 }
 
 const LONG: Duration = Duration::from_secs(60);
 
 fn why(kubeconfig: &Path, limit: Duration) -> String {
-    let (parts, told) = ask(kubeconfig, &Asked::Nobody, limit);
+    let (parts, answer) = ask(kubeconfig, &Asked::NoPod, limit);
     assert!(parts.is_empty(), "{parts:?}");
-    format!("{:#}", told.unwrap_err())
+    format!("{:#}", answer.unwrap_err())
 }
 
 fn cart() -> Asked {
@@ -81,12 +81,12 @@ fn cart() -> Asked {
 fn a_server_is_asked_as_kubelet_for_what_kubelet_may() {
     let boot = boot_id();
     let server = ApiServer::start(move |path| healthy(path, &boot));
-    let (parts, told) = ask(&server.kubeconfig(), &cart(), LONG);
-    let told = told.unwrap();
-    assert!(told.contains(&format!("2 pods of node {NODE}")), "{told}");
-    assert!(told.starts_with("API server https://127.0.0.1:"), "{told}");
+    let (parts, answer) = ask(&server.kubeconfig(), &cart(), LONG);
+    let answer = answer.unwrap();
+    assert!(answer.contains(&format!("2 pods of node {NODE}")), "{answer}");
+    assert!(answer.starts_with("API server https://127.0.0.1:"), "{answer}");
     let since = "whose condition Ready is Unknown since 2026-11-21T10:00:00Z (NodeStatusUnknown)";
-    assert!(told.ends_with(since), "{told}");
+    assert!(answer.ends_with(since), "{answer}");
     let [Part::Pod(Known::Pod(record)), Part::Pods(pods), Part::Node(node, uids)] =
         parts.as_slice()
     else {
@@ -125,12 +125,12 @@ fn a_pod_that_does_not_exist_is_missing_and_one_that_may_not_be_asked_for_is_not
         "/api/v1/namespaces/shop/pods/gone" => Answer::Text(403, "{}".into()),
         path => healthy(path, ""),
     });
-    let (parts, told) = ask(&server.kubeconfig(), &gone, LONG);
-    assert!(told.is_ok() && !parts.iter().any(|part| matches!(part, Part::Pod(_))), "{parts:#?}");
+    let (parts, answer) = ask(&server.kubeconfig(), &gone, LONG);
+    assert!(answer.is_ok() && !parts.iter().any(|part| matches!(part, Part::Pod(_))), "{parts:#?}");
 }
 
 #[test]
-fn a_refusal_is_told_in_the_servers_words() {
+fn a_refusal_is_reported_in_the_servers_words() {
     let server = ApiServer::start(|_| {
         Answer::Text(403, r#"{"kind":"Status","message":"User \"x\" cannot list\u001b[2J"}"#.into())
     });
@@ -144,7 +144,7 @@ fn a_server_that_never_answers_is_not_waited_for() {
     let limit = Duration::from_millis(300);
     let why_hung = why(&server.kubeconfig(), limit);
     assert!(why_hung.contains("it does not answer"), "{why_hung}");
-    // The kernel accepts, and nobody else.
+    // Only the kernel accepts the connection.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let silent = server.kubeconfig_for(&listener.local_addr().unwrap().to_string());
     assert!(why(&silent, limit).contains("it does not answer"));
@@ -152,13 +152,13 @@ fn a_server_that_never_answers_is_not_waited_for() {
     let server = ApiServer::start(move |path| {
         if path.starts_with("/api/v1/pods") { first.clone() } else { Answer::Hang }
     });
-    let (parts, told) = ask(&server.kubeconfig(), &Asked::Nobody, limit);
-    assert!(matches!(parts.as_slice(), [Part::Pods(_)]), "what was told before is kept: {parts:?}");
-    assert!(told.unwrap_err().to_string().contains("it does not answer"));
+    let (parts, answer) = ask(&server.kubeconfig(), &Asked::NoPod, limit);
+    assert!(matches!(parts.as_slice(), [Part::Pods(_)]), "earlier parts are kept: {parts:?}");
+    assert!(answer.unwrap_err().to_string().contains("it does not answer"));
 }
 
 #[test]
-fn one_that_closes_is_dead_or_somebody_else_is_told_apart() {
+fn a_server_that_closes_is_dead_or_another_is_distinguished() {
     let server = ApiServer::start(|_| Answer::Close);
     let closed = why(&server.kubeconfig(), LONG);
     assert!(
@@ -173,24 +173,24 @@ fn one_that_closes_is_dead_or_somebody_else_is_told_apart() {
     let address = address.split("https://").nth(1).unwrap().lines().next().unwrap().to_owned();
     let not_it = why(&server.kubeconfig_for(&address), LONG);
     assert!(not_it.contains("certificate"), "{not_it}");
-    assert!(other.requests().is_empty(), "nothing is asked of somebody else");
+    assert!(other.requests().is_empty(), "no other server is asked");
 }
 
 #[test]
 fn tokens_and_programs_are_credentials_and_a_program_is_not_run_unasked() {
     let server = ApiServer::start(|path| healthy(path, ""));
     let by_token = server.kubeconfig_of(&format!("{{token: {TOKEN}}}"));
-    assert!(ask(&by_token, &Asked::Nobody, LONG).1.is_ok());
-    let by_nobody = server.kubeconfig_of("{token: wrong}");
-    assert!(why(&by_nobody, LONG).contains("401"));
+    assert!(ask(&by_token, &Asked::NoPod, LONG).1.is_ok());
+    let by_wrong_token = server.kubeconfig_of("{token: wrong}");
+    assert!(why(&by_wrong_token, LONG).contains("401"));
 
     if !is_root() {
         return podstuck_testing::skip("root is needed to have files of kubelet's");
     }
-    let told = format!(r#"{{"status":{{"token":"{TOKEN}"}}}}"#);
+    let answer = format!(r#"{{"status":{{"token":"{TOKEN}"}}}}"#);
     let mark = tempfile::tempdir().unwrap();
     let script = mark.path().join("login");
-    std::fs::write(&script, format!("touch {}/ran; echo '{told}'\n", mark.path().display()))
+    std::fs::write(&script, format!("touch {}/ran; echo '{answer}'\n", mark.path().display()))
         .unwrap();
     let user = format!("{{exec: {{apiVersion: v1, command: sh, args: [{}]}}}}", script.display());
     let by_program = server.kubeconfig_of(&user);
@@ -201,7 +201,7 @@ fn tokens_and_programs_are_credentials_and_a_program_is_not_run_unasked() {
         host_root: "/".into(),
         whose: As::File(by_program),
         kubelet: None,
-        about: Asked::Nobody,
+        about: Asked::NoPod,
     };
     let (access, _) = named.access(Instant::now() + LONG).unwrap();
     assert_eq!(access.user.token.as_deref(), Some(TOKEN));
@@ -219,7 +219,7 @@ fn credentials_that_others_may_write_are_not_used() {
     let token = server.kubeconfig().with_file_name("token");
     std::fs::write(&token, TOKEN).unwrap();
     let by_file = server.kubeconfig_of("{tokenFile: token}");
-    assert!(ask(&by_file, &Asked::Nobody, LONG).1.is_ok());
+    assert!(ask(&by_file, &Asked::NoPod, LONG).1.is_ok());
     let asked = server.requests().len();
     let refused = |what: &str| {
         let why = why(&by_file, LONG);
@@ -234,7 +234,7 @@ fn credentials_that_others_may_write_are_not_used() {
     std::fs::set_permissions(by_file.parent().unwrap(), PermissionsExt::from_mode(0o1777)).unwrap();
     let why = why(&by_file, LONG);
     assert!(why.contains("is not root's alone (owner 0, mode 1777)"), "{why}");
-    assert_eq!(server.requests().len(), asked, "nobody was asked");
+    assert_eq!(server.requests().len(), asked, "no server was asked");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Who must permit an access before the kernel goes on with it: fanotify groups with marks for permission events, by
-//! `/proc/PID/fdinfo` (`show_fdinfo` in fs/notify/fdinfo.c). It is answered from memory: no file system is touched.
+//! Processes that must permit an access before the kernel continues it: fanotify groups with marks for permission
+//! events, by `/proc/PID/fdinfo` (`show_fdinfo` in fs/notify/fdinfo.c). It is answered from memory: no file system is touched.
 
 use std::{
     fs,

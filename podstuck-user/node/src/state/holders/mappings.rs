@@ -45,7 +45,7 @@ pub(super) fn any_on(maps: &File, is_wanted: impl Fn(Device) -> bool) -> io::Res
     loop {
         let size = size_of::<Query>() as u64;
         let mut query = Query { size, flags: NEXT_OF_A_FILE, address, ..Query::default() };
-        // SAFETY: the kernel reads and writes one `struct procmap_query`, of the size that it is told.
+        // SAFETY: the kernel reads and writes one `struct procmap_query`, of the size in its first field.
         match unsafe { ioctl(maps, Updater::<PROCMAP_QUERY, Query>::new(&mut query)) } {
             Ok(_) => {}
             Err(Errno::NOENT) => return Ok(false),
@@ -78,7 +78,7 @@ mod tests {
             // Before Linux 6.11.
             Err(error) => assert_eq!(error.raw_os_error(), Some(25), "ENOTTY: {error}"),
             Ok(found) => {
-                // Where the program lies on an overlay, its mappings may be told by another device.
+                // Where the program lies on an overlay, its mappings may be reported with another device.
                 let text = std::fs::read_to_string("/proc/self/maps").unwrap();
                 let field = format!(" {:02x}:{:02x} ", device.major, device.minor);
                 assert_eq!(found, text.contains(&field));

@@ -140,7 +140,7 @@ fn take(taken: &mut [Snapshot], part: Part) {
         }
         Part::Avoided(step) => {
             let what = step.unseen();
-            // Told again by each helper that comes after it.
+            // Each later helper reports it again.
             let new = taken.iter_mut().filter(|one| !one.unseen.contains(&what));
             new.for_each(|one| one.unseen.push(what.clone()));
         }

@@ -96,7 +96,7 @@ mod tests {
     fn a_service_is_its_first_process() {
         let own = std::process::id();
         let started = proc::started(own);
-        assert!(is_child(own, started, "/user.slice/x.scope"), "somebody has started it");
+        assert!(is_child(own, started, "/user.slice/x.scope"), "a user has started it");
         assert!(!is_child(1, proc::started(1), "/"));
         let procs = format!("{own}\n1\n");
         assert!(has_older(&procs, started.unwrap()) && !has_older(&procs, 0));

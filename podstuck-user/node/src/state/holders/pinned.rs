@@ -58,8 +58,8 @@ pub(super) fn add_tables(node: &mut NodeMounts, descriptors: &[Descriptor]) -> u
     failed
 }
 
-/// The file of a namespace, as a process sees it or as we do. If it is another one by now, whoever named it so
-/// may have put anything there.
+/// The file of a namespace, as a process sees it or as this one does. If it is another file by now, a tenant may have
+/// replaced it.
 fn open_pin(place: &Place, namespace: u32) -> Option<File> {
     let held = Root::of_place(place).ok()?.open(Path::new(&place.1), OFlags::empty()).ok()?;
     let stat = held.statx(StatxFlags::INO | StatxFlags::TYPE).ok()?;

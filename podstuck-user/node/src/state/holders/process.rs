@@ -43,8 +43,8 @@ pub(super) fn look(path: &Path) -> Option<(u32, Device, u64)> {
 
 /// The mount, where the kernel tells it (since Linux 5.8).
 pub(super) fn mount_of(seen: &Statx) -> Option<u32> {
-    let told = StatxFlags::from_bits_retain(seen.stx_mask).contains(StatxFlags::MNT_ID);
-    told.then(|| u32::try_from(seen.stx_mnt_id).ok()).flatten()
+    let has_id = StatxFlags::from_bits_retain(seen.stx_mask).contains(StatxFlags::MNT_ID);
+    has_id.then(|| u32::try_from(seen.stx_mnt_id).ok()).flatten()
 }
 
 /// Working directory, root and program, and of what is wanted they hold which. May wait for a dead file system.
@@ -188,7 +188,7 @@ fn likely_mount(pid: u32, device: Device) -> Option<Likely> {
     Some(Likely { mount, only: own.next().is_none() })
 }
 
-/// Which mount a file was mapped through. `map_files` tells it exactly, to whoever has
+/// The mount that a file was mapped through. `map_files` shows it exactly, to a process with
 /// `CAP_CHECKPOINT_RESTORE` (or `CAP_SYS_ADMIN`); without, the answer is known only if the process's
 /// namespace has but one mount of the file system.
 fn mapped_through(
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mapping_is_told_by_its_device() {
+    fn a_mapping_is_recognised_by_its_device() {
         let line =
             b"7f0012000000-7f0012001000 r-xp 00002000 08:01 1234                       /a b\\012";
         let expected = Mapping {
@@ -246,7 +246,7 @@ mod tests {
         let tables = [(1, Arc::new(proc::parse_mounts(1, table.as_bytes())))];
         let node = podstuck_model::mounts::NodeMounts { tables: tables.into(), host: Some(1) };
         let wanted = Wanted::mount(&node.into(), 1, 2).unwrap();
-        // Nobody: its `map_files` cannot be read.
+        // No such process: its `map_files` cannot be read.
         let pid = u32::MAX >> 1;
         let text = b"1000-2000 r-xp 0 00:09 7 /v/a\n2000-3000 r-xp 0 00:09 8 /v/b\n";
         // That it is `FnOnce` is half of the test.

@@ -1,7 +1,7 @@
 //! Which mounts of the node matter for a question, and what it means that one of them is used.
 //!
-//! `umount2` without flags fails with EBUSY when the mount has a child, when somebody uses it, or
-//! when somebody uses a copy that the unmount would take along (`propagate_mount_busy` in
+//! `umount2` without flags fails with EBUSY when the mount has a child, when a process uses it, or
+//! when a process uses a copy that would be unmounted with it (`propagate_mount_busy` in
 //! fs/pnode.c). Those copies are found from the *parent*: on every mount that receives from the
 //! parent's peer group, what is mounted at the same directory. A copy that has children of its own
 //! is skipped and left behind, unless its only child covers it. All other mounts of the file system
@@ -83,7 +83,7 @@ impl Wanted {
         wanted.mount = Some((namespace, id));
         wanted.add(namespace, table, mount, Through::Itself, Some(true));
         wanted.add_copies(node, table, mount);
-        // Where only a part of a file system is mounted, its other mounts are somebody else's.
+        // Where only a part of a file system is mounted, its other mounts belong to other users of it.
         if mount.root == Path::new("/") {
             wanted.add_device(node, Through::OtherMount, Some(false));
         }
@@ -113,7 +113,7 @@ impl Wanted {
         Self { relevant: HashMap::new(), device, inode: None, mount: None, known }
     }
 
-    /// What it means that somebody uses this mount, if it matters. The device is needed only for a
+    /// How a process that uses this mount blocks the unmount, if it does. The device is needed only for a
     /// mount that is in no table.
     pub(super) fn hit(
         &self,
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mount_that_is_in_no_table_is_told_by_its_device() {
+    fn a_mount_that_is_in_no_table_is_recognised_by_its_device() {
         let wanted = Wanted::mount(&node(), 1, 2).unwrap();
         let own = Device { major: 0, minor: 9 };
         let hit = wanted.hit(999, Some(own), None).unwrap();
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_told_by_its_inode() {
+    fn a_file_is_recognised_by_its_inode() {
         let wanted = Wanted::file(&node(), Device { major: 0, minor: 9 }, 77, 2);
         assert!(wanted.hit(2, None, Some(77)).is_some_and(|hit| hit.through == Through::Itself));
         assert!(

@@ -1,8 +1,8 @@
 //! The helper's side: takes the snapshot and tells every holder as soon as it is found.
 //!
 //! What can vanish comes first: the descriptors. Then what is answered from memory, then, step by
-//! step, what may wait for ever. Each step is told before it is begun, so that whoever waits knows
-//! where it hangs and can go on behind it.
+//! step, what may wait for ever. Each step is announced before it begins, so that the caller knows
+//! where it hangs and can continue after it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -33,7 +33,7 @@ use podstuck_model::{
     path::JsonPath,
 };
 
-/// Who holds on to something, to one thing or to several.
+/// Searches for the holders of one or several objects.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(in crate::state) struct FindHolders {
     pub(super) about: Vec<About>,
@@ -41,7 +41,7 @@ pub(in crate::state) struct FindHolders {
     pub(super) silent: Vec<u32>,
     /// Where helpers before it have hung.
     pub(super) hung: Vec<Step>,
-    /// Every step before this one is taken, and each from here on is to be told.
+    /// The step to continue at; each one from here on is announced.
     pub(super) from: Option<Step>,
     /// Where helpers of earlier snapshots still hang.
     pub(super) avoided: Vec<Step>,
@@ -64,17 +64,17 @@ pub(in crate::state) enum Step {
     Kernel,
 }
 
-/// Processes that are looked at before the next one is told, while nothing hangs.
-const TOLD_TOGETHER: usize = 64;
+/// Number of processes per announcement, while nothing hangs.
+const ANNOUNCED_TOGETHER: usize = 64;
 
 impl Step {
-    /// Whether others are taken after it without being told.
+    /// Whether further steps follow it without an announcement.
     pub(super) fn is_one_of_many(self) -> bool {
         matches!(self, Self::Links(_) | Self::Maps(_))
     }
 }
 
-/// What is told as soon as it is found, each of one of those asked about.
+/// A part of the answer, sent as soon as it is found, each about one of the objects.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(in crate::state) enum Part {
     /// What was asked about; or why it is believed that there is no such thing.
@@ -154,7 +154,7 @@ impl Search<'_> {
         Ok(Extent { processes: pids.len(), namespaces, mounts, unread })
     }
 
-    /// What was asked about, as far as it is there, with its place in the question.
+    /// The objects of the question that exist, each with its position in the question.
     fn subjects(&mut self, node: &Node) -> Result<Vec<(usize, Wanted)>> {
         let mut all = Vec::new();
         for (at, about) in self.question.about.iter().enumerate() {
@@ -198,7 +198,7 @@ impl Search<'_> {
     /// The same for one of thousands of steps: to tell each would cost more than to take it, so that
     /// is done only once it is known that one of them hangs.
     fn begin_one_of_many(&mut self, step: Step, at: usize) -> Result<bool> {
-        let tell = at.is_multiple_of(TOLD_TOGETHER)
+        let tell = at.is_multiple_of(ANNOUNCED_TOGETHER)
             || self.question.from.is_some()
             || self.question.avoided.contains(&step);
         if tell { self.begin(step) } else { Ok(true) }

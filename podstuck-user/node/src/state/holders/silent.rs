@@ -1,5 +1,5 @@
-//! Processes that do not answer, before a helper asks each of them: it would wait for the first one, and with it
-//! whoever has asked.
+//! Processes that do not answer, before a helper asks each of them: it would wait for the first one, and the
+//! caller with it.
 
 use std::{
     sync::mpsc::{RecvTimeoutError, channel},
@@ -14,7 +14,7 @@ use podstuck_confine::{
 
 /// How often it is asked whether the thread waits: a read takes microseconds.
 const CHECKED: Duration = Duration::from_millis(50);
-/// Whoever is not found in this time costs the helper its answer.
+/// Limit of the whole check. A silent process that it does not find blocks the helper.
 const LIMIT: Duration = Duration::from_secs(2);
 
 /// All that are found, ascending.
@@ -36,7 +36,7 @@ fn all_answer(owner: &mut Owner, begun: Instant) -> bool {
                 return;
             }
         }
-        // Nobody listens any more, if that took too long.
+        // The receiver is gone if that took too long.
         let _ = done.send(());
     };
     if Builder::new().name("asker".into()).spawn(ask).is_err() {
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn where_all_answer_there_is_nobody() {
+    fn where_all_answer_none_is_silent() {
         let own = std::process::id();
         assert!(!find().contains(&own));
     }

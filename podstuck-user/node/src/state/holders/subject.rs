@@ -1,4 +1,4 @@
-//! What was asked about: found first by the text of the mount tables, then by a look.
+//! The object of a question: found first by the text of the mount tables, then by `statx`.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ use podstuck_model::{
     path::JsonPath,
 };
 
-/// The mount, file or device that was asked about; or why there is none.
+/// The mount, file or device in question; an error says why it was not found.
 pub(super) fn find(about: &About, node: &Node) -> Result<(Subject, Wanted), String> {
     match about {
         About::Device(device) => {

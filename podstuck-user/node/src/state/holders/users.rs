@@ -3,7 +3,7 @@
 //!
 //! A descriptor tells its mount. Of that it is known which part of the file system it shows, so that
 //! a process is found that has the directory mounted elsewhere, as a container has a volume. What lies
-//! below the directory is then told by the text of the link, which begins where the mount is.
+//! below the directory is then found by the text of the link, which begins where the mount is.
 
 use std::{
     collections::{BTreeMap, HashMap},

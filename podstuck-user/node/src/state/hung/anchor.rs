@@ -1,29 +1,29 @@
-//! Where a thread was seen, and whether it still is there.
+//! Where a thread was seen, and whether it is still there.
 
 use podstuck_common::in_flight::InFlight;
 
 use crate::state::thread::Doing;
 
-/// How it is known that a thread still is where it was.
+/// The evidence that a thread is still where it was.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Anchor {
     /// The probes saw the entry.
     Entry(InFlight),
-    /// `/proc` says that it is in this call, with these arguments.
+    /// `/proc` shows the thread in this call, with these arguments.
     Call(Doing),
-    /// The probes saw `umount2` return, and `/proc` says that it is in there.
+    /// The probes saw `umount2` return, and `/proc` still shows the thread in it.
     Exit,
-    /// The process lives and has not come to `umount2`.
+    /// The process runs and has not called `umount2` yet.
     Program,
 }
 
-/// What a look says.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Position {
-    /// It is where it was.
+    /// The thread is where it was.
     Still,
-    /// It is, but waits for a child, which is followed by itself.
+    /// The thread waits for a child, which is followed itself.
     ForChild,
-    /// It is somewhere else.
+    /// The thread is elsewhere, or has ended.
     Over,
 }

@@ -1,11 +1,11 @@
-//! How long a thread has been asleep at least, by the scheduler's own note of when it ran last. So a call
-//! that was entered before anybody looked has an age.
+//! How long a thread has been asleep at least, by the time that the scheduler notes when the thread runs. So a call
+//! that was entered before podstuck was started has an age.
 //!
 //! `/proc/PID/task/TID/sched` has `se.exec_start`, in milliseconds of the clock of the processor's queue on
 //! which the thread ran (`update_curr` in kernel/sched/fair.c, `proc_sched_show_task` in
 //! kernel/sched/debug.c; needs CONFIG_SCHED_DEBUG before Linux 6.15). That clock differs from one processor to the
 //! next and leaves out the time that interrupts and a hypervisor take, so it is compared with that of a
-//! thread which runs there just now, and what comes out is never too long.
+//! thread that runs there now, and the result is never too long.
 
 use std::{fs, io, time::Duration};
 
@@ -18,16 +18,17 @@ use procfs::process::Process;
 use podstuck_confine::timed_read::TimedReader;
 use podstuck_model::thread::Thread;
 
-/// `None` where it is not told, or where it is awake.
+/// `None` where the kernel does not show it, or where the thread is awake.
 pub(super) fn at_least(thread: Thread, reader: &mut TimedReader) -> Option<Duration> {
     let Thread { pid, tid } = thread;
-    let answer = reader.read(pid, move || Ok(look(pid, tid)?.as_nanos().to_string().into_bytes()));
+    let answer =
+        reader.read(pid, move || Ok(measure(pid, tid)?.as_nanos().to_string().into_bytes()));
     let nanoseconds = String::from_utf8(answer?.ok()?).ok()?.parse().ok()?;
     Some(Duration::from_nanos(nanoseconds))
 }
 
-/// Goes to the thread's processor for a moment.
-fn look(pid: u32, tid: u32) -> io::Result<Duration> {
+/// Moves to the thread's processor for a moment, and compares the clocks.
+fn measure(pid: u32, tid: u32) -> io::Result<Duration> {
     let other = |what: procfs::ProcError| io::Error::other(what);
     let task = Process::new(pid.cast_signed())
         .and_then(|process| process.task_from_tid(tid.cast_signed()))
@@ -60,7 +61,7 @@ fn last_ran(file: &str) -> io::Result<f64> {
     let text = fs::read_to_string(file)?;
     let line = text.lines().find_map(|line| line.strip_prefix("se.exec_start"));
     let value = line.and_then(|line| line.trim_start_matches([' ', ':']).trim().parse().ok());
-    // Of one that has not run yet, or not since it came from another processor.
+    // 0 where the thread has not run yet, or not since it came from another processor.
     let value = value.filter(|milliseconds| *milliseconds > 0.0);
     value.ok_or_else(|| io::Error::other("the scheduler does not tell when it ran"))
 }
@@ -74,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_sleeps_has_slept_since_he_fell_asleep() {
+    fn the_time_asleep_grows_while_a_thread_sleeps() {
         if last_ran("/proc/thread-self/sched").is_err() {
             skip("a kernel whose scheduler does not tell when a thread ran");
             return;

@@ -1,4 +1,4 @@
-//! Which system calls a stuck deletion may be in, and where in their arguments the object is.
+//! The system calls that a stuck deletion may be in, and where in their arguments the object is.
 
 use nix::libc;
 use podstuck_common::{in_flight::InFlight, record::call};
@@ -8,7 +8,7 @@ use podstuck_model::call::Call;
 const AT_FDCWD: i32 = -100;
 const AT_REMOVEDIR: u64 = 0x200;
 
-/// Where an object's path begins, and what follows.
+/// The directory where an object's path begins, and the rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Argument {
     /// The directory's descriptor, or `AT_FDCWD`.
@@ -22,13 +22,13 @@ pub(super) struct Argument {
 pub(super) struct Known {
     /// As reports show it.
     pub(super) name: &'static str,
-    /// Whether it deletes, renames or unmounts; else it looks at what is to be deleted.
+    /// Whether it deletes, renames or unmounts; else it reads what is to be deleted.
     pub(super) deletes: bool,
     /// The object.
     pub(super) argument: Argument,
 }
 
-/// The call of a number with these arguments.
+/// The call with this number and these arguments; `None` for others.
 pub(super) fn known(number: libc::c_long, arguments: &[u64; 6]) -> Option<Known> {
     let [first, second, third, ..] = *arguments;
     let path = Argument { directory: AT_FDCWD, text: Some(first) };

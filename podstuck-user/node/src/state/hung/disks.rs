@@ -1,11 +1,11 @@
-//! What block devices have done: `/proc/diskstats` (Documentation/admin-guide/iostats.rst), which is answered
-//! from memory.
+//! Completed requests of block devices: `/proc/diskstats` (Documentation/admin-guide/iostats.rst), which the kernel
+//! answers from memory.
 
 use std::fs;
 
 use podstuck_model::{hung::DiskWork, mounts::Device};
 
-/// All that have done something.
+/// All devices that have completed a request.
 pub(super) fn read() -> Vec<DiskWork> {
     parse(&fs::read_to_string("/proc/diskstats").unwrap_or_default())
 }

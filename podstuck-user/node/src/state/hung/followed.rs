@@ -1,4 +1,4 @@
-//! One thread that may be stuck, from the first look at it to the last.
+//! One thread that may be stuck, from the first check to the last.
 
 use std::{cell::OnceCell, time::Duration};
 
@@ -22,18 +22,18 @@ use podstuck_model::{
     time::Monotonic,
 };
 
-/// Between two looks, at least and at most. What shuts a file system down is looked at often, so
-/// that its duration is known to a tenth of a second.
+/// Shortest and longest time between two checks. A thread that shuts a file system down is checked often, so that its
+/// duration is known to a tenth of a second.
 const SOONEST: Duration = Duration::from_millis(50);
 const LATEST: Duration = Duration::from_secs(1);
 const LATEST_AFTER_EXIT: Duration = Duration::from_millis(100);
-/// A thread that slept more often than this between two looks was not in one call that looks at an
-/// object: it makes the same call again and again. A signal wakes it, too.
+/// A thread that slept more often than this between two checks was not in one reading call: it repeats the same call.
+/// A signal wakes it, too.
 const FEW_SLEEPS: u64 = 3;
 
-/// How often what a call is about is asked for: a node may be short of time.
+/// How often the object of a call is asked for: a node may be overloaded.
 const ASKED: u32 = 5;
-/// After which it is asked for again; twice, three times as long after the next ones.
+/// Pause before it is asked for again; twice, three times as long before the next ones.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
 
 /// One thread.
@@ -47,7 +47,7 @@ pub(super) struct Followed {
     /// Where to ask for the rest of the object's path.
     pub(super) text: Option<u64>,
     pub(super) asked: bool,
-    /// Age at which that is asked for.
+    /// Age at which the text is asked for.
     pub(super) ask_at: Duration,
     /// How often there was no answer.
     pub(super) unanswered: u32,
@@ -55,26 +55,27 @@ pub(super) struct Followed {
     pub(super) since: Since,
     pub(super) before_start: bool,
     pub(super) actor: Caller,
-    /// Read when somebody has to give way.
+    /// Read when a thread must be dropped.
     pub(super) owner: OnceCell<Owner>,
-    /// Age at which it is told first.
+    /// Age of the first report.
     pub(super) threshold: Duration,
-    /// Age at which it is told next.
-    pub(super) tell_at: Duration,
-    pub(super) told: bool,
+    /// Age of the next report.
+    pub(super) report_at: Duration,
+    pub(super) is_reported: bool,
     pub(super) next_look: Monotonic,
-    /// It is over, and its record is waited for.
+    /// When it ended, while the probes' record is still to come.
     pub(super) ended: Option<Monotonic>,
-    /// At the last look, and when it was told last.
+    /// The times at the last check.
     pub(super) last: Option<Times>,
+    /// The times at the last report, and when that was.
     pub(super) before: Option<(Times, Monotonic)>,
-    /// The look that first saw it awake since; the first look of all where none did.
+    /// The last check that saw that the thread had been awake; the first check where none did.
     pub(super) woken: Monotonic,
     pub(super) seen_woken: bool,
 }
 
 impl Followed {
-    /// Begins to follow a thread; `phase` and the rest are as seen now.
+    /// Begins to follow a thread.
     pub(super) fn new(
         thread: Thread,
         anchor: Anchor,
@@ -105,8 +106,8 @@ impl Followed {
             actor: Caller::default(),
             owner: OnceCell::new(),
             threshold,
-            tell_at: threshold,
-            told: false,
+            report_at: threshold,
+            is_reported: false,
             next_look: podstuck_confine::clock::now(),
             ended: None,
             last: times,
@@ -116,14 +117,14 @@ impl Followed {
         }
     }
 
-    /// Takes where the object is.
+    /// Sets where the object's path is.
     pub(super) fn about(mut self, argument: Argument, reader: &mut TimedReader) -> Self {
         (self.object, self.text) = Object::of(self.thread, argument, reader);
         self.asked = self.text.is_none();
         self
     }
 
-    /// There was no answer to what it is about: it is asked for again after a while, or no more.
+    /// The object's path was not answered: it is asked for again after a while, or given up.
     pub(super) fn has_no_answer(&mut self, now: Monotonic) {
         self.unanswered += 1;
         if self.unanswered == ASKED {
@@ -132,17 +133,17 @@ impl Followed {
         (self.asked, self.ask_at) = (false, self.age(now) + ASK_AGAIN * self.unanswered);
     }
 
-    /// How long it has lasted.
+    /// Its duration so far.
     pub(super) fn age(&self, now: Monotonic) -> Duration {
         now.since(self.began)
     }
 
-    /// Looks where it is, and when to look again.
-    pub(super) fn look(&mut self, now: Monotonic, reader: &mut TimedReader) -> Position {
+    /// Checks where the thread is, and sets the time of the next check.
+    pub(super) fn check(&mut self, now: Monotonic, reader: &mut TimedReader) -> Position {
         let latest = if self.anchor == Anchor::Exit { LATEST_AFTER_EXIT } else { LATEST };
         let pause = (self.age(now) / 10).clamp(SOONEST, latest);
         self.next_look = Monotonic(now.0 + pause.as_nanos() as u64);
-        // One that was seen for the first time may have had no answer.
+        // The first read may have had no answer.
         if self.actor.mnt_ns == 0 && !matches!(self.anchor, Anchor::Exit) {
             self.actor = self.thread.actor(reader);
         }
@@ -150,7 +151,7 @@ impl Followed {
         if times.is_none() && proc::exists(self.thread.pid, self.thread.tid) {
             return Position::Still;
         }
-        let look = self.still(self.thread.doing(reader), times);
+        let position = self.still(self.thread.doing(reader), times);
         if let (Anchor::Call(_), Some(last), Some(times)) = (self.anchor, self.last, times)
             && times.sleeps > last.sleeps + FEW_SLEEPS
             && self.since == Since::FirstLook
@@ -162,14 +163,14 @@ impl Followed {
             self.seen_woken = true;
         }
         self.last = times.or(self.last);
-        look
+        position
     }
 
     fn still(&self, doing: Doing, times: Option<Times>) -> Position {
         let Some(times) = times.filter(|times| !['Z', 'X'].contains(&times.state)) else {
             return Position::Over;
         };
-        // Its ids were given to another.
+        // Its ids belong to another thread now.
         if self.last.is_some_and(|last| differ(last.start_ticks, times.start_ticks)) {
             return Position::Over;
         }
@@ -185,23 +186,23 @@ impl Followed {
             }
             (Anchor::Call(then), now @ Doing::Call { .. }) => then == now,
             (Anchor::Exit, Doing::Call { number, .. }) => number == libc::SYS_umount2,
-            // The kernel may be busy with it; a caller that is back spends time of its own.
+            // The kernel may be busy in the call; after the return, the thread uses user time.
             (_, Doing::Running) => {
                 self.last.is_none_or(|last| !differ(last.user_ticks, times.user_ticks))
             }
-            // Who has not slept again since waits where he did.
-            (_, Doing::Untold) => self.last.is_none_or(|last| last.sleeps == times.sleeps),
+            // A thread that has not slept again since is in the same wait.
+            (_, Doing::Unreported) => self.last.is_none_or(|last| last.sleeps == times.sleeps),
             (_, Doing::Elsewhere) => false,
         };
         if here { Position::Still } else { Position::Over }
     }
 
-    /// Whether it is time to tell it (again), and everything is there to do so.
+    /// Whether a report is due, and the object is known.
     pub(super) fn is_due(&self, now: Monotonic) -> bool {
-        self.age(now) >= self.tell_at && matches!(self.object, Object::Known(_))
+        self.age(now) >= self.report_at && matches!(self.object, Object::Known(_))
     }
 
-    /// What is to be told now. It is told again when it is twice as old.
+    /// The report of this moment. The next one is due at twice the age.
     pub(super) fn sight(
         &mut self,
         now: Monotonic,
@@ -220,8 +221,8 @@ impl Followed {
                 });
             }
             self.before = times.map(|times| (times, now));
-            self.told = true;
-            self.tell_at = next_told(self.age(now), self.threshold);
+            self.is_reported = true;
+            self.report_at = next_report(self.age(now), self.threshold);
         }
         seen
     }
@@ -230,7 +231,7 @@ impl Followed {
         let thread = self.thread;
         let path = self.object.path().map(ToOwned::to_owned);
         let live = !over;
-        // After the exit nothing is mounted there any more.
+        // After the exit nothing is mounted at the path any more.
         let mounted = live && self.phase != Phase::AfterExit;
         let times = if live { thread.times(reader) } else { None };
         Sighting {
@@ -256,15 +257,15 @@ impl Followed {
         }
     }
 
-    /// Whether it may wait for a block device: where a file system is shut down, or no signal reaches it.
+    /// Whether it may wait for a block device: it shuts a file system down, or is in uninterruptible sleep.
     fn may_wait_for_disk(&self, times: Option<Times>) -> bool {
         let in_kernel = times.is_some_and(|times| times.state == 'D');
         in_kernel || self.phase == Phase::AfterExit || self.name == Call::Umount2.name()
     }
 }
 
-/// At twice the age, and as soon as it is old enough for one of the verdicts.
-fn next_told(age: Duration, threshold: Duration) -> Duration {
+/// The age of the next report: twice this age, or that of the next verdict where it is lower.
+fn next_report(age: Duration, threshold: Duration) -> Duration {
     let mut verdicts = PATIENCE.iter().map(|times| threshold * *times);
     verdicts.find(|verdict| *verdict > age).map_or(age * 2, |verdict| verdict.min(age * 2))
 }

@@ -25,15 +25,15 @@ fn call(number: libc::c_long, path: u64) -> Doing {
 #[test]
 fn an_unmount_is_over_when_its_thread_is_elsewhere() {
     let it = followed(Anchor::Exit);
-    let look = |doing, times| it.still(doing, times);
-    assert_eq!(look(call(libc::SYS_umount2, 1), Some(TIMES)), Position::Still);
-    assert_eq!(look(Doing::Running, Some(TIMES)), Position::Still);
+    let still = |doing, times| it.still(doing, times);
+    assert_eq!(still(call(libc::SYS_umount2, 1), Some(TIMES)), Position::Still);
+    assert_eq!(still(Doing::Running, Some(TIMES)), Position::Still);
     let back = Times { user_ticks: Some(8), ..TIMES };
-    assert_eq!(look(Doing::Running, Some(back)), Position::Over);
-    assert_eq!(look(call(libc::SYS_futex, 1), Some(TIMES)), Position::Over);
-    assert_eq!(look(call(libc::SYS_umount2, 1), None), Position::Over);
+    assert_eq!(still(Doing::Running, Some(back)), Position::Over);
+    assert_eq!(still(call(libc::SYS_futex, 1), Some(TIMES)), Position::Over);
+    assert_eq!(still(call(libc::SYS_umount2, 1), None), Position::Over);
     let dead = Times { state: 'Z', ..TIMES };
-    assert_eq!(look(Doing::Elsewhere, Some(dead)), Position::Over);
+    assert_eq!(still(Doing::Elsewhere, Some(dead)), Position::Over);
 }
 
 #[test]
@@ -45,13 +45,13 @@ fn another_thread_of_the_same_ids_is_not_it() {
 }
 
 #[test]
-fn who_does_not_say_is_where_it_slept() {
+fn a_thread_that_does_not_answer_is_in_the_same_wait_until_it_slept_again() {
     let it = followed(Anchor::Exit);
-    assert_eq!(it.still(Doing::Untold, Some(TIMES)), Position::Still);
+    assert_eq!(it.still(Doing::Unreported, Some(TIMES)), Position::Still);
     let elsewhere = Times { sleeps: 10, ..TIMES };
     let mute = Times { user_ticks: None, start_ticks: None, ..TIMES };
-    assert_eq!(it.still(Doing::Untold, Some(mute)), Position::Still);
-    assert_eq!(it.still(Doing::Untold, Some(elsewhere)), Position::Over);
+    assert_eq!(it.still(Doing::Unreported, Some(mute)), Position::Still);
+    assert_eq!(it.still(Doing::Unreported, Some(elsewhere)), Position::Over);
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn a_program_is_before_its_call_until_it_is_in_it() {
 }
 
 #[test]
-fn an_entry_is_known_by_its_path_whatever_the_number() {
+fn an_entry_is_recognised_by_its_path_whatever_the_number() {
     let entry = InFlight { path: 0x1000, ..InFlight::default() };
     let it = followed(Anchor::Entry(entry));
     assert_eq!(it.still(call(52, 0x1000), Some(TIMES)), Position::Still);
@@ -71,7 +71,7 @@ fn an_entry_is_known_by_its_path_whatever_the_number() {
 }
 
 #[test]
-fn what_it_is_about_is_asked_for_again_and_not_for_ever() {
+fn the_object_is_asked_for_again_and_not_for_ever() {
     let mut it = followed(Anchor::Program);
     it.object = Object::of_program(Thread::main(u32::MAX), &mut TimedReader::default());
     let later = Monotonic(it.began.0 + 3_000_000_000);

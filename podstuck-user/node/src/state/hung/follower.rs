@@ -1,4 +1,4 @@
-//! The thread that follows: notices in, reports out.
+//! The thread that follows stuck threads: it takes notices and sends reports.
 
 mod notices;
 
@@ -25,25 +25,24 @@ use crate::state::memory::{ReadCommandLine, ReadText};
 use podstuck_confine::{alive, helper::ask, role::Role, timed_read::TimedReader};
 use podstuck_model::{series::Span, thread::Thread, time::Monotonic};
 
-/// Between two scans of the node's removing processes.
+/// Interval between two scans of the processes that remove files.
 const SCAN_EVERY: Duration = Duration::from_secs(1);
-/// The record of a call that has returned may be on its way for so long.
+/// Longest delay of the probes' record of a call that has returned.
 const RECORD_LATE: Duration = Duration::from_millis(1500);
-/// More than this at a time are not followed, but counted: a node on which so much hangs is described
-/// by fewer, and those that hang for longest are not the ones to forget. No pod takes the room of another, nor of the
-/// node (`room`).
+/// Most threads that are followed at a time; others are counted. The threads that hang for longest are kept, and no pod
+/// takes the room of another, nor of the node (`room`).
 const FOLLOWED_MAX: usize = 1024;
 
-/// All that the thread knows.
+/// The state of the thread.
 pub(super) struct Follower {
     threshold: Duration,
     followed: HashMap<u32, Followed>,
-    /// Whose they are, where somebody had to give way since the last change.
+    /// The owners of the followed threads, where a thread was dropped since the last change.
     crowd: Option<Crowd>,
     reader: TimedReader,
     scan: Scan,
     scanned: Monotonic,
-    /// Processes that do not say what they are doing, as was told.
+    /// Processes whose `/proc` files do not answer, as last reported.
     silent: BTreeSet<u32>,
     reports: UnboundedSender<Report>,
     runtime: Handle,
@@ -53,7 +52,7 @@ pub(super) struct Follower {
 }
 
 impl Follower {
-    /// `own` leads to the notices that it will be given.
+    /// `own` sends to the channel that [`Self::run`] receives from.
     pub(super) fn new(
         threshold: Duration,
         sees_exec: bool,
@@ -77,28 +76,27 @@ impl Follower {
         }
     }
 
-    /// Follows until it is told to end. What reads for it is started from here, and so may read
-    /// stacks as well.
+    /// Runs until [`Notice::End`]. Its reader threads are started from this thread, and so may read stacks as well.
     pub(super) fn run(mut self, notices: &Receiver<Notice>) {
         Role::ReadStacks.assume();
         for it in self.scan.at_start(&mut self.reader) {
             self.follow(it);
         }
-        self.look();
+        self.check_due();
         loop {
             match notices.recv_timeout(self.pause()) {
                 Ok(Notice::End) | Err(RecvTimeoutError::Disconnected) => return,
                 Ok(notice) => self.take(notice),
                 Err(RecvTimeoutError::Timeout) => {}
             }
-            // All that are there, before anything is looked at by what they say.
+            // All pending notices come before the next check.
             while let Ok(notice) = notices.try_recv() {
                 if matches!(notice, Notice::End) {
                     return;
                 }
                 self.take(notice);
             }
-            self.look();
+            self.check_due();
         }
     }
 
@@ -130,13 +128,13 @@ impl Follower {
         self.followed.remove(&tid)
     }
 
-    /// Ends what a thread was followed for; says so if it was told.
+    /// Stops following a thread; reports the end if the thread was reported.
     fn end(&mut self, tid: u32, at: Monotonic) {
         let Some(mut it) = self.forget(tid) else { return };
         if it.anchor == Anchor::Exit {
             self.took(&it, Span::AfterExit, at);
         }
-        if it.told {
+        if it.is_reported {
             let seen = it.sight(at, true, &mut self.reader);
             let _ = self.reports.send(Report::Seen(Box::new(seen)));
         }
@@ -145,19 +143,19 @@ impl Follower {
     fn took(&self, it: &Followed, span: Span, end: Monotonic) {
         let path = it.object.path().map(ToOwned::to_owned).unwrap_or_default();
         let (pid, actor, duration) = (it.thread.pid, it.actor, it.age(end));
-        // Nobody listens any more: the run is over.
+        // The receiver is gone when the run is over.
         let _ = self.reports.send(Report::Took(PhaseTook { span, path, pid, actor, duration }));
     }
 
-    fn look(&mut self) {
+    fn check_due(&mut self) {
         let now = podstuck_confine::clock::now();
         let due = self.followed.values().filter(|it| it.next_look <= now).map(|it| it.thread.tid);
         for tid in due.collect::<Vec<_>>() {
-            self.look_at(tid, now);
+            self.check(tid, now);
         }
         if now.since(self.scanned) >= SCAN_EVERY {
             self.scanned = now;
-            for it in self.scan.look(now, &mut self.reader) {
+            for it in self.scan.run(now, &mut self.reader) {
                 if !self.followed.contains_key(&it.thread.tid) {
                     self.follow(it);
                 }
@@ -169,14 +167,14 @@ impl Follower {
         }
     }
 
-    fn look_at(&mut self, tid: u32, now: Monotonic) {
+    fn check(&mut self, tid: u32, now: Monotonic) {
         let Some(it) = self.followed.get_mut(&tid) else { return };
-        let look = it.look(now, &mut self.reader);
-        // The probes see the end of what they saw begin, and know better when it was.
-        if matches!(it.anchor, Anchor::Entry(_)) && look == Position::Over {
+        let position = it.check(now, &mut self.reader);
+        // The probes see the return of a call that they saw entered, and know its exact time.
+        if matches!(it.anchor, Anchor::Entry(_)) && position == Position::Over {
             it.ended.get_or_insert(now);
         }
-        match (it.ended, look) {
+        match (it.ended, position) {
             (Some(ended), _) if now.since(ended) >= RECORD_LATE => return self.end(tid, ended),
             (Some(_), _) | (None, Position::ForChild) => return,
             (None, Position::Over) => return self.end(tid, now),
@@ -193,7 +191,7 @@ impl Follower {
                 };
                 let _ = own.send(Notice::Text { tid, began, text: text.ok() });
             };
-            // Begun by the runtime's thread and not by this one, whose threads may read stacks.
+            // Started by a runtime thread: threads that this one starts may read stacks.
             self.runtime.spawn(async { tokio::task::spawn_blocking(ask).await });
         }
         if it.is_due(now) {

@@ -1,10 +1,10 @@
-//! Follows threads that may be stuck in a removal or an unmount, and says so when they are.
+//! Follows threads that may be stuck in a removal or an unmount, and reports those that are.
 //!
-//! A thread of its own looks at them. Reading `/proc/PID/task/TID/{syscall,stack}`, and on newer
+//! A thread of its own checks them. Reading `/proc/PID/task/TID/{syscall,stack}`, and on newer
 //! kernels also `stat`, `wchan` and links, waits while that process executes a program, for as long
-//! as its old files take to close (`exec_update_lock`), and for ever if one of them lies on a dead
+//! as its old files take to close (`exec_update_lock`), and for ever if one of them is on a dead
 //! file system. So they are read on a further thread, for at most 200 ms: a process that does not
-//! answer is left alone until it does, and while four do not, nothing is learnt in this way.
+//! answer is not read until it does, and while four do not answer, none is read.
 
 mod anchor;
 mod asleep;
@@ -43,14 +43,14 @@ use podstuck_model::{
     time::Monotonic,
 };
 
-/// What the rest has seen that may be of use here.
+/// What the rest of podstuck reports to the follower.
 #[derive(Debug)]
 pub enum Notice {
-    /// All calls that were entered longer than the threshold ago, by the probes' table. Each second.
+    /// All calls in the probes' table that were entered longer ago than the threshold. Sent every second.
     InFlight(Vec<InFlight>),
     /// These processes have deleted something since the last notice.
     Deleted(Vec<u32>),
-    /// A call of a thread returned after longer than that; the probes have told it.
+    /// A call that took longer than the threshold returned, by the probes' record.
     Returned(Thread),
     /// `umount2` returned.
     Unmounted(Unmounted),
@@ -60,14 +60,14 @@ pub enum Notice {
         pid: u32,
         /// When.
         at: Monotonic,
-        /// Who it is now.
+        /// The process as the probes saw it.
         actor: Caller,
     },
-    /// The text that the helper was asked for, for a thread that was followed since then.
+    /// The helper's answer for a followed thread: the object's path, or a command line.
     Text {
         /// The thread.
         tid: u32,
-        /// When it began.
+        /// When its call or program began, to recognise the thread.
         began: Monotonic,
         /// The text; `None` when it could not be read.
         text: Option<Vec<u8>>,
@@ -76,16 +76,16 @@ pub enum Notice {
     End,
 }
 
-/// An `umount2` that has returned to the probes.
+/// An `umount2` whose return the probes saw.
 #[derive(Debug)]
 pub struct Unmounted {
-    /// Who called.
+    /// The thread that called it.
     pub thread: Thread,
     /// When it was entered.
     pub entered: Monotonic,
     /// When it returned.
     pub returned: Monotonic,
-    /// Whether with success.
+    /// Whether it succeeded.
     pub ok: bool,
     /// The mount point.
     pub path: PathBuf,
@@ -93,7 +93,7 @@ pub struct Unmounted {
     pub actor: Caller,
 }
 
-/// How long a phase took that no probe sees the end of.
+/// How long a phase took whose end no probe sees.
 #[derive(Debug)]
 pub struct PhaseTook {
     /// The phase.
@@ -102,9 +102,9 @@ pub struct PhaseTook {
     pub path: PathBuf,
     /// The process.
     pub pid: u32,
-    /// Who it was.
+    /// The process, as it was described then.
     pub actor: Caller,
-    /// After the exit: at most so long, to a tenth of a second. Before the call: exact.
+    /// After the exit: an upper bound, to a tenth of a second. Before the call: exact.
     pub duration: Duration,
 }
 
@@ -115,48 +115,48 @@ pub struct Sighting {
     pub thread: Thread,
     /// Where it is stuck.
     pub phase: Phase,
-    /// The call, or the program.
+    /// The name of the call, or of the program.
     pub syscall: String,
     /// The object in the mount namespace of the thread.
     pub path: Option<PathBuf>,
-    /// What the object is on, while it is mounted.
+    /// The mount that the object is on, while it is mounted.
     pub mount: Option<MountPoint>,
     /// When it began.
     pub began: Monotonic,
-    /// What that is.
+    /// What `began` was taken from.
     pub since: Since,
-    /// Whether that was before the probes were there.
+    /// Whether it began before the probes were attached.
     pub before_start: bool,
     /// When it was seen.
     pub at: Monotonic,
     /// Whether it is over.
     pub over: bool,
-    /// Who it is.
+    /// The thread's process.
     pub actor: Caller,
-    /// Its state.
+    /// Its state and times.
     pub times: Option<Times>,
-    /// The function it waits in.
+    /// The kernel function it waits in.
     pub wait_channel: Option<String>,
-    /// The functions that it is in, the innermost first.
+    /// Its kernel stack, the innermost function first.
     pub stack: Vec<String>,
-    /// How it came on since it was told last, or since the first look.
+    /// Its progress since the last report, or since the first check.
     pub progress: Option<WaitProgress>,
-    /// What block devices have done so far, where it may wait for one.
+    /// Completed requests of block devices, where it may wait for one.
     pub disks: Vec<DiskWork>,
 }
 
-/// What is told.
+/// What the follower reports.
 #[derive(Debug)]
 pub enum Report {
-    /// A thread is stuck for a while, for twice as long as when it was told last, or no longer.
+    /// A thread is stuck for longer than the threshold, for twice as long as at its last report, or no longer.
     Seen(Box<Sighting>),
-    /// A phase is over that was measured.
+    /// The duration of a phase that is over.
     Took(PhaseTook),
-    /// The processes that do not say, at the second look or later, what they are doing.
+    /// The processes whose `/proc` files do not answer, at the second attempt or later.
     Silent(BTreeSet<u32>),
 }
 
-/// The thread that follows, from outside.
+/// Handle of the thread that follows stuck threads.
 pub struct HungCalls {
     notices: Sender<Notice>,
     reports: UnboundedReceiver<Report>,
@@ -164,11 +164,11 @@ pub struct HungCalls {
 }
 
 impl HungCalls {
-    /// Starts it. To be called inside the runtime, which asks the helper processes, and before
-    /// the main thread limits itself: this one keeps what shows kernel stacks.
+    /// Starts the thread. To be called inside the runtime, which asks the helper processes, and before the main thread
+    /// drops its privileges: the thread keeps those for reading kernel stacks.
     ///
     /// # Errors
-    /// Fails when no thread can be had.
+    /// Fails when no thread can be started.
     pub fn start(threshold: Duration, sees_exec: bool) -> Result<Self> {
         let (notices, queue) = channel();
         let (sender, reports) = unbounded_channel();
@@ -193,14 +193,14 @@ impl HungCalls {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// Whether the thread has ended, as none does that works.
+    /// Whether the thread has ended, which happens only on a fault.
     pub fn has_ended(&self) -> bool {
         self.reports.is_closed()
     }
 
-    /// Tells it something. It never waits.
+    /// Sends a notice. Never waits.
     pub fn notify(&self, notice: Notice) {
-        // If the thread has died, there is nobody to tell.
+        // The receiver is gone if the thread has died.
         let _ = self.notices.send(notice);
     }
 

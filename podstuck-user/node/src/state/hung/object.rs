@@ -1,5 +1,5 @@
-//! The path of a stuck call's object: where it begins is read from the thread's links, the rest from
-//! its memory, by the helper process.
+//! The path of a stuck call's object. Its beginning is read from the thread's links, the rest from its memory, by the
+//! helper process.
 
 use std::{
     ffi::OsStr,
@@ -12,19 +12,19 @@ use crate::{identity::layout::normalise, state::thread::ReadThread as _};
 use podstuck_confine::timed_read::TimedReader;
 use podstuck_model::thread::Thread;
 
-/// How far a path is known.
+/// How much of a path is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Object {
-    /// To the end; `None` when it cannot be told.
+    /// The whole path; `None` when it cannot be found out.
     Known(Option<PathBuf>),
-    /// All but the text, which somebody was asked for.
+    /// All but the text, which the helper is asked for.
     Asked(Begin),
 }
 
-/// Where a path begins, by the thread's links, as far as they could be read.
+/// Where a path begins, by those of the thread's links that could be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Begin {
-    /// The link to where a relative one does.
+    /// Name of the link to the directory of a relative path.
     directory: String,
     relative: Option<PathBuf>,
     absolute: Option<PathBuf>,
@@ -37,7 +37,7 @@ impl Begin {
         this
     }
 
-    /// Reads what was not read yet. Who is short of time has no answer now and then.
+    /// Reads the links that were not read yet: on an overloaded node, a read may have no answer.
     fn read(&mut self, thread: Thread, reader: &mut TimedReader) {
         let mut read = |known: &mut Option<PathBuf>, name: &str| {
             if known.is_none() {
@@ -48,7 +48,7 @@ impl Begin {
         read(&mut self.absolute, "root");
     }
 
-    /// The whole path; `None` where it is not known where it begins.
+    /// The whole path; `None` where its beginning is not known.
     fn with(&self, text: &Path) -> Option<PathBuf> {
         let whole = match text.strip_prefix("/") {
             Ok(rest) => self.absolute.as_ref()?.join(rest),
@@ -59,7 +59,7 @@ impl Begin {
 }
 
 impl Object {
-    /// Begins to find the object of a call; where its text is, unless nothing is missing.
+    /// Begins to find the object of a call; also returns the address of its text, if that is missing.
     pub(super) fn of(
         thread: Thread,
         argument: Argument,
@@ -75,12 +75,12 @@ impl Object {
         }
     }
 
-    /// Of a program that unmounts, whose command line was asked for.
+    /// The object of a program that unmounts, whose command line is asked for.
     pub(super) fn of_program(thread: Thread, reader: &mut TimedReader) -> Self {
         Self::Asked(Begin::of(thread, "cwd".to_owned(), reader))
     }
 
-    /// Takes the text; whether the path is known now. It is not while it is not known where it begins.
+    /// Takes the text; returns whether the path is known now. It is not while its beginning is not known.
     pub(super) fn complete(
         &mut self,
         text: &[u8],
@@ -94,7 +94,7 @@ impl Object {
         true
     }
 
-    /// Nobody is asked any more.
+    /// The text is not asked for any more.
     pub(super) fn give_up(&mut self) {
         if matches!(self, Self::Asked(_)) {
             *self = Self::Known(None);
@@ -110,8 +110,8 @@ impl Object {
     }
 }
 
-/// What a program of the `umount` kind is to unmount: its last word that is no option.
-/// `fusermount` also mounts, and then stays for as long as the mount does.
+/// The argument of an `umount` program: its last word that is no option. `None` for `fusermount` that mounts, which
+/// runs for as long as the mount exists.
 pub(super) fn to_unmount(command_line: &[u8]) -> Option<&[u8]> {
     let mut words = command_line.split(|byte| *byte == 0).filter(|word| !word.is_empty());
     let program = words.next()?;
@@ -142,7 +142,7 @@ mod tests {
             let whole = begin(Some("/jail")).with(Path::new(text));
             assert_eq!(whole, Some(expected.into()), "{text}");
         }
-        // Another root may be meant than that of the host.
+        // The root may be another than the host's.
         assert_eq!(begin(None).with(Path::new("/a")), None);
         assert_eq!(begin(None).with(Path::new("a")), Some("/v/data/a".into()));
     }
@@ -155,7 +155,7 @@ mod tests {
         assert!(object.complete(b"/a", own, &mut reader));
         assert_eq!(object.path(), Some(Path::new("/a")));
         let mut object = Object::Asked(nothing);
-        assert!(!object.complete(b"/a", Thread::main(u32::MAX), &mut reader), "there is none");
+        assert!(!object.complete(b"/a", Thread::main(u32::MAX), &mut reader), "no such thread");
         assert!(matches!(object, Object::Asked(_)), "it may be asked again");
         object.give_up();
         assert_eq!(object, Object::Known(None));

@@ -1,5 +1,5 @@
-//! Who gives way where as many threads are followed as may be: what hangs in one pod must leave room for what hangs in
-//! others, and for the node's own daemons.
+//! Which thread is dropped when the limit of followed threads is reached: the stuck threads of one pod must leave room
+//! for those of others, and of the node's own daemons.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -9,17 +9,17 @@ use std::{
 use super::followed::Followed;
 use crate::identity::cgroup::{group_of, pod_of_cgroup};
 
-/// Whose thread it is.
+/// The owner of a thread.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Owner {
-    /// Of the node, or of a process that has ended.
+    /// The node; also for a process that has ended.
     Node,
-    /// By its UID.
+    /// A pod, by its UID.
     Pod(String),
 }
 
 impl Owner {
-    /// By the control group, which takes no lock of the process.
+    /// By the control group: reading it takes no lock of the process.
     pub(super) fn of(pid: u32) -> Self {
         let group = group_of(&PathBuf::from(format!("/proc/{pid}")));
         let pod = group.as_deref().and_then(pod_of_cgroup);
@@ -42,8 +42,8 @@ impl Crowd {
         Self(pods)
     }
 
-    /// Who gives way to one more thread of somebody's. The node gives way to nobody; a pod to the node, and to a pod that
-    /// has fewer even with one more.
+    /// The owner that loses a thread to a new one of `new`. The node never loses one; a pod loses one to the node, and to
+    /// a pod that has fewer even with one more.
     pub(super) fn gives_way(&self, new: &Owner) -> Option<&Owner> {
         let own = self.0.get(new).copied().unwrap_or(0);
         let (largest, count) = self.0.iter().max_by_key(|(_, count)| **count)?;
@@ -51,11 +51,10 @@ impl Crowd {
     }
 }
 
-/// The thread of an owner that is followed no more. What was told of a thread is not taken back: of the others the
-/// youngest, which may be over soon.
+/// The thread of an owner that is dropped: the youngest one, which may be over soon, of those that were not reported.
 pub(super) fn last_of(followed: &HashMap<u32, Followed>, whose: &Owner) -> Option<u32> {
     let its_own = followed.values().filter(|it| owner(it) == whose);
-    Some(its_own.max_by_key(|it| (!it.told, it.began))?.thread.tid)
+    Some(its_own.max_by_key(|it| (!it.is_reported, it.began))?.thread.tid)
 }
 
 fn owner(it: &Followed) -> &Owner {
@@ -85,7 +84,7 @@ mod tests {
         for (owner, count) in owners {
             for _ in 0..*count {
                 let tid = all.len() as u32 + 1;
-                // No process has so high a number.
+                // Above the highest process id.
                 let thread = Thread { pid: 4_194_999, tid };
                 let began = Monotonic(u64::from(tid) * 1_000_000_000);
                 let long = Duration::from_secs(2);
@@ -113,20 +112,20 @@ mod tests {
         assert_eq!(gives_way(&crowd, &a), None);
         let even = of(&[(&a, 4), (&b, 3)]);
         assert_eq!(gives_way(&even, &b), None, "else they took turns for ever");
-        assert_eq!(gives_way(&of(&[(&Owner::Node, 4)]), &a), None, "the node gives way to nobody");
+        assert_eq!(gives_way(&of(&[(&Owner::Node, 4)]), &a), None, "the node loses no thread");
     }
 
     #[test]
-    fn what_was_told_stays_before_what_was_not() {
+    fn reported_threads_are_kept_before_others() {
         let mut crowd = of(&[(&pod("a"), 4)]);
         for tid in [3, 4] {
-            crowd.get_mut(&tid).unwrap().told = true;
+            crowd.get_mut(&tid).unwrap().is_reported = true;
         }
         assert_eq!(gives_way(&crowd, &Owner::Node), Some(2));
     }
 
     #[test]
-    fn who_has_ended_or_is_in_no_pod_is_the_nodes() {
+    fn a_process_that_has_ended_or_is_in_no_pod_is_the_nodes() {
         assert_eq!(Owner::of(4_194_999), Owner::Node);
     }
 }

@@ -1,5 +1,5 @@
-//! Looks at processes for what the probes do not see: calls from before the start, programs that
-//! unmount where their execution is not told, and removals that hang while they look at an object.
+//! Scans processes for what the probes do not see: calls from before the start, programs that unmount where no probe
+//! sees their execution, and removals that hang while they read an object.
 
 use std::{collections::BTreeSet, path::Path, time::Duration};
 
@@ -24,21 +24,21 @@ use podstuck_model::{
     time::Monotonic,
 };
 
-/// How often the node's removing processes are looked for by name.
+/// Interval between two searches for the processes that remove files, by name.
 const FIND_EVERY: Duration = Duration::from_secs(5);
-/// Other processes that deleted lately and are looked at, too.
+/// Most other processes that are scanned because they deleted something lately.
 const DELETERS: usize = 32;
 
-/// What is kept from one scan to the next.
+/// The state that is kept from one scan to the next.
 #[derive(Debug)]
 pub(super) struct Scan {
     threshold: Duration,
-    /// Whether the execution of programs is seen by a probe.
+    /// Whether a probe sees the execution of programs.
     sees_exec: bool,
     found: Option<Monotonic>,
-    /// Processes that did not say what they were doing when the probes had come.
-    untold: BTreeSet<u32>,
-    /// Those of them that did not when they were asked again.
+    /// Processes whose `/proc` files did not answer at the last attempt.
+    unanswered: BTreeSet<u32>,
+    /// Those that did not answer at the next attempt either.
     silent: BTreeSet<u32>,
     /// kubelet and the runtimes: a few.
     removers: BTreeSet<u32>,
@@ -46,23 +46,22 @@ pub(super) struct Scan {
 }
 
 impl Scan {
-    /// Has looked at nothing yet.
+    /// A scan that has seen no process yet.
     pub(super) fn new(threshold: Duration, sees_exec: bool) -> Self {
         let deleters = Bounded::new(DELETERS);
         let none = BTreeSet::new;
-        let (untold, silent, removers) = (none(), none(), none());
-        Self { threshold, sees_exec, found: None, untold, silent, removers, deleters }
+        let (unanswered, silent, removers) = (none(), none(), none());
+        Self { threshold, sees_exec, found: None, unanswered, silent, removers, deleters }
     }
 
-    /// Takes note of processes that delete.
+    /// Notes processes that delete.
     pub(super) fn deleted(&mut self, pids: impl IntoIterator<Item = u32>) {
         for pid in pids {
             self.deleters.insert(pid, ());
         }
     }
 
-    /// Everything on the node that was in a deleting call, or about to unmount, before the probes
-    /// were there.
+    /// All threads on the node that were in a deleting call, or about to unmount, before the probes were attached.
     pub(super) fn at_start(&mut self, reader: &mut TimedReader) -> Vec<Followed> {
         let mut found = Vec::new();
         for pid in others() {
@@ -75,14 +74,14 @@ impl Scan {
         found
     }
 
-    /// Threads of a process in calls that delete, from before the probes were there. Where one of them does not
-    /// say what it is doing, the process is asked again: on a node that is short of time any of them may not.
+    /// Threads of a process in deleting calls, from before the probes were attached. A process with a thread that does
+    /// not answer is read again later: on an overloaded node any read may have no answer.
     fn before(&mut self, pid: u32, reader: &mut TimedReader) -> Vec<Followed> {
         let mut found = Vec::new();
         for thread in of_process(pid) {
             let doing = thread.doing(reader);
-            if doing == Doing::Untold {
-                self.untold.insert(pid);
+            if doing == Doing::Unreported {
+                self.unanswered.insert(pid);
             }
             let stuck = self.in_call(thread, doing, reader, |call| call.deletes);
             found.extend(stuck.map(|it| classify(it, reader)));
@@ -90,19 +89,19 @@ impl Scan {
         found
     }
 
-    /// Threads of the node's removing processes that look at an object just now.
-    pub(super) fn look(&mut self, now: Monotonic, reader: &mut TimedReader) -> Vec<Followed> {
+    /// Runs a scan: the threads of removing processes that are in a reading call now.
+    pub(super) fn run(&mut self, now: Monotonic, reader: &mut TimedReader) -> Vec<Followed> {
         let mut found = Vec::new();
         let before_start = self.found.is_none();
         if self.found.is_none_or(|then| now.since(then) >= FIND_EVERY) {
             self.found = Some(now);
-            let asked = std::mem::take(&mut self.untold);
+            let asked = std::mem::take(&mut self.unanswered);
             for pid in &asked {
                 found.extend(self.before(*pid, reader));
             }
-            // Right after the start it may be for want of time.
+            // Right after the start the reason may be overload.
             if !before_start {
-                self.silent = &asked & &self.untold;
+                self.silent = &asked & &self.unanswered;
             }
             self.removers.clear();
             for pid in others() {
@@ -125,13 +124,13 @@ impl Scan {
             .collect();
         for thread in pids.into_iter().flat_map(of_process) {
             let doing = thread.doing(reader);
-            let looking = self.in_call(thread, doing, reader, |call| !call.deletes);
-            found.extend(looking.map(|it| Followed { before_start, ..it }));
+            let reading = self.in_call(thread, doing, reader, |call| !call.deletes);
+            found.extend(reading.map(|it| Followed { before_start, ..it }));
         }
         found
     }
 
-    /// Processes that do not say what they are doing, however often they are asked.
+    /// Processes whose `/proc` files repeatedly do not answer.
     pub(super) fn silent(&self) -> &BTreeSet<u32> {
         &self.silent
     }
@@ -145,7 +144,7 @@ impl Scan {
     ) -> Option<Followed> {
         let Doing::Call { number, arguments } = doing else { return None };
         let call = known(number, &arguments).filter(wanted)?;
-        // Who has slept for an hour, has been in this call for as long at least.
+        // A thread that has slept for an hour has been in this call for at least as long.
         let now = podstuck_confine::clock::now();
         let slept = asleep::at_least(thread, reader).unwrap_or_default();
         let began = Monotonic(now.0.saturating_sub(slept.as_nanos() as u64));
@@ -155,7 +154,7 @@ impl Scan {
         Some(Followed { since: Since::FirstLook, actor, ..found.about(call.argument, reader) })
     }
 
-    /// A program that unmounts, which runs already.
+    /// A running program that unmounts.
     fn program(&self, thread: Thread, reader: &mut TimedReader) -> Followed {
         let started = thread.times(reader).and_then(|times| times.start_ticks).map(since_boot);
         let began = started.unwrap_or_else(podstuck_confine::clock::now);
@@ -172,8 +171,8 @@ impl Scan {
     }
 }
 
-/// A thread that was in `umount2` before the probes were there may already be past the return that
-/// they would have seen: then it is in task work.
+/// A thread that was in `umount2` before the probes were attached may be past the return that they would have seen:
+/// then it is in task work.
 fn classify(mut it: Followed, reader: &mut TimedReader) -> Followed {
     it.before_start = true;
     let stack = if it.name == "umount2" { it.thread.stack(reader) } else { Vec::new() };
@@ -191,8 +190,8 @@ fn is_other(pid: u32) -> bool {
     pid != std::process::id()
 }
 
-/// Whether a process may unmount or remove for the node, or as a driver. Everybody may call himself `umount`.
-/// It takes no lock of the process.
+/// Whether a process may unmount or remove for the node, or as a driver: any process can be named `umount`. The check
+/// takes no lock of the process.
 pub(super) fn may(pid: u32) -> bool {
     may_be_root(Path::new(&format!("/proc/{pid}")))
 }
@@ -202,7 +201,7 @@ pub(super) fn is_unmounting(comm: &[u8]) -> bool {
     comm == b"umount" || comm.starts_with(b"umount.") || comm.starts_with(b"fusermount")
 }
 
-/// Those that remove trees, and do not end between two removals.
+/// Whether it is a daemon that removes directory trees.
 fn is_removing(comm: &[u8]) -> bool {
     use Component::{Containerd, CriO, Dockerd, Kubelet};
     [Kubelet, Containerd, Dockerd, CriO].contains(&by_name(comm))

@@ -1,6 +1,6 @@
-//! What kubelet's log says of pods, as much of it as is told: the last of each volume, and the first.
+//! The findings in kubelet's log, bounded: of each volume the first and the last ones.
 //!
-//! kubelet says some errors ten times a second. Such a volume must not displace what is said of others.
+//! kubelet logs some errors ten times a second. A volume with such an error must not displace others.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,12 +9,12 @@ use jiff::Timestamp;
 use super::klog::Failed;
 use podstuck_model::said::{Level, Report};
 
-/// How much is told in all: several of each volume of many pods. A pod that goes in good health has one of
+/// Findings kept in all: several of each volume of many pods. A pod that terminates without an error has one for
 /// each volume and container.
 const ATTEMPTS: usize = 2048;
 
-/// What is told of a pod.
-pub(super) enum Told {
+/// One finding in kubelet's log.
+pub(super) enum Finding {
     Failed(Failed),
     Reported {
         uid: String,
@@ -27,7 +27,7 @@ pub(super) enum Told {
         at: Timestamp,
         error: String,
     },
-    /// Of no pod: of kubelet's watch of all.
+    /// `uid` is empty where it is about kubelet's watch of all pods.
     OfPod {
         uid: String,
         at: Timestamp,
@@ -37,7 +37,7 @@ pub(super) enum Told {
     },
 }
 
-impl Told {
+impl Finding {
     pub(super) fn at(&self) -> Timestamp {
         match self {
             Self::Failed(failed) => failed.at,
@@ -46,15 +46,15 @@ impl Told {
     }
 }
 
-/// By pod and volume.
+/// The findings, by pod UID and volume, each with whether it is proven that kubelet wrote it.
 #[derive(Default)]
 pub(super) struct Attempts {
-    of: BTreeMap<(String, String), VecDeque<(Told, bool)>>,
+    of: BTreeMap<(String, String), VecDeque<(Finding, bool)>>,
     count: usize,
     forgotten: Option<Timestamp>,
 }
 
-impl Told {
+impl Finding {
     fn whose(&self) -> (String, String) {
         match self {
             Self::Failed(Failed { uid, volume, .. }) | Self::Reported { uid, volume, .. } => {
@@ -66,37 +66,37 @@ impl Told {
 }
 
 impl Attempts {
-    /// Takes the next one of the log, and whether it is proven.
-    pub(super) fn push(&mut self, told: Told, is_proven: bool) {
+    /// Adds the next finding of the log.
+    pub(super) fn push(&mut self, finding: Finding, is_proven: bool) {
         if self.count >= ATTEMPTS {
             self.forget_one();
         }
-        self.of.entry(told.whose()).or_default().push_back((told, is_proven));
+        self.of.entry(finding.whose()).or_default().push_back((finding, is_proven));
         self.count += 1;
     }
 
-    /// Forgets one of the volume that most is said of: the first after the first one.
+    /// Drops the second finding of the volume with the most findings.
     fn forget_one(&mut self) {
-        let Some(most) = self.of.values_mut().max_by_key(|told| told.len()) else { return };
+        let Some(most) = self.of.values_mut().max_by_key(|findings| findings.len()) else { return };
         if most.len() > 2 {
             most.remove(1);
         } else if let Some((gone, _)) = most.pop_front() {
-            // Of this one the beginning is not known any more.
+            // The first finding of this volume is lost.
             self.forgotten = self.forgotten.max(Some(gone.at()));
         }
-        self.of.retain(|_, told| !told.is_empty());
+        self.of.retain(|_, findings| !findings.is_empty());
         self.count -= 1;
     }
 
-    /// Until when the first of a volume may be missing.
+    /// The time up to which the first finding of a volume may be missing.
     pub(super) fn forgotten(&self) -> Option<Timestamp> {
         self.forgotten
     }
 
-    /// All of them, in the order of time.
-    pub(super) fn into_told(self) -> impl Iterator<Item = (Told, bool)> {
-        let mut all: Vec<(Told, bool)> = self.of.into_values().flatten().collect();
-        all.sort_by_key(|(told, _)| told.at());
+    /// All findings, in the order of time.
+    pub(super) fn into_findings(self) -> impl Iterator<Item = (Finding, bool)> {
+        let mut all: Vec<(Finding, bool)> = self.of.into_values().flatten().collect();
+        all.sort_by_key(|(finding, _)| finding.at());
         all.into_iter()
     }
 }
@@ -105,25 +105,25 @@ impl Attempts {
 mod tests {
     use super::*;
 
-    fn told(uid: &str, second: usize) -> Told {
+    fn torn_down(uid: &str, second: usize) -> Finding {
         let at = Timestamp::from_second(second as i64).unwrap();
-        Told::Reported { uid: uid.into(), volume: "v".into(), at, report: Report::TornDown }
+        Finding::Reported { uid: uid.into(), volume: "v".into(), at, report: Report::TornDown }
     }
 
     #[test]
-    fn a_volume_that_much_is_said_of_displaces_no_other() {
+    fn a_volume_with_many_findings_displaces_no_other() {
         let mut attempts = Attempts::default();
-        attempts.push(told("quiet", 1), true);
+        attempts.push(torn_down("quiet", 1), true);
         for second in 2..ATTEMPTS * 3 {
-            attempts.push(told("loud", second), true);
+            attempts.push(torn_down("loud", second), true);
         }
-        attempts.push(told("quiet", ATTEMPTS * 3), true);
+        attempts.push(torn_down("quiet", ATTEMPTS * 3), true);
         assert_eq!(attempts.forgotten(), None);
-        let all: Vec<Told> = attempts.into_told().map(|(told, _)| told).collect();
+        let all: Vec<Finding> = attempts.into_findings().map(|(finding, _)| finding).collect();
         assert_eq!(all.len(), ATTEMPTS);
         let of = |uid: &str| -> Vec<i64> {
-            let of = all.iter().filter(|told| told.whose().0 == uid);
-            of.map(|told| told.at().as_second()).collect()
+            let of = all.iter().filter(|it| it.whose().0 == uid);
+            of.map(|it| it.at().as_second()).collect()
         };
         assert_eq!(of("quiet"), [1, ATTEMPTS as i64 * 3]);
         let loud = of("loud");
@@ -132,16 +132,16 @@ mod tests {
     }
 
     #[test]
-    fn of_too_many_volumes_it_is_known_what_is_missing() {
+    fn with_too_many_volumes_the_time_of_the_last_loss_is_known() {
         let mut attempts = Attempts::default();
         for second in 0..ATTEMPTS + 3 {
-            attempts.push(told(&format!("pod-{second}"), second), true);
+            attempts.push(torn_down(&format!("pod-{second}"), second), true);
         }
         let forgotten = attempts.forgotten().unwrap();
-        let all: Vec<Told> = attempts.into_told().map(|(told, _)| told).collect();
+        let all: Vec<Finding> = attempts.into_findings().map(|(finding, _)| finding).collect();
         assert_eq!(all.len(), ATTEMPTS);
         let missing = (0..ATTEMPTS as i64 + 3)
-            .filter(|second| !all.iter().any(|told| told.at().as_second() == *second));
+            .filter(|second| !all.iter().any(|it| it.at().as_second() == *second));
         assert_eq!(missing.max(), Some(forgotten.as_second()));
     }
 }

@@ -1,4 +1,4 @@
-//! What the logs of a node say of a stuck pod, 40 to 75 s after its deletion, in cases as they were captured:
+//! Captured logs of a node with a stuck pod, 40 to 75 s after its deletion, one case for each fault:
 //! kubelet's (1.36, lines with the pod's UID or name, at `--v=2`), containerd's (1.6, repetitions left out, what
 //! it says of other pods left in) and the driver's (CSI hostpath, calls on volumes). Those of 26 November are of another
 //! node, whose kubelet had another root (here `/var/lib/kubelet`, too), and have lines about the pod alone;
@@ -46,7 +46,7 @@ impl OfVolume {
 
 fn of_volume(case: &str) -> OfVolume {
     let (pod, kubelet) = of_kubelets_log(case);
-    let mut volumes = kubelet.told.iter().map(|(said, _)| &said.volume);
+    let mut volumes = kubelet.findings.iter().map(|(said, _)| &said.volume);
     let volume = volumes.find(|volume| volume.contains('^')).unwrap().clone();
     let name = format!("pv-{}", pod.name);
     let names = VolumeNames {
@@ -61,10 +61,10 @@ fn attempt((said, call): (Said, Option<NamedCall>)) -> Attempt {
     Attempt { pid: 0, caller: Caller::default(), said, call }
 }
 
-/// All that the logs of a case say, as they are read on a node: kubelet's, containerd's and the driver's.
+/// The attempts in all logs of a case, as they are read on a node: kubelet's, containerd's and the driver's.
 pub fn all_said(case: &str) -> Vec<Attempt> {
     let (_, kubelet) = of_kubelets_log(case);
-    let mut all: Vec<Attempt> = kubelet.told.into_iter().map(attempt).collect();
+    let mut all: Vec<Attempt> = kubelet.findings.into_iter().map(attempt).collect();
     let mut others = said_in(&text("containerd-1.6", case), kubelet.ids);
     if folder("csi-hostpath").join(format!("{case}.log")).exists() {
         others.extend(of_driver(case));
@@ -73,10 +73,10 @@ pub fn all_said(case: &str) -> Vec<Attempt> {
     all
 }
 
-/// The logs of a case as they grow, and as they are read meanwhile.
+/// The logs of a case, read while they grow.
 pub struct Growing {
     case: String,
-    /// Lines by when they were written, the last one first.
+    /// Lines with their times, the last one first.
     pub(super) kubelet: Vec<(Timestamp, String)>,
     containerd: Vec<(Timestamp, String)>,
     driver: Vec<(Timestamp, String)>,
@@ -85,7 +85,7 @@ pub struct Growing {
 }
 
 impl Growing {
-    /// Nothing of it is read yet.
+    /// At the beginning of each log.
     pub fn new(case: &str) -> Self {
         let of = |log: &str| {
             lines(&fs::read(folder(log).join(format!("{case}.log"))).unwrap_or_default())
@@ -100,13 +100,13 @@ impl Growing {
         }
     }
 
-    /// What is read at that time.
+    /// Reads what was written since the last read and up to `now`.
     pub fn read(&mut self, now: Timestamp) -> Vec<Attempt> {
         let text = until(&mut self.kubelet, now);
         let (found, open) = captured_next(&text, std::mem::take(&mut self.open), day());
         self.open = open;
         self.ids.extend(found.ids.into_known());
-        let mut all: Vec<Attempt> = found.told.into_iter().map(attempt).collect();
+        let mut all: Vec<Attempt> = found.findings.into_iter().map(attempt).collect();
         let mut others = said_next(&until(&mut self.containerd, now), &mut self.ids);
         let of_driver = until(&mut self.driver, now);
         if !of_driver.is_empty() {
@@ -117,7 +117,7 @@ impl Growing {
     }
 }
 
-/// The lines of a log, each when it was written: one without a time with the one before.
+/// The lines of a log with their times; a line without a time has that of the line before it. The last one first.
 fn lines(text: &[u8]) -> Vec<(Timestamp, String)> {
     let text = String::from_utf8_lossy(text);
     let (mut at, mut lines) = (Timestamp::UNIX_EPOCH, Vec::new());
@@ -146,12 +146,12 @@ pub(super) fn text(logs: &str, case: &str) -> Vec<u8> {
     fs::read(folder(logs).join(format!("{case}.log"))).unwrap()
 }
 
-/// After the last of the days that they were made on.
+/// A time after the last capture.
 pub(super) fn day() -> Timestamp {
     "2026-11-27T00:00:00Z".parse().unwrap()
 }
 
-/// The one pod, and all that is in its log.
+/// The one pod of a case, and the contents of kubelet's log.
 pub(super) fn of_kubelets_log(case: &str) -> (NamedPod, Captured) {
     let log = captured(&text("kubelet-1.36", case), day());
     assert_eq!(log.pods.len(), 1, "{:?}", log.pods);

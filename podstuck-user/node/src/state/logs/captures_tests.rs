@@ -1,4 +1,4 @@
-//! What is said of a stuck pod in its logs as they were captured (`captures`).
+//! What is read from the captured logs of a stuck pod (`captures`).
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,8 +18,8 @@ use super::{
     read_runtime::said_in,
 };
 
-/// What holds a pod in the runtime, a frozen group and a hung server leave nothing in this log but the
-/// deletion and the container's end, if that.
+/// A pod that is held in the runtime, a frozen control group and a hung server leave only the deletion and
+/// perhaps the container's end in this log.
 const KUBELET: &str = "\
 bind-mount-with-holder: ContainerEnded, Killing, unlinkat EBUSY
 busy: Added, ContainerEnded, Killing, ToGo, unlinkat EBUSY
@@ -95,7 +95,7 @@ csilost: -
 ";
 
 #[test]
-fn a_pod_is_named_and_its_fault_told_as_far_as_kubelet_says_it() {
+fn kubelets_log_names_the_pod_and_its_fault() {
     check("kubelet-1.36", of_kubelet, KUBELET);
 }
 
@@ -111,21 +111,21 @@ fn containerd_complains_of_the_pod_whose_container_it_names_and_of_no_other() {
     check("containerd-1.6", said, CONTAINERD);
 }
 
-/// What else its calls are about, and what it could not run, is no complaint of the volume.
+/// The driver's other calls, and programs that it could not run, are no complaints about the volume.
 #[test]
 fn a_driver_complains_of_the_volume_that_it_names() {
     check("csi-hostpath", |case| words(of_driver(case).iter()), DRIVER);
 }
 
-/// Whatever a read comes between, nothing is lost and nothing is said twice.
+/// Wherever a read ends, nothing is lost and nothing is reported twice.
 #[test]
 fn a_log_that_is_read_while_it_grows_says_what_it_says_as_a_whole() {
     let said = |mut attempts: Vec<Attempt>| {
-        // As a whole, it says of a pod only once that it is deleted: the last time.
+        // Read as a whole, the log reports a pod's deletion only once: the last one.
         let is_to_go = |it: &Attempt| it.said.report == Some(Report::ToGo);
         let last = attempts.iter().filter(|it| is_to_go(it)).map(|it| it.said.at).max();
         attempts.retain(|it| !is_to_go(it) || Some(it.said.at) == last);
-        // Of what has no meaning of its own, it says the last of each kind with its number.
+        // Of complaints without a known meaning, it reports the last of each kind with its count.
         let mut kinds = BTreeMap::new();
         attempts.retain(|Attempt { said, .. }| {
             let has_meaning =
@@ -149,7 +149,7 @@ fn a_log_that_is_read_while_it_grows_says_what_it_says_as_a_whole() {
         let mut read = Vec::new();
         let mut times: Vec<Timestamp> = growing.kubelet.iter().map(|(at, _)| *at).collect();
         times.reverse();
-        // Once more each time, as when nothing is new.
+        // The second read finds nothing new.
         for at in times.into_iter().chain([day()]) {
             read.extend(growing.read(at));
             read.extend(growing.read(at));
@@ -158,7 +158,7 @@ fn a_log_that_is_read_while_it_grows_says_what_it_says_as_a_whole() {
     }
 }
 
-/// Compares what is said in each of the cases that there is a log of.
+/// Compares the result of `said` for each captured case with what is expected.
 fn check(logs: &str, said: impl Fn(&str) -> String, expected: &str) {
     let Ok(entries) = fs::read_dir(folder(logs)) else {
         podstuck_testing::skip(format!("there is no {} here", folder(logs).display()));
@@ -173,10 +173,10 @@ fn check(logs: &str, said: impl Fn(&str) -> String, expected: &str) {
     assert_eq!(all, expected);
 }
 
-/// What is told of the pod, once each.
+/// The reports, complaints and failed calls of the pod, each once.
 fn of_kubelet(case: &str) -> String {
     let (pod, log) = of_kubelets_log(case);
-    let of_pod = || log.told.iter().filter(|(said, _)| said.uid == pod.uid);
+    let of_pod = || log.findings.iter().filter(|(said, _)| said.uid == pod.uid);
     let calls = of_pod().filter_map(|(_, call)| call.as_ref());
     let calls = calls.map(|call| format!("{} {}", call.call.name(), call.outcome.name()));
     let said = words(of_pod().map(|(said, _)| said));
@@ -211,10 +211,10 @@ fn each(entry: &str, line: impl Fn(&str) -> String) -> String {
     entry.split('\n').map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// How an entry is written, which may have several lines.
+/// A log format: its name, and how it writes an entry of one or more lines.
 type Form = (&'static str, fn(&str) -> String);
 
-/// Forms in which the same log is found on nodes.
+/// Formats in which kubelet's log is found on nodes.
 const FORMS: [Form; 9] = [
     ("journalctl", |entry| {
         each(entry, |line| format!("Nov 27 00:31:22 node-1 kubelet[4242]: {line}"))
@@ -328,9 +328,9 @@ fn a_log_says_the_same_in_every_form() {
             let mut ids = captured.ids.into_known();
             ids.sort();
             // JSON has no warnings.
-            let mut told = captured.told;
-            told.iter_mut().for_each(|(said, _)| said.level = Level::Error);
-            (told, pods, ids)
+            let mut findings = captured.findings;
+            findings.iter_mut().for_each(|(said, _)| said.level = Level::Error);
+            (findings, pods, ids)
         };
         let plain = said(&text);
         for (form, write) in FORMS {

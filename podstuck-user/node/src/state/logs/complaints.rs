@@ -1,19 +1,19 @@
-//! What a runtime complains of, by its words; kubelet repeats them.
+//! Maps a runtime's error text to a complaint. kubelet repeats these texts in its own log.
 
 use podstuck_model::{
     said::Complaint,
     sandbox::{self, Kept},
 };
 
-/// By the words of containerd (internal/cri/server), CRI-O (server/sandbox_network.go), dockershim and
-/// cri-dockerd (`NetworkPlugin cni failed to teardown pod`), and runc (libcontainer/container_linux.go). What
-/// says why stands before what says only that it took too long.
+/// Texts of containerd (internal/cri/server), CRI-O (server/sandbox_network.go), dockershim and
+/// cri-dockerd (`NetworkPlugin cni failed to teardown pod`), and runc (libcontainer/container_linux.go). Texts
+/// that name a reason are checked before those of a timeout.
 pub(super) fn of_runtime(error: &str) -> Option<Complaint> {
     let has = |words: &[&str]| words.iter().any(|words| error.contains(words));
     if has(&["unable to signal init: permission denied"]) {
         return Some(Complaint::SignalDenied);
     }
-    // The same by another errno: a security module of the kernel's BPF, or an agent's own.
+    // EPERM instead of EACCES: a security module in BPF, or one that an agent loads.
     if has(&["unable to signal init: operation not permitted"]) {
         return Some(Complaint::SignalRefused);
     }
@@ -39,14 +39,14 @@ pub(super) fn of_runtime(error: &str) -> Option<Complaint> {
     if is_mount && has(&["device or resource busy"]) {
         return Some(Complaint::RootfsBusy);
     }
-    // Of the shim, which is asked for it.
+    // containerd asks the shim for the state.
     if error.starts_with("get state for ") {
         return Some(Complaint::StateLost);
     }
     let lost = [
         "ttrpc: closed",
         "container does not exist",
-        // runc's, of the one that it is asked for.
+        // runc, about the container that it was called for.
         "\" does not exist",
         "process already finished: not found",
         "no running task found",
@@ -63,12 +63,12 @@ pub(super) fn of_runtime(error: &str) -> Option<Complaint> {
     {
         return Some(Complaint::StateLost);
     }
-    // gRPC's words with Go's, for a connection that cannot be made.
+    // gRPC's and Go's text for a connection that fails.
     let refused = [": connect: no such file or directory", ": connect: connection refused"];
     if has(&["dialing: dial unix ", "dialing dial unix "]) && has(&refused) {
         return Some(Complaint::SocketRefused);
     }
-    // Who says so waits for a container and not for an answer.
+    // These wait for a container, not for an answer.
     let waits = [
         "an error occurs during waiting for container",
         "failed to stop sandbox container",
@@ -80,7 +80,7 @@ pub(super) fn of_runtime(error: &str) -> Option<Complaint> {
     if has(&waits) {
         return Some(Complaint::ContainerStays);
     }
-    // The first two are kubelet's words for all pods.
+    // The first two are kubelet's, about all pods.
     let silent = [
         "container runtime is down",
         "PLEG is not healthy",
@@ -91,7 +91,7 @@ pub(super) fn of_runtime(error: &str) -> Option<Complaint> {
     has(&silent).then_some(Complaint::NoAnswer)
 }
 
-/// The same in the runtime's own log: whoever writes that it took too long is there.
+/// The same for the runtime's own log: a runtime that logs a timeout does answer.
 pub(super) fn of_itself(error: &str) -> Option<Complaint> {
     match of_runtime(error) {
         Some(Complaint::NoAnswer) => Some(Complaint::ContainerStays),
@@ -105,7 +105,7 @@ mod tests {
 
     /// As cited in the issues of containerd, CRI-O, k3s, kubernetes and calico.
     #[test]
-    fn a_complaint_is_known_by_its_words() {
+    fn a_complaint_is_known_by_its_text() {
         let table = [
             (
                 "rpc error: code = Unavailable desc = connection error: desc = \"transport: Error while dialing: dial \

@@ -13,7 +13,7 @@ use serde::Deserialize;
 /// Containers of one pod whose logs are read. A driver has about four.
 const CONTAINERS: usize = 8;
 
-/// A line, or the beginning of one that goes on.
+/// A line, or a part of one that continues in the next record.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Line {
     pub(super) at: Timestamp,
@@ -22,7 +22,7 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// `None` for what is no line of such a log.
+    /// `None` where the line is in neither format.
     pub(super) fn parse(line: &str) -> Option<Self> {
         if line.starts_with('{') {
             #[derive(Deserialize)]
@@ -39,7 +39,7 @@ impl Line {
         if !matches!(words.next()?, "stdout" | "stderr") {
             return None;
         }
-        // Tags may follow, behind a colon.
+        // More tags may follow, separated by a colon.
         let goes_on = match words.next()?.split(':').next()? {
             "P" => true,
             "F" => false,
@@ -49,7 +49,7 @@ impl Line {
     }
 }
 
-/// The newest log of each container of a pod, in the first of these directories that has the pod's.
+/// The newest log of each container of a pod, in the first of these directories that contains the pod's directory.
 pub(super) fn of_pod(directories: &[PathBuf], uid: &str) -> Vec<PathBuf> {
     let Some(pod) = directories.iter().find_map(|logs| pod_directory(logs, uid)) else {
         return Vec::new();
@@ -67,7 +67,7 @@ fn pod_directory(logs: &Path, uid: &str) -> Option<PathBuf> {
     })
 }
 
-/// That of the last start.
+/// The log of the container's last start.
 fn newest(container: &Path) -> Option<PathBuf> {
     let number =
         |path: &Path| path.file_name()?.to_str()?.strip_suffix(".log")?.parse::<u32>().ok();
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_both_forms_and_what_is_none() {
+    fn lines_of_both_formats_are_parsed_and_others_are_not() {
         let at: Timestamp = "2016-10-06T00:17:09.669794202Z".parse().unwrap();
         let line = |text: &str, goes_on| Some(Line { at, text: text.into(), goes_on });
         let time = "2016-10-06T00:17:09.669794202Z";

@@ -1,8 +1,8 @@
-//! Which pods kubelet was told to delete, by its own log (`syncLoopIteration` in pkg/kubelet, at level 2).
+//! Pods that the API server asked kubelet to delete, by kubelet's log (`syncLoopIteration` in pkg/kubelet, at level 2).
 //!
 //! Since 1.21 that line names a pod without its UID, and a successor may have the same name. So a UID counts only
-//! where kubelet names it for that name with no pod of that name added in between. The API server makes no
-//! second pod of a name before the first one is gone, so whoever is named there is to go.
+//! where kubelet logs it with that name and no pod of that name is added in between. The API server creates no
+//! second pod of a name before the first one is gone, so the line means the pod with that UID.
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::fixed;
 
-/// Names remembered, and pods told.
+/// Names remembered, and pods reported.
 const REMEMBERED: usize = 4096;
 
 /// `pods=["NAMESPACE/NAME"]`; without quotes up to 1.25, and several with blanks or commas between.
@@ -28,27 +28,27 @@ static OLD_POD: LazyLock<Regex> =
 /// Namespace and name.
 pub(super) type Name = (String, String);
 
-/// A pod of a name, since it was added.
+/// The current pod of a name.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Current {
     uid: Option<String>,
-    /// kubelet was told to delete it, and has not said its UID.
+    /// When kubelet was asked to delete it, while its UID is not known.
     deleted: Option<Timestamp>,
-    /// kubelet has learned of it, and has not said its UID.
+    /// When kubelet added it, while its UID is not known.
     added: Option<Timestamp>,
-    /// Counts those of all names.
+    /// Number of the pod, counted over all names.
     life: u64,
-    /// Another UID was named, too: who is meant by the name is not known.
+    /// Two UIDs were logged with the name, so it is not known which pod the name means.
     is_ambiguous: bool,
 }
 
-/// What was read so far.
+/// The state after the lines read so far.
 pub(super) struct Deletions {
     current: Bounded<Name, Current>,
     found: Bounded<String, Timestamp>,
     added: Bounded<String, Timestamp>,
     lives: u64,
-    /// By life: the UID, where it is one.
+    /// By `life`: the UID, or `None` where it is ambiguous.
     uids: Bounded<u64, Option<String>>,
 }
 
@@ -61,7 +61,7 @@ impl Default for Deletions {
 }
 
 impl Deletions {
-    /// Takes a message of kubelet's, and when it was written.
+    /// Takes a message of kubelet's and the time when it was written.
     pub(super) fn listen(&mut self, message: &str, at: impl Fn() -> Option<Timestamp>) {
         if let Some(found) = CHANGE.captures(message) {
             let names = found[2].split([',', ' ']).map(|name| name.trim_matches('"'));
@@ -97,8 +97,8 @@ impl Deletions {
         }
     }
 
-    /// kubelet names a pod. A static one stays when the record that kubelet makes of it is deleted; its UID
-    /// has no dashes.
+    /// kubelet logs a pod's name and UID. Static pods are left out: they stay when their mirror pod is deleted. Their
+    /// UIDs have no dashes.
     pub(super) fn named(&mut self, namespace: &str, name: &str, uid: &str) {
         if !uid.contains('-') {
             return;
@@ -124,13 +124,13 @@ impl Deletions {
         Current { life: self.lives, ..Current::default() }
     }
 
-    /// Which pod of a name is there now, in the order of all.
+    /// The `life` of the current pod of a name.
     pub(super) fn life(&mut self, name: &Name) -> u64 {
         let next = self.next();
         self.current.or_insert_with(name.clone(), || next).life
     }
 
-    /// The UID of a pod that kubelet names without it, if it has said that since the pod was added, and of no other one.
+    /// The UID of a pod that kubelet named without it; `None` where it has logged no UID, or two, since then.
     pub(super) fn uid(&self, name: &Name, life: u64) -> Option<&str> {
         if let Some(known) = self.uids.get(&life) {
             return known.as_deref();
@@ -139,38 +139,38 @@ impl Deletions {
         current.uid.as_deref().filter(|_| current.life == life && !current.is_ambiguous)
     }
 
-    /// The one pod of this name, where no other namespace has one.
+    /// Namespace and name of the pod of this name; `None` where two namespaces have one.
     pub(super) fn in_any_namespace(&self, name: &str) -> Option<Name> {
         let mut all = self.current.iter().map(|(known, _)| known).filter(|known| known.1 == name);
         let first = all.next()?;
         all.next().is_none().then(|| first.clone())
     }
 
-    /// Goes on where an earlier part of the log has ended.
+    /// Continues after an earlier part of the log.
     pub(super) fn after(known: Vec<(Name, Current)>) -> Self {
         let lives = known.iter().map(|(_, pod)| pod.life).max().unwrap_or(0);
         let mut deletions = Self { lives, ..Self::default() };
-        // Those that were used last go last.
+        // The most recently used are inserted last.
         known.into_iter().rev().for_each(|(name, pod)| deletions.current.insert(name, pod));
         deletions
     }
 
-    /// What the next part of the log goes on with.
+    /// The state that the next part of the log continues with.
     pub(super) fn known(&self) -> Vec<(Name, Current)> {
         self.current.iter().map(|(name, pod)| (name.clone(), pod.clone())).collect()
     }
 
-    /// Some lines were left out: any pod may have been added there.
+    /// Forgets the current pods: lines were left out, in which any pod may have been added.
     pub(super) fn interrupted(&mut self) {
         self.current = Bounded::new(REMEMBERED);
     }
 
-    /// The pods that are to go, by UID, and when that was written.
+    /// The pods to be deleted, by UID, with the time of the entry.
     pub(super) fn into_found(self) -> BTreeMap<String, Timestamp> {
         self.found.iter().map(|(uid, at)| (uid.clone(), *at)).collect()
     }
 
-    /// The pods that kubelet has learned of, by UID, and when that was written.
+    /// The pods that kubelet has added, by UID, with the time of the entry.
     pub(super) fn added(&self) -> BTreeMap<String, Timestamp> {
         self.added.iter().map(|(uid, at)| (uid.clone(), *at)).collect()
     }
@@ -184,7 +184,7 @@ mod tests {
     const OTHER: &str = "77b896dc-1b3a-4bb7-98d3-f18c64114e2e";
     const STATIC: &str = "0123456789abcdef0123456789abcdef";
 
-    /// What follows from lines: `ADD` and `DELETE` of the one name, or a UID that is named for it.
+    /// The pods to be deleted, after these lines: `ADD` and `DELETE` of the one name, or a UID logged with it.
     fn found(lines: &[&str]) -> Vec<String> {
         let mut deletions = Deletions::default();
         for line in lines {
@@ -204,11 +204,11 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_known_by_the_uid_that_kubelet_names_for_it() {
+    fn a_pod_is_known_by_the_uid_that_kubelet_logs_with_its_name() {
         assert_eq!(found(&["ADD", UID, "DELETE", UID]), [UID]);
         assert_eq!(found(&["DELETE", UID]), [UID], "the log begins late");
         assert_eq!(found(&["ADD", "DELETE", UID]), [UID], "deleted before it was started");
-        assert_eq!(found(&["ADD", UID, "DELETE", "ADD", UID]), [UID], "kubelet was started anew");
+        assert_eq!(found(&["ADD", UID, "DELETE", "ADD", UID]), [UID], "kubelet was restarted");
         assert!(found(&["ADD", UID]).is_empty());
         assert!(found(&["DELETE"]).is_empty(), "whose name it was is not known");
     }
@@ -260,7 +260,7 @@ mod tests {
 
     /// As written by 1.36, 1.24 (a node of kubevirt's) and 1.19; and by no kubelet.
     #[test]
-    fn the_line_is_known_in_the_words_of_all_versions() {
+    fn the_line_is_known_in_the_form_of_all_versions() {
         let table = [
             (
                 "\"SyncLoop DELETE\" source=\"api\" pods=[\"shop/web-0\",\"shop/cart-1\"]",
@@ -293,12 +293,12 @@ mod tests {
             listen(&mut deletions, line);
             let found = deletions.into_found();
             let names = [(OTHER, "cart-1"), (UID, "web-0")];
-            let told: Vec<&str> = names
+            let deleted: Vec<&str> = names
                 .iter()
                 .filter(|(uid, _)| found.contains_key(*uid))
                 .map(|(_, name)| *name)
                 .collect();
-            assert_eq!(told, expected, "{line}");
+            assert_eq!(deleted, expected, "{line}");
         }
     }
 }

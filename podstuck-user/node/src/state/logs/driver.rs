@@ -1,5 +1,5 @@
-//! What a CSI driver's log complains of: the lines that name the volume. Drivers log as they like; most
-//! by klog, some as logrus and zap do.
+//! Complaints in a CSI driver's log: the lines that name the volume. Most drivers log by klog, some by logrus
+//! or zap.
 
 use std::sync::LazyLock;
 
@@ -9,28 +9,28 @@ use serde::{Deserialize, Serialize};
 
 use super::{entries::Entry, fixed, klog};
 
-/// Shorter names are in other words, too.
+/// Shortest name that is searched for: shorter ones occur within other words.
 const NAME_MIN: usize = 6;
-/// Longest text that is kept. Some drivers write whole requests.
+/// Longest text that is kept, in bytes. Some drivers log whole requests.
 const TEXT_MAX: usize = 1000;
 
-/// A call as csi-lib-utils and the drivers made after its example log it, with the request and, at the
-/// level of information, its error (kubernetes-csi/csi-test, `gRPCCall`).
+/// A failed call as csi-lib-utils and drivers modelled on it log it: at level info, with the request and the
+/// error (kubernetes-csi/csi-test, `gRPCCall`).
 static FAILED_CALL: LazyLock<Regex> = LazyLock::new(|| fixed(r#""Error":"[^"]"#));
 
-/// How a volume may be named.
+/// The names of a volume.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct VolumeNames {
-    /// Its directory in kubelet's, which has the pod's UID in it.
+    /// Its directory below kubelet's root; the path contains the pod's UID.
     pub directory: String,
-    /// What kubelet calls it to the driver.
+    /// Its handle, by which kubelet names it to the driver.
     pub handle: String,
     /// The PersistentVolume's name.
     pub name: String,
 }
 
 impl VolumeNames {
-    /// Whether a text names it, as a word of its own.
+    /// Whether a text contains one of the names as a whole word.
     fn are_in(&self, text: &str) -> bool {
         let named = |name: &str| {
             let is_word = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
@@ -45,7 +45,7 @@ impl VolumeNames {
     }
 }
 
-/// What a line complains of, if it is about the volume; and whether what others may choose stands in quotes in it.
+/// The complaint in a line about the volume, and whether the line quotes text that a tenant can choose.
 pub(super) fn complaint(line: &str, volume: &VolumeNames) -> Option<(String, bool)> {
     if !volume.are_in(line) {
         return None;
@@ -63,7 +63,7 @@ pub(super) fn complaint(line: &str, volume: &VolumeNames) -> Option<(String, boo
     Some((text.get(..text.floor_char_boundary(TEXT_MAX))?.to_owned(), is_quoted))
 }
 
-/// When a line was written, by itself.
+/// When a line was written, by its own time.
 pub(super) fn written(line: &str, now: Timestamp) -> Option<Timestamp> {
     klog::written(line, now).or_else(|| Entry::read(line)?.written())
 }
@@ -82,7 +82,7 @@ mod tests {
 
     /// As recorded with the CSI hostpath driver.
     #[test]
-    fn a_line_counts_where_it_complains_and_names_the_volume() {
+    fn a_line_counts_if_it_complains_and_names_the_volume() {
         let of = |line: &str| complaint(line, &volume()).map(|found| found.0);
         let error = "GRPC error: rpc error: code = NotFound desc = volume id \
             5a264716-e609-11f1-aa82-4a94a00867cd does not exist in the volumes list";
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_name_is_none() {
+    fn a_short_name_is_not_searched_for() {
         let volume =
             VolumeNames { directory: String::new(), handle: "1".into(), name: "data".into() };
         let line = "E1122 00:10:33.272622    8911 x.go:1] 1 data";

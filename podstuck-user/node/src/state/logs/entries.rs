@@ -1,5 +1,5 @@
-//! Entries of the runtimes' and drivers' logs, as logrus writes them: `time="..." level=error msg="..." error="..."`, or
-//! as JSON, or as zap writes them to a console. Each is one line.
+//! Entries of the runtimes' and drivers' logs, in logrus' text format (`time="..." level=error msg="..." error="..."`),
+//! as JSON, or in zap's console format. Each is one line.
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
@@ -8,7 +8,7 @@ use regex::Regex;
 
 use super::{fixed, go_json::Json, go_text::quoted};
 
-/// Fields of an entry that are read. The runtimes write about five.
+/// Most fields of an entry that are read. The runtimes write about five.
 const FIELDS: usize = 32;
 
 /// An entry.
@@ -19,14 +19,14 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// Of a line; `None` for what is no entry with a time.
+    /// Parses a line; `None` where it is no entry with a time.
     pub(super) fn parse(line: &str) -> Option<(Timestamp, Self)> {
         let entry = Self::read(line)?;
         let at = entry.written()?;
         Some((at, entry))
     }
 
-    /// The same, whether or not it says its time.
+    /// The same, also without a time.
     pub(super) fn read(line: &str) -> Option<Self> {
         let (fields, is_quoted) = if line.starts_with('{') {
             (json(line)?, true)
@@ -45,17 +45,17 @@ impl Entry {
         time.or_else(|| Json::Bare(self.field("ts").to_owned()).time())
     }
 
-    /// Whether what others may choose stands in quotes in it, so that it cannot be more than one line.
+    /// Whether text that a tenant can choose is quoted, so that it cannot break the line.
     pub(super) fn is_quoted(&self) -> bool {
         self.is_quoted
     }
 
-    /// Whether it says how serious it is, as an entry of a logger does.
+    /// Whether it has a level and a message, as a logger's entries do.
     pub(super) fn has_level(&self) -> bool {
         !self.field("level").is_empty() && !self.field("msg").is_empty()
     }
 
-    /// Empty where there is none.
+    /// A field's value; empty where there is no such field.
     pub(super) fn field(&self, name: &str) -> &str {
         let other = match name {
             "msg" => "message",
@@ -67,20 +67,20 @@ impl Entry {
         found.map_or("", String::as_str)
     }
 
-    /// What its fields hold, beside the message and the error.
+    /// The values of all fields but the message and the error.
     pub(super) fn others(&self) -> impl Iterator<Item = &str> {
         let others =
             self.fields.iter().filter(|field| !matches!(field.0.as_str(), "msg" | "error"));
         others.map(|field| field.1.as_str())
     }
 
-    /// Whether it complains.
+    /// Whether its level is warning or higher.
     pub(super) fn complains(&self) -> bool {
         let errors = ["error", "err", "fatal", "panic", "dpanic", "critical"];
         self.is_warning() || errors.contains(&self.level().as_str())
     }
 
-    /// Whether it only warns.
+    /// Whether its level is warning.
     pub(super) fn is_warning(&self) -> bool {
         matches!(self.level().as_str(), "warning" | "warn")
     }
@@ -98,7 +98,7 @@ impl Entry {
     }
 }
 
-/// The first value of a name counts: what follows may be anything's.
+/// logrus' text format. The first value of a name counts: later ones may be part of a quoted text.
 fn text(line: &str) -> Option<BTreeMap<String, String>> {
     let mut fields = BTreeMap::new();
     let mut rest = line.trim();
@@ -138,8 +138,8 @@ fn json(line: &str) -> Option<BTreeMap<String, String>> {
     Some(fields)
 }
 
-/// zap's console: time, level, source and message, between tabs, and fields as JSON. Some collectors make blanks of
-/// the tabs.
+/// zap's console format: time, level, source and message, separated by tabs, and fields as JSON. Some collectors
+/// replace the tabs by spaces.
 static CONSOLE: LazyLock<Regex> = LazyLock::new(|| {
     fixed(concat!(
         r"^(?<ts>\d{4}-\d{2}-\d{2}T[0-9:.]+(?:Z|[+-]\d{2}:?\d{2})|\d+\.\d+(?:[eE]\+?\d+)?)[\t ]+(?:\x1b\[\d+m)?",
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_else_there_is_in_a_log_is_nothing() {
+    fn other_lines_of_a_log_are_no_entries() {
         for line in [
             "",
             "panic: runtime error",

@@ -1,8 +1,8 @@
-//! Reads the logs of the node's daemons again and again, each from where it was read before: by a helper for
-//! each, within the same bounds as the first time. What an entry goes on with, who is deleted and whose a
-//! container is, one read hands to the next.
+//! Reads the logs of the node's daemons repeatedly, each from where the last read ended, with one helper process per
+//! log and the same bounds each time. A read passes on to the next one the unfinished entry, the deleted pods and the
+//! pods of containers.
 //!
-//! The kernel's log is read once: a run that has begun has no right to read it any more.
+//! The kernel's log is read once: a run drops the right to read it when it begins.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,8 +17,8 @@ use podstuck_model::bounded::Bounded;
 use super::{
     Answered, Attempt, Lines, Logs, Place, ReadKernelLog, ReadLog, ReadRuntimeLog, caller, lines,
     mark::Mark,
+    outcome,
     read::{Open, Part},
-    told,
 };
 use crate::identity::{
     on_host,
@@ -28,46 +28,46 @@ use crate::identity::{
 use podstuck_confine::{back_off::BackOff, helper::ask_in_parts, proc};
 use podstuck_model::{identity::Component, said::Heard};
 
-/// How often it is looked who runs.
+/// Interval between two searches for daemons.
 const DAEMONS_EVERY: Duration = Duration::from_secs(10);
-/// How long the logs of all daemons that are no services may take together in one read: there may be many.
+/// Time that the logs of all daemons that are no services may take together in one read: there may be many.
 const SHARE: Duration = Duration::from_secs(2);
 /// Containers and sandboxes whose pods are remembered: several of each pod of a large node.
 const IDS: usize = 2048;
 
-/// A daemon, by its start.
+/// A daemon: its process id and start time.
 type Daemon = (u32, Option<u64>);
 
 /// What is kept of a log from one read to the next.
 struct Log<T> {
-    /// Which it is, once it was read.
+    /// Name of the log, once it was read.
     source: Option<String>,
     after: Option<T>,
     back_off: BackOff,
 }
 
 impl<T> Log<T> {
-    /// Goes on with what another daemon has written before.
+    /// Continues the log of an earlier daemon.
     fn after(before: Option<Self>) -> Self {
         let after = before.and_then(|log| log.after);
         Self { source: None, after, back_off: BackOff::default() }
     }
 }
 
-/// Of all daemons of the node.
+/// Reads the logs of all daemons of the node.
 pub struct Follower {
     host_root: PathBuf,
     kubelets: BTreeMap<Daemon, Log<Box<Open>>>,
     runtimes: BTreeMap<Daemon, (Component, Log<Mark>)>,
-    /// By the id of a container or a sandbox: the UID of its pod.
+    /// Id of a container or a sandbox to the UID of its pod.
     ids: Bounded<String, String>,
-    /// Of these daemons, those that are services of the node.
+    /// The daemons that are services of the node.
     services: BTreeSet<u32>,
     looked: Option<Instant>,
 }
 
 impl Follower {
-    /// Has read nothing yet.
+    /// A follower that reads each log from its end at first.
     pub fn new(host_root: &Path) -> Self {
         Self {
             host_root: host_root.into(),
@@ -79,25 +79,25 @@ impl Follower {
         }
     }
 
-    /// What the kernel's log says, too.
+    /// The same as [`Self::read`], and the kernel's log.
     pub fn read_all(&mut self) -> Logs {
         let mut logs = self.read();
         logs.read_kernels(&self.host_root);
         logs
     }
 
-    /// The end of each log that was not read before, and of the others what is new. Takes two seconds for each
-    /// that does not answer.
+    /// Reads the end of each log that was not read before, and what is new in the others. Takes two seconds for each
+    /// log that does not answer.
     pub fn read(&mut self) -> Logs {
         let now = Instant::now();
         if self.looked.is_none_or(|last| now.duration_since(last) >= DAEMONS_EVERY) {
             self.looked = Some(now);
-            self.look();
+            self.find_daemons();
         }
         let mut logs = Logs::default();
-        // What is left for the next time goes on from there.
+        // A log that is left out now is continued by the next read.
         let may_read = |is_service| is_service || now.elapsed() < SHARE;
-        // What containers are whose, kubelet says to those who only name containers.
+        // kubelet's logs first: they map containers to pods, and the runtimes' logs name only containers.
         for (daemon, is_service, log) in services_first(&mut self.kubelets, &self.services) {
             if may_read(is_service) && log.back_off.is_due(now) && is_running(*daemon) {
                 logs.read_kubelets(&self.host_root, daemon.0, log, &mut self.ids);
@@ -115,8 +115,8 @@ impl Follower {
         logs
     }
 
-    /// Who runs now. One that was started again goes on with the log of the one before.
-    fn look(&mut self) {
+    /// Finds the running daemons. One that was restarted continues the log of the one before.
+    fn find_daemons(&mut self) {
         let daemons = running_daemons(&on_host(&self.host_root, Path::new("/proc")));
         let is_service = |pid: &u32| daemons.belief(*pid) == Belief::Service;
         self.services = daemons.standings.keys().copied().filter(is_service).collect();
@@ -140,7 +140,7 @@ impl Follower {
     }
 }
 
-/// All logs, with whether they are a service's: those come first.
+/// All logs, those of services first, each with whether it is a service's.
 fn services_first<'a, T>(
     logs: &'a mut BTreeMap<Daemon, T>,
     services: &BTreeSet<u32>,
@@ -151,12 +151,12 @@ fn services_first<'a, T>(
     all
 }
 
-/// Whether the process is still the one that was looked at.
+/// Whether the process id still belongs to this daemon.
 fn is_running((pid, started): Daemon) -> bool {
     proc::started(pid) == started
 }
 
-/// Those that are none of these.
+/// Removes and returns the daemons that are not in `these`.
 fn take_others<T>(known: &mut BTreeMap<Daemon, T>, these: &BTreeSet<Daemon>) -> Vec<(Daemon, T)> {
     let gone: Vec<Daemon> = known.keys().filter(|it| !these.contains(it)).copied().collect();
     gone.into_iter().filter_map(|daemon| known.remove_entry(&daemon)).collect()
@@ -196,7 +196,7 @@ impl Logs {
         log.back_off.came_to(answer.is_ok());
         match &answer {
             Ok(source) => log.source = Some(source.clone()),
-            // What it says meanwhile is not known.
+            // What it logs meanwhile is not known.
             Err(_) => self.heard.extend(log.source.clone().map(|source| Heard {
                 source,
                 since: now,
@@ -213,11 +213,11 @@ impl Logs {
             let whole = |said| Attempt { pid, caller, said, call: None };
             self.attempts.extend(said.into_iter().map(whole));
         });
-        let read = told("log of the kernel".into(), answer);
+        let read = outcome("log of the kernel".into(), answer);
         self.places.push(Place { component: Component::Other, read, lines: Lines::default() });
     }
 
-    /// `seen` are the logs that were read: two daemons of one service write to the same.
+    /// `seen` are the logs that were read: two daemons of one service write to the same log.
     fn read_runtimes(
         &mut self,
         host_root: &Path,
@@ -245,7 +245,7 @@ impl Logs {
     }
 
     fn note(&mut self, component: Component, pid: u32, answer: Answered<String>, lines: Lines) {
-        let read = told(format!("log of {} (pid {pid})", component.name()), answer);
+        let read = outcome(format!("log of {} (pid {pid})", component.name()), answer);
         let lines = read.as_ref().map_or(lines, |log| lines::read(pid, log, lines));
         self.places.push(Place { component, read, lines });
     }

@@ -1,10 +1,10 @@
-//! Where an entry of a log in klog's form begins, kubelet's or a CSI driver's, and whether its component wrote it when
-//! it says that it did.
+//! Finds where the entries of a log in klog's format begin, kubelet's or a CSI driver's, and whether it is proven that
+//! the component wrote an entry, at the time in its header.
 //!
-//! A log is one text, and some entries quote what a tenant has chosen: the name of a file may have a line break, and
-//! behind it what reads like an entry. klog writes its process id into every header, and the time. So a line begins an
-//! entry only with the id of the process that writes this log, or of one that wrote it before; and one whose time does
-//! not lie between those of its neighbours proves nothing.
+//! A log is one text, and some entries quote what a tenant has chosen: the name of a file may contain a line break,
+//! followed by text that reads like an entry. klog writes its process id and the time into every header. So a line
+//! begins an entry only with the id of the process that writes this log, or of one that wrote it before; and an entry
+//! whose time does not lie between those of its neighbours proves nothing.
 
 use std::collections::BTreeMap;
 
@@ -13,25 +13,25 @@ use serde::{Deserialize, Serialize};
 
 use super::{klog, peel::Peeled};
 
-/// klog takes the time before it waits for its turn to write.
+/// klog takes the time before it waits for the lock to write.
 const SLACK: SignedDuration = SignedDuration::from_secs(1);
-/// More than a tenant can put into one entry: some paths of the longest kind.
+/// More bytes than a tenant can put into one entry: a few paths of the greatest length.
 const QUOTED: usize = 64 << 10;
-/// Processes that are told apart in one text. A kubelet is started a few times in an hour.
+/// Most processes distinguished in one text. A kubelet is restarted a few times an hour at most.
 const PROCESSES: usize = 256;
 
-/// Of one log, from read to read.
+/// The state of one log from read to read.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Framing {
-    /// The process that writes it, as it sees itself.
+    /// The process that writes it, by its id in its own PID namespace.
     own: u32,
     /// Whether it has written something.
     has_begun: bool,
-    /// Those that wrote it before, and whether nothing of another stands between their entries.
+    /// Processes that wrote it before, and whether their entries are not interleaved with another's.
     earlier: BTreeMap<u32, bool>,
-    /// Since the last entry that is text: how much there is as JSON. Nothing where there was none.
+    /// Bytes of JSON since the last entry in text; `None` where there was no text.
     json: Option<usize>,
-    /// Entries that are text and stand further on in what was read.
+    /// Entries in text that are still to come in the lines that were read.
     texts: usize,
     /// When the entry before the open one was written.
     before: Option<Timestamp>,
@@ -44,7 +44,7 @@ struct Open {
     is_proven: bool,
 }
 
-/// Where the entries of a process are.
+/// The first and last line with an entry of a process.
 struct Span {
     pid: u32,
     first: usize,
@@ -52,7 +52,7 @@ struct Span {
 }
 
 impl Framing {
-    /// Of a log that this process writes, whoever wrote it before.
+    /// Continues for a log that `own` writes now, also where another process wrote it before.
     pub(super) fn of(self, own: u32) -> Self {
         if own == self.own {
             return self;
@@ -66,8 +66,8 @@ impl Framing {
         self.own
     }
 
-    /// Looks for processes that wrote before. Who has ended does not write again: what stands between another's
-    /// entries is quoted, or what is around it is. Which of the two is not known where neither writes now.
+    /// Finds the processes that wrote before. A process that has ended does not write again: where entries of two
+    /// processes are interleaved, one of the two is quoted. Which one is not known unless one of them writes now.
     pub(super) fn learn(&mut self, lines: &[Peeled<'_>]) {
         let mut spans: Vec<Span> = Vec::new();
         self.texts = 0;
@@ -85,7 +85,7 @@ impl Framing {
         }
         let own = spans.iter().find(|span| span.pid == self.own);
         let begun = own.map_or(usize::MAX, |own| own.first);
-        // In the order of their first entries.
+        // The spans are in the order of their first entries.
         let mut previous: Option<Span> = None;
         for span in spans.into_iter().filter(|span| span.last < begun) {
             let is_within = previous.as_ref().is_some_and(|other| span.first < other.last);
@@ -97,12 +97,12 @@ impl Framing {
         }
     }
 
-    /// Whether there was an entry.
+    /// Whether an entry has begun.
     pub(super) fn has_open(&self) -> bool {
         self.open.is_some()
     }
 
-    /// Whether a line begins an entry; if so, whether the one before is proven.
+    /// `None` where a line begins no entry; else whether the entry before it is proven.
     pub(super) fn begins(&mut self, line: &Peeled<'_>, now: Timestamp) -> Option<bool> {
         let text = line.text.as_ref();
         let pid = klog::writer(text.as_bytes())?;
@@ -117,8 +117,8 @@ impl Framing {
         Some(before)
     }
 
-    /// Who has begun to write JSON does not write text any more, and what JSON there is between text is quoted by it.
-    /// Where there was text before, it takes more JSON than could be quoted until JSON is believed.
+    /// A process writes either text or JSON: JSON between entries in text is quoted by them. After text, JSON is believed
+    /// only once there is more of it than an entry can quote.
     fn is_in_its_form(&mut self, line: &Peeled<'_>, is_own: bool) -> Option<bool> {
         if !line.is_json {
             self.texts -= usize::from(is_own && self.texts > 0);
@@ -138,7 +138,7 @@ impl Framing {
 
     /// Whether the last entry is proven.
     pub(super) fn ends(&self, now: Timestamp) -> bool {
-        // Without the node's time zone, all of them may seem to be written later.
+        // Without the node's time zone, all entries may seem to be later than now.
         let has_zone = self.before.is_none_or(|before| is_in_order(before, now));
         self.is_proven(has_zone.then_some(now))
     }
@@ -190,25 +190,25 @@ mod tests {
     #[test]
     fn what_another_process_seems_to_write_is_text() {
         assert_eq!(begin(&[(1, OWN), (2, 9), (3, OWN)]), [true, true]);
-        assert_eq!(begin(&[(1, OWN), (2, 9)]), [true], "nobody writes after it");
+        assert_eq!(begin(&[(1, OWN), (2, 9)]), [true], "no process writes after it");
         assert_eq!(
             begin(&[(1, 9), (2, OWN), (3, 9), (4, OWN)]),
             [true, true],
             "the log begins late"
         );
-        assert!(entries(&["of nobody".into()]).is_empty());
+        assert!(entries(&["of no process".into()]).is_empty());
     }
 
     #[test]
-    fn who_wrote_it_before_is_heard() {
+    fn processes_that_wrote_the_log_before_count() {
         assert_eq!(begin(&[(1, 5), (2, 5), (3, 6), (4, OWN)]), [true; 4]);
-        // One of the two is quoted: which, nobody knows.
+        // One of the two is quoted, and which one is not known.
         assert_eq!(begin(&[(1, 5), (2, 6), (3, 5), (4, OWN)]), [false, false, false, true]);
         assert_eq!(begin(&[(1, 5), (2, 5)]), [true; 2], "the new one has written nothing yet");
     }
 
     #[test]
-    fn what_is_out_of_its_time_is_heard_and_proves_nothing() {
+    fn an_entry_out_of_order_counts_and_proves_nothing() {
         assert_eq!(begin(&[(10, OWN), (5, OWN), (11, OWN), (12, OWN)]), [false, false, true, true]);
         assert_eq!(
             begin(&[(10, OWN), (50, OWN), (11, OWN), (12, OWN)]),
@@ -218,15 +218,15 @@ mod tests {
     }
 
     #[test]
-    fn what_would_be_written_tomorrow_proves_nothing() {
+    fn an_entry_of_the_future_proves_nothing() {
         let late = format!("E0302 09:00:00.000001 {OWN:7} x.go:1] forged");
         let found = entries(&[line(1, OWN), late]);
         assert_eq!(found.last().map(|(_, is_proven)| *is_proven), Some(false));
     }
 
-    /// What is read later may begin within an entry.
+    /// A later read may begin within an entry.
     #[test]
-    fn who_has_begun_to_write_writes_alone_until_another_is_started() {
+    fn the_current_process_writes_alone_until_another_is_started() {
         let now: Timestamp = "2026-03-02T00:00:00Z".parse().unwrap();
         let mut framing = Framing::default().of(OWN);
         let read = |framing: &mut Framing, lines: &[String]| -> usize {
@@ -241,7 +241,7 @@ mod tests {
         assert_eq!(read(&mut framing, &[line(7, 9)]), 0);
     }
 
-    /// Of nobody: klog's JSON does not say who writes it.
+    /// Without a process id: klog's JSON has none.
     fn json(second: u32) -> String {
         let at: Timestamp =
             format!("2026-03-01T10:{:02}:{:02}Z", second / 60, second % 60).parse().unwrap();
@@ -260,9 +260,9 @@ mod tests {
         };
         assert_eq!(proven(&[json(1), json(2)]), [true, true]);
         assert_eq!(proven(&[line(1, OWN), json(2), line(3, OWN)]), [true, true], "it is text");
-        // A log that begins late, or a kubelet that was told to write text from now on.
+        // A log that begins late, or a kubelet that was switched to text.
         assert_eq!(proven(&[json(1), line(2, OWN)]), [false, true]);
-        // Text is written before JSON is asked for.
+        // kubelet writes text until it has read that JSON is wanted.
         assert_eq!(proven(&[line(1, OWN), json(2)]), [true, false]);
         let mut all = vec![line(1, OWN)];
         all.extend(std::iter::repeat_n(json(2), 3000));

@@ -1,4 +1,4 @@
-//! Objects as Go's loggers write them, their fields in the order in which they stand there.
+//! JSON objects as Go's loggers write them, with the order of their fields kept.
 
 use std::{borrow::Cow, fmt};
 
@@ -10,21 +10,21 @@ use serde::{
 
 use super::go_text::quote;
 
-/// Fields of an object that are read.
+/// Most fields of an object that are read.
 const FIELDS: usize = 64;
 
-/// A value. What is nested deeper than a log needs is an error of the parser's.
+/// A value. Deep nesting is an error of the parser (serde_json's recursion limit).
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Json {
     Text(String),
-    /// A number, a truth value, or nothing.
+    /// A number, a boolean, or null.
     Bare(String),
     List(Vec<Self>),
     Object(Vec<(String, Self)>),
 }
 
 impl Json {
-    /// Of a line that is one object.
+    /// Parses a line that is one object.
     pub(super) fn object(line: &str) -> Option<Self> {
         let value = line.starts_with('{').then(|| serde_json::from_str(line).ok())??;
         matches!(value, Self::Object(_)).then_some(value)
@@ -50,9 +50,9 @@ impl Json {
         }
     }
 
-    /// What a field says of a time: a text, or a number of seconds or milliseconds.
+    /// The value as a time: a text, or a number of seconds or milliseconds since the epoch.
     pub(super) fn time(&self) -> Option<Timestamp> {
-        /// As many seconds are the year 5138.
+        /// From here on a number is milliseconds: as seconds it is the year 5138.
         const MILLISECONDS: f64 = 1e11;
         match self {
             Self::Text(text) => text.parse().ok(),
@@ -66,7 +66,7 @@ impl Json {
         }
     }
 
-    /// As klog writes it as text.
+    /// The value in klog's text format.
     pub(super) fn klog(&self) -> String {
         if let Some(reference) = self.reference() {
             return quote(&reference);
@@ -87,7 +87,7 @@ impl Json {
         }
     }
 
-    /// An object that is named by its namespace and name (`klog.ObjectRef`).
+    /// A reference by namespace and name (`klog.ObjectRef`).
     fn reference(&self) -> Option<Cow<'_, str>> {
         let is_part = |field: &(String, Self)| matches!(field.0.as_str(), "name" | "namespace");
         let name = self.text("name").filter(|_| self.fields().iter().all(is_part))?;
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_or_has_no_end_is_none() {
+    fn other_values_and_endless_objects_are_rejected() {
         for line in ["", "[]", "7", "{", "{\"a\":", &"{\"a\":".repeat(9999)] {
             assert_eq!(Json::object(line), None);
         }

@@ -1,6 +1,6 @@
-//! Text as Go quotes it (`strconv.Quote`), in which klog and logrus write what others may choose.
+//! Text as Go quotes it (`strconv.Quote`): klog and logrus write what others can choose in this form.
 
-/// The quoted text that this begins with, and what follows it. `None` where it begins with no quote, or the
+/// The quoted text that `text` begins with, unquoted, and the rest. `None` where it begins with no quote, or the
 /// quote has no end.
 pub(super) fn quoted(text: &str) -> Option<(String, &str)> {
     let mut out = Vec::new();
@@ -17,7 +17,7 @@ pub(super) fn quoted(text: &str) -> Option<(String, &str)> {
     }
 }
 
-/// What follows a backslash; what follows that.
+/// Decodes the escape after a backslash into `out`; returns the rest.
 fn escaped<'a>(text: &'a str, out: &mut Vec<u8>) -> Option<&'a str> {
     let mut chars = text.chars();
     let kind = chars.next()?;
@@ -31,7 +31,7 @@ fn escaped<'a>(text: &'a str, out: &mut Vec<u8>) -> Option<&'a str> {
     if digits > 0 {
         let code = u32::from_str_radix(rest.get(..digits)?, 16).ok()?;
         match u8::try_from(code) {
-            // A byte that is no character by itself.
+            // `\x` is a byte, and may be no whole character.
             Ok(byte) if kind == 'x' => out.push(byte),
             _ => {
                 let mut buffer = [0; 4];
@@ -55,7 +55,7 @@ fn escaped<'a>(text: &'a str, out: &mut Vec<u8>) -> Option<&'a str> {
     Some(rest)
 }
 
-/// A text as [`quoted`] reads it.
+/// Quotes a text so that [`quoted`] reads it.
 pub(super) fn quote(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
@@ -73,7 +73,7 @@ pub(super) fn quote(text: &str) -> String {
     out
 }
 
-/// A value as klog writes it: quoted, or over several lines, each behind a tab, until ` >`.
+/// A value as klog writes it: quoted, or over several lines, each after a tab, until ` >`. Returns it and the rest.
 pub(super) fn value(text: &str) -> Option<(String, &str)> {
     let Some(lines) = text.strip_prefix("<\n") else { return quoted(text) };
     let end = lines.find("\n >")?;
@@ -87,20 +87,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_quoted_is_what_was_meant() {
+    fn escapes_are_decoded() {
         let (text, rest) = quoted(r#""a\"b\\\n\x1b[2J\u00e4\xc3\xa4" level=x"#).unwrap();
         assert_eq!((text.as_str(), rest), ("a\"b\\\n\u{1b}[2Jää", " level=x"));
     }
 
     #[test]
-    fn what_is_quoted_can_be_read() {
+    fn a_quoted_text_is_read_back() {
         for text in ["", "a", "a\"b\\\n\t\u{1b}[2Jä\u{85}"] {
             assert_eq!(quoted(&quote(text)), Some((text.to_owned(), "")));
         }
     }
 
     #[test]
-    fn what_is_no_quote_is_none() {
+    fn other_text_is_not_taken_for_a_quote() {
         for text in [
             "",
             "a",

@@ -1,6 +1,6 @@
-//! Signals that AppArmor refuses a runtime, by the kernel's log: the audit daemon's where there is one, else
-//! the kernel's own buffer. The kernel quotes what others choose, and writes what it cannot quote as digits.
-//! From that buffer also what the clients of SMB and CephFS say of servers that they have lost.
+//! Signals that AppArmor denies a runtime, by the kernel's log: the audit daemon's log where there is one, else the
+//! kernel's ring buffer. The kernel quotes what others choose, and writes what it cannot quote as hexadecimal digits.
+//! From the ring buffer also lost servers of the SMB and CephFS clients.
 
 use std::{
     ffi::OsString,
@@ -32,11 +32,11 @@ use podstuck_model::{
     time::{Clock, Monotonic},
 };
 
-/// Denials that are told, the last ones: one by one they say the same.
+/// Denials that are reported, the last ones: each says the same.
 const DENIALS: usize = 16;
-/// Records of the kernel's buffer that are read: more than the largest usual one holds.
+/// Records of the ring buffer that are read: more than the largest usual buffer holds.
 const RECORDS: usize = 1 << 16;
-/// Longest record (`PRINTKRB_RECORD_MAX` and its escapes).
+/// Longest record, in bytes (`PRINTKRB_RECORD_MAX` and its escapes).
 const LONGEST: usize = 8 << 10;
 const AUDIT: &str = "/var/log/audit/audit.log";
 const BUFFER: &str = "/dev/kmsg";
@@ -50,7 +50,7 @@ static DENIED: LazyLock<Regex> = LazyLock::new(|| {
     ))
 });
 
-/// Of the kernel.
+/// Reads the kernel's log.
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::state) struct ReadKernelLog {
     pub(super) host_root: PathBuf,
@@ -63,7 +63,7 @@ impl Question for ReadKernelLog {
     /// The log that it reads.
     type Step = OsString;
     type Part = Vec<Said>;
-    /// Which log.
+    /// Name of the log that was read for denials.
     type Answer = String;
 
     fn answer(self, tell: &mut Teller<OsString, Vec<Said>>) -> Result<String> {
@@ -77,13 +77,13 @@ impl Question for ReadKernelLog {
         };
         let source = |place| format!("log of the kernel, {place}");
         let refused = Complaint::SignalDenied;
-        let told = lines.into_iter().map(|(at, text)| said(at, refused, &text, &source(place)));
-        tell.part(&told.collect())?;
+        let denials = lines.into_iter().map(|(at, text)| said(at, refused, &text, &source(place)));
+        tell.part(&denials.collect())?;
         let clock = clock::start();
         let servers = own.as_deref().map(|own| lost_servers(own, clock)).unwrap_or_default();
-        let told =
+        let lost =
             servers.into_iter().map(|(at, what, text)| said(at, what, text, &source(BUFFER)));
-        tell.part(&told.collect())?;
+        tell.part(&lost.collect())?;
         Ok(source(place))
     }
 }
@@ -93,7 +93,7 @@ fn lines(text: impl Read) -> impl Iterator<Item = String> {
     lines.map(|line| String::from_utf8_lossy(&line).into_owned())
 }
 
-/// What the kernel has written into its buffer, without what programs have.
+/// The kernel's own records in the ring buffer, without those of programs.
 fn buffer() -> io::Result<impl Iterator<Item = Record>> {
     let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
     let mut file: File = OpenOptions::new().read(true).custom_flags(flags).open(BUFFER)?;
@@ -102,7 +102,7 @@ fn buffer() -> io::Result<impl Iterator<Item = Record>> {
         match file.read(&mut record) {
             Ok(0) => return None,
             Ok(length) => return Some(record.get(..length)?.to_vec()),
-            // Overwritten meanwhile: the next read goes on behind it.
+            // EPIPE: the record was overwritten; the next read continues after it.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
             Err(_) => return None,
         }
@@ -111,14 +111,14 @@ fn buffer() -> io::Result<impl Iterator<Item = Record>> {
     Ok(records.filter_map(|record| of_kernel(&String::from_utf8_lossy(&record))))
 }
 
-/// A record of the kernel's.
+/// A record that the kernel wrote.
 struct Record {
-    /// Since the boot, by a clock that leaves suspensions out.
+    /// Time since the boot, without the time suspended.
     at: Duration,
     text: String,
 }
 
-/// A record `PRIORITY,NUMBER,TIME,FLAGS;TEXT`, with its time in microseconds, if its facility is the kernel's.
+/// Parses a record `PRIORITY,NUMBER,TIME,FLAGS;TEXT`, its time in microseconds, if its facility is the kernel's.
 fn of_kernel(record: &str) -> Option<Record> {
     let (head, text) = record.split_once(';')?;
     let mut head = head.split(',');
@@ -129,8 +129,8 @@ fn of_kernel(record: &str) -> Option<Record> {
 }
 
 /// fs/smb/client/connect.c, `server_unresponsive`, and before Linux 5.4; fs/ceph/mds_client.c, `handle_session`,
-/// `send_mds_reconnect` and `maybe_recover_session`, with the client's name since Linux 6.8. That a server has
-/// closed a session says nothing yet: the client connects again.
+/// `send_mds_reconnect` and `maybe_recover_session`, with the client's name since Linux 6.8. A closed
+/// session is left out: the client connects again.
 static LOST: LazyLock<Regex> = LazyLock::new(|| {
     fixed(concat!(
         r"^(?:(CIFS: VFS: \\\\[^\\ ]+ has not responded in \d+ seconds\.|",
@@ -140,7 +140,7 @@ static LOST: LazyLock<Regex> = LazyLock::new(|| {
     ))
 });
 
-/// The last words about servers that clients have lost.
+/// The last records about lost servers.
 fn lost_servers(records: &[Record], clock: Clock) -> Vec<(Timestamp, Complaint, &str)> {
     let lost = |record: &Record| {
         let found = LOST.captures(&record.text)?;
@@ -150,13 +150,13 @@ fn lost_servers(records: &[Record], clock: Clock) -> Vec<(Timestamp, Complaint, 
     let at = |record: &Record| {
         clock.at(Monotonic(u64::try_from(record.at.as_nanos()).unwrap_or(u64::MAX)))
     };
-    let told = records.iter().filter_map(|it| Some((at(it), lost(it)?, it.text.as_str())));
-    let mut told: Vec<_> = told.collect();
-    told.drain(..told.len().saturating_sub(DENIALS));
-    told
+    let found = records.iter().filter_map(|it| Some((at(it), lost(it)?, it.text.as_str())));
+    let mut found: Vec<_> = found.collect();
+    found.drain(..found.len().saturating_sub(DENIALS));
+    found
 }
 
-/// The last refusals.
+/// The last denials.
 fn denials(lines: impl Iterator<Item = String>) -> Vec<(Timestamp, String)> {
     let mut found: Vec<(Timestamp, String)> = lines.filter_map(|line| denial(&line)).collect();
     found.drain(..found.len().saturating_sub(DENIALS));
@@ -192,7 +192,7 @@ mod tests {
 
     /// As in moby pull request 47749 and moby issue 42544.
     #[test]
-    fn a_refused_signal_of_a_runtime_is_found() {
+    fn a_denied_signal_of_a_runtime_is_found() {
         let denied = "apparmor=\"DENIED\" operation=\"signal\" class=\"signal\" profile=\"docker-default\" \
             pid=9289 comm=\"runc\" requested_mask=\"receive\" denied_mask=\"receive\" signal=kill peer=\"runc\"";
         let (at, text) =
@@ -228,7 +228,7 @@ mod tests {
 
     /// Texts of Linux and of Ceph's documentation of troubleshooting.
     #[test]
-    fn servers_that_clients_have_lost_are_told() {
+    fn lost_servers_are_found() {
         let record = |text: &str| of_kernel(&format!("6,1,5000000,-;{text}\n")).unwrap();
         let (smb, ceph) = (Some(Complaint::ServerSilent), Some(Complaint::SessionRejected));
         let fsid = "[2d1dcb2e-9a4c-4a8b-9f5b-0b8f1a2c3d4e 977313]:";
@@ -249,13 +249,13 @@ mod tests {
             ("x ceph: mds0 reconnect denied", None),
         ] {
             let records = [record(text)];
-            let told = lost_servers(&records, BOOT);
-            assert_eq!(told.first().map(|(_, complaint, _)| *complaint), complaint, "{text}");
+            let found = lost_servers(&records, BOOT);
+            assert_eq!(found.first().map(|(_, complaint, _)| *complaint), complaint, "{text}");
         }
     }
 
     #[test]
-    fn the_last_are_told() {
+    fn the_last_denials_are_kept() {
         let line = "audit: type=1400 audit(1713905126.444:253): apparmor=\"DENIED\" operation=\"signal\" \
             profile=\"p\" pid=1 comm=\"crun\" requested_mask=\"receive\" denied_mask=\"receive\" signal=term \
             peer=\"q\"";

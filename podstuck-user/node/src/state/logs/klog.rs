@@ -1,8 +1,8 @@
-//! kubelet's log lines, in the form of klog: severity, date and time without a year, thread, source file.
+//! kubelet's log lines, in klog's format: severity, date and time without a year, process id, source file.
 //!
-//! Parts of a line are chosen by whoever names a file or writes an error message, and may hold line
-//! breaks. So a line is evidence of what kubelet says, and a name or a path in it is believed only where
-//! it does not contradict what else is known.
+//! Tenants choose parts of a line, such as the name of a file, and these may contain line breaks. So a line is
+//! evidence of what kubelet logs, and a name or a path in it is believed only where it does not contradict what
+//! else is known.
 
 use std::{
     path::{Path, PathBuf},
@@ -21,25 +21,25 @@ use podstuck_model::{
     said::{Complaint, NamedCall, NamedLook, Report},
 };
 
-/// Longest error that is kept: two paths and what is said about them.
+/// Longest error that is kept, in bytes: two paths and the text about them.
 const ERROR_MAX: usize = 9000;
 
-/// What of a line matters.
+/// The entries that are evaluated.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Entry {
-    /// A pod's name and UID; and when one of its containers ended, if it is about that.
+    /// A pod's name and UID; where the entry reports a container's end, its time.
     Named { namespace: String, name: String, uid: String, ended: Option<Timestamp> },
     /// An operation on a pod's volume failed.
     Failed(Failed),
-    /// A volume of a pod was torn down, or a volume's device let go for all pods: then the UID is empty. Or one of a
-    /// pod's containers ended: then the volume is.
+    /// A volume of a pod was torn down, a volume's device was released for all pods (the UID is empty), or one of a
+    /// pod's containers ended (the volume is empty).
     Done { uid: String, volume: String, at: Timestamp, report: Report },
 }
 
 /// A failed operation.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Failed {
-    /// Empty for what is done once for all pods: with the volume's device.
+    /// UID of the pod; empty for an operation on the volume's device, done once for all pods.
     pub(super) uid: String,
     pub(super) volume: String,
     pub(super) at: Timestamp,
@@ -47,13 +47,13 @@ pub(super) struct Failed {
     pub(super) error: String,
 }
 
-/// The process that a line names as its writer, in the form of an entry's first one.
+/// The process id in the header of a line; `None` where it has no header.
 pub(super) fn writer(line: &[u8]) -> Option<u32> {
     let head = String::from_utf8_lossy(line.get(..line.len().min(HEAD))?);
     HEADER.captures(&head)?[4].parse().ok()
 }
 
-/// Of a line, what its header fits into.
+/// Bytes of a line that its header fits into.
 const HEAD: usize = 256;
 
 static HEADER: LazyLock<Regex> =
@@ -66,31 +66,32 @@ static TORN_DOWN: LazyLock<Regex> = LazyLock::new(|| {
         r#"(?:\(OuterVolumeSpecName: "[^"]*"\) )?pod "([0-9a-f-]+)" \(UID: "[0-9a-f-]+"\)\. "#
     ))
 });
-/// Structured lines write the pod first, and quote what others may choose.
+/// Structured lines write the pod first, and quote what others can choose.
 static POD: LazyLock<Regex> = LazyLock::new(|| {
     fixed(
         r#"^"[^"\\]*" (?:[a-zA-Z]+="[^"\\]*" )*?pod="([a-z0-9-]+)/([a-z0-9.-]+)" (?:podUID="?([0-9a-f-]+)|event=&?\{"?ID"?:"?([0-9a-f-]+))"#,
     )
 });
-/// What is done for a volume is said with both (`GenerateMsg` in pkg/volume/util/operationexecutor).
+/// Messages about a volume name the pod both in the text and as a field (`GenerateMsg` in
+/// pkg/volume/util/operationexecutor).
 static OF_VOLUME: LazyLock<Regex> = LazyLock::new(|| {
     fixed(concat!(
         r#"^"(?:[^"\\\n]|\\.)*?\bpod \\"(?<name>[a-z0-9.-]+)\\" \(UID: \\"(?<uid>[0-9a-f-]+)\\"\) ?" "#,
         r#"pod="(?<namespace>[a-z0-9-]+)/(?<again>[a-z0-9.-]+)"$"#
     ))
 });
-/// Older ones (`format.Pod`) say `NAME_NAMESPACE(UID)`.
+/// Older kubelets write `NAME_NAMESPACE(UID)` (`format.Pod`).
 static OLD_POD: LazyLock<Regex> = LazyLock::new(|| {
     fixed(r#"^SyncLoop \([A-Z ]+, "api"\): "([a-z0-9.-]+)_([a-z0-9-]+)\(([0-9a-f-]+)\)"$"#)
 });
-/// A container has ended: what follows the pod is written by kubelet.
+/// A container has ended. kubelet writes what follows the pod.
 static DIED: LazyLock<Regex> = LazyLock::new(|| {
     fixed(
         r#"^(?:"SyncLoop \(PLEG\): event for pod" pod="[^"\\]*" event=&?\{"?ID"?:"?[0-9a-f-]+"?[, ]|SyncLoop \(PLEG\): "[^"\\]*", event: &pleg\.PodLifecycleEvent\{ID:"[0-9a-f-]+", )"?Type"?:"?ContainerDied"?"#,
     )
 });
-/// kubelet has seen a container's end (pkg/kubelet/pleg/generic.go): all that it writes of the end where the API server
-/// no longer has the pod, or a static pod's file is gone.
+/// kubelet has seen a container's end (pkg/kubelet/pleg/generic.go): the only entry about it where the API server no
+/// longer has the pod, or a static pod's file is gone.
 static FINISHED: LazyLock<Regex> = LazyLock::new(|| {
     fixed(
         r#"^"Generic \(PLEG\): container finished" podID="([0-9a-f-]+)" containerID="[0-9a-f]{64}" exitCode=-?\d+$"#,
@@ -114,8 +115,8 @@ static OLD_FAILED: LazyLock<Regex> = LazyLock::new(|| {
         r"No retries permitted until (\S+ \S+ \S+) .*?\(durationBeforeRetry ([0-9a-z.]+)\)\. Error: (.*)$"
     ))
 });
-/// Before an operation is begun (`unmountVolumes` in pkg/kubelet/volumemanager/reconciler), ten times a second
-/// and without a back-off; newer kubelets quote it, and say the error again behind it.
+/// An operation was refused before it began (`unmountVolumes` in pkg/kubelet/volumemanager/reconciler), ten times a
+/// second and without a back-off; newer kubelets quote it, and repeat the error after it.
 static REFUSED: LazyLock<Regex> = LazyLock::new(|| {
     fixed(concat!(
         r#"(?s)^"?operationExecutor\.UnmountVolume failed \(controllerAttachDetachEnabled \w+\) for volume "#,
@@ -123,15 +124,15 @@ static REFUSED: LazyLock<Regex> = LazyLock::new(|| {
         r#"\(UID: \\?"([0-9a-f-]+)\\?"\) : (.*?)(?:" err=".*)?$"#
     ))
 });
-/// What stands before the error proper, and says again which volume and pod it is about.
+/// The prefix of an error that repeats the volume and the pod.
 static PREFIX: LazyLock<Regex> = LazyLock::new(|| {
     fixed(r#"(?s)^Un(?:mount|map)\w+\.\w+ failed .*?\(UID: \\?"[0-9a-f-]+\\?"\) : (.*)$"#)
 });
 static CALL: LazyLock<Regex> = LazyLock::new(|| {
     fixed(r"(?s)^(unlinkat|remove|umount:|.*\n *Output: umount:) (/.+): ([^:]+?)\.?\n*$")
 });
-/// What stands before a call on a CSI volume's mount point: kubelet's own after the driver's answer
-/// (`removeMountDir` in pkg/volume/csi), or one of the driver's, in whose error Go's words are common.
+/// The prefix of an error about a call on a CSI volume's mount point: kubelet's own call after the driver's answer
+/// (`removeMountDir` in pkg/volume/csi), or the driver's, whose error usually has Go's text.
 static OF_CSI: LazyLock<Regex> = LazyLock::new(|| {
     fixed(concat!(
         r"(?s)^kubernetes\.io/csi: mounter\.TearDownAt failed(?:",
@@ -140,7 +141,7 @@ static OF_CSI: LazyLock<Regex> = LazyLock::new(|| {
     ))
 });
 
-/// A JSON Web Token; what follows `Bearer`; the value of what is called a password or a secret.
+/// A JSON Web Token; the word after `Bearer`; the value of a field named password, secret or token.
 static SECRET: LazyLock<Regex> = LazyLock::new(|| {
     fixed(concat!(
         r"(\b)eyJ[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)+|(\bBearer )[A-Za-z0-9._~+/=-]{8,}",
@@ -148,12 +149,12 @@ static SECRET: LazyLock<Regex> = LazyLock::new(|| {
     ))
 });
 
-/// What an entry says, without its header.
+/// An entry's message, without its header.
 pub(super) fn message(text: &str) -> Option<&str> {
     text.get(HEADER.find(text)?.end()..)
 }
 
-/// What an entry says; `None` for nothing of interest. `now` tells the year.
+/// Parses an entry; `None` for one that is not evaluated. `now` determines the year.
 pub(super) fn parse(text: &str, now: Timestamp) -> Option<Entry> {
     let header = HEADER.captures(text)?;
     let message = text.get(header.get(0)?.end()..)?;
@@ -205,7 +206,7 @@ pub(super) fn parse(text: &str, now: Timestamp) -> Option<Entry> {
     let retry = go_time(&found[3]);
     let error = unquoted(found[5].trim_end());
     let error = if uid.is_empty() { klog_device::error(&error)? } else { proper(&error) };
-    // The header's time is in the zone of the node, which need not be the one that is ours.
+    // The header's time is in the node's zone, which need not be this process's.
     let before = found[4].parse::<SignedDuration>().ok();
     let by_retry = retry.zip(before).and_then(|(retry, before)| retry.checked_sub(before).ok());
     let at = by_retry.or_else(written)?;
@@ -219,7 +220,7 @@ pub(super) fn written(line: &str, now: Timestamp) -> Option<Timestamp> {
     time(&header[1], &header[2], &header[3], now)
 }
 
-/// As much of an error as is kept, without what says again which volume and pod it is about.
+/// An error without the prefix that repeats the volume and the pod, cut to [`ERROR_MAX`].
 fn proper(error: &str) -> String {
     let rest = PREFIX.captures(error).and_then(|found| found.get(1));
     cut(rest.map_or(error, |rest| rest.as_str())).to_owned()
@@ -230,7 +231,7 @@ fn go_time(text: &str) -> Option<Timestamp> {
     Timestamp::strptime("%Y-%m-%d %H:%M:%S%.f %z", text).ok()
 }
 
-/// A time of its writer's zone, at most a year before now. klog writes the local time, without a year.
+/// A time in the writer's zone, at most a year before `now`. klog writes the local time, without a year.
 fn time(month: &str, day: &str, clock: &str, now: Timestamp) -> Option<Timestamp> {
     let zone = zone();
     let year = now.to_zoned(zone.clone()).year();
@@ -258,7 +259,7 @@ pub(super) fn named_call(error: &str) -> Option<NamedCall> {
     let found = CALL.captures(error)?;
     let path = PathBuf::from(&found[2]);
     let (call, outcome) = match (&found[1], &found[3]) {
-        // Go tells the error of the second of its two attempts, unless that is ENOTDIR (os.Remove).
+        // Go returns the error of the second of its two attempts, unless that is ENOTDIR (os.Remove).
         ("unlinkat" | "remove", "directory not empty") => (Call::UnlinkatDir, Errno::ENOTEMPTY),
         ("unlinkat" | "remove", words) => (Call::Unlinkat, errno(words)?),
         (_, words) => (Call::Umount2, (words == "target is busy").then_some(Errno::EBUSY)?),
@@ -266,13 +267,13 @@ pub(super) fn named_call(error: &str) -> Option<NamedCall> {
     Some(NamedCall { call, path, outcome: Outcome(u16::try_from(outcome as i32).ok()?) })
 }
 
-/// A look at an object of kubelet's or of a driver's that failed, as Go writes a `PathError`: kubelet before 1.22
-/// and many drivers look before they unmount, and come no further. `openfdat` is how Go's RemoveAll calls it that it
-/// opens a directory to empty it (os/removeall_at.go).
+/// A failed `stat` of kubelet's or a driver's, as Go writes a `PathError`: kubelet before 1.22 and many drivers call
+/// it before they unmount, and stop there. `openfdat` is what Go's RemoveAll calls opening a directory to empty it
+/// (os/removeall_at.go).
 static LOOK: LazyLock<Regex> =
     LazyLock::new(|| fixed(r"(?s)(?:^|[ :])(?:l?stat|openfdat) (/[^:\n]+): ([a-zA-Z /]+)\.?\n*$"));
 
-/// The look that an error names, if it ends with one.
+/// The failed `stat` that an error names, if it ends with one.
 pub(super) fn named_look(error: &str) -> Option<NamedLook> {
     let found = LOOK.captures(error)?;
     let errno = match &found[2] {
@@ -286,7 +287,7 @@ pub(super) fn named_look(error: &str) -> Option<NamedLook> {
     Some(NamedLook { path: found[1].into(), outcome })
 }
 
-/// Go's words for an error of a system call (syscall/zerrors_linux_amd64.go).
+/// Go's text for an error of a system call (syscall/zerrors_linux_amd64.go).
 fn errno(words: &str) -> Option<Errno> {
     Some(match words {
         "device or resource busy" => Errno::EBUSY,
@@ -300,17 +301,17 @@ fn errno(words: &str) -> Option<Errno> {
     })
 }
 
-/// Whether it is a driver's map of a raw block volume for a pod, which `getPublishPath` in pkg/volume/csi names.
+/// Whether a path is a driver's map of a raw block volume for a pod (`getPublishPath` in pkg/volume/csi).
 fn is_published(path: &Path) -> bool {
     path.ancestors().nth(2).is_some_and(|all| all.ends_with("csi/volumeDevices/publish"))
 }
 
-/// By kubelet's words (pkg/volume/csi: `newCsiDriverClient`, `loadVolumeData`) and gRPC's: Unavailable is
-/// what the caller's side says when it cannot connect or is not heard, DeadlineExceeded that two minutes were not enough
-/// (`csiTimeout`), and Aborted what the CSI specification prescribes while a call on the volume is pending.
+/// By kubelet's text (pkg/volume/csi: `newCsiDriverClient`, `loadVolumeData`) and gRPC's codes: the client returns
+/// Unavailable when it cannot connect or gets no answer, DeadlineExceeded after two minutes (`csiTimeout`), and the
+/// CSI specification prescribes Aborted while a call on the volume is pending.
 pub(super) fn complaint(error: &str) -> Option<Complaint> {
     let has = |words: &[&str]| words.iter().any(|words| error.contains(words));
-    // Whatever the driver or the API server says of it.
+    // Whatever the reason.
     if error.starts_with("MountVolume.") {
         return Some(Complaint::MountFails);
     }
@@ -349,9 +350,9 @@ pub(super) fn complaint(error: &str) -> Option<Complaint> {
     has(&["volume data file", "vol_data.json"]).then_some(Complaint::NoData)
 }
 
-/// What kubelet's side of gRPC means by Unavailable (internal/transport/http2_client.go and clientconn.go): no process
-/// takes the connection, or one lets it wait for the 20 s that gRPC allows. Other words are the driver's own answer, also
-/// where it says what its own client met, since kubelet calls a driver by no network.
+/// What Unavailable means from kubelet's gRPC client (internal/transport/http2_client.go and clientconn.go): no process
+/// accepts the connection, or one lets it wait for the 20 s that gRPC allows. Any other text is the driver's own answer,
+/// also one about a network connection, since kubelet calls a driver over a Unix socket.
 fn unavailable(desc: &str) -> Complaint {
     let has = |words: &[&str]| words.iter().any(|words| desc.contains(words));
     let of_client =
@@ -360,12 +361,12 @@ fn unavailable(desc: &str) -> Complaint {
         return Complaint::DriverError;
     }
     let waits = ["error reading server preface", "waiting for server handshake"];
-    // A driver that ends meanwhile closes it.
+    // A driver that ends meanwhile closes the connection.
     let ends = ["EOF", "connection reset", "broken pipe"];
     if has(&waits) && !has(&ends) { Complaint::DriverHangs } else { Complaint::DriverDown }
 }
 
-/// A report as it is shown.
+/// A report as podstuck shows it.
 pub(super) fn words(report: Report) -> &'static str {
     match report {
         Report::TornDown => "UnmountVolume.TearDown succeeded",
@@ -382,13 +383,12 @@ pub(super) fn words(report: Report) -> &'static str {
     }
 }
 
-/// As much of an error as is kept.
+/// An error, cut to [`ERROR_MAX`].
 pub(super) fn cut(error: &str) -> &str {
     error.get(..error.floor_char_boundary(ERROR_MAX)).unwrap_or_default()
 }
 
-/// An error as it may be shown: whatever a program writes into its log, no token of a service account and
-/// no password goes on from here.
+/// An error as it may be shown: on one line, and without tokens and passwords that a program wrote into its log.
 pub(super) fn shown(error: &str) -> String {
     let text = error.trim_end().replace('\n', " ");
     let text = SECRET.replace_all(&text, "$1$2$3(not shown)");

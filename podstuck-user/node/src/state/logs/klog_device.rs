@@ -1,4 +1,4 @@
-//! What kubelet says of a volume's device, once for all pods: it lets it go when none of them uses the volume.
+//! kubelet's entries about a volume's device. kubelet releases it once for all pods, when none of them uses the volume.
 
 use std::sync::LazyLock;
 
@@ -7,8 +7,7 @@ use regex::Regex;
 use super::{fixed, klog::cut};
 use podstuck_model::said::Complaint;
 
-/// What stands before the error proper, of a device that no pod uses any more (`GenerateUnmountDeviceFunc` and
-/// `GenerateUnmapDeviceFunc`).
+/// The prefix of an error about releasing a device (`GenerateUnmountDeviceFunc` and `GenerateUnmapDeviceFunc`).
 static OF_DEVICE: LazyLock<Regex> = LazyLock::new(|| {
     fixed(concat!(
         r#"(?s)^(?:GetDeviceMountRefs check|UnmountDevice|UnmapDevice(?:\.\w+)?(?: check)?) failed "#,
@@ -22,19 +21,19 @@ static DEVICE_DONE: LazyLock<Regex> = LazyLock::new(|| {
     ))
 });
 
-/// The volume whose device was let go, if that is what a message says.
+/// The volume whose device was released, if the message says so.
 pub(super) fn released(message: &str) -> Option<String> {
     Some(DEVICE_DONE.captures(message)?[1].to_owned())
 }
 
-/// An error of letting a device go, if it is that somebody still uses it. Of others, a driver's for example, it
-/// is not known which pod they matter to.
+/// An error about releasing a device, if the device is still in use. Others, a driver's for example, cannot be
+/// assigned to a pod.
 pub(super) fn error(error: &str) -> Option<String> {
     let error = cut(OF_DEVICE.captures(error)?.get(1)?.as_str()).to_owned();
     complaint(&error).map(|_| error)
 }
 
-/// By kubelet's words, the same in `GenerateUnmountDeviceFunc` and `GenerateUnmapDeviceFunc` since 1.13.
+/// By kubelet's text, the same in `GenerateUnmountDeviceFunc` and `GenerateUnmapDeviceFunc` since 1.13.
 pub(super) fn complaint(error: &str) -> Option<Complaint> {
     let words = [
         ("is still mounted by other references", Complaint::DeviceMounted),

@@ -1,5 +1,5 @@
-//! What kubelet's log complains of a pod, in whatever words: any warning, error or message with an error that names the
-//! pod. No list of phrases decides what counts; what the phrases that are known mean is for `klog` and `klog_runtime`.
+//! Complaints about a pod in kubelet's log, whatever their text: any warning, error or message with an error that names
+//! the pod. No list of phrases decides what counts; `klog` and `klog_runtime` interpret the known ones.
 
 use std::{borrow::Cow, sync::LazyLock};
 
@@ -11,7 +11,7 @@ use podstuck_model::{
 use regex::Regex;
 
 use super::{
-    attempts::Told,
+    attempts::Finding,
     deletions::{Deletions, Name},
     fixed,
     go_text::{quoted, value},
@@ -19,27 +19,27 @@ use super::{
 };
 use crate::identity::uid::is_pod_uid;
 
-/// Pods whose complaints are kept, those that were complained of last.
+/// Pods whose complaints are kept, those with the latest complaints.
 const PODS: usize = 1024;
-/// Kinds of complaints that are kept of a pod, the last ones: it takes no other pod's place.
+/// Kinds of complaints that are kept per pod, the last ones: no pod takes the place of another.
 const KINDS: usize = 8;
 
-/// Bytes that are kept of a complaint: what it is about stands at its beginning, and recordings hold it.
+/// Bytes that are kept of a complaint: its subject is at its beginning, and recordings contain it.
 const LONGEST: usize = 1024;
 
 /// The pod that an entry is about.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Whose {
     Uid(String),
-    /// kubelet's status manager names a pod without its UID.
+    /// Named without its UID, by kubelet's status manager.
     Name(Name),
-    /// Older kubelets name it without its namespace, too.
+    /// Named without its namespace, by older kubelets.
     Alone(String),
-    /// One of its containers, or its sandbox.
+    /// Id of one of its containers, or of its sandbox.
     Container(String),
 }
 
-/// Where kubelet names a pod outside of klog's fields. Its own words stand before what they quote, so that the first
+/// Where kubelet names a pod outside of klog's fields. Its own text precedes what it quotes, so the first match
 /// counts.
 static UID: LazyLock<Regex> = LazyLock::new(|| {
     fixed(concat!(
@@ -47,12 +47,12 @@ static UID: LazyLock<Regex> = LazyLock::new(|| {
         r"([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})\b"
     ))
 });
-/// Up to 1.20, by its name alone (pkg/kubelet/kubelet_pods.go: `Killing unwanted pod`).
+/// A pod by its name alone, up to 1.20 (pkg/kubelet/kubelet_pods.go: `Killing unwanted pod`).
 static ALONE: LazyLock<Regex> = LazyLock::new(|| fixed(r#"\bpod \\?"([a-z0-9.-]+)\\?""#));
 static CONTAINER: LazyLock<Regex> = LazyLock::new(|| fixed(r"\b([0-9a-f]{64})\b"));
 
-/// What kubelet writes whenever a container ends, since it asks for one that was removed meanwhile; and what a probe
-/// says of a container, which is no word about its end.
+/// Entries that are no complaints: those at every container's end, when kubelet asks for a container that was removed
+/// meanwhile, and those of probes.
 static USUAL: LazyLock<Regex> = LazyLock::new(|| {
     fixed(concat!(
         r"^(?:ContainerStatus from runtime service failed|DeleteContainer returned error|Probe failed$|",
@@ -60,7 +60,7 @@ static USUAL: LazyLock<Regex> = LazyLock::new(|| {
     ))
 });
 
-/// What kubelet complains of.
+/// A complaint about a pod.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Complaint {
     pub(super) whose: Whose,
@@ -68,7 +68,7 @@ pub(super) struct Complaint {
     pub(super) text: String,
 }
 
-/// Whom a message is about and what it complains of.
+/// The complaint in a message, if it is one about a pod.
 pub(super) fn complaint(severity: u8, message: &str) -> Option<Complaint> {
     let level = match severity {
         b'E' | b'F' => Level::Error,
@@ -76,7 +76,7 @@ pub(super) fn complaint(severity: u8, message: &str) -> Option<Complaint> {
         _ => Level::Info,
     };
     let is_error = level != Level::Info;
-    // Most of a log is of this kind.
+    // Most messages of a log end here.
     if !is_error && !["ailed", "err", "Warning"].iter().any(|word| message.contains(word)) {
         return None;
     }
@@ -95,7 +95,7 @@ pub(super) fn complaint(severity: u8, message: &str) -> Option<Complaint> {
         let (namespace, name) = field(name)?.split_once('/')?;
         Some(Whose::Name((namespace.to_owned(), name.to_owned())))
     };
-    // An event that kubelet has sent; its words are its own.
+    // An event that kubelet has sent, with its own text.
     if let (Some("Warning"), Some("Pod"), Some(reason)) =
         (field("type"), field("kind"), field("reason"))
     {
@@ -126,7 +126,7 @@ fn of_uid(text: &str) -> Option<Whose> {
     UID.captures(text).map(|found| Whose::Uid(found[1].to_owned()))
 }
 
-/// Of a message without fields: by what names the pod best.
+/// The pod in a message without fields, by the most specific name.
 fn of_words(text: &str) -> Option<Whose> {
     let alone = || ALONE.captures(text).map(|found| Whose::Alone(found[1].to_owned()));
     let container = || CONTAINER.captures(text).map(|found| Whose::Container(found[1].to_owned()));
@@ -138,7 +138,7 @@ static WATCH: LazyLock<Regex> = LazyLock::new(|| {
     fixed(r"(?s)[Ff]ailed to (?:watch|list(?: and watch)?) \*(?:v1|api|core)\.Pod: (.*)$")
 });
 
-/// Why kubelet does not hear what the API server says of its pods.
+/// Why kubelet gets no updates of its pods from the API server.
 pub(super) fn of_watch(severity: u8, message: &str) -> Option<String> {
     if !matches!(severity, b'W' | b'E') || !message.contains("ailed to") {
         return None;
@@ -160,15 +160,15 @@ pub(super) fn of_watch(severity: u8, message: &str) -> Option<String> {
     }
     let found = WATCH.captures(&headline).or_else(|| WATCH.captures(&error))?;
     let why = found.get(1)?.as_str();
-    // One quotes the other.
+    // The error may be quoted in itself.
     let inner = WATCH.captures(why).and_then(|found| found.get(1));
     Some(first_of(inner.map_or(why, |inner| inner.as_str())))
 }
 
-/// What stands before the patch of a pod's status in an error about it (`PatchPodStatus` in pkg/util/pod).
+/// The text before the patch in an error about a pod's status (`PatchPodStatus` in pkg/util/pod).
 const PATCH: &str = "failed to patch status ";
 
-/// An error without that patch: it is long, and has what the pod's containers have said last.
+/// An error without that patch: it is long, and contains the termination messages of the pod's containers.
 fn without_patch(text: &str) -> Cow<'_, str> {
     let Some((before, patch)) = text.split_once(PATCH) else { return text.into() };
     let mut escaped = false;
@@ -186,7 +186,7 @@ fn first_of(text: &str) -> String {
     text.get(..text.floor_char_boundary(LONGEST)).unwrap_or_default().to_owned()
 }
 
-/// klog's fields: ` NAME=VALUE`, the value quoted where it could be taken for something else.
+/// klog's fields: ` NAME=VALUE`, the value quoted where it would be ambiguous.
 struct Fields<'a>(&'a str);
 
 impl Iterator for Fields<'_> {
@@ -214,17 +214,17 @@ struct Kind {
     is_proven: bool,
 }
 
-/// Whom it is told of: a name means the pod that had it then.
+/// Whom a complaint is about: a name means the pod that had it then.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Known {
     Uid(String),
     Name(Name, u64),
     Container(String),
-    /// All pods: it is about kubelet's watch of them.
+    /// kubelet's watch of all pods.
     Watch,
 }
 
-/// The last of each kind.
+/// The last complaint of each kind, by pod.
 pub(super) struct OfPods(Bounded<Known, Vec<Kind>>);
 
 impl Default for OfPods {
@@ -234,7 +234,7 @@ impl Default for OfPods {
 }
 
 impl OfPods {
-    /// Takes the next one of the log.
+    /// Adds the next complaint of the log.
     pub(super) fn push(
         &mut self,
         complaint: Complaint,
@@ -263,7 +263,7 @@ impl OfPods {
         self.note(known, level, text, at, is_proven);
     }
 
-    /// Takes why kubelet does not hear what the API server says of its pods.
+    /// Adds why kubelet gets no updates of its pods.
     pub(super) fn watch_fails(&mut self, why: String, at: Timestamp, is_proven: bool) {
         self.note(Known::Watch, Level::Error, why, at, is_proven);
     }
@@ -271,7 +271,7 @@ impl OfPods {
     fn note(&mut self, known: Known, level: Level, text: String, at: Timestamp, is_proven: bool) {
         let template = template(&text);
         let kinds = self.0.or_insert_with(known, Vec::new);
-        // The one that was said last stands last.
+        // The latest kind is the last one.
         let known = kinds.iter().position(|kind| kind.template == template);
         let before = known.map(|at| kinds.remove(at));
         let times = before.as_ref().map_or(0, |kind| kind.times) + 1;
@@ -282,7 +282,7 @@ impl OfPods {
         kinds.push(Kind { template, at, times, level, text, is_proven });
     }
 
-    /// Containers and sandboxes that are complained of.
+    /// Ids of the containers and sandboxes with complaints.
     pub(super) fn containers(&self) -> impl Iterator<Item = &str> {
         self.0.iter().filter_map(|(whose, _)| match whose {
             Known::Container(id) => Some(id.as_str()),
@@ -290,21 +290,21 @@ impl OfPods {
         })
     }
 
-    /// All whose pod is known.
-    pub(super) fn into_told(self, deletions: &Deletions, ids: &PodIds) -> Vec<(Told, bool)> {
+    /// All complaints whose pod is known, each with whether it is proven.
+    pub(super) fn into_findings(self, deletions: &Deletions, ids: &PodIds) -> Vec<(Finding, bool)> {
         let uid = |whose: &Known| match whose {
             Known::Uid(uid) => Some(uid.clone()),
             Known::Name(name, life) => deletions.uid(name, *life).map(str::to_owned),
             Known::Container(id) => ids.pod(id).map(str::to_owned),
             Known::Watch => Some(String::new()),
         };
-        let told = |uid: &str, kind: &Kind| {
+        let finding = |uid: &str, kind: &Kind| {
             let &Kind { at, times, level, is_proven, .. } = kind;
             let (uid, error) = (uid.to_owned(), kind.text.clone());
-            (Told::OfPod { uid, at, error, times, level }, is_proven)
+            (Finding::OfPod { uid, at, error, times, level }, is_proven)
         };
         let known = self.0.iter().filter_map(|(whose, kinds)| Some((uid(whose)?, kinds)));
-        known.flat_map(|(uid, kinds)| kinds.iter().map(move |kind| told(&uid, kind))).collect()
+        known.flat_map(|(uid, kinds)| kinds.iter().map(move |kind| finding(&uid, kind))).collect()
     }
 }
 
@@ -325,7 +325,7 @@ mod tests {
 
     /// As in kubernetes issue 106942, rook issue 4695, kyverno issue 16281 and the kubelet's own source.
     #[test]
-    fn any_error_that_names_a_pod_is_heard() {
+    fn any_error_that_names_a_pod_is_a_complaint() {
         let orphan =
             format!("orphaned pod \"{U}\" found, but failed to rmdir() subpath: not a directory");
         let message = format!("\"There were many similar errors.\" err={orphan:?} numErrs=3");
@@ -359,9 +359,9 @@ mod tests {
         }
     }
 
-    /// A container's last words are a part of its status (`terminationMessagePath`).
+    /// A container's termination message is part of its status (`terminationMessagePath`).
     #[test]
-    fn what_a_container_has_said_last_is_no_error_of_kubelets() {
+    fn a_termination_message_is_no_error_of_kubelets() {
         let patch = r#"{"message":"access \"x\" is forbidden"}"#;
         for why in ["etcdserver: request timed out", "pods \"web\" is forbidden"] {
             let error = format!("failed to patch status {patch:?} for pod \"shop\"/\"web\": {why}");
@@ -400,7 +400,7 @@ mod tests {
 
     /// As in kubernetes issues 25759 and 96035, and as client-go 1.33 writes it.
     #[test]
-    fn a_watch_that_fails_is_heard_in_the_words_of_all_versions() {
+    fn a_failed_watch_is_found_in_the_form_of_all_versions() {
         let why = "Get \"https://10.0.0.1:6443/api/v1/pods\": x509: certificate has expired";
         for message in [
             format!("pkg/kubelet/config/apiserver.go:43: Failed to watch *api.Pod: {why}"),
@@ -445,16 +445,16 @@ mod tests {
 
     type Heard = (i64, String, u64, bool);
 
-    fn told(all: OfPods, deletions: &Deletions, ids: &PodIds) -> Vec<Heard> {
-        let told = all.into_told(deletions, ids).into_iter().map(|told| match told {
-            (Told::OfPod { at, error, times, .. }, is_proven) => {
+    fn findings(all: OfPods, deletions: &Deletions, ids: &PodIds) -> Vec<Heard> {
+        let found = all.into_findings(deletions, ids).into_iter().map(|finding| match finding {
+            (Finding::OfPod { at, error, times, .. }, is_proven) => {
                 (at.as_second(), error, times, is_proven)
             }
             _ => panic!(),
         });
-        let mut told: Vec<_> = told.collect();
-        told.sort();
-        told
+        let mut found: Vec<_> = found.collect();
+        found.sort();
+        found
     }
 
     fn push(all: &mut OfPods, whose: Whose, text: &str, second: i64, deletions: &mut Deletions) {
@@ -464,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_of_each_kind_is_told_with_its_number() {
+    fn the_last_of_each_kind_is_kept_with_its_count() {
         let (mut all, mut deletions) = (OfPods::default(), Deletions::default());
         for second in 1..4 {
             let text = format!("cannot: try {second}");
@@ -475,7 +475,7 @@ mod tests {
         push(&mut all, unknown, "whose", 9, &mut deletions);
         push(&mut all, Whose::Container("a".repeat(64)), "whose", 9, &mut deletions);
         let expected = [(3, "cannot: try 3".into(), 3, true), (9, "no more".into(), 1, false)];
-        assert_eq!(told(all, &deletions, &PodIds::default()), expected);
+        assert_eq!(findings(all, &deletions, &PodIds::default()), expected);
     }
 
     #[test]
@@ -487,7 +487,7 @@ mod tests {
             deletions.listen(text, || Some(Timestamp::UNIX_EPOCH));
         };
         add(&mut deletions);
-        push(&mut all, name(), "nobody's", 1, &mut deletions);
+        push(&mut all, name(), "no known pod's", 1, &mut deletions);
         add(&mut deletions);
         push(&mut all, name(), "before its UID was named", 2, &mut deletions);
         push(&mut all, Whose::Alone("web".into()), "by its name alone", 3, &mut deletions);
@@ -498,7 +498,7 @@ mod tests {
         let mut ids = PodIds::default();
         ids.extend([("a".repeat(64), U.to_owned())].into());
         push(&mut all, Whose::Container("a".repeat(64)), "a container's", 6, &mut deletions);
-        let texts: Vec<i64> = told(all, &deletions, &ids).iter().map(|told| told.0).collect();
-        assert_eq!(texts, [2, 3, 4, 6]);
+        let times: Vec<i64> = findings(all, &deletions, &ids).iter().map(|it| it.0).collect();
+        assert_eq!(times, [2, 3, 4, 6]);
     }
 }

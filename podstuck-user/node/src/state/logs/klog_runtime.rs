@@ -1,5 +1,5 @@
-//! What kubelet's log says of the runtime: that a pod could not be killed, in the runtime's own words, and
-//! that the runtime answers nobody.
+//! Entries of kubelet's log about the runtime: a pod that could not be killed, with the runtime's error, and a
+//! runtime that does not answer.
 
 use std::sync::LazyLock;
 
@@ -15,14 +15,14 @@ static OLD: LazyLock<Regex> = LazyLock::new(|| {
 });
 static POD: LazyLock<Regex> =
     LazyLock::new(|| fixed(r#"^ pod="[a-z0-9-]+/[a-z0-9.-]+" podUID="?([0-9a-f-]+)"?(?: |$)"#));
-/// By kubelet's versions (`Kubelet.syncLoop`).
+/// In the form of each kubelet version (`Kubelet.syncLoop`).
 static UNHEALTHY: LazyLock<Regex> = LazyLock::new(|| {
     fixed(
         r#"^(?:"Skipping pod synchronization" err="|skipping pod synchronization - )(\[?(?:container runtime is down|PLEG is not healthy: )[^"\n]*)"#,
     )
 });
 
-/// The pod, which is none where it is about all of them, and the error.
+/// UID of the pod, empty where the entry is about all pods, and the error.
 pub(super) fn of_runtime(message: &str) -> Option<(String, String)> {
     if let Some(found) = UNHEALTHY.captures(message) {
         return Some((String::new(), found[1].trim_end().to_owned()));
@@ -37,7 +37,7 @@ pub(super) fn of_runtime(message: &str) -> Option<(String, String)> {
             (found[1].to_owned(), found[2].to_owned())
         }
     };
-    // The same line tells why a container cannot be started.
+    // kubelet logs the same line when a container cannot be started.
     let kills = ["KillPodSandbox", "KillContainer", "error killing pod"];
     let is_kill = kills.iter().any(|word| error.contains(word));
     (is_kill && is_pod_uid(uid.as_bytes())).then_some((uid, error))
@@ -53,7 +53,7 @@ mod tests {
 
     /// As in weaveworks/weave, kubernetes issue 45626 and longhorn's knowledge base.
     #[test]
-    fn why_a_pod_could_not_be_killed_is_told_by_new_and_old_kubelets() {
+    fn a_failed_kill_is_found_in_the_log_of_new_and_old_kubelets() {
         let pod = "pod=\"shop/cart-0\" podUID";
         for line in [
             format!("\"Error syncing pod, skipping\" err={ERROR:?} {pod}=\"{UID}\""),
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_kill_or_names_no_pod_is_nothing() {
+    fn other_errors_and_those_without_a_pod_are_ignored() {
         let pod = format!("pod=\"shop/cart-0\" podUID=\"{UID}\"");
         let hostile = format!("KillPodSandbox\" {pod}");
         for line in [
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_runtime_that_answers_nobody_is_told_of_the_node() {
+    fn a_silent_runtime_concerns_all_pods() {
         let unhealthy =
             "PLEG is not healthy: pleg was last seen active 3m5s ago; threshold is 3m0s";
         for line in [

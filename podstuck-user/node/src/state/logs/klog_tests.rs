@@ -71,7 +71,7 @@ fn what_others_choose_names_no_pod() {
 }
 
 #[test]
-fn a_failed_operation_says_when_and_when_next() {
+fn a_failed_operation_has_its_time_and_that_of_the_retry() {
     let path = format!("/var/lib/kubelet/pods/{UID}/volumes/kubernetes.io~empty-dir/data/f");
     let text = failed(&format!(
         "UnmountVolume.TearDown failed for volume \"kubernetes.io/empty-dir/{UID}-data\" \
@@ -91,7 +91,7 @@ fn a_failed_operation_says_when_and_when_next() {
 
 /// As in kubernetes issue 71584, of 1.9.7.
 #[test]
-fn a_failed_operation_is_told_by_old_kubelets_too() {
+fn a_failed_operation_is_found_in_the_log_of_old_kubelets_too() {
     let path = format!("/var/lib/kubelet/pods/{UID}/volume-subpaths/content/app/2");
     let text = format!(
         "E0301 23:11:29.841373    1192 nestedpendingoperations.go:267] Operation for \"\\\"kubernetes.io/nfs/{UID}-content\\\" \
@@ -111,7 +111,7 @@ fn a_failed_operation_is_told_by_old_kubelets_too() {
 }
 
 #[test]
-fn a_volume_that_was_torn_down_is_told_by_new_and_old_kubelets() {
+fn a_volume_that_was_torn_down_is_found_in_the_log_of_new_and_old_kubelets() {
     let volume = "kubernetes.io/csi/hostpath.csi.k8s.io^20d93e09";
     for outer in ["", "(OuterVolumeSpecName: \"pv\") "] {
         let text = format!(
@@ -119,11 +119,11 @@ fn a_volume_that_was_torn_down_is_told_by_new_and_old_kubelets() {
              for volume \"{volume}\" {outer}pod \"{UID}\" (UID: \"{UID}\"). InnerVolumeSpecName \
              \"pv-web\". PluginName \"kubernetes.io/csi\", VolumeGIDValue \"\""
         );
-        let Some(Entry::Done { uid, volume: told, at, report }) = parse(&text, now()) else {
+        let Some(Entry::Done { uid, volume: named, at, report }) = parse(&text, now()) else {
             panic!()
         };
         assert_eq!(report, Report::TornDown);
-        assert_eq!((uid.as_str(), told.as_str()), (UID, volume));
+        assert_eq!((uid.as_str(), named.as_str()), (UID, volume));
         assert_eq!(Some(at), written(&text, now()));
         let started = text.replace("succeeded", "started");
         assert_eq!(parse(&started, now()), None);
@@ -172,7 +172,7 @@ fn a_csi_volumes_mount_point_is_named_by_kubelet_and_by_drivers() {
 }
 
 #[test]
-fn a_complaint_is_known_by_its_words() {
+fn a_complaint_is_known_by_its_text() {
     let missing = "driver name x not found in the list of registered CSI drivers";
     assert_eq!(complaint(missing), Some(Complaint::NoDriver));
     let unavailable = "rpc error: code = Unavailable desc = dial unix";
@@ -186,14 +186,14 @@ fn a_complaint_is_known_by_its_words() {
     let dialing =
         "transport: Error while dialing: dial unix /k/csi.sock: connect: connection refused";
     assert_eq!(at_socket(dialing), Some(Complaint::DriverDown));
-    // As captured of a driver that SIGSTOP keeps from taking the connection, and of one that ends meanwhile.
+    // As captured with a driver that SIGSTOP keeps from accepting the connection, and with one that ends meanwhile.
     let preface = "error reading server preface: ";
     let stopped =
         format!("{preface}raw-read unix @->/k/csi.sock: use of closed network connection");
     assert_eq!(at_socket(&stopped), Some(Complaint::DriverHangs));
     assert_eq!(at_socket(&format!("{preface}EOF")), Some(Complaint::DriverDown));
     assert_eq!(unavailable("error reading from server: EOF"), Some(Complaint::DriverDown));
-    // The driver says so, of its own servers.
+    // The driver's own answer, about its servers.
     let backend = "transport: Error while dialing: dial tcp 10.0.0.1:443: i/o timeout";
     assert_eq!(at_socket(backend), Some(Complaint::DriverError));
     assert_eq!(unavailable("the array is in maintenance"), Some(Complaint::DriverError));
@@ -211,7 +211,7 @@ fn a_complaint_is_known_by_its_words() {
     assert_eq!(complaint("unlinkat /k/f: operation not permitted"), None);
 }
 
-/// As captured from kubelet 1.36, which writes of a pod that was deleted by force no event with its name.
+/// As captured from kubelet 1.36, which logs no event with the name of a pod that was deleted by force.
 #[test]
 fn a_containers_end_is_known_without_its_pods_name() {
     let id = "6b4d24c22603450f4d43a997b83cc051e13c263a6bb5fe6d941485076d26e756";
@@ -223,8 +223,8 @@ fn a_containers_end_is_known_without_its_pods_name() {
         parse(&line, now())
     };
     for uid in [UID, "1a37ffc387077f8fbab2c010c19b08f1"] {
-        let Some(Entry::Done { uid: told, volume, report, .. }) = line(uid, "") else { panic!() };
-        assert_eq!((told.as_str(), volume.as_str(), report), (uid, "", Report::ContainerEnded));
+        let Some(Entry::Done { uid: found, volume, report, .. }) = line(uid, "") else { panic!() };
+        assert_eq!((found.as_str(), volume.as_str(), report), (uid, "", Report::ContainerEnded));
     }
     assert_eq!(line("..", ""), None);
     assert_eq!(line(UID, " more"), None);
@@ -263,7 +263,7 @@ fn no_token_is_shown() {
 }
 
 #[test]
-fn what_is_refused_before_it_is_begun_is_said_without_a_retry() {
+fn an_operation_that_is_refused_before_it_begins_has_no_retry() {
     // As recorded with kubelet 1.20.
     let plain = format!(
         "E1122 15:55:14.732085   26069 reconciler.go:193] operationExecutor.UnmountVolume failed \
@@ -294,7 +294,7 @@ fn what_is_refused_before_it_is_begun_is_said_without_a_retry() {
 
 /// As in kubernetes pull request 101305, csi-driver-smb issues 64 and 782, and kubernetes issue 62824.
 #[test]
-fn a_look_that_failed_is_named() {
+fn a_failed_stat_is_named() {
     let path = "/var/lib/kubelet/pods/8dff9f0d-7f82-415c-9a5b-c32e81fb3ea4/volumes/kubernetes.io~csi/pvc-1/mount";
     for (error, errno) in [
         (
@@ -315,7 +315,7 @@ fn a_look_that_failed_is_named() {
             Some(Errno::EACCES),
         ),
         (format!("stat {path}: input/output error\n"), Some(Errno::EIO)),
-        // What RemoveAll of Go 1.19 on ends with at a FUSE mount whose server is gone, in an emptyDir.
+        // RemoveAll since Go 1.19, at a FUSE mount in an emptyDir whose server is gone.
         (format!("openfdat {path}: transport endpoint is not connected"), Some(Errno::ENOTCONN)),
         (format!("stat {path}: resource temporarily unavailable"), None),
         (format!("stat {path}: no such file or directory"), None),
@@ -331,7 +331,7 @@ fn a_look_that_failed_is_named() {
 
 /// As `GenerateUnmapVolumeFunc` and `AttachedVolume.GenerateError` in pkg/volume/util write them.
 #[test]
-fn a_raw_block_volume_that_is_not_unmapped_is_said_of_its_pod() {
+fn a_raw_block_volume_that_is_not_unmapped_concerns_its_pod() {
     let volume = "kubernetes.io/csi/block.example^h-1";
     let map = "/k/plugins/kubernetes.io/csi/volumeDevices/pv/dev";
     let errors = [
@@ -370,12 +370,14 @@ fn a_raw_block_volume_that_is_not_unmapped_is_said_of_its_pod() {
          \"{volume}\" (OuterVolumeSpecName: \"raw\") pod \"{UID}\" (UID: \"{UID}\"). \
          InnerVolumeSpecName \"pv\". PluginName \"kubernetes.io/csi\", VolumeGIDValue \"\""
     );
-    let Some(Entry::Done { uid, volume: told, report, .. }) = parse(&done, now()) else { panic!() };
-    assert_eq!((uid.as_str(), told.as_str(), report), (UID, volume, Report::Unmapped));
+    let Some(Entry::Done { uid, volume: named, report, .. }) = parse(&done, now()) else {
+        panic!()
+    };
+    assert_eq!((uid.as_str(), named.as_str(), report), (UID, volume, Report::Unmapped));
 }
 
 #[test]
-fn a_device_that_is_still_referenced_is_said_of_no_pod() {
+fn a_device_that_is_still_referenced_concerns_no_single_pod() {
     let volume = "kubernetes.io/csi/d.example^h";
     let of = |error: &str| {
         format!(
@@ -404,7 +406,7 @@ fn a_device_that_is_still_referenced_is_said_of_no_pod() {
         assert_eq!(failed.retry, "2026-03-01T23:12:33.841373347Z".parse().ok());
         assert_eq!(complaint(error), Some(known));
     }
-    // Whose pod that matters to is not known.
+    // It is not known which pod this concerns.
     let driver = "rpc error: code = Internal desc = busy";
     assert_eq!(parse(&on("UnmountDevice failed", driver), now()), None);
     assert_eq!(parse(&of("MountVolume.MountDevice failed for volume \"pv\""), now()), None);
@@ -413,8 +415,10 @@ fn a_device_that_is_still_referenced_is_said_of_no_pod() {
         "I1122 00:10:33.376850    7632 operation_generator.go:895] UnmountDevice succeeded for volume \"pv\" \
          (UniqueName: \"{volume}\") on node \"kc-node\" "
     );
-    let Some(Entry::Done { uid, volume: told, report, .. }) = parse(&done, now()) else { panic!() };
-    assert_eq!((uid.as_str(), told.as_str(), report), ("", volume, Report::DeviceReleased));
+    let Some(Entry::Done { uid, volume: named, report, .. }) = parse(&done, now()) else {
+        panic!()
+    };
+    assert_eq!((uid.as_str(), named.as_str(), report), ("", volume, Report::DeviceReleased));
 }
 
 /// As kubelet 1.30 and 1.36 write them.

@@ -1,5 +1,5 @@
-//! How much of each log is in a form that is known. A log of which no line is understood says nothing: neither what went
-//! wrong, nor that nothing did.
+//! How much of each log is in a known format. A log without one understood line proves nothing: neither that an error
+//! occurred, nor that none did.
 
 use std::{
     collections::BTreeMap,
@@ -11,12 +11,12 @@ use serde::{Deserialize, Serialize};
 
 use podstuck_model::degraded::{Degraded, Feed};
 
-/// Lines of a log.
+/// Counts of a log's lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lines {
-    /// That were read, and are not empty.
+    /// Lines that were read and are not empty.
     pub seen: u64,
-    /// That are entries in a known form, or go on with one.
+    /// Lines that are entries in a known format, or continue one.
     pub understood: u64,
 }
 
@@ -26,13 +26,13 @@ impl Lines {
         self.understood += u64::from(is_understood);
     }
 
-    /// With those of another log, or of another read.
+    /// The sum with the lines of another log, or of another read.
     pub(super) fn and(self, other: Self) -> Self {
         let seen = self.seen.saturating_add(other.seen);
         Self { seen, understood: self.understood.saturating_add(other.understood) }
     }
 
-    /// The one of two logs that is not understood.
+    /// The lines of the log that is not understood, of two.
     pub(super) fn foreign(self, other: Self) -> Self {
         if self.are_foreign() { self } else { other }
     }
@@ -42,20 +42,20 @@ impl Lines {
         self.seen > 0 && self.understood == 0
     }
 
-    /// Whether what is missing in the log was not said: of a few lines, what the Go runtime writes for example, it may
-    /// not be known what they are.
+    /// Whether an entry that is not in the log was not written. A tenth of the lines may be unknown, as those that the Go
+    /// runtime writes.
     pub(super) fn prove_silence(self) -> bool {
         self.understood.saturating_mul(10) >= self.seen.saturating_mul(9)
     }
 }
 
-/// How the name of a driver's log begins ([`super::source`]).
+/// Prefix of the name of a driver's log ([`super::source`]).
 const OF_DRIVER: &str = "log of csi-driver ";
 
-/// By process and name: a log, and its lines.
+/// Lines of each log, by process id and name of the log.
 static LINES: Mutex<BTreeMap<(u32, String), Lines>> = Mutex::new(BTreeMap::new());
 
-/// Takes note of what was read of a log that a process writes; all that was read of it so far.
+/// Adds the lines that were read of a process's log; returns all lines read of it so far.
 pub(super) fn read(pid: u32, log: &str, lines: Lines) -> Lines {
     let mut all = LINES.lock().unwrap_or_else(PoisonError::into_inner);
     all.retain(|(pid, _), _| Path::new("/proc").join(pid.to_string()).exists());
@@ -64,18 +64,18 @@ pub(super) fn read(pid: u32, log: &str, lines: Lines) -> Lines {
     *known
 }
 
-/// What is not known because nothing in a log is understood.
+/// What is not known because no line of a log is understood.
 pub(super) fn degraded() -> Vec<Degraded> {
     let all = LINES.lock().unwrap_or_else(PoisonError::into_inner);
-    let told = |((_, log), lines): (&(u32, String), &Lines)| {
+    let degraded = |((_, log), lines): (&(u32, String), &Lines)| {
         let sentence = format!(
             "no line of the {log}, has a form that podstuck reads: what its component says of the pod is not known"
         );
-        // A driver's own words add to what kubelet says of it, and nothing depends on them.
+        // A driver's log adds to kubelet's, and nothing depends on it.
         let feeds: &[Feed] = if log.starts_with(OF_DRIVER) { &[] } else { &[Feed::Logs] };
         lines.are_foreign().then(|| Degraded::new(sentence, feeds))
     };
-    all.iter().filter_map(told).collect()
+    all.iter().filter_map(degraded).collect()
 }
 
 #[cfg(test)]
@@ -84,7 +84,7 @@ mod tests {
     use podstuck_model::identity::Component;
 
     #[test]
-    fn the_share_decides_what_silence_means() {
+    fn the_share_of_understood_lines_decides_what_silence_proves() {
         let lines = |seen, understood| Lines { seen, understood };
         assert!(!lines(0, 0).are_foreign() && lines(0, 0).prove_silence());
         assert!(lines(7, 0).are_foreign() && !lines(7, 0).prove_silence());

@@ -1,8 +1,8 @@
 //! How far a log was read, so that the next read takes only what is new.
 //!
-//! A file is known again by what stands before that place, and not by its name or inode: a log that is rotated is
-//! renamed and made again under its name, or copied and emptied. What was written before the rotation and not read
-//! yet is in a file beside it, whose name begins alike.
+//! A file is recognised by the bytes before that offset, and not by its name or inode: a log that is rotated is
+//! renamed and created again under its name, or copied and truncated. What was written before the rotation and not
+//! read yet is in a file in the same directory, whose name begins alike.
 
 use std::{
     cmp::Reverse,
@@ -16,23 +16,23 @@ use std::{
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-/// Most that is read of a log at a time: an hour and more of a kubelet in trouble, at its usual level.
+/// Most bytes of a log that are read at a time: an hour and more of a kubelet in trouble, at its usual level.
 pub(super) const TAIL: u64 = 8 << 20;
 /// The same, in entries of the journal.
 const ENTRIES: &str = "--lines=40000";
-/// So much of what was read tells a file from another: the times of a few lines are in it.
+/// Bytes that identify a file: they contain the times of a few lines.
 const LAST: u64 = 256;
-/// Files beside a log that may be its beginning.
+/// Most files that are tried as the rotated log.
 const ROTATED: usize = 8;
-/// What journalctl writes last (`--show-cursor`).
+/// Prefix of the last line of journalctl's output (`--show-cursor`).
 const CURSOR: &[u8] = b"-- cursor: ";
 
 /// The place up to which a log was read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Mark {
-    /// So many bytes of a file, and the last of them.
+    /// Number of bytes read of a file, and the last ones of them.
     File { read: u64, last: Vec<u8> },
-    /// An entry of the journal.
+    /// Cursor of an entry of the journal.
     Journal { cursor: String },
 }
 
@@ -43,7 +43,7 @@ impl Mark {
         Ok(Self::File { read, last })
     }
 
-    /// Whether this is the file, and how much of it was read.
+    /// How many bytes of this file were read; `None` where it is not the marked file.
     fn read_of(&self, file: &File) -> Option<u64> {
         let Self::File { read, .. } = self else { return None };
         Self::of(file, *read).is_ok_and(|same| same == *self).then_some(*read)
@@ -53,18 +53,18 @@ impl Mark {
 /// What is new in a log.
 #[derive(Debug, Default)]
 pub(super) struct News {
-    /// Whole lines, but for the first one where something is missing.
+    /// Whole lines; the first one may be cut where `is_cut`.
     pub(super) text: Vec<u8>,
-    /// Something between the last read and this one is missing.
+    /// Whether text between the last read and this one is missing.
     pub(super) is_cut: bool,
-    /// Where the next read goes on; `None` where it begins.
+    /// Where the next read continues; `None`: from the end of the log.
     pub(super) next: Option<Mark>,
 }
 
 /// Reads a text to its end, and returns the last of it ([`last_of`]).
 pub(super) type ReadEnd<'a> = &'a mut dyn FnMut(&mut dyn Read) -> io::Result<Vec<u8>>;
 
-/// A file, by that name: its end, or what is new since a mark.
+/// Reads a file with this path: its end, or what is new since a mark.
 pub(super) fn of_file(
     file: &File,
     path: &Path,
@@ -92,20 +92,20 @@ pub(super) fn of_file(
     Ok(news)
 }
 
-/// The whole lines from there on, and where they end.
+/// The whole lines from an offset on, and the offset where they end.
 fn rest(mut file: &File, from: u64, read: ReadEnd<'_>) -> Result<(Vec<u8>, u64)> {
     file.seek(SeekFrom::Start(from))?;
-    // It may grow meanwhile.
+    // The file may grow meanwhile.
     let mut text = read(&mut file.take(TAIL))?;
     let whole = memchr::memrchr(b'\n', &text).map_or(0, |at| at + 1);
     text.truncate(whole);
-    // Whoever does not append goes on at the old place of a file that was emptied.
+    // A process that writes without O_APPEND continues at its old offset in a truncated file, after zeroes.
     let hole = text.iter().take_while(|byte| **byte == 0).count();
     text.drain(..hole);
     Ok((text, from + whole as u64))
 }
 
-/// The file that a log was before it was rotated, and how much of it was read.
+/// The file that a log was renamed or copied to when it was rotated, and how many bytes of it were read.
 fn rotated(path: &Path, mark: &Mark) -> Option<(File, u64)> {
     let (name, stem) = (path.file_name()?, path.file_stem()?.as_bytes());
     let is_alike = |entry: &DirEntry| {
@@ -124,7 +124,7 @@ fn rotated(path: &Path, mark: &Mark) -> Option<(File, u64)> {
     })
 }
 
-/// What journalctl writes when it is called so: the end, or what is new since a mark.
+/// Reads the output of a journalctl command: the end of the journal, or what is new since a mark.
 pub(super) fn of_journal(
     mut command: Command,
     after: Option<&Mark>,
@@ -138,7 +138,7 @@ pub(super) fn of_journal(
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
     let mut child = child.context("its log is the journal, and journalctl cannot be run")?;
     let mut output = child.stdout.take().context("journalctl has no output")?;
-    // It ends when it has written all, or when nobody reads any more.
+    // It ends when it has written all, or when the pipe is closed.
     let mut text = read(&mut output)?;
     let lines = text.strip_suffix(b"\n").unwrap_or(&text);
     let last = memchr::memrchr(b'\n', lines).map_or(0, |at| at + 1);
@@ -151,7 +151,7 @@ pub(super) fn of_journal(
     Ok(News { text, is_cut: false, next })
 }
 
-/// The end of a text, whose length is not known before.
+/// The last [`TAIL`] bytes of a text of unknown length.
 pub(super) fn last_of(text: &mut dyn Read) -> io::Result<Vec<u8>> {
     let most = usize::try_from(TAIL).unwrap_or(usize::MAX);
     let (mut last, mut part) = (Vec::new(), vec![0; 64 << 10]);
@@ -174,7 +174,7 @@ mod tests {
 
     use super::*;
 
-    /// A log that somebody follows.
+    /// A log that is followed.
     struct Followed {
         directory: tempfile::TempDir,
         after: Option<Mark>,
@@ -248,7 +248,7 @@ mod tests {
             log.write("four\n");
             assert_eq!(log.read(), all("four\n"), "{by_copy}");
         }
-        // Where what it was is not there any more, that is known.
+        // Without the rotated file, the gap is known.
         let mut log = Followed::new();
         log.write("one\n");
         log.read();
@@ -269,7 +269,7 @@ mod tests {
         assert_eq!(log.read(), all("three\n"));
     }
 
-    /// What journalctl writes, as a shell that writes what it is called with.
+    /// A shell in the place of journalctl, which prints its arguments.
     #[test]
     fn the_journal_is_read_on_from_its_cursor() {
         let read = |after: Option<&Mark>, script: &str| {

@@ -1,8 +1,8 @@
-//! What the node's components say in their logs, by which a late arrival learns what it has missed: pods'
-//! names after their directories of logs are gone, the attempts of the last hour with their errors, and what
-//! no call shows.
+//! Reads the logs of the node's components, and so learns what happened before podstuck was started: names of pods
+//! whose log directories are gone, the attempts of the last hour with their errors, and errors that no system call
+//! shows.
 //!
-//! A log is where the process's standard error goes: a file, or the journal.
+//! A process's log is where its standard error goes: a file, or the journal.
 
 mod attempts;
 #[cfg(any(test, feature = "captures"))]
@@ -66,13 +66,13 @@ pub use read_driver::Marks;
 pub(in crate::state) use read_driver::ReadDriverLog;
 pub(in crate::state) use read_runtime::ReadRuntimeLog;
 
-/// Logs on file systems that did not answer, each with the reason.
+/// Logs that could not be read because a file system did not answer, each with the reason.
 static SILENT: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
 
 type Answered<T> = Result<T, Failure<OsString>>;
 
-/// What came of the reading of a log: where its file system did not answer, it is missing in what is found.
-fn told<T>(log: String, answer: Answered<T>) -> Result<T, String> {
+/// The result of reading a log. Notes a log whose file system did not answer in [`SILENT`].
+fn outcome<T>(log: String, answer: Answered<T>) -> Result<T, String> {
     let mut silent = SILENT.lock().unwrap_or_else(PoisonError::into_inner);
     silent.remove(&log);
     let why = match answer {
@@ -91,36 +91,36 @@ fn told<T>(log: String, answer: Answered<T>) -> Result<T, String> {
     Err(whole)
 }
 
-/// What is not known because logs lie on file systems that do not answer, or are in no form that is known.
+/// What is not known because logs are on file systems that do not answer, or in no known format.
 pub fn degraded() -> Vec<Degraded> {
     let silent = SILENT.lock().unwrap_or_else(PoisonError::into_inner);
-    let told = |(log, why): (&String, &String)| {
+    let unread = |(log, why): (&String, &String)| {
         Degraded::new(format!("the {log} could not be read: {why}"), &[Feed::Logs])
     };
-    silent.iter().map(told).chain(lines::degraded()).collect()
+    silent.iter().map(unread).chain(lines::degraded()).collect()
 }
 
-/// What the logs of this node say.
+/// The contents of the logs of this node.
 #[derive(Debug, Default)]
 pub struct Logs {
-    /// Pods by name.
+    /// Pods that are named in them.
     pub pods: Vec<NamedPod>,
-    /// Attempts and what else is reported, the oldest first of each log.
+    /// Attempts and other reports, of each log the oldest first.
     pub attempts: Vec<Attempt>,
-    /// From when on kubelet's were read.
+    /// The periods of kubelet's logs that were read.
     pub heard: Vec<Heard>,
-    /// Each log.
+    /// The logs that were read, or could not be.
     pub places: Vec<Place>,
 }
 
 /// A log.
 #[derive(Debug)]
 pub struct Place {
-    /// Who writes it; the kernel is none of them.
+    /// The component that writes it; `Other` for the kernel.
     pub component: Component,
-    /// Which it is; an error says why it could not be read.
+    /// Name of the log; an error says why it could not be read.
     pub read: Result<String, String>,
-    /// How much of it was read, and understood.
+    /// How many of its lines were read and understood.
     pub lines: Lines,
 }
 
@@ -135,20 +135,21 @@ pub struct NamedPod {
     pub uid: String,
 }
 
-/// An attempt, or another report, and the process that says so.
+/// An attempt, or another report, and the process that logged it.
 #[derive(Clone, Debug)]
 pub struct Attempt {
-    /// Who wrote it. Its attempts are those of the process that runs now, or of one before.
+    /// The process that writes the log now; the attempt may be that of an earlier process.
     pub pid: u32,
-    /// The same, as the probes would tell it of a call.
+    /// The same process, as the probes would describe it.
     pub caller: Caller,
-    /// What it says.
+    /// The report.
     pub said: Said,
     /// The call that failed, where the error names one.
     pub call: Option<NamedCall>,
 }
 
-/// Reads the logs of all kubelets and runtimes of the node. Takes two seconds for each that does not answer.
+/// Reads the logs of all kubelets and runtimes of the node, and the kernel's. Takes two seconds for each that does not
+/// answer.
 pub fn read(host_root: &Path) -> Logs {
     Follower::new(host_root).read_all()
 }
@@ -170,19 +171,19 @@ pub struct DriverLog {
     pub names: VolumeNames,
 }
 
-/// What came of it.
+/// The result of reading a driver's logs.
 #[derive(Debug)]
 pub struct DriverRead {
     /// The complaints.
     pub said: Vec<Said>,
     /// The logs; an error says why they could not be read.
     pub read: Result<Vec<String>, String>,
-    /// Of all of them, or of the one that is not understood.
+    /// Lines of all of them, or of the one that is not understood.
     pub lines: Lines,
 }
 
-/// Reads what a driver complains of about one volume, and what is new where it was read before. Takes two seconds
-/// where nobody answers.
+/// Reads a driver's complaints about one volume, only new ones where `marks` has its logs. Takes two seconds where a
+/// file system does not answer.
 pub fn read_driver(log: DriverLog, marks: &mut Marks) -> DriverRead {
     let DriverLog { host_root, log_dirs, pid, uid, volume, names } = log;
     let (now, after) = (Timestamp::now(), marks.clone());
@@ -191,7 +192,7 @@ pub fn read_driver(log: DriverLog, marks: &mut Marks) -> DriverRead {
     let answer = ask_in_parts(question, |mut part: DriverSaid| {
         let source = source(Component::CsiDriver, pid, &part.place);
         let all = lines::read(pid, &source, part.lines);
-        // A container beside the driver may write in another form.
+        // Another container of the driver's pod may write in another format.
         lines = if lines.are_foreign() || all.are_foreign() {
             lines.foreign(all)
         } else {
@@ -200,17 +201,17 @@ pub fn read_driver(log: DriverLog, marks: &mut Marks) -> DriverRead {
         part.note(marks);
         said.extend(part.said);
     });
-    let read = told(format!("log of csi-driver (pid {pid})"), answer);
+    let read = outcome(format!("log of csi-driver (pid {pid})"), answer);
     DriverRead { said, read, lines }
 }
 
-/// What a component's log says of a pod, in no other form: no token is in it.
+/// A report of a component's log about a pod. All reports are made here, so that none contains a token.
 fn said(component: Component, source: &str, uid: &str, at: Timestamp, text: &str) -> Said {
     Said::new(component, source, uid, at, &klog::shown(text))
 }
 
-/// Whether the logs of the CSI drivers that have registered can be read, by their registrars' pods. Takes two
-/// seconds for each that does not answer.
+/// Whether the logs of the registered CSI drivers can be read, found by their registrars' pods. Takes two seconds for
+/// each that does not answer.
 pub fn of_drivers(host_root: &Path, log_dirs: &[PathBuf]) -> Vec<Place> {
     let read = |(name, pid): (String, u32)| {
         let nothing = String::new;
@@ -226,12 +227,12 @@ pub fn of_drivers(host_root: &Path, log_dirs: &[PathBuf]) -> Vec<Place> {
     registrar::registered().into_iter().map(read).collect()
 }
 
-/// A log, for people.
+/// The name of a log in reports.
 fn source(component: Component, pid: u32, place: &str) -> String {
     format!("log of {} (pid {pid}), {place}", component.name())
 }
 
-/// As the probes would describe it.
+/// A process, as the probes would describe it.
 fn caller(pid: u32) -> Caller {
     let comm = thread::name(&proc::comm(format!("/proc/{pid}").as_ref()));
     let mnt_ns = namespaces::of_process(pid).unwrap_or_default();
@@ -240,7 +241,7 @@ fn caller(pid: u32) -> Caller {
 }
 
 fn fixed(pattern: &str) -> Regex {
-    // A pattern that is no pattern does not pass the tests of the file that it stands in.
+    // An invalid pattern fails the tests of its file.
     #[expect(clippy::expect_used, reason = "constant, and tested")]
     Regex::new(pattern).expect("a constant pattern")
 }
@@ -255,18 +256,18 @@ mod tests {
         let missing =
             || degraded().iter().any(|it| it.sentence.contains("the log of a test could"));
         let hung = Failure::Hung { at: Some("/var/log/a\u{1b}".into()), helper: 7 };
-        let why = told::<()>(log(), Err(hung)).unwrap_err();
+        let why = outcome::<()>(log(), Err(hung)).unwrap_err();
         assert!(why.contains("/var/log/a\\x1b did not answer"), "{why}");
         assert!(missing());
-        told(log(), Ok(())).unwrap();
+        outcome(log(), Ok(())).unwrap();
         assert!(!missing());
         // What cannot be read at all is no fault of a file system.
         let other = Failure::Other(NoAnswer::Refused("its standard error is /dev/null".into()));
-        told::<()>(log(), Err(other)).unwrap_err();
+        outcome::<()>(log(), Err(other)).unwrap_err();
         assert!(!missing());
         let not_entered = Failure::Other(NoAnswer::NotEntered("it hangs".into()));
-        told::<()>(log(), Err(not_entered)).unwrap_err();
+        outcome::<()>(log(), Err(not_entered)).unwrap_err();
         assert!(missing());
-        told(log(), Ok(())).unwrap();
+        outcome(log(), Ok(())).unwrap();
     }
 }

@@ -1,10 +1,9 @@
-//! Takes off a line what others than its writer have put around it, and brings what a component writes as JSON into
-//! the form of its text: the one place that knows how logs are carried. What follows reads klog's text, or an entry
-//! of logrus or zap.
+//! Removes what log collectors put around a line, and converts klog's JSON to klog's text: the one place that knows how
+//! logs are transported. Later stages read klog's text, or an entry of logrus or zap.
 //!
-//! Around a line is what these write: journalctl (in its text forms, and as JSON), syslog daemons (RFC 3164 and 5424),
-//! container runtimes (CRI and Docker's), `kubectl logs` and `talosctl`, Talos where it sends logs on, k3s and its like
-//! (a message of logrus), and MicroShift (the name of its part).
+//! These wrap a line: journalctl (in its text formats, and as JSON), syslog daemons (RFC 3164 and 5424), container
+//! runtimes (CRI's and Docker's format), `kubectl logs` and `talosctl`, Talos where it forwards logs, k3s and its like
+//! (in a message of logrus), and MicroShift (with the name of its part).
 
 use std::{borrow::Cow, sync::LazyLock};
 
@@ -16,29 +15,29 @@ use super::{
 };
 use podstuck_model::identity::Component;
 
-/// Longest line that is read, also where it comes in parts.
+/// Longest line that is read, in bytes, also where it comes in parts.
 pub(super) const LONGEST: usize = 64 << 10;
-/// So many of these are around a line, at most.
+/// Most wrappers around a line.
 const LAYERS: usize = 5;
 
-/// What a component has written.
+/// A line as its component wrote it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Peeled<'a> {
-    /// When somebody else has taken it down.
+    /// The time that a collector noted.
     pub(super) at: Option<Timestamp>,
-    /// The program that wrote it, where somebody else says so.
+    /// The program that wrote it, where a collector noted it.
     pub(super) program: Option<String>,
-    /// In the form of klog's text, where it was that or klog's JSON.
+    /// The line; klog's JSON is converted to klog's text.
     pub(super) text: Cow<'a, str>,
-    /// It was klog's JSON: a whole entry, in which no line break is one.
+    /// It was klog's JSON: a whole entry, with its line breaks escaped.
     pub(super) is_json: bool,
 }
 
-/// journalctl's short forms, and what syslog daemons write to files.
+/// journalctl's short formats, and what syslog daemons write to files.
 static SYSLOG: LazyLock<Regex> = LazyLock::new(|| {
     fixed(concat!(
         r"^(?:<\d{1,3}>)?(?:",
-        // `Nov  8 00:31:22`, in the words of any locale.
+        // `Nov  8 00:31:22`, in any locale.
         r"[^\s\d]{3,8} [ \d]\d \d{2}:\d{2}:\d{2}(?:\.\d+)?|",
         r"(?<iso>\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?:[.,]\d+)?(?:Z|[+-]\d{2}:?\d{2}))|",
         // `Sat 2026-11-28 00:31:22 UTC`
@@ -54,7 +53,7 @@ static SYSLOG_5424: LazyLock<Regex> = LazyLock::new(|| {
         r"(?:-|(?:\[(?:[^\]\\]|\\.)*\])+)(?: \x{FEFF}?|$)"
     ))
 });
-/// A time, a pod, the name of a node or of a part: only where an entry follows.
+/// A time, a pod, the name of a node or of a part: removed only where an entry follows.
 static BEFORE_AN_ENTRY: LazyLock<Regex> = LazyLock::new(|| {
     fixed(concat!(
         r"^(?:(?<iso>\d{4}-\d{2}-\d{2}T[0-9:.]+(?:Z|[+-]\d{2}:?\d{2})) |\[[^\]\s]{1,300}\] |",
@@ -64,7 +63,7 @@ static BEFORE_AN_ENTRY: LazyLock<Regex> = LazyLock::new(|| {
     ))
 });
 
-/// All lines of a text, each whole where a container runtime has cut it.
+/// All lines of a text; the parts of a line that a container runtime has split are joined.
 pub(super) fn peeled(text: &[u8], own: u32) -> impl Iterator<Item = Peeled<'_>> {
     let mut lines = text.split(|byte| *byte == b'\n').map(bounded).peekable();
     let mut parts = String::new();
@@ -77,7 +76,7 @@ pub(super) fn peeled(text: &[u8], own: u32) -> impl Iterator<Item = Peeled<'_>> 
             if parts.len() + text.len() <= LONGEST {
                 parts.push_str(&text);
             }
-            // What has begun goes on only where the next line is one of the runtime's, too.
+            // A split line continues only where the next line is in the runtime's format, too.
             let goes_on = goes_on && lines.peek().is_some_and(|next| Line::parse(next).is_some());
             if !goes_on {
                 let line = peel(std::mem::take(&mut parts).into(), own);
@@ -91,7 +90,7 @@ fn bounded(line: &[u8]) -> Cow<'_, str> {
     String::from_utf8_lossy(line.get(..line.len().min(LONGEST)).unwrap_or_default())
 }
 
-/// One line. `own` is the process that writes the log, as it sees itself: klog's JSON does not name it.
+/// Unwraps one line. `own` is the id of the process that writes the log, in its PID namespace: klog's JSON has none.
 pub(super) fn peel(line: Cow<'_, str>, own: u32) -> Peeled<'_> {
     let mut peeled = Peeled { at: None, program: None, text: line, is_json: false };
     for _ in 0..LAYERS {
@@ -99,21 +98,21 @@ pub(super) fn peel(line: Cow<'_, str>, own: u32) -> Peeled<'_> {
             break;
         }
         let Some(inner) = layer(&peeled.text, own) else { break };
-        // Who took the line down last knows the program; who was the first to, the time.
+        // The outermost collector knows the program, the innermost the time.
         let (at, program) = (inner.at.or(peeled.at), peeled.program.take().or(inner.program));
         peeled = Peeled { at, program, ..inner };
     }
     peeled
 }
 
-/// What is inside of what others have put around it.
+/// Removes one wrapper; `None` for a line without one.
 fn layer(text: &str, own: u32) -> Option<Peeled<'static>> {
     if let Some(Line { at, text, .. }) = Line::parse(text) {
         return Some(inner(Some(at), None, &text));
     }
     match text.as_bytes().first()? {
         b'{' => return object(text, own),
-        // Here klog's JSON is not looked for: whatever is in a message could be it.
+        // klog's JSON is not searched for in a message: a message can contain anything.
         b't' if text.starts_with("time=") => {
             // Most entries are a runtime's own.
             let (_, message) = text.split_once("msg=\"")?;
@@ -125,7 +124,7 @@ fn layer(text: &str, own: u32) -> Option<Peeled<'static>> {
             let is_klog = klog::writer(message.as_bytes()).is_some();
             return is_klog.then(|| inner(Some(at), None, message));
         }
-        // What an entry goes on with.
+        // A line that continues an entry.
         b'\t' | b' ' => return None,
         _ => {}
     }
@@ -134,7 +133,7 @@ fn layer(text: &str, own: u32) -> Option<Peeled<'static>> {
         let Some(found) = form.captures(text) else { continue };
         let rest = text.get(found.get(0)?.end()..)?;
         let at = found.name("iso").and_then(|at| time(at.as_str()));
-        // As syslog daemons write a tab.
+        // syslog daemons write a tab as `#011`.
         let tab = rest.strip_prefix("#011").map(|rest| format!("\t{rest}"));
         return Some(inner(at, Some(&found["program"]), tab.as_deref().unwrap_or(rest)));
     }
@@ -156,7 +155,7 @@ fn begins(text: &str) -> bool {
         || Json::object(text).is_some_and(|object| is_klog(&object))
 }
 
-/// What is in an object, or what it is as text.
+/// The message in a collector's object, or klog's JSON as text.
 fn object(text: &str, own: u32) -> Option<Peeled<'static>> {
     let object = Json::object(text)?;
     if let Some(message) = object.get("MESSAGE") {
@@ -173,7 +172,7 @@ fn object(text: &str, own: u32) -> Option<Peeled<'static>> {
     Some(Peeled { at: None, program: None, text: Cow::Owned(text), is_json: true })
 }
 
-/// The journal writes what is no text as a list of bytes.
+/// The message of a journal entry: a text, or a list of bytes where it is not printable.
 fn journals(message: &Json) -> Option<Cow<'_, str>> {
     match message {
         Json::Text(text) => Some(text.into()),
@@ -189,15 +188,16 @@ fn journals(message: &Json) -> Option<Cow<'_, str>> {
     }
 }
 
-/// `--logging-format=json` (k8s.io/component-base/logs/json) has no level, and a number as its time.
+/// Whether an object is klog's: `--logging-format=json` (k8s.io/component-base/logs/json) has no level, and a number as
+/// its time.
 fn is_klog(object: &Json) -> bool {
     object.text("msg").is_some()
         && matches!(object.get("ts"), Some(Json::Bare(_)))
         && object.get("level").is_none()
 }
 
-/// klog's JSON as klog writes the same as text. Errors have no `v`; a message that was formatted, and one without
-/// fields, stands there as it is.
+/// klog's JSON as klog would write it as text. Errors have no `v`; a message without fields is written without
+/// quotes.
 fn klog_text(object: &Json, own: u32) -> Option<String> {
     if !is_klog(object) {
         return None;
@@ -217,7 +217,7 @@ fn klog_text(object: &Json, own: u32) -> Option<String> {
         return Some(text);
     }
     text.push_str(&quote(message));
-    // As text, an error stands first; what a logger knows of all its messages stands after the pod.
+    // In text, an error comes first, and fields of the logger itself come after the pod.
     fields.sort_by_key(|(name, _)| match name.as_str() {
         "err" if is_error => 0,
         "pod" => 1,
@@ -232,7 +232,7 @@ fn klog_text(object: &Json, own: u32) -> Option<String> {
     Some(text)
 }
 
-/// Whether somebody else has written a line, by its program. Who writes it need not be said.
+/// Whether another component has written a line, by its program. `false` where the program is not noted.
 pub(super) fn is_others(line: &Peeled<'_>, component: Component) -> bool {
     let names: &[&str] = match component {
         Component::Kubelet => &KUBELETS,
@@ -246,7 +246,7 @@ pub(super) fn is_others(line: &Peeled<'_>, component: Component) -> bool {
     !program.is_empty() && !words.any(|word| names.contains(&word))
 }
 
-/// Programs that are a kubelet, or have one in them.
+/// Programs that are a kubelet, or contain one.
 const KUBELETS: [&str; 7] =
     ["kubelet", "kubelite", "hyperkube", "k3s", "rke2", "k0s", "microshift"];
 

@@ -1,6 +1,6 @@
 use super::*;
 
-/// The process that writes.
+/// The process that writes the log.
 const OWN: u32 = 700;
 const KLOG: &str =
     "E0206 13:47:31.163290     700 pod_workers.go:1298] \"Error syncing pod, skipping\" err=\"x\"";
@@ -9,10 +9,10 @@ fn of(line: &str) -> Peeled<'_> {
     peeled(line.as_bytes(), OWN).next().unwrap()
 }
 
-/// As in microshift's, canonical/microk8s', kubernetes', talos' and longhorn's issues and guides; the forms of journalctl
-/// as systemd 252 writes them, and those of syslog as in RFC 3164 and 5424.
+/// As in microshift's, canonical/microk8s', kubernetes', talos' and longhorn's issues and guides; the formats of
+/// journalctl are those of systemd 252, and those of syslog are from RFC 3164 and 5424.
 #[test]
-fn what_is_around_a_line_is_taken_off() {
+fn wrappers_are_removed() {
     let kubelet = Some("kubelet");
     let time = "2026-02-06T13:47:31.163290Z";
     let table = [
@@ -55,7 +55,7 @@ fn what_is_around_a_line_is_taken_off() {
         let line = format!("{prefix}{logrus}");
         assert_eq!(of(&line).text, logrus, "{line}");
     }
-    // Whose lines go on: with a tab.
+    // A line that continues an entry begins with a tab.
     let goes_on = of("Feb  6 13:47:31 dev kubelet[700]: #011rpc error: x").text.into_owned();
     assert_eq!(goes_on, "\trpc error: x");
 }
@@ -98,7 +98,7 @@ fn a_line_that_another_one_quotes_is_taken_out_of_it() {
 
 /// As in talos' and kubernetes' issues, and in articles about `--logging-format=json`.
 #[test]
-fn klogs_json_is_brought_into_its_text() {
+fn klogs_json_is_converted_to_its_text() {
     let said = |line: &str| {
         let peeled = of(line);
         assert!(peeled.is_json, "{line}");
@@ -136,7 +136,7 @@ fn klogs_json_is_brought_into_its_text() {
     }
 }
 
-/// Whatever stands in a message, it is no line of another's.
+/// Nothing in a message is taken for a line of another component.
 #[test]
 fn what_a_line_quotes_is_not_its_beginning() {
     for line in [
@@ -158,7 +158,7 @@ fn what_a_line_quotes_is_not_its_beginning() {
 }
 
 #[test]
-fn parts_of_a_line_are_joined_where_a_runtime_cut_it() {
+fn parts_of_a_line_that_a_runtime_split_are_joined() {
     let (first, last) = KLOG.split_at(60);
     let cut = |first: &str| format!("2026-02-06T13:47:31Z stderr P {first}\n");
     let text = cut(first) + &format!("2026-02-06T13:47:32Z stderr F {last}\n") + &cut("x") + KLOG;

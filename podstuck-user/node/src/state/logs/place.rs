@@ -1,4 +1,4 @@
-//! Where a process's standard error goes.
+//! Finds where a process's standard error goes: a file, or the journal.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -28,19 +28,19 @@ use podstuck_model::{path::safe_path, said::NOT_ROOTS};
 
 /// A log that can be read.
 pub(super) struct Place {
-    /// For people.
+    /// Name in reports.
     pub(super) name: String,
     source: Source,
 }
 
 enum Source {
     File(File, PathBuf),
-    /// What writes the journal's end.
+    /// The journalctl command that prints it.
     Journal(Command),
 }
 
 impl Place {
-    /// Its end, or what is new since it was read up to a mark.
+    /// Reads its end, or what is new since a mark.
     pub(super) fn news<P: Serialize>(
         self,
         after: Option<&Mark>,
@@ -56,7 +56,7 @@ impl Place {
         news.with_context(|| self.name)
     }
 
-    /// A file that has this name for us.
+    /// The same file, by a path that this process can resolve.
     fn beside(self, path: PathBuf) -> Self {
         match self.source {
             Source::File(file, _) => Self { source: Source::File(file, path), ..self },
@@ -65,8 +65,8 @@ impl Place {
     }
 }
 
-/// The log of a process; a journal's by the unit that the process runs in. Where it may wait from then on is told
-/// first, and nothing is asked of a file system that does not live.
+/// The log of a process; the journal's by the unit that the process runs in. `at` gets each path before an access that
+/// may hang, and file systems that do not answer are not accessed.
 pub(super) fn of_process(
     host_root: &Path,
     pid: u32,
@@ -80,12 +80,12 @@ pub(super) fn of_process(
     if let Some(why) = alive::why_not_open(&process, pid, 2) {
         bail!(NotEntered(why));
     }
-    // Not opened before it is known to be a file: opening a pipe would wait, or wake its other end.
+    // Opened only if it is a file: opening a pipe would block, or wake its other end.
     let kind =
         fs::metadata(&descriptor).with_context(|| safe_path(&link).into_owned())?.file_type();
     if kind.is_file() {
         let place = file(&descriptor, &link)?;
-        // Beside it is what it was before it was rotated.
+        // The rotated log is in the same directory.
         return Ok(place.beside(on_host(host_root, &link)));
     }
     if kind.is_socket() {
@@ -103,8 +103,7 @@ pub(super) fn of_process(
     bail!("its standard error is {}, which cannot be read again", safe_path(&link))
 }
 
-/// k3s and its like hand their containerd a pipe, and write what comes out to a file
-/// (pkg/containerd, `cfg.Containerd.Log`).
+/// k3s and its like give their containerd a pipe, and copy it to a file (pkg/containerd, `cfg.Containerd.Log`).
 fn beside_its_root(process: &Path) -> Option<PathBuf> {
     let words = command_line(process, COMMAND_LINE).ok()?;
     let mut words = words.split(|byte| *byte == 0).skip_while(|word| *word != b"--root");
@@ -112,10 +111,10 @@ fn beside_its_root(process: &Path) -> Option<PathBuf> {
     root.is_absolute().then(|| root.join("containerd.log"))
 }
 
-/// A path, where its file system lives.
+/// Returns the path if its file system answers.
 ///
 /// # Errors
-/// Fails where it does not, or when nobody listens any more.
+/// Fails where it does not answer, or where `at` fails.
 pub(super) fn lives(path: &Path, mut at: impl FnMut(&Path) -> Result<()>) -> Result<&Path> {
     at(path)?;
     match alive::why_not(std::process::id(), path, Occasion::Unknown) {
@@ -124,7 +123,7 @@ pub(super) fn lives(path: &Path, mut at: impl FnMut(&Path) -> Result<()>) -> Res
     }
 }
 
-/// The log that is this file.
+/// A log by its path.
 pub(super) fn of_file(log: &Path) -> Result<Place> {
     file(log, log)
 }
@@ -153,13 +152,13 @@ fn journal(host_root: &Path, process: &Path, pid: u32) -> Result<Place> {
     Ok(Place { name: format!("journal, {only}"), source: Source::Journal(command) })
 }
 
-/// What the journal itself has noted of a record that the component wrote, this process or one before it. In a service
-/// others write, too: shims and plugins, and dockerd in the words of the containers whose driver of logs is `journald`,
-/// which speaks to the journal and not to standard error.
+/// Journal fields that select the records of the component, this process or an earlier one. Other processes of the
+/// service write, too: shims and plugins. And dockerd sends the output of containers with the `journald` logging driver
+/// to the journal, not to standard error.
 fn own(process: &Path) -> Vec<OsString> {
     let mut all = vec![OsString::from("_TRANSPORT=stdout")];
     let program = fs::read_link(process.join("exe")).ok();
-    // One that was replaced since it was started has lost its name.
+    // A program that was replaced since its start has lost its name.
     let named = program.filter(|it| !it.as_os_str().as_bytes().ends_with(b" (deleted)"));
     all.extend(named.map(|program| {
         let mut field = OsString::from("_EXE=");
@@ -191,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_is_told_by_its_group() {
+    fn a_service_is_known_by_its_control_group() {
         let unit = |group: &str| unit_of(Path::new(group));
         assert_eq!(unit("/system.slice/kubelet.service").as_deref(), Some("kubelet.service"));
         assert_eq!(unit("/system.slice/k3s.service/kubelet").as_deref(), Some("k3s.service"));
@@ -208,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_file_is_read_and_what_is_no_log_is_named() {
+    fn the_end_of_a_file_is_read_and_other_targets_are_errors() {
         let mut log = tempfile::tempfile().unwrap();
         log.write_all(&vec![b'x'; TAIL as usize]).unwrap();
         log.write_all(b"end\n").unwrap();
@@ -234,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_somebody_else_writes_is_found_beside_the_root() {
+    fn the_log_that_k3s_writes_for_containerd_is_found_in_its_root() {
         let root = tempfile::tempdir().unwrap();
         std::fs::write(root.path().join("containerd.log"), "said\n").unwrap();
         let mut child = Command::new("sh")
@@ -245,7 +244,7 @@ mod tests {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        // Before it says something, its command line may not be there yet.
+        // Its command line is there once it has written something.
         child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
         let place = of_process(Path::new("/"), child.id(), |_| Ok(()));
         child.kill().unwrap();

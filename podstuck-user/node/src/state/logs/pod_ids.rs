@@ -1,6 +1,6 @@
-//! Whose a container or a sandbox is, by what the logs themselves say of it: containerd when it makes one,
-//! kubelet when one begins or ends. Each is believed where the daemon writes it, and nowhere else: a pod can
-//! be given names and commands that hold any text, and no id of another one's.
+//! Maps containers and sandboxes to pods, by the logs: containerd logs the id when it creates one, kubelet when one
+//! starts or ends. An id is believed only where the daemon itself writes it: a pod's names and commands can contain
+//! any text.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -12,7 +12,7 @@ use regex::Regex;
 use super::fixed;
 use crate::identity::uid::is_pod_uid;
 
-/// Containers and sandboxes remembered; a log of the size that is read has room for fewer.
+/// Most containers and sandboxes remembered; a log of the size that is read names fewer.
 const REMEMBERED: usize = 1 << 14;
 
 static SANDBOX: LazyLock<Regex> = LazyLock::new(|| {
@@ -40,7 +40,7 @@ static CONTAINER: LazyLock<Regex> = LazyLock::new(|| {
         r#"Attempt:\d+,\} returns container id "([0-9a-f]{64})"$"#
     ))
 });
-/// kubelet's, by its versions.
+/// kubelet's event, in the form of each version.
 static EVENT: LazyLock<Regex> = LazyLock::new(|| {
     fixed(concat!(
         r#"^(?:"SyncLoop \(PLEG\): event for pod" pod="[^"\\]*" event=&?\{|"#,
@@ -55,16 +55,16 @@ static KILLING: LazyLock<Regex> = LazyLock::new(|| {
     ))
 });
 
-/// By the id of a container or a sandbox.
+/// Pods by the id of a container or a sandbox.
 #[derive(Debug, Default)]
 pub(super) struct PodIds {
     pods: HashMap<String, String>,
-    /// The sandbox of a container, whose pod may be known.
+    /// Container id to sandbox id.
     sandboxes: HashMap<String, String>,
 }
 
 impl PodIds {
-    /// What is known already.
+    /// Starts with ids and UIDs that are known already.
     pub(super) fn new(known: Vec<(String, String)>) -> Self {
         Self { pods: known.into_iter().collect(), sandboxes: HashMap::new() }
     }
@@ -90,7 +90,7 @@ impl PodIds {
         }
     }
 
-    /// The pod of which kubelet has a container stopped, by such a message.
+    /// UID of the pod, if kubelet logs that it stops one of its containers.
     pub(super) fn killing(message: &str) -> Option<String> {
         let uid = KILLING.captures(message)?[1].to_owned();
         is_pod_uid(uid.as_bytes()).then_some(uid)
@@ -102,7 +102,7 @@ impl PodIds {
         }
     }
 
-    /// Takes what the runtimes' files say.
+    /// Adds what the runtimes' files say.
     pub(super) fn extend(&mut self, found: HashMap<String, String>) {
         self.pods.extend(found);
     }
@@ -113,17 +113,17 @@ impl PodIds {
         self.pods.get(id).or_else(of_sandbox).map(String::as_str)
     }
 
-    /// Those of these whose pod is not known.
+    /// The ids whose pod is not known.
     pub(super) fn unknown<'a>(&self, ids: impl Iterator<Item = &'a str>) -> HashSet<String> {
         ids.filter(|id| self.pod(id).is_none()).map(str::to_owned).collect()
     }
 
-    /// So many of those that kubelet has named.
+    /// At most `most` of the ids whose UID was logged.
     pub(super) fn some(&self, most: usize) -> Vec<(String, String)> {
         self.pods.iter().take(most).map(|(id, uid)| (id.clone(), uid.clone())).collect()
     }
 
-    /// All that are known.
+    /// All ids whose pod is known, with its UID.
     pub(super) fn into_known(self) -> Vec<(String, String)> {
         let of_sandbox = |(id, sandbox)| Some((id, self.pods.get(&sandbox)?.clone()));
         let mut known: Vec<_> = self.sandboxes.into_iter().filter_map(of_sandbox).collect();
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn who_makes_them_says_whose_they_are() {
+    fn ids_are_learnt_from_containerd_and_kubelet() {
         let mut ids = PodIds::default();
         ids.listen_to_containerd(&format!(
             "RunPodSandbox for &PodSandboxMetadata{{Name:web-0,Uid:{UID},Namespace:shop,Attempt:0,}} returns \
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_choose_says_nothing() {
+    fn text_that_others_choose_maps_no_id() {
         let mut ids = PodIds::default();
         let made = format!("returns sandbox id \"{}\"", id('a'));
         let metadata = format!("&PodSandboxMetadata{{Name:x,Uid:{UID},Namespace:y,Attempt:0,}}");

@@ -1,4 +1,4 @@
-//! Goes through a log: the helper's side.
+//! Reads kubelet's log, in the helper process.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     NamedPod,
-    attempts::{Attempts, Told},
+    attempts::{Attempts, Finding},
     complaints,
     deletions::{Current, Deletions, Name},
     entries,
@@ -36,61 +36,61 @@ use podstuck_model::{
     said::{self, Complaint, Heard, NOT_ROOTS, NamedCall, Report, Said},
 };
 
-/// Complaints of the runtime that are told, the last ones: a plugin that fails fails for every pod.
+/// Complaints of the runtime that are reported, the last ones: a plugin that fails does so for every pod.
 const OF_RUNTIME: usize = 1024;
-/// Pods that are told.
+/// Most pods that are reported.
 const PODS: usize = 4096;
-/// Containers whose pods are known at the next read, too.
+/// Most containers whose pods are passed on to the next read.
 const CONTAINERS: usize = 2048;
-/// Longest entry that is read as one.
+/// Longest entry, in bytes.
 const LONGEST: usize = 16 << 10;
 
-/// Of a kubelet.
+/// Reads the log of a kubelet.
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::state) struct ReadLog {
     pub(super) host_root: PathBuf,
     pub(super) pid: u32,
     pub(super) now: Timestamp,
-    /// Up to where it was read before.
+    /// Where the last read ended.
     pub(super) after: Option<Box<Open>>,
 }
 
-/// Where the next read of a log goes on, and what it goes on with.
+/// The state that the next read of a log continues with.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(in crate::state) struct Open {
     mark: Option<Mark>,
-    /// There was an entry.
+    /// Whether there was an entry.
     has_begun: bool,
-    /// The last entry, which may go on.
+    /// The last entry, which may continue.
     entry: String,
     framing: Framing,
     deletions: Vec<(Name, Current)>,
-    /// Whose containers are.
+    /// Ids of containers, and the UID of their pod.
     ids: Vec<(String, String)>,
-    /// All that this process has written.
+    /// All lines that this process has written.
     lines: Lines,
 }
 
 impl Open {
-    /// From when on what is missing was not said, if that is new: of a log that is not understood, from now on.
+    /// Since when an entry that is not in the log was not written, if that is new; `now` for a log that is not understood.
     fn tells_all_since(&self, since: Option<Timestamp>, now: Timestamp) -> Option<Timestamp> {
         if self.lines.prove_silence() { since } else { Some(now) }
     }
 }
 
-/// What is found.
+/// A part of the answer.
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::state) enum Part {
-    /// Where the next read goes on.
+    /// Where the next read continues.
     Next(Box<Open>),
     Pods(Vec<NamedPod>),
     /// Ids of containers and sandboxes, and the UID of their pod.
     Containers(Vec<(String, String)>),
-    /// What is said, and the call that it names.
+    /// Reports, each with the call that it names.
     Attempts(Vec<(Said, Option<NamedCall>)>),
-    /// From when on.
+    /// The period that the log covers.
     Heard(Heard),
-    /// How much of what is new was understood.
+    /// How many of the new lines were understood.
     Lines(Lines),
 }
 
@@ -125,10 +125,11 @@ impl Question for ReadLog {
             ids.extend(traces::pods_of(&self.host_root, self.pid, &unknown));
         }
         let since = found.since.max(found.attempts.forgotten());
-        let attempts = told(found.attempts, found.of_runtime, found.of_pods, found.deletions, &ids);
-        let attempts: Vec<(Told, bool)> = attempts.collect();
+        let attempts =
+            findings(found.attempts, found.of_runtime, found.of_pods, found.deletions, &ids);
+        let attempts: Vec<(Finding, bool)> = attempts.collect();
         tell.part(&Part::Containers(ids.into_known()))?;
-        // What somebody else may have written there shows no call, and is missing in no silence.
+        // A log that others than root can write proves no call, and its silence proves nothing.
         let is_roots = !source.contains(NOT_ROOTS);
         tell.part(&Part::Lines(found.lines))?;
         let attempts = attempts.into_iter().map(|entry| {
@@ -151,64 +152,65 @@ struct Found {
     pods: HashSet<NamedPod>,
     ids: PodIds,
     attempts: Attempts,
-    of_runtime: VecDeque<(Told, bool)>,
+    of_runtime: VecDeque<(Finding, bool)>,
     of_pods: OfPods,
     deletions: Deletions,
-    /// It has entries of what kubelet does.
+    /// It has entries about kubelet's steps.
     names_steps: bool,
-    /// The time of the first entry behind the beginning, or behind a gap.
+    /// The time of the first entry after the beginning, or after a gap.
     since: Option<Timestamp>,
-    /// The last one, which may go on.
+    /// The last entry, which may continue.
     entry: String,
     framing: Framing,
     lines: Lines,
 }
 
-/// All that is told, each with whether it is proven that kubelet wrote it.
-fn told(
+/// All findings, each with whether it is proven that kubelet wrote it.
+fn findings(
     attempts: Attempts,
-    of_runtime: VecDeque<(Told, bool)>,
+    of_runtime: VecDeque<(Finding, bool)>,
     of_pods: OfPods,
     deletions: Deletions,
     ids: &PodIds,
-) -> impl Iterator<Item = (Told, bool)> + use<> {
-    let of_pods = of_pods.into_told(&deletions, ids);
-    let reported =
-        |report| move |(uid, at)| (Told::Reported { uid, volume: String::new(), at, report }, true);
+) -> impl Iterator<Item = (Finding, bool)> + use<> {
+    let of_pods = of_pods.into_findings(&deletions, ids);
+    let reported = |report| {
+        move |(uid, at)| (Finding::Reported { uid, volume: String::new(), at, report }, true)
+    };
     let added = deletions.added().into_iter().map(reported(Report::Added));
     let deletions = deletions.into_found().into_iter().map(reported(Report::ToGo));
-    attempts.into_told().chain(of_runtime).chain(of_pods).chain(added).chain(deletions)
+    attempts.into_findings().chain(of_runtime).chain(of_pods).chain(added).chain(deletions)
 }
 
-fn attempt(source: &str, (told, is_proven): (Told, bool)) -> (Said, Option<NamedCall>) {
+fn attempt(source: &str, (finding, is_proven): (Finding, bool)) -> (Said, Option<NamedCall>) {
     let source = &if is_proven { source.to_owned() } else { said::unproven(source) };
     let said = |uid: &str, at, text: &str| super::said(Component::Kubelet, source, uid, at, text);
-    match told {
-        Told::Failed(Failed { uid, volume, at, retry, error }) => {
+    match finding {
+        Finding::Failed(Failed { uid, volume, at, retry, error }) => {
             let complaint = klog::complaint(&error);
             let volume = klog::shown(&volume);
             let looked = klog::named_look(&error);
             let said = Said { volume, retry, complaint, looked, ..said(&uid, at, &error) };
-            // What was called is proven by the frame, or not told of at all.
+            // A call is reported only if the framing proves the entry.
             (said, klog::named_call(&error).filter(|_| is_proven))
         }
-        Told::Reported { uid, volume, at, report } => {
+        Finding::Reported { uid, volume, at, report } => {
             let text = klog::words(report);
             let (report, volume) = (Some(report), klog::shown(&volume));
             (Said { report, volume, ..said(&uid, at, text) }, None)
         }
-        Told::OfRuntime { uid, at, error } => {
+        Finding::OfRuntime { uid, at, error } => {
             let complaint = complaints::of_runtime(&error);
             (Said { complaint, ..said(&uid, at, klog::cut(&error)) }, None)
         }
-        Told::OfPod { uid, at, error, times, level } => {
+        Finding::OfPod { uid, at, error, times, level } => {
             let complaint = uid.is_empty().then_some(Complaint::WatchFails);
             (Said { times, level, complaint, ..said(&uid, at, &error) }, None)
         }
     }
 }
 
-/// The process id of a process as it sees itself, in the innermost of its namespaces.
+/// The id of a process in its own PID namespace.
 pub(super) fn within(host_root: &Path, pid: u32) -> u32 {
     let status = process(host_root, pid).join("status");
     let status = fs::read_to_string(status).unwrap_or_default();
@@ -220,8 +222,8 @@ fn process(host_root: &Path, pid: u32) -> PathBuf {
     on_host(host_root, Path::new("/proc")).join(pid.to_string())
 }
 
-/// What is new, and where the next read goes on. `own` is the process that writes, as it sees itself. `alive` is called
-/// at each line: on a busy machine, a long log takes seconds to go through.
+/// The findings in `news`, and the state for the next read. `own` is the id of the process that writes the log, in its
+/// PID namespace. `alive` is called at each line: on a busy machine, parsing a long log takes seconds.
 fn go_on(
     news: News,
     before: Option<Open>,
@@ -240,7 +242,7 @@ fn go_on(
         found.deletions.interrupted();
     }
     found.read(&news.text, now, alive)?;
-    // What an entry goes on with is there with its beginning, or a moment later.
+    // The rest of an entry is written with its beginning, or a moment later.
     if is_first || is_quiet {
         found.end(now);
     }
@@ -254,7 +256,7 @@ fn go_on(
 }
 
 impl Found {
-    /// Goes through a text, up to its last entry.
+    /// Parses a text, up to its last entry.
     fn read(
         &mut self,
         text: &[u8],
@@ -263,10 +265,10 @@ impl Found {
     ) -> Result<()> {
         let lines: Vec<Peeled<'_>> = peeled(text, self.framing.own()).collect();
         self.framing.learn(&lines);
-        // The first line may be the end of one; and a log may hold anything.
+        // The first line may be cut, and a log may contain anything.
         for line in &lines {
             alive()?;
-            // Another program's, or another part's of the same program.
+            // An entry of another program, or of another part of the same program.
             let is_entry =
                 || entries::Entry::read(&line.text).is_some_and(|entry| entry.has_level());
             if line.text.is_empty() {
@@ -296,7 +298,7 @@ impl Found {
         Ok(())
     }
 
-    /// The last entry is whole.
+    /// Takes the last entry: it is complete.
     fn end(&mut self, now: Timestamp) {
         self.take(self.framing.ends(now), now);
     }
@@ -307,7 +309,7 @@ impl Found {
     }
 }
 
-/// All that is in a text, which a process of this id writes.
+/// The findings in a text that the process `own` writes.
 #[cfg(any(test, feature = "captures"))]
 #[allow(clippy::unwrap_used, reason = "only tests call it")]
 fn search(text: &[u8], own: u32, now: Timestamp) -> Found {
@@ -321,17 +323,17 @@ fn search(text: &[u8], own: u32, now: Timestamp) -> Found {
 #[cfg(any(test, feature = "captures"))]
 pub(super) struct Captured {
     pub(super) pods: Vec<NamedPod>,
-    pub(super) told: Vec<(Said, Option<NamedCall>)>,
+    pub(super) findings: Vec<(Said, Option<NamedCall>)>,
     pub(super) ids: PodIds,
 }
 
-/// What is in a text.
+/// Reads a text as a whole log.
 #[cfg(any(test, feature = "captures"))]
 pub(super) fn captured(text: &[u8], now: Timestamp) -> Captured {
     captured_of(search(text, last_writer(text).unwrap_or_default(), now))
 }
 
-/// What is in a text that goes on with one before.
+/// Reads a text that continues an earlier one.
 #[cfg(any(test, feature = "captures"))]
 #[allow(clippy::unwrap_used, reason = "only tests call it")]
 pub(super) fn captured_next(text: &[u8], open: Open, now: Timestamp) -> (Captured, Open) {
@@ -341,7 +343,7 @@ pub(super) fn captured_next(text: &[u8], open: Open, now: Timestamp) -> (Capture
     (captured_of(found), next)
 }
 
-/// Who wrote the last entry writes it now.
+/// The process that wrote the last entry.
 #[cfg(any(test, feature = "captures"))]
 fn last_writer(text: &[u8]) -> Option<u32> {
     peeled(text, 0).filter_map(|line| klog::writer(line.text.as_bytes())).last()
@@ -350,32 +352,32 @@ fn last_writer(text: &[u8]) -> Option<u32> {
 #[cfg(any(test, feature = "captures"))]
 fn captured_of(found: Found) -> Captured {
     let ids = found.ids;
-    let told = told(found.attempts, found.of_runtime, found.of_pods, found.deletions, &ids);
-    let told = told.map(|told| attempt("log", told)).collect();
-    Captured { pods: found.pods.into_iter().collect(), told, ids }
+    let findings = findings(found.attempts, found.of_runtime, found.of_pods, found.deletions, &ids);
+    let findings = findings.map(|finding| attempt("log", finding)).collect();
+    Captured { pods: found.pods.into_iter().collect(), findings, ids }
 }
 
-/// Takes an entry. Of one that is not proven, only what may be said as likely: names, whose a container is, and what
-/// is to be deleted or has ended would go into other verdicts unseen.
+/// Takes an entry. From one that is not proven, only findings that are marked as such: pods' names, containers' pods,
+/// deletions and ends would enter other verdicts without that mark.
 fn take(found: &mut Found, entry: &str, is_proven: bool, now: Timestamp) {
     let entry = entry.trim_end();
     let Some(message) = klog::message(entry) else { return };
     if is_proven {
         found.ids.listen_to_kubelet(message);
         found.deletions.listen(message, || klog::written(entry, now));
-        // Older kubelets do not say in a form that is known that they have a container stopped.
+        // Older kubelets do not log in a known form that they stop a container.
         found.names_steps |= message.starts_with("\"SyncLoop ");
         if let Some(uid) = PodIds::killing(message)
             && let Some(at) = klog::written(entry, now)
         {
             let (volume, report) = (String::new(), Report::Killing);
-            found.attempts.push(Told::Reported { uid, volume, at, report }, true);
+            found.attempts.push(Finding::Reported { uid, volume, at, report }, true);
         }
     } else if message.contains("SyncLoop") {
-        // What it says may have been so: no name is anybody's for certain.
+        // It may be true: no name belongs to a certain pod any more.
         found.deletions.interrupted();
     }
-    let told = match klog::parse(entry, now) {
+    let finding = match klog::parse(entry, now) {
         Some(Entry::Named { .. } | Entry::Done { report: Report::ContainerEnded, .. })
             if !is_proven =>
         {
@@ -384,7 +386,7 @@ fn take(found: &mut Found, entry: &str, is_proven: bool, now: Timestamp) {
         Some(Entry::Named { namespace, name, uid, ended }) => {
             let ended = ended.map(|at| {
                 let (uid, volume) = (uid.clone(), String::new());
-                Told::Reported { uid, volume, at, report: Report::ContainerEnded }
+                Finding::Reported { uid, volume, at, report: Report::ContainerEnded }
             });
             found.deletions.named(&namespace, &name, &uid);
             hear(found, entry, message, is_proven, now);
@@ -393,9 +395,9 @@ fn take(found: &mut Found, entry: &str, is_proven: bool, now: Timestamp) {
             }
             ended
         }
-        Some(Entry::Failed(failed)) => Some(Told::Failed(failed)),
+        Some(Entry::Failed(failed)) => Some(Finding::Failed(failed)),
         Some(Entry::Done { uid, volume, at, report }) => {
-            Some(Told::Reported { uid, volume, at, report })
+            Some(Finding::Reported { uid, volume, at, report })
         }
         None => {
             // Most entries are neither.
@@ -404,19 +406,19 @@ fn take(found: &mut Found, entry: &str, is_proven: bool, now: Timestamp) {
                 if found.of_runtime.len() >= OF_RUNTIME {
                     found.of_runtime.pop_front();
                 }
-                found.of_runtime.push_back((Told::OfRuntime { uid, at, error }, is_proven));
+                found.of_runtime.push_back((Finding::OfRuntime { uid, at, error }, is_proven));
             } else {
                 hear(found, entry, message, is_proven, now);
             }
             return;
         }
     };
-    if let Some(told) = told {
-        found.attempts.push(told, is_proven);
+    if let Some(finding) = finding {
+        found.attempts.push(finding, is_proven);
     }
 }
 
-/// Takes what an entry complains of, in whatever words.
+/// Takes the complaint of an entry, whatever its text.
 fn hear(found: &mut Found, entry: &str, message: &str, is_proven: bool, now: Timestamp) {
     let Some(severity) = entry.bytes().next() else { return };
     if let Some(why) = klog_pod::of_watch(severity, message) {
@@ -448,7 +450,7 @@ mod tests {
         )
     }
 
-    /// A tenant's directory has this name, and kubelet says that it cannot be removed. Its log as it is read.
+    /// The reports of a log in which kubelet cannot remove a tenant's directory of this name.
     fn quoting(name: &str) -> Vec<(Said, Option<NamedCall>)> {
         let of_own = |second: u32, text: &str| {
             format!("E0301 23:00:{second:02}.000001    7632 x.go:1] {text}\n")
@@ -463,8 +465,8 @@ mod tests {
         let now = "2026-03-02T00:00:00Z".parse().unwrap();
         let found = search(log.as_bytes(), 7632, now);
         assert!(found.pods.is_empty(), "{:?}", found.pods);
-        told(found.attempts, found.of_runtime, found.of_pods, found.deletions, &found.ids)
-            .map(|told| attempt("log", told))
+        findings(found.attempts, found.of_runtime, found.of_pods, found.deletions, &found.ids)
+            .map(|finding| attempt("log", finding))
             .collect()
     }
 
@@ -487,7 +489,7 @@ mod tests {
             assert_eq!(said.len(), 1, "{said:#?}");
             assert_eq!((said[0].0.uid.as_str(), said[0].0.source.as_str()), (UID, "log"));
         }
-        // Who knows kubelet's process id must know the second, too: what he says is heard, and proves nothing.
+        // A tenant that knows kubelet's process id must know the second, too: the entry counts, and proves nothing.
         let said = quoting(&format!("x\nI0301 22:00:02.000002    7632 x.go:1] {}", messages[0]));
         let of_other: Vec<&Said> =
             said.iter().map(|(said, _)| said).filter(|said| said.uid == OTHER).collect();
@@ -500,16 +502,16 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_takes_long_to_go_through_is_no_log_that_does_not_answer() {
+    fn a_log_that_takes_long_to_parse_is_not_taken_for_one_that_hangs() {
         let text: String = (0..300).map(failure).collect();
-        let (lines, mut told) = (text.lines().count(), 0);
+        let (lines, mut calls) = (text.lines().count(), 0);
         let news = News { text: text.into(), ..News::default() };
         let alive = || {
-            told += 1;
+            calls += 1;
             Ok(())
         };
         go_on(news, None, 7632, Timestamp::now(), alive).unwrap();
-        assert!(told >= lines, "{told} of {lines}");
+        assert!(calls >= lines, "{calls} of {lines}");
     }
 
     #[test]
@@ -528,10 +530,10 @@ mod tests {
         let foreign: String = log.lines().map(|line| format!("~ {line}\n")).collect();
         let (lines, since) = read(foreign.clone());
         assert_eq!((lines.are_foreign(), since), (true, Some(now)), "{lines:?}");
-        // Half of it, too.
+        // Nor does one that is understood in part.
         let (lines, since) = read(log.clone() + &foreign.repeat(9));
         assert_eq!((lines.are_foreign(), since), (false, Some(now)), "{lines:?}");
-        // Of other programs alone.
+        // Nor one of other programs.
         let others: String =
             log.lines().map(|line| format!("Mar  1 23:00:00 a b[7]: {line}\n")).collect();
         let (lines, since) = read(others);
@@ -550,11 +552,11 @@ mod tests {
         }
         let found = search(log.as_bytes(), 7632, Timestamp::now());
         assert_eq!(found.pods.len(), 1);
-        let told: Vec<(Told, bool)> = found.attempts.into_told().collect();
-        assert_eq!(told.len(), 3);
-        assert!(told.iter().all(|(_, is_proven)| *is_proven));
-        assert!(found.since.is_some_and(|since| since <= told[0].0.at()), "{:?}", found.since);
-        let (said, call) = attempt("log", told.into_iter().next_back().unwrap());
+        let findings: Vec<(Finding, bool)> = found.attempts.into_findings().collect();
+        assert_eq!(findings.len(), 3);
+        assert!(findings.iter().all(|(_, is_proven)| *is_proven));
+        assert!(found.since.is_some_and(|since| since <= findings[0].0.at()), "{:?}", found.since);
+        let (said, call) = attempt("log", findings.into_iter().next_back().unwrap());
         assert_eq!(call.unwrap().path, PathBuf::from("/k/data"));
         assert!(said.text.ends_with("umount: /k/data: target is busy."), "{said:?}");
     }

@@ -1,4 +1,4 @@
-//! Goes through the log of a CSI driver: the helper's side.
+//! Reads the log of a CSI driver, in the helper process.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -35,31 +35,31 @@ use podstuck_model::{
     said::{self, Said},
 };
 
-/// Complaints of a volume that are told, the last ones.
+/// Complaints about a volume that are reported, the last ones.
 const COMPLAINTS: usize = 64;
 
-/// Of the driver of a pod's volume.
+/// Reads the log of the driver of a pod's volume.
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::state) struct ReadDriverLog {
     pub(super) host_root: PathBuf,
-    /// Where pods' logs are.
+    /// Directories of pods' logs.
     pub(super) log_dirs: Vec<PathBuf>,
     /// The driver's process, or, where it is gone, its registrar's, which is in the same pod.
     pub(super) pid: u32,
     /// UID of the pod.
     pub(super) uid: String,
-    /// The volume as kubelet calls it, and as the driver may.
+    /// The volume, as kubelet names it.
     pub(super) volume: String,
     pub(super) names: VolumeNames,
     pub(super) now: Timestamp,
-    /// By the log's name: up to where it was read before.
+    /// Where the last read of each log ended.
     pub(super) after: Marks,
 }
 
-/// Up to where logs were read, by their names.
+/// Where the last read of each log ended, by the log's name.
 pub type Marks = BTreeMap<String, Mark>;
 
-/// What a log says.
+/// The complaints in one log.
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::state) struct DriverSaid {
     pub(super) place: String,
@@ -69,7 +69,7 @@ pub(in crate::state) struct DriverSaid {
 }
 
 impl DriverSaid {
-    /// Takes note of where the next read goes on.
+    /// Notes in `marks` where the next read continues.
     pub(super) fn note(&mut self, marks: &mut Marks) {
         let next = self.next.take().map(|next| (std::mem::take(&mut self.place), next));
         marks.extend(next);
@@ -123,8 +123,8 @@ impl Question for ReadDriverLog {
 }
 
 impl ReadDriverLog {
-    /// The last complaints of the volume, and whether it is proven that the driver wrote them. `own` is its process, as
-    /// it sees itself.
+    /// The last complaints about the volume, each with whether it is proven that the driver wrote it. `own` is the
+    /// driver's process id in its own PID namespace.
     fn search(&self, text: &[u8], own: u32) -> (VecDeque<(Said, bool)>, Lines) {
         let mut understood = Lines::default();
         let mut found = VecDeque::new();
@@ -149,7 +149,7 @@ impl ReadDriverLog {
                 has_frame = true;
                 open.take().into_iter().for_each(|said| push(said, is_proven));
             } else if has_frame || klog::writer(line.text.as_bytes()).is_some() {
-                // An error that quotes a name with a line break goes on; what stands behind it is anybody's.
+                // The rest of an entry that quotes a line break: a tenant may have chosen it.
                 continue;
             }
             let Some((text, is_quoted)) = driver::complaint(&line.text, &self.names) else {
@@ -164,7 +164,7 @@ impl ReadDriverLog {
                 None => push(said, is_quoted),
             }
         }
-        // A container need not have the node's time zone: what is later than now may be so in its own.
+        // A container need not have the node's time zone, so its times may seem to be later than now.
         open.into_iter().for_each(|said| push(said, framing.ends(Timestamp::MAX)));
         (found, understood)
     }
@@ -178,13 +178,13 @@ impl ReadDriverLog {
     }
 }
 
-/// With where it was read.
+/// A complaint with the log that it was read from.
 fn from(source: &str, (said, is_proven): (Said, bool)) -> Said {
     let source = if is_proven { source.to_owned() } else { said::unproven(source) };
     Said { source, ..said }
 }
 
-/// Whether a process writes to the file of another one's log, whose lines would be taken for its own.
+/// Whether a process writes to the same file as kubelet or a runtime, whose lines would be taken for its own.
 fn is_a_daemons(pid: u32) -> bool {
     let file =
         |pid: u32| fs::metadata(format!("/proc/{pid}/fd/2")).map(|file| (file.dev(), file.ino()));
@@ -195,7 +195,7 @@ fn is_a_daemons(pid: u32) -> bool {
     daemons.any(|daemon| file(daemon).is_ok_and(|file| file == own))
 }
 
-/// What a text of a driver's says of a volume.
+/// The complaints about a volume in a text of a driver's.
 #[cfg(any(test, feature = "captures"))]
 #[allow(clippy::unwrap_used, reason = "only tests call it")]
 pub(super) fn complaints_in(text: &[u8], names: VolumeNames) -> Vec<Said> {
@@ -248,7 +248,7 @@ mod tests {
         assert!(said.iter().all(|said| said.component == Component::CsiDriver));
     }
 
-    /// A tenant's file has such a name, and the driver says that it cannot be removed.
+    /// A tenant's file has a name with a line break, and the driver logs that it cannot be removed.
     #[test]
     fn a_name_with_a_line_break_says_nothing_of_another_volume() {
         let of_driver = |second: u32, pid: u32, text: &str| {
@@ -258,7 +258,7 @@ mod tests {
             let quotes = format!("cannot remove /other/x\n{forged}: busy");
             let all =
                 [of_driver(1, 7, "before"), of_driver(9, 7, &quotes), of_driver(10, 7, "after")];
-            // As the runtime writes them down, line by line.
+            // The runtime writes each line as a record.
             let lines = all.iter().flat_map(|text| text.split('\n'));
             let log: String =
                 lines.map(|line| format!("2026-03-01T00:00:09Z stderr F {line}\n")).collect();
@@ -269,10 +269,10 @@ mod tests {
         for forged in [&of_driver(9, 8, "handle-1 is not known"), zap, logrus, "handle-1"] {
             assert!(said(forged).is_empty(), "{forged}");
         }
-        // Who knows the driver's process id must know the second, too.
-        let told = said(&of_driver(5, 7, "handle-1 is not known"));
-        assert_eq!(told.len(), 1, "{told:?}");
-        assert_eq!(told[0].source, said::unproven("log"));
+        // A tenant that knows the driver's process id must know the second, too.
+        let forged = said(&of_driver(5, 7, "handle-1 is not known"));
+        assert_eq!(forged.len(), 1, "{forged:?}");
+        assert_eq!(forged[0].source, said::unproven("log"));
         let own = complaints_in(of_driver(1, 7, "handle-1 is busy").as_bytes(), names());
         assert_eq!((own.len(), own[0].source.as_str()), (1, "log"));
     }

@@ -1,4 +1,4 @@
-//! Goes through a runtime's log: the helper's side.
+//! Reads a runtime's log, in the helper process.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -31,37 +31,37 @@ use podstuck_model::{
     said::{Report, Said, template},
 };
 
-/// Reports, and complaints, that are passed on: the last ones.
+/// Reports that are passed on, and complaints: the last ones of each.
 const MOST: usize = 2048;
-/// Kinds of complaints, by container or pod, whose words are not known, and how much is kept of each.
+/// Kinds of complaints with unknown text, by container or pod, and the bytes kept of each.
 const KINDS: usize = 1024;
 const KEPT: usize = 1024;
-/// Longest line that is read.
+/// Longest line that is read, in bytes.
 const LONGEST: usize = 64 << 10;
 
-/// Of containerd, dockerd or CRI-O.
+/// Reads the log of containerd, dockerd or CRI-O.
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::state) struct ReadRuntimeLog {
     pub(super) host_root: PathBuf,
     pub(super) pid: u32,
     pub(super) component: Component,
-    /// Ids of containers and sandboxes, and the UID of their pod, that are known already.
+    /// Known ids of containers and sandboxes, and the UID of their pod.
     pub(super) known: Vec<(String, String)>,
-    /// Up to where it was read before.
+    /// Where the last read ended.
     pub(super) after: Option<Mark>,
 }
 
-/// What is found.
+/// The findings in a runtime's log.
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::state) struct RuntimeSaid {
-    /// The log's name, which two daemons may share.
+    /// Name of the log, which two daemons may share.
     pub(super) place: String,
     pub(super) said: Vec<Said>,
     /// Ids that it names, and the UID of their pod.
     pub(super) ids: Vec<(String, String)>,
-    /// Where the next read goes on.
+    /// Where the next read continues.
     pub(super) next: Option<Mark>,
-    /// How much of what is new was understood.
+    /// How many of the new lines were understood.
     pub(super) lines: Lines,
 }
 
@@ -71,7 +71,7 @@ impl Question for ReadRuntimeLog {
     /// The log that it reads.
     type Step = OsString;
     type Part = RuntimeSaid;
-    /// The log, and whose it is.
+    /// The log's name, with its component.
     type Answer = String;
 
     fn place(&self) -> OsString {
@@ -102,22 +102,22 @@ impl Question for ReadRuntimeLog {
     }
 }
 
-/// An entry that complains of a container, a sandbox or a pod, or reports something of it.
+/// An entry with a complaint or a report about a container, a sandbox or a pod.
 struct OfOne {
     named: Named,
-    /// What its error names, where that is not the same.
+    /// The container or sandbox that its error names.
     beside: Option<String>,
     at: Timestamp,
     report: Option<Report>,
     text: String,
-    /// Lines that say so.
+    /// Number of lines of this kind.
     times: u64,
-    /// It is named where the runtime names it, and nobody else.
+    /// Whether it is named where only the runtime itself writes names.
     is_named: bool,
 }
 
 impl OfOne {
-    /// Containers and sandboxes that it names.
+    /// Ids of the containers and sandboxes that it names.
     fn ids(&self) -> impl Iterator<Item = &str> {
         let id = match &self.named {
             Named::Id(id) => Some(id.as_str()),
@@ -126,7 +126,7 @@ impl OfOne {
         id.into_iter().chain(self.beside.as_deref())
     }
 
-    /// Nothing where it is no pod's, or not known whose.
+    /// The report; `None` where the pod is not known.
     fn said(self, ids: &PodIds, component: Component, source: &str) -> Option<Said> {
         let uid = match &self.named {
             Named::Pod(uid) => uid.clone(),
@@ -140,16 +140,16 @@ impl OfOne {
     }
 }
 
-/// The last reports and the last complaints, and whose containers and sandboxes are.
+/// The last reports and complaints, the pods of containers and sandboxes, and how much was understood.
 fn search(
     text: impl Read,
     component: Component,
     mut ids: PodIds,
 ) -> Result<(VecDeque<OfOne>, PodIds, Lines)> {
-    // Each has room of its own: what goes well, for many pods, displaces no complaint.
+    // Kept apart: the reports of many healthy pods must not displace complaints.
     let (mut reports, mut complaints) = (VecDeque::new(), VecDeque::new());
     let (mut lines, mut unknown) = (Lines::default(), Bounded::new(KINDS));
-    // The first line may be the end of one; and a log may hold anything.
+    // The first line may be cut, and a log may contain anything.
     for line in BufReader::new(text).split(b'\n') {
         let line = line?;
         if line.len() > LONGEST {
@@ -166,8 +166,8 @@ fn search(
         }
         let Some((at, entry)) = entry else { continue };
         ids.listen_to_containerd(entry.field("msg"));
-        // That a shim has ended is a warning without an error, and comes with every container that ends. CRI-O has no field
-        // for errors.
+        // The end of a shim is logged as a warning without an error, at the end of every container. CRI-O has no field for
+        // errors.
         let reported = runtime::reported(&entry);
         let is_usual = entry.is_warning()
             && entry.field("error").is_empty()
@@ -211,7 +211,7 @@ fn search(
     Ok((reports, ids, lines))
 }
 
-/// The same of a text that goes on with one before, and whose containers are.
+/// The reports in a text that continues an earlier one. `known` keeps ids and UIDs between the reads.
 #[cfg(any(test, feature = "captures"))]
 #[allow(clippy::unwrap_used, reason = "only tests call it")]
 pub(super) fn said_next(text: &[u8], known: &mut Vec<(String, String)>) -> Vec<Said> {
@@ -223,7 +223,7 @@ pub(super) fn said_next(text: &[u8], known: &mut Vec<(String, String)>) -> Vec<S
     said
 }
 
-/// What a text of containerd's says of pods.
+/// The reports about pods in a text of containerd's.
 #[cfg(any(test, feature = "captures"))]
 #[allow(clippy::unwrap_used, reason = "only tests call it")]
 pub(super) fn said_in(text: &[u8], known: PodIds) -> Vec<Said> {
@@ -280,7 +280,7 @@ mod tests {
         assert!(said[1].text.ends_with(r"plugin \x1b[2J"), "{}", said[1].text);
     }
 
-    /// As in containerd's issue 4016: the log has no word about the sandbox, which has ended.
+    /// As in containerd's issue 4016: the log has no entry about the sandbox, which has ended.
     #[test]
     fn a_complaint_of_a_sandbox_that_is_not_known_is_the_pods_whose_container_it_names() {
         let (sandbox, container) = ("a".repeat(64), "b".repeat(64));
@@ -301,7 +301,7 @@ mod tests {
 
     /// As in containerd's issue 13416, cri-o's 1883 and microk8s' 651; containerd's JSON as its documentation has it.
     #[test]
-    fn the_same_is_said_in_every_form() {
+    fn every_form_gives_the_same_report() {
         let id = "c6".repeat(32);
         let error = format!(
             "rpc error: code = DeadlineExceeded desc = failed to stop container \\\"{id}\\\": x"

@@ -1,5 +1,5 @@
-//! What an entry of a runtime's log is about. Names of pods and images, commands and what they answer are
-//! in these entries too, and can hold any text: an id counts only where the runtime writes it.
+//! Which container, sandbox or pod an entry of a runtime's log is about. Entries also contain names of pods and images,
+//! commands and their output, which can contain any text: an id counts only where the runtime itself writes it.
 
 use std::sync::LazyLock;
 
@@ -9,7 +9,7 @@ use super::{entries::Entry, fixed};
 use crate::identity::uid::{is_long_id, is_pod_uid};
 use podstuck_model::{said::Report, sandbox};
 
-/// Fields that hold the id of a container or a sandbox, and nothing else.
+/// Fields that contain only the id of a container or a sandbox.
 const FIELDS: [&str; 8] = [
     "id",
     "container",
@@ -21,12 +21,12 @@ const FIELDS: [&str; 8] = [
     "podsandboxid",
 ];
 
-/// Whom an entry names.
+/// The subject of an entry.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Named {
-    /// A container or a sandbox.
+    /// A container or a sandbox, by its id.
     Id(String),
-    /// A pod.
+    /// A pod, by its UID.
     Pod(String),
 }
 
@@ -41,7 +41,7 @@ static MESSAGE: LazyLock<Regex> = LazyLock::new(|| {
         r"|Container ([0-9a-f]{64}) failed to exit )"
     ))
 });
-/// Beginnings of errors, and what the runtime's own layers put before them: words, and nothing that is quoted.
+/// Beginnings of errors, after the prefixes of the runtime's own layers, which quote nothing.
 static ERROR: LazyLock<Regex> = LazyLock::new(|| {
     fixed(concat!(
         r"^(?:rpc error: code = [A-Za-z]+ desc = |[a-z][A-Za-z ]{2,60}: )*",
@@ -51,8 +51,8 @@ static ERROR: LazyLock<Regex> = LazyLock::new(|| {
         r"|failed to remove pod sandbox ([0-9a-f]{64}): )"
     ))
 });
-/// What a runtime is asked all the time, and answers with an error also of a sandbox that is being made: it counts
-/// where something of the sandbox is busy (containerd's internal/cri/instrument).
+/// kubelet asks for this status all the time, and it also fails for a sandbox that is being created: it counts only
+/// where a part of the sandbox is busy (containerd's internal/cri/instrument).
 static STATUS: LazyLock<Regex> =
     LazyLock::new(|| fixed(r#"^PodSandboxStatus for "([0-9a-f]{64})" failed$"#));
 /// CRI-O names a sandbox by its pod's name, namespace and UID (server/naming.go).
@@ -62,7 +62,7 @@ static CRI_O: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
-/// What a runtime warns of whenever a container ends, and what it answers to who asks about one that is gone.
+/// Warnings at every container's end, and answers to a question about a container that is gone.
 static USUAL: LazyLock<Regex> = LazyLock::new(|| {
     fixed(concat!(
         r"^(?:cleaning up after shim disconnected$|cleanup warnings? |",
@@ -70,8 +70,8 @@ static USUAL: LazyLock<Regex> = LazyLock::new(|| {
     ))
 });
 
-/// Whom an entry names first, in whatever words, if it is no usual one. A runtime's own words stand before what it
-/// quotes. An id in the name of an image is nobody's.
+/// The first subject that an entry names, whatever its text, unless the entry is a usual one. A runtime's own text
+/// precedes what it quotes. An id in the name of an image does not count.
 pub(super) fn mentioned(entry: &Entry) -> Option<Named> {
     if USUAL.is_match(entry.field("msg")) {
         return None;
@@ -96,7 +96,7 @@ fn of_word(word: &str) -> Option<Named> {
     id(word)
 }
 
-/// What a runtime says that it does, and to which container or sandbox.
+/// The step that a runtime reports, and its container or sandbox.
 pub(super) fn reported(entry: &Entry) -> Option<(Named, Report)> {
     if let Some(id) = deleted(entry) {
         return Some((Named::Id(id.to_owned()), Report::TaskDeleted));
@@ -113,8 +113,9 @@ pub(super) fn reported(entry: &Entry) -> Option<(Named, Report)> {
     reports.find_map(|(name, report)| Some((Named::Id(found.name(name)?.as_str().into()), report)))
 }
 
-/// containerd kills a container whose grace period is over (internal/cri/server, `stopContainer`), and says when it is
-/// asked to stop a sandbox and when it has (internal/cri/instrument), as CRI-O does (server/sandbox_stop.go).
+/// containerd kills a container whose grace period is over (internal/cri/server, `stopContainer`), and logs when it is
+/// asked to stop a sandbox and when it has stopped it (internal/cri/instrument), as CRI-O does
+/// (server/sandbox_stop.go).
 static REPORT: LazyLock<Regex> = LazyLock::new(|| {
     fixed(concat!(
         r#"^(?:Kill container "(?<killed>[0-9a-f]{64})""#,
@@ -125,8 +126,8 @@ static REPORT: LazyLock<Regex> = LazyLock::new(|| {
     ))
 });
 
-/// The container whose task is deleted: dockerd writes of the event that it has no use for it (moby 20.10 and later,
-/// libcontainerd/remote). It has asked for that deletion itself, when it learned that the container has ended.
+/// The container whose task is deleted: dockerd logs that it ignores the event (moby 20.10 and later,
+/// libcontainerd/remote). It has requested the deletion itself, after the container's end.
 fn deleted(entry: &Entry) -> Option<&str> {
     let says = |name, value| entry.field(name) == value;
     let is_event = says("msg", "ignoring event") && says("module", "libcontainerd");
@@ -134,7 +135,7 @@ fn deleted(entry: &Entry) -> Option<&str> {
     (is_event && says("topic", "/tasks/delete") && is_long_id(id.as_bytes())).then_some(id)
 }
 
-/// Whom an entry is about.
+/// The container, sandbox or pod that an entry is about.
 pub(super) fn named(entry: &Entry) -> Option<Named> {
     let (message, error) = (entry.field("msg"), entry.field("error"));
     let first = |form: &Regex, text: &str| {
@@ -154,7 +155,7 @@ pub(super) fn named(entry: &Entry) -> Option<Named> {
     id.or_else(|| first(&ERROR, error)).or_else(|| first(&ERROR, message)).map(Named::Id)
 }
 
-/// The container or sandbox that an entry's error names beside it: what was asked of a sandbox fails at a container.
+/// The container or sandbox that an entry's error names: an operation on a sandbox may fail at a container.
 pub(super) fn named_beside(entry: &Entry) -> Option<String> {
     let found = ERROR.captures(entry.field("error"))?;
     found.iter().skip(1).flatten().next().map(|id| id.as_str().to_owned())
@@ -208,7 +209,7 @@ mod tests {
                 ),
                 String::new(),
             ),
-            // As in cilium's issue 29647: how far the error has come stands before it.
+            // As in cilium's issue 29647: the error has prefixes of several layers.
             (
                 "Failed to handle backOff event &TaskExit{} for x".into(),
                 format!(
@@ -239,7 +240,7 @@ mod tests {
 
     /// As dockerd 20.10 has written it.
     #[test]
-    fn a_task_that_dockerd_has_had_deleted_is_known() {
+    fn a_deleted_task_is_found_in_dockerds_log() {
         let id = "a".repeat(64);
         let line = |level: &str, rest: &str| {
             format!(
@@ -255,9 +256,9 @@ mod tests {
         assert_eq!(of(&line("info", &deleted.replace("aaaa", "/"))), None);
     }
 
-    /// As in containerd's issues 6080 and 13416 and cri-o's 1883, and whatever else there may be.
+    /// As in containerd's issues 6080 and 13416 and cri-o's 1883, and in other words.
     #[test]
-    fn any_complaint_is_heard_whose_words_name_a_container_or_a_volume() {
+    fn any_complaint_that_names_a_container_or_a_volume_counts() {
         let of = |message: &str, rest: &str| {
             let line =
                 format!("time=\"2026-01-01T00:00:00Z\" level=warning msg={message:?} {rest}");

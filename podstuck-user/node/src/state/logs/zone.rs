@@ -1,5 +1,5 @@
-//! The time zone in which a process writes its log, as Go finds it: klog writes local times without a zone, and whoever
-//! reads them may be in a container of another one.
+//! The time zone in which a process writes its log, found as Go finds it: klog writes local times without a zone, and
+//! podstuck may run in a container with another zone.
 
 use std::{
     ffi::OsStr,
@@ -14,28 +14,28 @@ use jiff::tz::TimeZone;
 
 use crate::identity::{layout::normalise, on_host};
 
-/// What is read of an environment, and of a zone.
+/// Most bytes that are read of an environment, and of a zone file.
 const LONGEST: u64 = 128 << 10;
 const LINKS: usize = 8;
 const LOCAL: &str = "/etc/localtime";
 const ZONES: &str = "/usr/share/zoneinfo";
 
-/// A helper reads the log of one process.
+/// The zone of the process whose log this helper reads: one helper reads one log.
 static OF_WRITER: OnceLock<TimeZone> = OnceLock::new();
 
-/// That of the log which this process reads, else its own.
+/// The zone of the log that this helper reads, else its own.
 pub(super) fn zone() -> TimeZone {
     OF_WRITER.get().cloned().unwrap_or_else(TimeZone::system)
 }
 
-/// From now on times are those of a process that writes a log.
+/// Sets the zone to that of the process that writes the log.
 pub(super) fn follow(process: &Path) {
     if let Some(zone) = of_process(process) {
         let _is_known = OF_WRITER.set(zone);
     }
 }
 
-/// By its environment and its files.
+/// The zone of a process, by its environment and its files.
 fn of_process(process: &Path) -> Option<TimeZone> {
     let environment = read(&process.join("environ"))?;
     let Some(path) = file(&environment) else { return Some(TimeZone::UTC) };
@@ -43,7 +43,8 @@ fn of_process(process: &Path) -> Option<TimeZone> {
     TimeZone::tzif("", &read(&path)?).ok()
 }
 
-/// A file below a root directory, by links of its own that are within it: the kernel follows absolute ones to ours.
+/// Resolves a path's last component below a root directory: the kernel would follow absolute links in this process's
+/// root.
 fn linked(root: &Path, mut path: PathBuf) -> Option<PathBuf> {
     for _ in 0..LINKS {
         let below = on_host(root, &path);
@@ -59,13 +60,13 @@ fn read(path: &Path) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Where its zone is; `None` for UTC (Go's time/zoneinfo_unix.go).
+/// The zone file by an environment; `None` for UTC (Go's time/zoneinfo_unix.go).
 fn file(environment: &[u8]) -> Option<PathBuf> {
     let mut all = environment.split(|byte| *byte == 0);
-    let Some(told) = all.find_map(|one| one.strip_prefix(b"TZ=")) else {
+    let Some(value) = all.find_map(|one| one.strip_prefix(b"TZ=")) else {
         return Some(LOCAL.into());
     };
-    let name = Path::new(OsStr::from_bytes(told.strip_prefix(b":").unwrap_or(told)));
+    let name = Path::new(OsStr::from_bytes(value.strip_prefix(b":").unwrap_or(value)));
     let is_utc = name.as_os_str().is_empty() || name == Path::new("UTC");
     (!is_utc).then(|| Path::new(ZONES).join(name))
 }
@@ -104,7 +105,7 @@ mod tests {
         let zones = ["/zones/none", "UTC"].map(|zone| {
             let sleep = std::process::Command::new("sleep").arg("60").env("TZ", zone).spawn();
             let mut sleep = sleep.unwrap();
-            // Until the program runs, its environment is not there.
+            // The environment is there once the program runs.
             let own = || fs::read(format!("/proc/{}/environ", sleep.id())).unwrap_or_default();
             while !own().windows(3).any(|part| part == b"TZ=") {
                 std::thread::yield_now();

@@ -1,9 +1,9 @@
-//! What a look at a tree may cost.
+//! Limits of reading a tree.
 
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 
-/// Limits of one look. It ends when the first one is reached; what is then under way may go on for half
+/// Limits of one read. It ends when the first one is reached; what is then under way may go on for half
 /// as much again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -13,7 +13,7 @@ pub(super) struct Budget {
     pub(super) directories: u64,
     /// Entries read, which bounds the memory that their names take.
     pub(super) entries: u64,
-    /// Of the random numbers, for tests; otherwise each look has others.
+    /// Of the random numbers, for tests; otherwise each read has others.
     pub(super) seed: Option<u64>,
 }
 

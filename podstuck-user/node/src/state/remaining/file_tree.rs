@@ -26,11 +26,11 @@ use super::{
     tree::{Listing, Shape, Tree},
 };
 
-/// Directories of one directory that are remembered; of more, so many at random.
+/// Most subdirectories of one directory that are remembered; of more, this number at random.
 const DIRECTORIES_MAX: usize = 200_000;
 /// Files that are looked at for other names, one in each of the first directories with files.
 const FILES_LOOKED_AT: u64 = 64;
-/// A look costs less than to open and read: so many are taken for one.
+/// Number of `stat` calls that cost as much as opening and reading one directory.
 const LOOKS_PER_READING: f64 = 4.0;
 /// Paths longer than this are opened piece by piece (`PATH_MAX` is 4096).
 const PIECE: usize = 4000;

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_gone_is_told_from_what_cannot_be_looked_at() {
+    fn a_missing_object_is_distinguished_from_an_unreadable_one() {
         let look = |path| remaining(&own(), Path::new(path), Budget::default());
         let gone = look("/nonexistent").unwrap();
         assert!(gone.gone && gone.complete && gone.seen == 0);

@@ -2,7 +2,7 @@
 
 use fastrand::Rng;
 
-/// Draws that a stratum's variance can be told from.
+/// Draws that suffice to estimate a stratum's variance.
 const ENOUGH: f64 = 4.0;
 /// How much draws differ at the least, as a part of their mean: few may be alike by chance.
 const LEAST_DEVIATION: f64 = 0.3;

@@ -41,7 +41,7 @@ impl<D> Listing<D> {
     }
 }
 
-/// What `statx` says of a directory.
+/// The result of `statx` for a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
     /// Directories in it; `None` where the file system does not count them.

@@ -119,7 +119,7 @@ mod tests {
     use podstuck_model::{identity::Component, mounts::Mounts};
 
     #[test]
-    fn a_container_is_told_as_it_is() {
+    fn the_actual_state_of_a_container_is_reported() {
         let mut one = Container::new("aa".into(), Component::Dockerd);
         one.parts =
             ["/d/overlay2/l", "/d/overlay2/l-init", "/d/volumes/v"].map(PathBuf::from).into();
@@ -127,10 +127,10 @@ mod tests {
         let mount = Mount { point, fs_type: "overlay".into(), ..Mount::default() };
         let mounts = Arc::new(Mounts { all: vec![mount], ..Mounts::default() });
         let views = [View { pid: 1, namespace: 1, mounts }];
-        let told = state(&one, true, &[true, false, true], &views);
-        assert_eq!(told.mounts[0].point, Path::new("/d/overlay2/l/merged"));
-        let left: Vec<_> = told.parts.iter().map(|part| part.path.to_str().unwrap()).collect();
+        let found = state(&one, true, &[true, false, true], &views);
+        assert_eq!(found.mounts[0].point, Path::new("/d/overlay2/l/merged"));
+        let left: Vec<_> = found.parts.iter().map(|part| part.path.to_str().unwrap()).collect();
         assert_eq!(left, ["/d/overlay2/l", "/d/volumes/v"]);
-        assert_eq!((told.init, told.to_go), (None, false));
+        assert_eq!((found.init, found.to_go), (None, false));
     }
 }

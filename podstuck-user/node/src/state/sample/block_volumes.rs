@@ -58,7 +58,7 @@ pub(super) fn join(
         let (its, others) = left.iter().partition(|mount| mount.point.iter().any(|it| it == name));
         left = others;
         let mut its: Vec<Mounted> = Vec::into_iter(its).cloned().collect();
-        // A copy in another mount namespace hinders nobody in this one.
+        // A copy in another mount namespace blocks no unmount in this one.
         let first = its.first().map(|mount| mount.namespace);
         its.sort_by_key(|it| (Some(it.namespace) != first, is_published(&it.point)));
         its
@@ -281,10 +281,10 @@ mod tests {
         let ids = |volume: &BlockVolume| -> Vec<u32> {
             volume.mounts.iter().map(|mount| mount.id).collect()
         };
-        let told: Vec<(bool, bool, Vec<u32>)> =
+        let links: Vec<(bool, bool, Vec<u32>)> =
             found.iter().map(|it| (it.link.is_some(), it.map.is_some(), ids(it))).collect();
         let (linked, only_mapped) = ((true, true, vec![9]), (false, true, vec![10]));
-        assert_eq!(told, [linked, only_mapped, (false, false, vec![11])]);
+        assert_eq!(links, [linked, only_mapped, (false, false, vec![11])]);
         assert!(found[0].is_called("kubernetes.io/csi/d^h") && !found[2].is_called("v"));
         assert_eq!(
             found[0].path(),

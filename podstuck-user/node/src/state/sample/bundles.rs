@@ -70,7 +70,7 @@ fn left(view: &View, mount: &Mount, pod: String, init: u32) -> Option<LeftRootfs
 }
 
 /// Whether a process is a container's: its id may have been given again. It is in the container's control group, or
-/// sees its root file system as its own: the group's name is chosen by whoever has the container run.
+/// sees its root file system as its own: the runtime's client chooses the group's name.
 pub(super) fn is_process_of(pid: u32, container: &str, root: Option<Device>) -> bool {
     let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
     let mut names = groups.lines().flat_map(|line| line.split(['/', ':']));

@@ -20,7 +20,7 @@ const AT_A_TIME: usize = 400;
 /// Processes looked at of one pod.
 const OF_A_POD: usize = 256;
 
-/// What is kept from one look to the next.
+/// The state that is kept from one sample to the next.
 #[derive(Debug, Default)]
 pub(super) struct CgroupCollector {
     /// Pods that give a reason to look again.

@@ -68,7 +68,7 @@ pub fn of_node(host_root: &Path, roots: &[TargetRoot]) -> OnNode {
     OnNode { all, looked_in: data.map(|root| root.path).collect() }
 }
 
-/// What is kept from one look to the next.
+/// The state that is kept from one sample to the next.
 #[derive(Debug, Default)]
 pub(super) struct ContainerCollector {
     roots: HashMap<(Option<u32>, PathBuf), Known>,
@@ -213,7 +213,7 @@ impl ContainerCollector {
                 }
                 if known.seen_by.is_some() {
                     // The same path may lead to something else on the host.
-                    container.parts.retain(|part| is_nobody_elses(part));
+                    container.parts.retain(|part| has_unique_name(part));
                 }
                 for part in &mut container.parts {
                     *part = from_host(host_root, part);
@@ -245,7 +245,7 @@ fn is_bundle(part: &Path) -> bool {
     classify(part).kind == TargetKind::ContainerBundle
 }
 
-fn is_nobody_elses(part: &Path) -> bool {
+fn has_unique_name(part: &Path) -> bool {
     part.file_name().and_then(OsStr::to_str).is_some_and(|name| is_long_id(name.as_bytes()))
 }
 

@@ -36,7 +36,7 @@ mod tests {
     use podstuck_model::{crowd::VERY_MANY, mounts::Mount};
 
     #[test]
-    fn only_a_crowded_namespace_is_told() {
+    fn only_a_crowded_namespace_is_reported() {
         let view = |namespace, count: u32| {
             let mount = |id| Mount { id, point: format!("/a/{id}").into(), ..Mount::default() };
             let all = (0..count).map(mount).collect();

@@ -44,7 +44,7 @@ impl NewDaemons {
         let before = self.found.len();
         for pid in &daemons.kubelets {
             self.ask(*pid, places, |places| {
-                let (settings, unread) = kubelet::told(&places.host_root, *pid);
+                let (settings, unread) = kubelet::settings(&places.host_root, *pid);
                 let settings = settings?;
                 let root = settings.root.filter(|_| places.takes_new_roots);
                 if let Some(root) =
@@ -61,8 +61,8 @@ impl NewDaemons {
         }
         for (pid, component) in &daemons.runtimes {
             self.ask(*pid, places, |places| {
-                let told = runtime::told(&places.host_root, *pid, *component)?;
-                Some((of_runtime(*component, &told), told.unread.is_none()))
+                let settings = runtime::settings(&places.host_root, *pid, *component)?;
+                Some((of_runtime(*component, &settings), settings.unread.is_none()))
             });
         }
         self.found.len() != before

@@ -1,5 +1,5 @@
-//! Whether a process has as many descriptors open as it may. `accept` then fails with EMFILE, and whoever connects
-//! is left in the queue of the socket (accept(2); Go's `net/http.Server.Serve` tries again after a pause).
+//! Whether a process has as many descriptors open as it may. `accept` then fails with EMFILE, and new connections
+//! are left in the queue of the socket (accept(2); Go's `net/http.Server.Serve` tries again after a pause).
 
 use procfs::{
     ProcResult,

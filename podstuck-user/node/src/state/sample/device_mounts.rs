@@ -27,7 +27,7 @@ impl DeviceMounts {
             let known = self.picked.get(namespace);
             if !known.is_some_and(|(whole, _)| Arc::ptr_eq(whole, table)) {
                 let picked = Arc::new(pick(table));
-                // The same, where what has changed is none of it.
+                // The same `Arc` where none of these mounts has changed.
                 let picked = match known {
                     Some((_, before)) if *before == picked => before.clone(),
                     _ => picked,

@@ -22,7 +22,7 @@ use crate::state::{
 use podstuck_confine::{helper, proc};
 use podstuck_model::{csi::DriverState, mounted::Mounted, mounts::NodeMounts};
 
-/// What is kept from one look to the next.
+/// The state that is kept from one sample to the next.
 #[derive(Debug, Default)]
 pub(super) struct Drivers {
     /// By the number of a socket: a process that has it open, and its start.
@@ -31,7 +31,7 @@ pub(super) struct Drivers {
     commands: HashMap<(u32, u64), Vec<u8>>,
 }
 
-/// What a look goes by.
+/// The inputs of a sample.
 #[derive(Clone, Copy)]
 pub(super) struct Sight<'a> {
     pub(super) node: &'a NodeMounts,
@@ -52,8 +52,8 @@ pub(super) struct Volume<'a> {
 }
 
 impl Drivers {
-    /// Who answers for the driver that has registered at a socket, and whether what it unmounts there
-    /// reaches kubelet. `None` where that cannot be told.
+    /// The process that answers for the driver registered at a socket, and whether its unmounts reach kubelet. `None`
+    /// where that is not known.
     pub(super) fn look(
         &mut self,
         sight: Sight<'_>,
@@ -87,7 +87,7 @@ impl Drivers {
         Some(DriverState { socket, source, process, registrar: Some(registrar) })
     }
 
-    /// Who listens on a path as kubelet sees it; `None` when one of those that may cannot be told apart.
+    /// The processes that listen on a path as kubelet sees it; `None` when a candidate cannot be identified.
     fn listeners(
         &mut self,
         sight: Sight<'_>,

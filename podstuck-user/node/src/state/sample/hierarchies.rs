@@ -49,8 +49,8 @@ impl Hierarchies {
         self.groups.contains_key(uid)
     }
 
-    /// Whether a process is left in a pod's group or below, in the main hierarchy; `None` when there
-    /// is none. A pod without a group has none.
+    /// Whether a process is left in a pod's group or below, in the main hierarchy; `None` without a main
+    /// hierarchy. A pod without a group has no process.
     pub(super) fn populated(&self, uid: &str) -> Option<bool> {
         let main = self.trees.first()?;
         let mut groups = self.groups.get(uid).into_iter().flatten();

@@ -1,5 +1,5 @@
-//! What the node looks like, again and again. A thread of its own looks, because a look may take as
-//! long as a sick node makes it take: nobody waits for it, and a sample that is late is simply late.
+//! Samples of the node's state. They are taken by a thread of their own, because a sample may take very long on a sick
+//! node: no other thread waits for it, and a sample may be late.
 
 mod asked_container;
 mod block_volumes;
@@ -84,18 +84,18 @@ pub struct Places {
     pub host_root: PathBuf,
     /// kubelet's root directories, as the host sees them.
     pub kubelet_roots: Vec<PathBuf>,
-    /// Whether those of kubelets that are started later are looked at, too.
+    /// Whether the roots of kubelets that are started later are read, too.
     pub takes_new_roots: bool,
     /// kubelets and runtimes that were asked where they keep their things, by id and start.
     pub asked: Vec<(u32, u64)>,
-    /// Where runtimes keep their things, as far as that was known before the run.
+    /// Directories of runtimes that were known before the run.
     pub data_roots: Vec<TargetRoot>,
     /// What the run is about.
     pub only: Only,
 }
 
-/// What a run is restricted to. The probes are, too: of anything else it is not known whether
-/// somebody tried to remove it.
+/// What a run is restricted to. The probes are, too: of any other object it is not known whether
+/// a process tried to remove it.
 #[derive(Clone, Debug, Default)]
 pub enum Only {
     /// Nothing.
@@ -128,7 +128,7 @@ impl Only {
 /// A look at the node.
 #[derive(Clone, Debug)]
 pub struct Look {
-    /// What is told of it.
+    /// The sample.
     pub sample: Arc<NodeSample>,
     /// Who has kubelet's directories.
     pub trees: Arc<KubeletTrees>,
@@ -151,7 +151,7 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Starts the thread. It ends when nobody listens any more.
+    /// Starts the thread. It ends when the receiver is dropped.
     ///
     /// # Errors
     /// Fails when no thread can be had.
@@ -194,12 +194,12 @@ impl Sampler {
         self.thread.is_finished()
     }
 
-    /// Has the next look made at once.
+    /// Requests the next sample at once.
     pub fn hurry(&self) {
         self.thread.thread().unpark();
     }
 
-    /// Waits for the next look. Safe to cancel.
+    /// Waits for the next sample. Safe to cancel.
     pub async fn next(&mut self) -> Look {
         loop {
             tokio::select! {
@@ -332,7 +332,7 @@ impl Collector {
         }
         let is_stopped = |it: &&HaltedKubelet| it.halted == Halted::Stopped;
         let stopped = halted_kubelets.iter().filter(is_stopped).map(|it| it.pid).collect();
-        // What an administrator has started beside it is none of the node's services.
+        // Daemons that an administrator has started are not the node's services.
         let services = kubelets.iter().filter(|pid| daemons.belief(**pid) == Belief::Service);
         let services: Vec<u32> = services.copied().collect();
         let kubelet_group = match services.as_slice() {
@@ -381,7 +381,7 @@ fn freezer_of(halted: &mut Halted) -> Option<&mut PathBuf> {
     }
 }
 
-/// The directories that are told of a pod's groups.
+/// The directories that are reported of a pod's groups.
 fn groups(of: &mut PodGroup) -> impl Iterator<Item = &mut PathBuf> {
     let of_tasks = of.tasks.iter_mut().map(|task| &mut task.group);
     [&mut of.path].into_iter().chain(&mut of.frozen).chain(of_tasks)

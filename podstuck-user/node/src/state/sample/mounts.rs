@@ -1,7 +1,7 @@
 //! The mount tables of all namespaces, again and again, and cheaply: a table is taken apart only
 //! when its text has changed.
 //!
-//! The kernel tells a change to whoever polls an open table, but an open one keeps its namespace
+//! The kernel reports a change to a process that polls an open table, but an open one keeps its namespace
 //! alive, and with it every mount, device and network file system of a container that has ended.
 //! So only the tables of our own namespace and of the first process's, which do not end before us,
 //! are kept open and polled; the others are read each time.
@@ -63,7 +63,7 @@ impl MountPoller {
     fn polled(&mut self, namespace: u32, pid: u32) -> Option<Arc<Mounts>> {
         if let Some(mut polled) = self.open.remove(&namespace) {
             if polled.has_changed() {
-                // What has changed is not told twice: where it cannot be read, it is opened anew.
+                // A change is reported only once: where the table cannot be read, it is opened again.
                 polled.table = Arc::new(parse_mounts(pid, &text_of(&mut polled.file)?));
             }
             let table = polled.table.clone();
@@ -119,7 +119,7 @@ mod tests {
         let own = namespaces::of_process(std::process::id()).unwrap();
         let (first, second) = (poller.sample(), poller.sample());
         assert!(!first.tables[&own].all.is_empty());
-        // Somebody else may mount something meanwhile; then they differ.
+        // They differ if another process mounts something meanwhile.
         let (first, second) = (&first.tables[&own], &second.tables[&own]);
         assert!(Arc::ptr_eq(first, second) || first != second);
     }

@@ -30,7 +30,7 @@ use podstuck_model::{
 
 /// A database that dockerd keeps open in its data root (moby volume/service/store.go).
 const DATABASE: &str = "volumes/metadata.db";
-/// Containers told of each.
+/// Most containers reported of each.
 const MOST: usize = 64;
 
 /// Shims that cannot run, with what is known of their containers.
@@ -62,8 +62,8 @@ pub(super) struct Dockers {
 }
 
 impl Dockers {
-    /// The containers of which they have written something else than is so. What is left in the data of a dockerd
-    /// that does not run is nobody's word.
+    /// The containers whose state in dockerd's files differs from the actual state. Files of a dockerd that does not run
+    /// do not count.
     pub(super) fn out_of_step(
         &mut self,
         only: &Only,
@@ -78,7 +78,7 @@ impl Dockers {
             let own = self.data.iter().find(|(_, own)| *own == data);
             let ((dockerd, _), _) = own.filter(|_| includes(only, container))?;
             let state = container.described.state?;
-            // Nobody else gives a command with such an id.
+            // The id becomes part of a command: only a long one is used.
             is_long_id(container.id.as_bytes()).then_some(())?;
             let (what, shim) = differs(&container.id, state, shims)?;
             let log_driver = container.described.log_driver.clone();
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_about_something_else_is_told_nothing() {
+    fn a_run_about_another_object_gets_nothing() {
         let up = DockerState { running: true, pid: u32::MAX >> 1, ..DockerState::default() };
         let of = |only: &Only| found(DATABASE, up, only).len();
         let container = |id: String| Only::Container { id, pod: None };

@@ -33,7 +33,7 @@ impl<'a> PodMounts<'a> {
     }
 
     /// Those that are mounted in the directory of a pod in this root: at its path, at that which a link in it leads to, or
-    /// in the same directory by another path. What only reads alike is none.
+    /// in the same directory by another path. A similar path alone does not count.
     pub(super) fn below(
         &self,
         uid: &str,

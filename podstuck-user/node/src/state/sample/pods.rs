@@ -1,4 +1,4 @@
-//! Pods as kubelet left them on the disk, joined with what is mounted and who is left.
+//! Pods by kubelet's directories on the disk, joined with their mounts and remaining processes.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -42,7 +42,7 @@ use podstuck_model::{
     query::NoAnswer,
 };
 
-/// What is kept from one look to the next.
+/// The state that is kept from one sample to the next.
 #[derive(Debug, Default)]
 pub(super) struct PodCollector {
     /// By root. What was read last is believed while the disk does not answer.
@@ -112,7 +112,7 @@ impl PodCollector {
                     csi.registry_changed = on_disk
                         .registry_changed
                         .filter(|_| csi.registration == Registration::Absent);
-                    // Of a pod that runs, nobody asks it.
+                    // Not asked for a running pod.
                     if csi.registration == Registration::Listening
                         && populated == Some(false)
                         && let VolumeData::Known { driver, .. } = &csi.data
@@ -170,7 +170,7 @@ impl PodCollector {
             roots.extend(seen);
         }
         for view in views {
-            // A user may have his own wherever he likes.
+            // Users may mount their own anywhere.
             let mounts = view.mounts.all.iter().filter(|mount| !mount.is_a_users());
             let mut found: Vec<PathBuf> =
                 mounts.filter_map(|mount| kubelet_root_of(&mount.point)).collect();
@@ -224,7 +224,7 @@ impl<'a> Collisions<'a> {
 
     fn tell(self) {
         let directory = |root: &Path, uid| root.join("pods").join(uid);
-        let told = self.found.iter().map(|(uid, first, root)| Degraded {
+        let shown = self.found.iter().map(|(uid, first, root)| Degraded {
             sentence: format!(
                 "pod {uid} has directories in several roots: {} counts, and the one that is seen in {} is not looked at",
                 safe_path(&directory(first, uid)),
@@ -233,28 +233,28 @@ impl<'a> Collisions<'a> {
             feeds: vec![Feed::Node],
             place: Some(directory(root, uid)),
         });
-        let mut told: Vec<Degraded> = told.take(TOLD).collect();
-        let more = self.found.len().saturating_sub(TOLD);
+        let mut shown: Vec<Degraded> = shown.take(SHOWN).collect();
+        let more = self.found.len().saturating_sub(SHOWN);
         if more > 0 {
-            told.push(Degraded::new(format!("so have {more} more pods"), &[]));
+            shown.push(Degraded::new(format!("so have {more} more pods"), &[]));
         }
-        *COLLISIONS.lock().unwrap_or_else(PoisonError::into_inner) = told;
+        *COLLISIONS.lock().unwrap_or_else(PoisonError::into_inner) = shown;
     }
 }
 
-/// Those of the last look.
+/// The collisions of the last sample.
 static COLLISIONS: Mutex<Vec<Degraded>> = Mutex::new(Vec::new());
-/// How many are told one by one.
-const TOLD: usize = 8;
+/// Collisions that are reported one by one.
+const SHOWN: usize = 8;
 
 /// Pods of one UID in several roots, of which one is not looked at.
 pub fn collisions() -> Vec<Degraded> {
     COLLISIONS.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// How long the reading of all roots but the first may take together in one look, without those that do not answer.
+/// How long the reading of all roots but the first may take together in one sample, without those that do not answer.
 const SHARE: Duration = Duration::from_secs(2);
-/// Roots in which a helper hangs. There is room for one more (`Budget::Pods`), which is the first one's. In one look, no
+/// Roots in which a helper hangs. There is room for one more (`Budget::Pods`), which is the first one's. In one sample, no
 /// more are waited for.
 const HUNG_ROOTS: usize = 3;
 
@@ -270,7 +270,7 @@ struct Shares {
     hanging: BTreeMap<Disk, u32>,
 }
 
-/// What the roots of one look have taken.
+/// The time that the roots of one sample have taken.
 #[derive(Debug, Default)]
 struct Taken {
     answering: Duration,
@@ -278,7 +278,7 @@ struct Taken {
 }
 
 impl Shares {
-    /// Whether a root is read in this look.
+    /// Whether a root is read in this sample.
     fn may_read(&mut self, root: &Disk, is_first: bool, taken: &Taken) -> bool {
         self.hanging.retain(|_, helper| is_hanging(*helper));
         if self.hanging.contains_key(root) {
@@ -310,7 +310,7 @@ fn came_to((_, pid, path): &Place, answer: bool) {
     alive::came_to(pid.unwrap_or_else(std::process::id), Path::new(path), answer);
 }
 
-/// What is read of roots in one look.
+/// What is read of roots in one sample.
 #[derive(Debug, Default)]
 struct Reading {
     read: BTreeMap<PathBuf, RootOnDisk>,
@@ -520,7 +520,7 @@ mod tests {
         let [own, slow, other] = ["/a", "/b", "/c"].map(|root| (PathBuf::from(root), None));
         let elsewhere = (slow.0.clone(), Some(Device { major: 7, minor: 1 }));
         shares.took(&slow, None, true);
-        // One that did not answer is asked again, and then less often; the others are, in each look, and so is
+        // One that did not answer is asked again, and then less often; the others are, in each sample, and so is
         // another file system at its place.
         assert!(shares.may_read(&slow, false, &none) && !shares.may_read(&slow, false, &none));
         for _ in 0..2 {
@@ -539,7 +539,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_directories_of_one_pod_the_first_counts_and_the_other_is_told() {
+    fn of_two_directories_of_one_pod_the_first_counts_and_the_other_is_reported() {
         let pod = |inode: Option<u64>| PodOnDisk {
             uid: "u".into(),
             file: inode.map(|inode| FileId { device: 1, inode }),
@@ -551,15 +551,15 @@ mod tests {
         let (own, again, other, unknown) = (pod(Some(7)), pod(Some(7)), pod(Some(8)), pod(None));
         let mut seen = Collisions::default();
         assert!(seen.is_first(Path::new("/k"), &own));
-        // The same one, by another way, and one of which nobody knows which it is.
+        // The same directory by another path, and one whose identity is not known.
         assert!(!seen.is_first(Path::new("/k2"), &again));
         assert!(!seen.is_first(Path::new("/k3"), &unknown));
         assert!(seen.found.is_empty());
         assert!(!seen.is_first(Path::new("/home/u"), &other));
         assert_eq!(seen.found, [("u", Path::new("/k"), Path::new("/home/u"))]);
         seen.tell();
-        let [told] = collisions().try_into().unwrap();
-        assert!(told.sentence.contains("/k/pods/u counts"), "{}", told.sentence);
+        let [collision] = collisions().try_into().unwrap();
+        assert!(collision.sentence.contains("/k/pods/u counts"), "{}", collision.sentence);
     }
 
     #[test]
@@ -573,10 +573,10 @@ mod tests {
         };
         let known =
             VolumeData::Known { driver: "d".into(), handle: "h".into(), lifecycle: String::new() };
-        let nobody = OnceListening(OnceLock::from(Vec::new()));
+        let none = OnceListening(OnceLock::from(Vec::new()));
         let of = |data, names: &[&str]| {
             let names: Vec<OsString> = names.iter().map(OsString::from).collect();
-            registration(&csi(data), &names, &nobody)
+            registration(&csi(data), &names, &none)
         };
         assert_eq!(of(known.clone(), &[]), Registration::Absent);
         assert_eq!(of(known, &["e-reg.sock", "d-reg.sock"]), Registration::Deaf);

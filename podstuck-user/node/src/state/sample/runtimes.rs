@@ -1,4 +1,4 @@
-//! The runtimes' daemons: who runs, who is kept from running, and who is gone while his shims live.
+//! The runtimes' daemons: running, kept from running, or gone while their shims run.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -19,7 +19,7 @@ use podstuck_model::{
     runtime::{DOCKERS, GoneRuntime, Runtime, Shim, ShimOf},
 };
 
-/// Connections of one daemon that are told, those that stand for longest first.
+/// Most connections of one daemon that are reported, the oldest first.
 const CONNECTIONS: usize = 256;
 
 /// All of a node, running and gone.

@@ -1,4 +1,4 @@
-//! The runtime's process that looks after a pod's containers.
+//! Shims: the runtime's processes that supervise a pod's containers.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -20,7 +20,7 @@ use podstuck_model::{
     runtime::{DOCKERS, Shim, ShimOf, Unreaped},
 };
 
-/// Names of the programs, as far as the kernel keeps a name (15 bytes): containerd's shims, and the monitor of
+/// Names of the programs, cut to the 15 bytes that the kernel keeps: containerd's shims, and the monitor of
 /// CRI-O and Podman.
 const NAMES: [&str; 2] = ["containerd-shim", "conmon"];
 /// The parts of such a process. A container may have one of that name.
@@ -63,8 +63,8 @@ pub(super) fn find_unreaped(shims: &mut [Shim]) {
 
 fn tracer(process: &Path) -> Option<u32> {
     let status = silent::read(process, |process| fs::read_to_string(process.join("status")).ok())?;
-    let told = status.lines().find_map(|line| line.strip_prefix("TracerPid:"))?;
-    told.trim().parse().ok().filter(|tracer| *tracer != 0)
+    let tracer = status.lines().find_map(|line| line.strip_prefix("TracerPid:"))?;
+    tracer.trim().parse().ok().filter(|tracer| *tracer != 0)
 }
 
 /// Whether its parent is to collect its exit: the first thread of a process stands as a zombie, too, as long as
@@ -92,15 +92,15 @@ fn look(pid: i32) -> Option<Shim> {
     }
     let channel = || silent::read(&place, |place| fs::read(place.join("wchan")).ok());
     let waits = (stat.state == 'D').then(channel).flatten();
-    let told = told(&place);
+    let arguments = arguments(&place);
     Some(Shim {
         pid: pid.cast_unsigned(),
-        comm: safe(told.program(&stat.comm).as_bytes()).into_owned(),
+        comm: safe(arguments.program(&stat.comm).as_bytes()).into_owned(),
         state: stat.state,
         started: stat.starttime,
         group: group_of(&place),
         wait_channel: waits.map(|name| safe(&name).into_owned()),
-        of: told.of(),
+        of: arguments.of(),
         unreaped: Vec::new(),
     })
 }
@@ -114,7 +114,7 @@ fn is_in_its_pod(living: &Living) -> bool {
         && host == Some(living.mnt_ns)
 }
 
-/// All shims of the node, kept from one look to the next: what each was told does not change.
+/// All shims of the node, kept from one sample to the next: their arguments do not change.
 #[derive(Debug, Default)]
 pub(super) struct NodeShims {
     /// By id and start; `None` for what only has such a name.
@@ -136,7 +136,7 @@ impl NodeShims {
             let Some(started) = proc::started(*pid) else { continue };
             let look = || {
                 let shim = look(pid.cast_signed()).filter(|shim| shim.started == started)?;
-                let container = told(Path::new(&format!("/proc/{pid}"))).container;
+                let container = arguments(Path::new(&format!("/proc/{pid}"))).container;
                 Some(Known { shim, container })
             };
             let known = before.remove(&(*pid, started)).unwrap_or_else(look);
@@ -173,7 +173,7 @@ impl NodeShims {
         look(known.shim.pid.cast_signed()).filter(|shim| shim.started == known.shim.started)
     }
 
-    /// The one that looks after a container, which its first process is a child of.
+    /// The shim of a container, whose first process is its child.
     pub(super) fn of_container(&self, id: &str, init: Option<u32>) -> Option<Shim> {
         let parent = init.and_then(parent).and_then(look);
         let named = || {
@@ -185,9 +185,9 @@ impl NodeShims {
     }
 }
 
-/// What a shim was told by whoever started it.
+/// The arguments of a shim.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Told {
+struct Arguments {
     program: String,
     /// `-id`: the container that it was started for, a pod's sandbox with Kubernetes.
     container: Option<String>,
@@ -198,30 +198,32 @@ struct Told {
 }
 
 /// By its command line (containerd `core/runtime/v2/shim.go`, conmon's `cli.c`).
-fn told(process: &Path) -> Told {
+fn arguments(process: &Path) -> Arguments {
     let line = silent::read(process, |process| proc::command_line(process, LINE).ok());
     parse(&line.unwrap_or_default())
 }
 
-fn parse(line: &[u8]) -> Told {
+fn parse(line: &[u8]) -> Arguments {
     let mut words = line.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word));
-    let mut told =
-        Told { program: words.next().unwrap_or_default().into_owned(), ..Told::default() };
+    let mut arguments = Arguments {
+        program: words.next().unwrap_or_default().into_owned(),
+        ..Arguments::default()
+    };
     while let Some(word) = words.next() {
         let mut value = || words.next().map(|it| it.into_owned()).filter(|it| !it.is_empty());
         let Some(name) = word.strip_prefix('-') else { continue };
         match name.trim_start_matches('-') {
-            "id" => told.container = value(),
-            "address" => told.socket = value().map(PathBuf::from),
-            "namespace" => told.namespace = value(),
-            "exit-dir" => told.exits = value().map(PathBuf::from),
+            "id" => arguments.container = value(),
+            "address" => arguments.socket = value().map(PathBuf::from),
+            "namespace" => arguments.namespace = value(),
+            "exit-dir" => arguments.exits = value().map(PathBuf::from),
             _ => {}
         }
     }
-    told
+    arguments
 }
 
-impl Told {
+impl Arguments {
     /// The name of its program, of which the kernel keeps the beginning only: gVisor's and Kata's shims are
     /// called after them.
     fn program<'a>(&'a self, comm: &'a str) -> &'a str {
@@ -250,12 +252,12 @@ mod tests {
         let of = |words: &str| parse(words.replace(' ', "\0").as_bytes());
         let line = "/usr/bin/containerd-shim-kata-v2 -namespace k8s.io -address /run/c.sock \
              -publish-binary /usr/bin/containerd -id aa ";
-        let told = of(line);
+        let arguments = of(line);
         let (socket, namespace) = ("/run/c.sock".into(), "k8s.io".into());
-        assert_eq!(told.of(), Some(ShimOf::Containerd { socket, namespace }));
-        assert_eq!(told.container.as_deref(), Some("aa"));
-        assert_eq!(told.program("containerd-shim"), "containerd-shim-kata-v2");
-        assert_eq!(told.program("conmon"), "conmon");
+        assert_eq!(arguments.of(), Some(ShimOf::Containerd { socket, namespace }));
+        assert_eq!(arguments.container.as_deref(), Some("aa"));
+        assert_eq!(arguments.program("containerd-shim"), "containerd-shim-kata-v2");
+        assert_eq!(arguments.program("conmon"), "conmon");
         let crio = of("/usr/bin/conmon -b /x --exit-dir /var/run/crio/exits -l /y ");
         assert_eq!(crio.of(), Some(ShimOf::CriO));
         let podman =
@@ -280,8 +282,8 @@ mod tests {
     #[test]
     fn fuzz_shim_words() {
         podstuck_fuzz::fuzz("shim_words", |input| {
-            let told = parse(input);
-            let _ = (told.of(), told.program("conmon"));
+            let arguments = parse(input);
+            let _ = (arguments.of(), arguments.program("conmon"));
         });
     }
 }

@@ -24,10 +24,10 @@ use crate::{
 use podstuck_confine::{alive, helper};
 use podstuck_model::{degraded::Feed, space::Space};
 
-/// One look at so many samples: every ten seconds, as a rule.
+/// Number of samples per read: every ten seconds, as a rule.
 const EVERY: u32 = 5;
 
-/// Where runtimes live by default, and where they all write. Where one was told to live is added.
+/// Default directories of runtimes, and those that all of them write to. Configured directories are added.
 const RUNTIMES: [&str; 10] = [
     "/var/lib/containerd",
     "/run/containerd",
@@ -44,7 +44,7 @@ const RUNTIMES: [&str; 10] = [
 /// More of those than there are on a node.
 const MOST: usize = 32;
 
-/// What is kept from one look to the next.
+/// The state that is kept from one read to the next.
 #[derive(Debug, Default)]
 pub(super) struct SpaceCollector {
     turn: u32,
@@ -55,7 +55,7 @@ pub(super) struct SpaceCollector {
 type Wanted = (PathBuf, bool, Option<(u32, u32)>);
 
 impl SpaceCollector {
-    /// All file systems, as they were found at the last look.
+    /// All file systems, as they were found at the last read.
     pub(super) fn sample(
         &mut self,
         places: &Places,
@@ -131,7 +131,7 @@ mod tests {
     use podstuck_model::{space::Capacity, time::Monotonic};
 
     #[test]
-    fn a_data_root_that_a_runtime_was_told_is_looked_at() {
+    fn a_configured_data_root_is_read() {
         let places = Places {
             host_root: "/".into(),
             kubelet_roots: vec!["/k".into()],
@@ -147,10 +147,10 @@ mod tests {
             TargetRoot::of_host("/data/docker", Holds::Data).seen_by(7, 8),
         ];
         let wanted = wanted(&places, &roots, &[]);
-        let told: Vec<_> = wanted.iter().map(|(path, is, by)| (path.to_str(), *is, *by)).collect();
-        assert_eq!(told.first(), Some(&(Some("/k"), true, None)));
+        let found: Vec<_> = wanted.iter().map(|(path, is, by)| (path.to_str(), *is, *by)).collect();
+        assert_eq!(found.first(), Some(&(Some("/k"), true, None)));
         let added = [None, Some((7, 8))].map(|by| (Some("/data/docker"), false, by));
-        assert_eq!(told[1 + RUNTIMES.len()..], added);
+        assert_eq!(found[1 + RUNTIMES.len()..], added);
     }
 
     fn exhausted(bytes: u64, available: u64, inodes: u64, left: u64) -> Option<&'static str> {

@@ -1,4 +1,4 @@
-//! Where kubelets and runtimes keep what they delete, as mounts say that nobody in a container can make.
+//! Directories of kubelets and runtimes that contain what they delete, by mounts that no container can create.
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 

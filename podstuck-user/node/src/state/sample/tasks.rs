@@ -29,7 +29,7 @@ pub(super) fn read(pid: u32, group: &Path) -> Option<Task> {
     let first = thread(pid, pid, group)?;
     let dead = matches!(first.state, 'Z' | 'X');
     let mut worst = first;
-    // A first thread that waits in the kernel on its way out has taken its SIGKILL, which is pending for others still.
+    // A first thread that waits in the kernel while it exits has taken its SIGKILL, which is still pending for others.
     if !worst.is_unkillable() && (dead || worst.killed || worst.exiting || worst.state == 'D') {
         let others = proc::threads(pid).take(THREADS).filter_map(|tid| thread(pid, tid, group));
         let others: Vec<Task> = others.filter(|other| !matches!(other.state, 'Z' | 'X')).collect();
@@ -96,8 +96,8 @@ fn is_dumping(pid: u32, tid: u32) -> bool {
 
 /// The line is there since Linux 4.15.
 fn says_dumping(status: &str) -> bool {
-    let told = status.lines().find_map(|line| line.strip_prefix("CoreDumping:"));
-    told.is_some_and(|told| told.trim() == "1")
+    let value = status.lines().find_map(|line| line.strip_prefix("CoreDumping:"));
+    value.is_some_and(|value| value.trim() == "1")
 }
 
 /// How often a thread went to sleep, and so was woken, by its `status`.
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn how_often_a_thread_was_woken_is_told() {
+    fn wakeups_of_a_thread_are_counted() {
         assert_eq!(woken("Name:\tx\nvoluntary_ctxt_switches:\t12\n"), Some(12));
         assert_eq!(woken("nonvoluntary_ctxt_switches:\t9\n"), None);
         let own = fs::read_to_string("/proc/thread-self/status").unwrap();
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_thread_has_read_and_written_is_told() {
+    fn bytes_read_and_written_by_a_thread_are_counted() {
         let text = b"rchar: 1\nwchar: 20\nsyscr: 300\nsyscw: 4000\nread_bytes: 50000\n\
             write_bytes: 600000\ncancelled_write_bytes: 7\n";
         assert_eq!(moved(text), Some(654_321));

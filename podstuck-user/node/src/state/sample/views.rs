@@ -48,7 +48,7 @@ pub(super) fn all(node: &NodeMounts, daemons: &Daemons) -> Vec<View> {
     let lets_us_look = fs::metadata("/proc/1/root/.").is_ok();
     let first = node.host.filter(|_| lets_us_look).or_else(|| namespaces::of_process(1));
     add(1, first);
-    // Of equals, who has run longest is the node's own: a lab plays kubelet for a while, and sees its volumes, too.
+    // Of equals, the process that has run longest is the node's own: a lab's kubelet sees its volumes, too.
     let mut kubelets = daemons.kubelets.clone();
     kubelets.sort_by_key(|pid| {
         (Reverse(daemons.belief(*pid)), proc::started(*pid).unwrap_or(u64::MAX), *pid)

@@ -1,5 +1,5 @@
-//! Who waits for a lock on a file, and who has it: `/proc/locks`, in which each lock is followed by those that it keeps
-//! waiting, with the same number (`locks_show` in fs/locks.c).
+//! Processes that wait for a lock on a file, and the one that has it: `/proc/locks`, in which each lock
+//! is followed by those that wait for it, with the same number (`locks_show` in fs/locks.c).
 
 /// A process that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -408,7 +408,7 @@ impl Node {
         found.collect()
     }
 
-    /// Where the server's end was made, as the one who has it sees it.
+    /// Path of the server's end, in the mount namespace of the process that has it.
     fn path(&self, number: u64, owner: Option<u32>) -> Option<PathBuf> {
         let table = sockets::table_for(&owner.map_or_else(|| "/proc/self".into(), process));
         let mut all = table.connected.into_iter().chain(table.listening);
@@ -460,17 +460,17 @@ fn link(place: &Path, descriptor: u64) -> Option<PathBuf> {
     silent::read(place, |place| fs::read_link(place.join(file)).ok())
 }
 
-/// The program, with what it is to do where that is known; its name for itself where that is another.
+/// The program, with its verb where that is known; its own name for itself where that is another.
 fn command(comm: &[u8], line: &[u8]) -> String {
     let comm = safe(comm).into_owned();
-    let Some(told) = clients::command(line).filter(|told| told.starts_with(&comm)) else {
+    let Some(command) = clients::command(line).filter(|it| it.starts_with(&comm)) else {
         return comm;
     };
     let words = || line.split(|byte| *byte == 0).filter_map(|word| std::str::from_utf8(word).ok());
     let verb = words().skip(1).find(|word| VERBS.contains(word));
-    match verb.filter(|_| TASKS.contains(&told.as_str())) {
-        Some(verb) => format!("{told} {verb}"),
-        None => told,
+    match verb.filter(|_| TASKS.contains(&command.as_str())) {
+        Some(verb) => format!("{command} {verb}"),
+        None => command,
     }
 }
 
@@ -574,7 +574,7 @@ mod tests {
             let is_it = |on: &On| matches!(on, On::Connection { remote: at, .. } if *at == remote);
             own_sockets().into_iter().find(is_it)
         };
-        let told = |of: u32| match on() {
+        let request = |of: u32| match on() {
             Some(On::Connection { peer, request, unread, .. }) if peer == Some(of) => {
                 (request, unread)
             }
@@ -582,12 +582,12 @@ mod tests {
         };
         let taken = listener.try_clone().unwrap();
         let listens = server(listener.into());
-        assert_eq!(told(listens.id()), (Request::Pending, 0));
+        assert_eq!(request(listens.id()), (Request::Pending, 0));
         let (taken, _) = taken.accept().unwrap();
         let serves = server(taken.into());
-        assert_eq!(told(serves.id()), (Request::Read, 0));
+        assert_eq!(request(serves.id()), (Request::Read, 0));
         client.write_all(b"GET /").unwrap();
-        assert_eq!(told(serves.id()), (Request::Unread, 5));
+        assert_eq!(request(serves.id()), (Request::Unread, 5));
         end(listens);
         end(serves);
     }
@@ -615,18 +615,18 @@ mod tests {
     }
 
     #[test]
-    fn a_runtimes_program_is_told_with_what_it_is_to_do() {
-        let told =
+    fn a_runtimes_program_is_reported_with_its_verb() {
+        let shown =
             |comm: &str, line: &str| command(comm.as_bytes(), line.replace(' ', "\0").as_bytes());
         let line = "/usr/bin/runc --root /run/runc --log-format json delete --force abc";
-        assert_eq!(told("runc", line), "runc delete");
-        assert_eq!(told("umount", "umount /a/b"), "umount");
-        assert_eq!(told("dbus-daemon", "/usr/bin/dbus-daemon --system run"), "dbus-daemon");
+        assert_eq!(shown("runc", line), "runc delete");
+        assert_eq!(shown("umount", "umount /a/b"), "umount");
+        assert_eq!(shown("dbus-daemon", "/usr/bin/dbus-daemon --system run"), "dbus-daemon");
         assert_eq!(
-            told("containerd-shim", "/x/containerd-shim-runc-v2 -id a"),
+            shown("containerd-shim", "/x/containerd-shim-runc-v2 -id a"),
             "containerd-shim-runc-v2"
         );
-        assert_eq!(told("virtiofsd", "/usr/bin/python3 /x/run"), "virtiofsd");
-        assert_eq!(told("sh", ""), "sh");
+        assert_eq!(shown("virtiofsd", "/usr/bin/python3 /x/run"), "virtiofsd");
+        assert_eq!(shown("sh", ""), "sh");
     }
 }

@@ -1,5 +1,5 @@
-//! The answer in six lines: what holds the pod, who does, since when, how sure that is, what to do first and by which
-//! command.
+//! The answer in six lines: what holds the pod, which process does, since when, how certain that is, the first remedy
+//! and its command.
 
 use jiff::Timestamp;
 use podstuck_engine::catalogue;
@@ -24,7 +24,7 @@ use podstuck_model::{
 /// Columns before a line's words.
 const LABEL: usize = 9;
 
-/// The lines; fewer where less is known.
+/// The lines of the answer; fewer when less is known.
 pub fn answer(answer: &Diagnosis, at: Timestamp, style: Style) -> String {
     let about = answer.target.as_deref().map_or_else(|| "this node".into(), text);
     let window = words::window(answer.window_s);
@@ -56,13 +56,13 @@ pub fn answer(answer: &Diagnosis, at: Timestamp, style: Style) -> String {
     out
 }
 
-/// A line for who watches on.
+/// The line that `watch` prints for a pod that is gone.
 pub fn gone(gone: &Gone) -> String {
     let after = words::window(gone.after_s);
     format!("pod {} is gone from this node after {after}\n", nouns::pod(&gone.pod))
 }
 
-/// What became of the target where nothing holds it.
+/// The state of the target when nothing holds it.
 fn without_cause(answer: &Diagnosis, window: &str) -> String {
     if let Some(gone) = &answer.gone {
         return format!("gone from this node after {}", words::window(gone.after_s));
@@ -79,18 +79,19 @@ fn without_cause(answer: &Diagnosis, window: &str) -> String {
     format!("{left}nothing that holds it was seen in {window}")
 }
 
-/// The last one that is known to have to act, of the pod in question.
+/// The last component known to have to act, for the pod in question.
 fn last_link(answer: &Diagnosis) -> Option<&Link> {
     let [pod] = &answer.stages[..] else { return None };
     pod.chain.last().filter(|_| answer.gone.is_none())
 }
 
-/// What holds it, who does (or, where nobody was named, which object it is about), since when, and what to run first.
+/// What holds the pod, the process that does (or the object, when no process is known), since when, and the command
+/// to run first.
 pub fn held(cause: &Finding, at: Timestamp, style: Style) -> String {
     held_since(cause, None, at, style)
 }
 
-/// The same, and since when the pod is to go, where that is known: it is what `kubectl` counts from.
+/// As [`held`], with the pod's deletion time where that is known: `kubectl` counts from it.
 fn held_since(
     cause: &Finding,
     terminating: Option<&Terminating>,
@@ -111,7 +112,7 @@ fn held_since(
     out
 }
 
-/// Since when the pod is to go is not known.
+/// The line for a pod without a known deletion time.
 fn seen_since(cause: &Finding, at: Timestamp) -> String {
     let facts = cause.evidence.iter().map(|fact| fact.since);
     let since = facts.fold(cause.first, Timestamp::min);
@@ -125,8 +126,8 @@ fn since_asked(terminating: &Terminating, at: Timestamp) -> String {
     format!("{}, for {}: Terminating, by {}", words::moment(*since), words::duration(age), text(by))
 }
 
-/// What the command does, and below that the command, which is there to be copied: it is not wrapped, and spaces alone
-/// stand before it.
+/// What the command does, and below that the command, ready to be copied: it is not wrapped, and only spaces precede
+/// it.
 fn first(cause: &Finding, style: Style) -> String {
     let Some(remedy) = cause.remedies.first() else { return String::new() };
     match (&remedy.command, &remedy.advice) {
@@ -145,7 +146,7 @@ fn line(label: &str, words: &str, style: Style) -> String {
     format!("  {label}{words}\n")
 }
 
-/// What goes on in the next line stands further in than a command does.
+/// Continuation lines are indented further than a command.
 fn wrapped(label: &str, words: &str, style: Style) -> String {
     let label = style.paint(Ink::Label, &format!("{label:<7}"));
     style.wrap(&format!("  {label}"), &" ".repeat(LABEL + 2), words)

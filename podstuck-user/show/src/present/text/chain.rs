@@ -1,4 +1,4 @@
-//! Who waits for whom, from the deletion of a pod to what holds it.
+//! Renders which component waits for which, from the deletion of a pod to what holds it.
 
 use super::nouns::text;
 use crate::present::{
@@ -7,7 +7,7 @@ use crate::present::{
 };
 use podstuck_model::chain::Link;
 
-/// All links below a heading; empty without any.
+/// All links below a heading; empty when there are none.
 pub(crate) fn chain(all: &[Link], style: Style) -> String {
     if all.is_empty() {
         return String::new();
@@ -33,7 +33,7 @@ pub(crate) fn links(links: &[Link], style: Style) -> String {
     out
 }
 
-/// Who must do what, and what it waits for.
+/// The component that must act, its task, and what it waits for.
 pub(crate) fn duty(link: &Link) -> String {
     let waits = link.waits_for.as_ref().map(|what| format!(", and waits for {}", text(what)));
     format!("{} must {}{}", text(&link.who), text(&link.must), waits.unwrap_or_default())

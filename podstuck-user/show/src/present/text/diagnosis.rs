@@ -1,4 +1,4 @@
-//! The answer of `diagnose`: how far the pod has come, what holds it, what does not, where to look.
+//! The answer of `diagnose`: the progress of the deletion, what holds the pod, what does not, where to search next.
 
 use jiff::Timestamp;
 
@@ -21,8 +21,7 @@ use podstuck_model::{
     said::Said,
 };
 
-/// The whole answer, which begins with the short one. The first cause is told whole, as all others are: each may
-/// be what helps.
+/// The full answer, which begins with the short one. Every cause is printed in full: each may be the one that helps.
 pub fn diagnosis(answer: &Diagnosis, at: Timestamp, style: Style) -> String {
     let mut out = short(answer, at, style);
     let mut near = Near::default();
@@ -73,7 +72,7 @@ pub fn diagnosis(answer: &Diagnosis, at: Timestamp, style: Style) -> String {
     out
 }
 
-/// How many errors of logs are shown, the latest first; JSON has all.
+/// Limit of log errors shown, the latest first; JSON has all.
 const SAID: usize = 5;
 
 fn said(said: &Said) -> String {
@@ -87,7 +86,8 @@ fn said(said: &Said) -> String {
     out + &format!(" [{}]", text(&said.source))
 }
 
-/// A finding is printed whole only in this state. What it is not follows for all causes together.
+/// Marks a finding as new, since only a new one is printed in full, and drops its ruled-out causes, which follow for
+/// all causes together.
 fn as_new(cause: &Finding) -> Finding {
     let likely_causes_ruled_out = Vec::new();
     Finding { state: FindingState::New, likely_causes_ruled_out, ..cause.clone() }
@@ -116,7 +116,7 @@ mod tests {
 
     const PLAIN: Style = Style { width: 76, ..Style::PLAIN };
 
-    fn told(answer: &Diagnosis, style: Style) -> String {
+    fn rendered(answer: &Diagnosis, style: Style) -> String {
         diagnosis(answer, sample::time(300), style)
     }
 
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn the_answer_comes_first() {
-        let out = told(&answer(vec![sample::finding()], true), PLAIN);
+        let out = rendered(&answer(vec![sample::finding()], true), PLAIN);
         let first = "\
 pod shop/cart-0: volume-held-by-host-process, certain (0.95)
   what   a process outside the pod uses the volume, and its unmount fails with EBUSY
@@ -165,7 +165,7 @@ pod shop/cart-0: volume-held-by-host-process, certain (0.95)
         let text = "unlinkat /k/f: operation not permitted";
         let said = Said::new(Component::Kubelet, source, "u", sample::time(9), text);
         answer.said = vec![Said { retry: Some(sample::time(70)), times: 3, ..said }];
-        let out = told(&answer, Style { width: 400, ..PLAIN });
+        let out = rendered(&answer, Style { width: 400, ..PLAIN });
         let line = "unlinkat /k/f: operation not permitted (3 times); not tried again before";
         assert!(out.contains(line) && out.contains("what the logs say"), "{out}");
     }
@@ -179,36 +179,36 @@ pod shop/cart-0: volume-held-by-host-process, certain (0.95)
         let container = ContainerName { id: "3f".into(), name, pod: Some(sample::pod()) };
         let (stage, fact) = (ContainerStage::Layer, "/d/overlay2/l is still there".into());
         answer.containers = vec![ContainerProgress { container, stage, fact }];
-        let out = told(&answer, Style { width: 400, ..PLAIN });
+        let out = rendered(&answer, Style { width: 400, ..PLAIN });
         assert!(out.starts_with("container 3f (web): still there, and nothing"), "{out}");
         let line = "container web (id 3f) of pod shop/cart-0: it has ended, its layer is left";
         assert!(out.contains(line), "{out}");
     }
 
     #[test]
-    fn nothing_is_said_to_be_nothing() {
-        let out = told(&answer(Vec::new(), false), PLAIN);
+    fn an_answer_without_causes_says_so() {
+        let out = rendered(&answer(Vec::new(), false), PLAIN);
         let left = "pod shop/cart-0: still there, and nothing that holds it was seen";
         assert!(out.starts_with(left), "{out}");
         let mut gone = answer(Vec::new(), false);
         gone.stages[0].stage = Stage::Gone;
-        let out = told(&gone, PLAIN);
+        let out = rendered(&gone, PLAIN);
         let nothing = "pod shop/cart-0: there is nothing of it on this node\n";
         assert!(out.starts_with(nothing), "{out}");
         let pod = sample::pod();
         gone.gone = Some(Gone { pod, after_s: 12.0 });
-        let out = told(&gone, PLAIN);
+        let out = rendered(&gone, PLAIN);
         assert!(out.starts_with("pod shop/cart-0: gone from this node after 12 s\n"), "{out}");
     }
 
     #[test]
-    fn since_when_it_is_to_go_stands_before_since_when_it_was_seen() {
+    fn the_deletion_time_precedes_the_first_observation() {
         let by = "its record".to_owned();
         let since = sample::time(-3300);
         let terminating = Some(Terminating { since, by });
         let line = "\n  since  2023-11-14 21:18:20Z, for 1h";
         for causes in [vec![sample::finding()], Vec::new()] {
-            let out = told(
+            let out = rendered(
                 &Diagnosis { terminating: terminating.clone(), ..answer(causes, true) },
                 PLAIN,
             );
@@ -217,7 +217,7 @@ pod shop/cart-0: volume-held-by-host-process, certain (0.95)
     }
 
     #[test]
-    fn of_a_deletion_of_many_it_is_told_what_is_left_or_that_it_is_counted() {
+    fn a_mass_deletion_shows_what_is_left_or_that_it_is_being_counted() {
         let mut answer = answer(vec![sample::finding()], true);
         let path = answer.causes[0].call.path.clone();
         let counted = Progress { path, ..sample::progress() };
@@ -232,7 +232,7 @@ pod shop/cart-0: volume-held-by-host-process, certain (0.95)
             [(counted, "  left   about "), (uncounted, "  left   podstuck is still counting")]
         {
             answer.progress = vec![progress];
-            let out = told(&answer, PLAIN);
+            let out = rendered(&answer, PLAIN);
             assert!(out.contains(words) && out.contains(" per second\n"), "{out}");
         }
     }
@@ -241,7 +241,7 @@ pod shop/cart-0: volume-held-by-host-process, certain (0.95)
     fn a_hostile_finding_stays_harmless() {
         let mut hostile = answer(vec![sample::hostile()], false);
         hostile.ruled_out = vec![sample::ruled_out(sample::HOSTILE)];
-        let out = told(&hostile, PLAIN);
+        let out = rendered(&hostile, PLAIN);
         assert_eq!(safe(out.replace('\n', "").as_bytes()), out.replace('\n', ""));
     }
 }

@@ -1,4 +1,4 @@
-//! What a cause means, from the catalogue.
+//! Renders the catalogue's entry of a cause.
 
 use podstuck_engine::{
     catalogue,
@@ -7,7 +7,7 @@ use podstuck_engine::{
 
 use crate::present::style::{Ink, Style};
 
-/// One cause, whole.
+/// The full entry of a cause.
 pub fn explain(cause: &Cause, style: Style) -> String {
     let mut out = format!("{}\n", style.paint(Ink::Command, cause.id.as_str()));
     out.push_str(&style.wrap("  ", "  ", cause.title));
@@ -35,7 +35,7 @@ pub fn explain(cause: &Cause, style: Style) -> String {
                     .map(|title| format!(" ({title}; podstuck does not recognise it)"))
                     .unwrap_or_default(),
             };
-            format!("{}{title}: {}", other.cause, other.told_apart_by)
+            format!("{}{title}: {}", other.cause, other.differs_by)
         }),
     );
     section(
@@ -51,7 +51,7 @@ pub fn explain(cause: &Cause, style: Style) -> String {
     out
 }
 
-/// All of them, a line each.
+/// All causes, one line each.
 pub fn explain_all(style: Style) -> String {
     let widest = catalogue::all().map(|cause| cause.id.as_str().len()).max().unwrap_or(0);
     let mut out = String::new();
@@ -59,7 +59,7 @@ pub fn explain_all(style: Style) -> String {
         let id = format!("{:widest$}", cause.id);
         let first = format!("{}  ", style.paint(Ink::Command, &id));
         let rest = " ".repeat(widest + 2);
-        // What is painted is wider than it looks.
+        // The escape sequences of the colour would count as columns.
         out.push_str(&style.wrap(&rest, &rest, cause.title).replacen(&rest, &first, 1));
     }
     out
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_is_told_whole() {
+    fn a_cause_is_rendered_in_full() {
         let cause = catalogue::find("cgroup-v1-frozen").unwrap();
         let text = explain(cause, Style { width: 80, ..Style::PLAIN });
         for part in [
@@ -95,14 +95,14 @@ mod tests {
     }
 
     #[test]
-    fn what_it_does_not_recognise_is_said_so() {
+    fn the_limits_of_a_cause_are_named() {
         let cause = catalogue::find("netns-busy").unwrap();
         let text = explain(cause, Style { width: 400, ..Style::PLAIN });
         assert!(text.contains("mount-leaked-foreign-ns-el7 (on RHEL 7"), "{text}");
     }
 
     #[test]
-    fn all_are_told_in_columns() {
+    fn all_causes_are_rendered_in_columns() {
         for style in [Style::PLAIN, Style { color: true, width: 60, ..Style::PLAIN }] {
             let text = explain_all(style);
             for cause in catalogue::all() {

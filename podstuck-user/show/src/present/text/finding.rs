@@ -1,4 +1,4 @@
-//! A finding: whole when it is new, what changed in an update, one line when it is over.
+//! Renders a finding: in full when it is new, the changes in an update, one line when it is cleared.
 
 use super::{
     nouns::{self, text},
@@ -17,7 +17,7 @@ use podstuck_model::{
 /// Columns before a field's value.
 const LABEL: usize = 12;
 
-/// A finding in its state. An update gets all its evidence; [`update`] leaves out what was known.
+/// A finding in its state. An update has all its evidence; [`update`] leaves out what was known.
 pub fn finding(finding: &Finding, style: Style) -> String {
     match finding.state {
         FindingState::New => whole(&Near::default().finding(finding), style),
@@ -26,7 +26,7 @@ pub fn finding(finding: &Finding, style: Style) -> String {
     }
 }
 
-/// What changed since the finding was printed last.
+/// The changes since the finding was last printed.
 pub fn update(now: &Finding, before: &Finding, style: Style) -> String {
     match now.state {
         FindingState::Cleared => cleared(now, style),
@@ -34,7 +34,7 @@ pub fn update(now: &Finding, before: &Finding, style: Style) -> String {
     }
 }
 
-/// One whose paths are shortened already.
+/// A finding whose paths are shortened already, in full.
 pub(super) fn whole(f: &Finding, style: Style) -> String {
     let mut out = headline(f, style);
     let mut field = |label: &str, value: &str| {
@@ -139,7 +139,7 @@ fn headline(f: &Finding, style: Style) -> String {
     )
 }
 
-/// `shop/cart-0, volume data`, or the path where neither is known.
+/// `shop/cart-0, volume data`, or the path when neither is known.
 fn whom(f: &Finding) -> String {
     let pod = f.pod.as_ref().map(nouns::pod_short);
     let volume = f.volume.as_ref().map(|v| format!("volume {}", text(&v.name)));
@@ -154,7 +154,7 @@ pub(crate) fn call(f: &Finding) -> Option<String> {
     let (name, outcome) = (f.call.syscall?.name(), f.call.errno?);
     Some(match outcome.errno() {
         None => format!("{name} succeeded"),
-        // What the C library says, as other logs do.
+        // The C library's text, as in other logs.
         Some(errno) => format!("{name} failed: {} ({})", outcome.name(), errno.desc()),
     })
 }
@@ -193,7 +193,7 @@ mod tests {
     const NARROW: Style = Style { width: 72, ..Style::PLAIN };
 
     #[test]
-    fn a_new_finding_is_told_whole() {
+    fn a_new_finding_is_shown_in_full() {
         let path = "/var/lib/kubelet/pods/3f2a1f5c-8a54-4c0e-9d38-0d7e5a1b2c3d/volumes/kubernetes.io~csi/data/mount";
         let expected = format!(
             "\
@@ -224,7 +224,7 @@ CRITICAL volume-held-by-host-process (new): blocks the pod, certain (0.95)
     }
 
     #[test]
-    fn an_update_tells_only_what_is_new() {
+    fn an_update_shows_only_the_changes() {
         let before = sample::finding();
         let mut now = sample::finding();
         now.state = FindingState::Update;
@@ -280,7 +280,7 @@ CRITICAL volume-held-by-host-process (update): blocks the pod, certain (0.95)
     }
 
     #[test]
-    fn what_it_may_lack_is_told_as_long_as_it_stands() {
+    fn what_may_be_missing_is_shown_as_long_as_the_finding_stands() {
         let mut lacking = sample::finding();
         lacking.degraded = vec!["the thread that looks at the node has ended".into()];
         let section =
@@ -293,7 +293,7 @@ CRITICAL volume-held-by-host-process (update): blocks the pod, certain (0.95)
     }
 
     #[test]
-    fn what_is_not_known_is_said_so() {
+    fn an_unknown_effect_is_named() {
         let mut bare = sample::finding();
         (bare.pod, bare.volume, bare.blocks_deletion) = (None, None, None);
         bare.call.path = podstuck_model::path::JsonPath("".into());

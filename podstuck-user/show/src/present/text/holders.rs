@@ -1,4 +1,4 @@
-//! Who holds on to something, one paragraph each, and what that means for an unmount.
+//! The holders of an object, one paragraph each, and what that means for an unmount.
 
 use super::nouns::{self, text};
 use crate::present::{
@@ -61,7 +61,7 @@ fn meaning(holder: &Holder) -> &'static str {
     }
 }
 
-/// What was searched, and the sum.
+/// What was searched, and the total.
 pub fn search(search: &Search, style: Style) -> String {
     let label = |name: &str| style.paint(Ink::Label, name);
     let mut out =
@@ -93,7 +93,7 @@ mod tests {
     use crate::present::sample::{self, HOSTILE};
 
     #[test]
-    fn a_holder_is_told_with_its_meaning() {
+    fn a_holder_is_shown_with_its_meaning() {
         assert_eq!(
             holder(&sample::holder(), Style::PLAIN),
             "\
@@ -106,7 +106,7 @@ agent (pid 42) in pod shop/cart-0, container 0123
     }
 
     #[test]
-    fn nobody_is_an_answer_too() {
+    fn no_holder_is_an_answer_too() {
         let search = super::search(&sample::search(), Style::PLAIN);
         assert_eq!(
             search,

@@ -1,4 +1,4 @@
-//! A call that does not return: who is in it, where, and on what.
+//! Renders a call that does not return: its process, its place, and its object.
 
 use super::nouns::{self, text};
 use crate::present::{
@@ -7,10 +7,10 @@ use crate::present::{
 };
 use podstuck_model::hung::{Hung, Since};
 
-/// Columns of the longest first word, with blanks.
+/// Columns of the longest label, with blanks.
 const LABEL: usize = 10;
 
-/// A few lines while it lasts, one when it is over.
+/// A few lines while it lasts, one when it has returned.
 pub fn hung(hung: &Hung, style: Style) -> String {
     let of = match (&hung.victim, &hung.volume) {
         (Some(pod), Some(volume)) => {
@@ -64,7 +64,7 @@ mod tests {
     use podstuck_model::path::JsonPath;
 
     #[test]
-    fn a_stuck_call_is_told_with_its_stack() {
+    fn a_hung_call_is_shown_with_its_stack() {
         assert_eq!(
             hung(&sample::hung(), Style { width: 200, ..Style::PLAIN }),
             "stuck newfstatat /v/data/m of pod shop/cart-0\n  for at least 4.2 s, since before \

@@ -1,4 +1,4 @@
-//! The pods of a node that are being deleted, each in a line.
+//! The deleted pods of a node, one line each.
 
 use jiff::Timestamp;
 
@@ -17,34 +17,35 @@ use podstuck_model::{
     shell::{self, is_object_name, word},
 };
 
-/// What is said after the last of them.
+/// The data of the lines after the list.
 pub struct ListEnd<'a> {
     /// The pods.
     pub pods: &'a [Deleted],
-    /// Findings that are of none of them.
+    /// Number of findings that belong to none of them.
     pub beside: u64,
-    /// Who was asked of the API, or why nobody has answered; `None` where nobody was.
+    /// The API server that was asked, or why none has answered; `None` when none was asked.
     pub api: Option<&'a str>,
-    /// Whether all of the node's pods were looked at.
+    /// Whether all pods of the node were scanned.
     pub saw_all: bool,
-    /// Whether anybody says which of them are to go.
-    pub is_told: bool,
-    /// What of the tool cannot do its work.
+    /// Whether any source says which pods are deleted.
+    pub knows_deletions: bool,
+    /// The parts of the tool that cannot work, a sentence each.
     pub degraded: &'a [String],
     /// The options that the list was called with, as a shell takes them.
     pub options: &'a str,
 }
 
-/// A name that is longer shifts the columns of its own line only.
+/// A longer name shifts only the columns of its own line.
 const LONGEST_NAME: usize = 40;
 
-/// How wide the column of names is.
+/// Width of the column of names.
 pub fn name_width(pods: &[Deleted]) -> usize {
     let widths = pods.iter().map(|pod| width(&name(pod))).filter(|width| *width <= LONGEST_NAME);
     widths.max().unwrap_or_default()
 }
 
-/// The line of a pod, with the names in a column of this width. A wide one has the UID and the first command, too.
+/// The line of a pod, with a column of names of this width. With `is_wide`, it has the UID and the first command,
+/// too.
 pub fn listed(pod: &Deleted, names: usize, is_wide: bool, at: Timestamp, style: Style) -> String {
     let name = name(pod);
     let padding = " ".repeat(names.saturating_sub(width(&name)));
@@ -84,18 +85,20 @@ fn wide(pod: &Deleted) -> String {
     format!("  {}  {}", text(&pod.pod.uid), first.map_or_else(|| "-".into(), |first| text(first)))
 }
 
-/// Of two pods of one name, neither is meant by it.
+/// The pod's name, with its UID where another pod has the same name.
 fn name(pod: &Deleted) -> String {
     let name = nouns::pod_short(&pod.pod);
     if pod.is_ambiguous { format!("{name} (uid {})", text(&pod.pod.uid)) } else { name }
 }
 
-/// How many there are, what else is to be known of them, and how to ask about one.
+/// The number of pods, the notes, and the command that asks about one.
 pub fn list_end(list: &ListEnd<'_>, style: Style) -> String {
     let count = list.pods.len() as u64;
     let known = list.pods.iter().filter(|pod| pod.cause.is_some()).count() as u64;
     let mut out = match count {
-        0 if list.saw_all && list.is_told => "no pod of this node is being deleted\n".to_owned(),
+        0 if list.saw_all && list.knows_deletions => {
+            "no pod of this node is being deleted\n".to_owned()
+        }
         0 => "no pod of this node is known to be deleted\n".to_owned(),
         _ => {
             let being = words::plural(count, "pod of this node is", "pods of this node are");
@@ -122,7 +125,7 @@ pub fn list_end(list: &ListEnd<'_>, style: Style) -> String {
     out
 }
 
-/// What is left of it.
+/// What is left of a pod in a stage.
 const fn left(stage: Stage) -> &'static str {
     match stage {
         Stage::Containers => "containers",
@@ -141,10 +144,10 @@ fn notes(list: &ListEnd<'_>) -> Vec<String> {
         Some(why) if why.starts_with("no answer") => notes.push(format!("{}: {only}", text(why))),
         Some(_) => {}
     }
-    if !list.is_told {
-        let nobody = "no kubelet acts on this node, and no API server says anything about a node of its name: which pods \
+    if !list.knows_deletions {
+        let unknown = "no kubelet acts on this node, and no API server says anything about a node of its name: which pods \
                       are to go is not known";
-        notes.push(nobody.into());
+        notes.push(unknown.into());
     }
     if !list.saw_all {
         notes.push("not all of the node could be looked at: there may be more".into());
@@ -153,7 +156,7 @@ fn notes(list: &ListEnd<'_>) -> Vec<String> {
     notes
 }
 
-/// How the pod is named on a command line.
+/// The arguments that name the pod on a command line.
 fn target(pod: &Deleted) -> String {
     match (&pod.pod.namespace, &pod.pod.name) {
         (Some(namespace), Some(name))
@@ -175,12 +178,13 @@ mod tests {
     use crate::present::sample;
     use podstuck_model::{chain::Link, diagnosis::PodStage, identity::Pod};
 
-    fn told(pods: &[Deleted], beside: u64, api: Option<&str>, saw_all: bool) -> String {
+    fn rendered(pods: &[Deleted], beside: u64, api: Option<&str>, saw_all: bool) -> String {
         let (at, style) = (sample::time(4000), Style { width: 80, ..Style::PLAIN });
         let names = name_width(pods);
         let lines = pods.iter().map(|pod| listed(pod, names, false, at, style));
         let options = " --kubelet-root /k";
-        let end = ListEnd { pods, beside, api, saw_all, is_told: true, degraded: &[], options };
+        let end =
+            ListEnd { pods, beside, api, saw_all, knows_deletions: true, degraded: &[], options };
         lines.chain([list_end(&end, style)]).collect()
     }
 
@@ -206,7 +210,8 @@ mod tests {
         let uid = "0f0e0d0c-1111-2222-3333-44445555\u{1b}".to_owned();
         let pod = Pod { uid, namespace: None, name: None };
         let nothing = Deleted { stage: None, since: None, cause: None, ..known(pod) };
-        let text = told(&[known(sample::pod()), nothing], 2, Some("API server x: 3 pods"), true);
+        let text =
+            rendered(&[known(sample::pod()), nothing], 2, Some("API server x: 3 pods"), true);
         assert_eq!(
             text,
             "  shop/cart-0                                 1h5m  volumes        volume-held-by-host-process, certain (0.95)\n  \
@@ -229,17 +234,24 @@ mod tests {
             source: String::new(),
         };
         pod.stage.as_mut().unwrap().chain.push(link);
-        let text = told(&[pod], 0, Some("API server x: 3 pods"), true);
+        let text = rendered(&[pod], 0, Some("API server x: 3 pods"), true);
         let last = "cause not known: kubelet (pid 1) must unmount the pod's volumes, and waits for CSI driver x\n";
         assert!(text.contains(last), "{text}");
     }
 
     #[test]
-    fn where_nobody_says_which_pods_are_to_go_there_may_be_some() {
-        let list = |is_told| {
+    fn without_a_source_of_deletions_there_may_be_some() {
+        let list = |knows_deletions| {
             let (pods, api, options) = (&[], None, "");
-            let end =
-                ListEnd { pods, beside: 0, api, saw_all: true, is_told, degraded: &[], options };
+            let end = ListEnd {
+                pods,
+                beside: 0,
+                api,
+                saw_all: true,
+                knows_deletions,
+                degraded: &[],
+                options,
+            };
             list_end(&end, Style { width: 200, ..Style::PLAIN })
         };
         assert!(list(true).starts_with("no pod of this node is being deleted\n"));
@@ -249,10 +261,10 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_another_pod_has_is_told_with_its_uid() {
+    fn a_name_that_another_pod_has_is_shown_with_its_uid() {
         let old = Deleted { is_ambiguous: true, ..known(sample::pod()) };
         let uid = old.pod.uid.clone();
-        let text = told(&[old], 0, Some("API server x: 3 pods"), true);
+        let text = rendered(&[old], 0, Some("API server x: 3 pods"), true);
         assert!(text.contains(&format!("  shop/cart-0 (uid {uid})")), "{text}");
         assert!(text.contains(&format!("diagnose --pod-uid {uid} --kubelet-root /k\n")), "{text}");
     }
@@ -265,14 +277,14 @@ mod tests {
     }
 
     #[test]
-    fn no_pod_is_told_as_sure_as_it_is() {
+    fn an_empty_list_is_as_certain_as_its_sources() {
         let well = "no pod of this node is being deleted\n";
-        assert_eq!(told(&[], 0, Some("API server x: 3 pods"), true), well);
-        let doubtful = told(&[], 0, Some("no answer of the API server: no route"), false);
+        assert_eq!(rendered(&[], 0, Some("API server x: 3 pods"), true), well);
+        let doubtful = rendered(&[], 0, Some("no answer of the API server: no route"), false);
         assert!(doubtful.starts_with("no pod of this node is known to be deleted\n"), "{doubtful}");
         for words in ["no route: which pods", "there may be more"] {
             assert!(doubtful.replace("\n  ", " ").contains(words), "{doubtful}");
         }
-        assert!(told(&[], 0, None, true).contains("was not asked"));
+        assert!(rendered(&[], 0, None, true).contains("was not asked"));
     }
 }

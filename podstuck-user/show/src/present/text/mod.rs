@@ -1,4 +1,4 @@
-//! For people, at three in the morning: the verdict first, then what it rests on, then what to do.
+//! Text for people, at three in the morning: the verdict first, then its evidence, then the remedies.
 
 mod answer;
 pub(crate) mod chain;

@@ -14,7 +14,7 @@ pub(crate) fn path(path: &JsonPath) -> String {
     if text.is_empty() { "(path unknown)".into() } else { text.into_owned() }
 }
 
-/// `shop/cart-0`, or the UID when that is all there is.
+/// `shop/cart-0`, or the UID when only that is known.
 pub(crate) fn pod_short(pod: &Pod) -> String {
     match (&pod.namespace, &pod.name) {
         (Some(namespace), Some(name)) => format!("{}/{}", text(namespace), text(name)),
@@ -30,7 +30,7 @@ pub(crate) fn pod(pod: &Pod) -> String {
     }
 }
 
-/// `web (id 3f…)`, or the id when that is all there is.
+/// `web (id 3f…)`, or the id when only that is known.
 pub(crate) fn container(id: &str, name: Option<&str>) -> String {
     match name {
         Some(name) => format!("{} (id {})", text(name), text(id)),

@@ -1,4 +1,4 @@
-//! How far a mass deletion has come, in a line or two.
+//! Renders the progress of a mass deletion in a line or two.
 
 use super::nouns;
 use crate::present::{
@@ -7,10 +7,10 @@ use crate::present::{
 };
 use podstuck_model::finding::Progress;
 
-/// What is being done.
+/// Label of the line.
 const LABEL: &str = "deleting";
 
-/// What is gone, how fast, what is left, and when it may be over.
+/// What is gone, the rate, what is left, and the expected end.
 pub fn progress(progress: &Progress, style: Style) -> String {
     let of = progress.pod.as_ref().map(|pod| format!(" of pod {}", nouns::pod_short(pod)));
     let of = of.unwrap_or_default();
@@ -28,7 +28,7 @@ fn numbers(p: &Progress) -> String {
     format!("{gone} gone ({directories} among them), {rate} per second; {}", rest(p, " left"))
 }
 
-/// What is left, how fast it goes, and when it is done.
+/// What is left, the rate, and the expected end.
 pub(super) fn left(p: &Progress) -> String {
     format!("{}, at {} per second", rest(p, ""), words::count(p.rate_per_s.round() as u64))
 }
@@ -65,7 +65,7 @@ mod tests {
     use podstuck_model::path::JsonPath;
 
     #[test]
-    fn a_deletion_is_told_with_its_end() {
+    fn a_deletion_is_shown_with_its_end() {
         let path = sample::progress().path.0;
         assert_eq!(
             progress(&sample::progress(), Style { width: 200, ..Style::PLAIN }),

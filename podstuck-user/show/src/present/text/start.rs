@@ -1,4 +1,4 @@
-//! What a run is, in a few lines.
+//! Describes a run in a few lines.
 
 use super::nouns::text;
 use crate::present::{
@@ -7,7 +7,7 @@ use crate::present::{
 };
 use podstuck_model::summary::Start;
 
-/// Version, kernel, target; what is missing only if something is.
+/// Version, kernel and target; what is missing, if anything.
 pub fn start(start: &Start, style: Style) -> String {
     let target = start.target.as_deref().map_or("the whole node".into(), text);
     let mut out = format!(
@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_asked_is_said() {
+    fn the_api_server_that_was_asked_is_named() {
         let asked = "API server https://10.0.0.1:6443, asked by kubelet's /k: 3 pods of node n1";
         let start_of = Start { api: Some(asked.into()), ..sample::start() };
         assert!(start(&start_of, Style::PLAIN).contains(&format!("\n  {asked}\n")));

@@ -1,4 +1,4 @@
-//! The end of a run: the verdict, the exact counts, what may be missing, what it cost.
+//! The summary of a run: the verdict, the exact counts, what may be missing, the tool's own cost.
 
 use std::collections::BTreeSet;
 
@@ -9,18 +9,18 @@ use crate::present::{
 };
 use podstuck_model::summary::{ByOutcome, Completeness, NotLookedAt, SelfCost, Summary};
 
-/// What a run has found.
+/// The result of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
     /// This number of findings.
     Findings(u64),
     /// Nothing wrong.
     Nothing,
-    /// No cause, though what was asked about is still there.
+    /// No cause, though the target is still there.
     NoCause,
 }
 
-/// Says how many findings there were, or that nothing wrong was found, and how sure that is.
+/// The number of findings, or that nothing wrong was found, and how certain that is.
 pub fn summary(summary: &Summary, found: Found, style: Style) -> String {
     let verdict = match found {
         Found::Findings(number) => words::plural(number, "finding", "findings"),
@@ -49,7 +49,7 @@ pub fn summary(summary: &Summary, found: Found, style: Style) -> String {
     out
 }
 
-/// Each loss with what it means. Empty if and only if no data was lost.
+/// Each loss with its meaning. Empty if and only if no data was lost.
 pub(crate) fn losses(c: &Completeness) -> Vec<String> {
     let counted = [
         (
@@ -116,7 +116,7 @@ pub(crate) fn losses(c: &Completeness) -> Vec<String> {
     out
 }
 
-/// That calls fail where nobody looks for the cause, and how to have it looked for.
+/// Reports failing calls below a root that podstuck does not watch, and the option that adds it.
 pub fn not_looked_at(it: &NotLookedAt, style: Style) -> String {
     style.wrap("", "  ", &text(&not_looked_at_sentence(it)))
 }
@@ -124,7 +124,7 @@ pub fn not_looked_at(it: &NotLookedAt, style: Style) -> String {
 pub(crate) fn not_looked_at_sentence(it: &NotLookedAt) -> String {
     let NotLookedAt { root, process, call, path, failed, why } = it;
     let times = words::plural(*failed, "time", "times");
-    // What is to be copied holds nothing that a shell reads.
+    // Text to be copied contains nothing that a shell interprets.
     let is_plain = root.bytes().all(|b| b.is_ascii_alphanumeric() || b"/._-".contains(&b));
     let option = if is_plain { root.as_str() } else { "DIR, this directory," };
     let why = why.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
@@ -134,7 +134,7 @@ pub(crate) fn not_looked_at_sentence(it: &NotLookedAt) -> String {
     )
 }
 
-/// What is no loss, but should be known.
+/// What is not a loss, but worth knowing.
 pub(crate) fn notes(c: &Completeness) -> Vec<String> {
     [
         (
@@ -155,7 +155,7 @@ pub(crate) fn notes(c: &Completeness) -> Vec<String> {
     .collect()
 }
 
-/// Somebody plays a pod's files, or a kubelet's root is not known.
+/// A note about paths that look like a pod's: a process imitates a pod's files, or a kubelet's root is not known.
 fn look_alikes(c: &Completeness) -> Option<String> {
     let calls = (c.look_alikes > 0).then(|| words::plural(c.look_alikes, "call", "calls"))?;
     let example = c.look_alike.as_ref().map(|seen| format!(", as {}", text(seen)));
@@ -167,11 +167,11 @@ fn look_alikes(c: &Completeness) -> Option<String> {
     ))
 }
 
-/// Outcomes down, calls across: there are at most five calls, so it fits 80 columns.
+/// A table of outcomes by call: there are at most five calls, so it fits 80 columns.
 fn table(by_outcome: &ByOutcome) -> String {
     let calls: Vec<_> = by_outcome.iter().filter(|(_, outcomes)| !outcomes.is_empty()).collect();
     let outcomes: BTreeSet<_> = calls.iter().flat_map(|(_, outcomes)| outcomes.keys()).collect();
-    // Success first: the failures are compared with it.
+    // Success first: failures are compared with it.
     let (ok, failed): (Vec<_>, Vec<_>) = outcomes.into_iter().partition(|o| *o == "ok");
     let mut out = String::new();
     if calls.is_empty() {
@@ -229,13 +229,13 @@ nothing wrong was found in 30 s: 800,015 calls, nothing was lost
     }
 
     #[test]
-    fn what_is_still_there_is_not_declared_well() {
-        let told = summary(&sample::summary(), Found::NoCause, Style::PLAIN);
-        assert!(told.starts_with("no cause was found in 30 s: "), "{told}");
+    fn a_target_that_is_still_there_is_not_declared_well() {
+        let printed = summary(&sample::summary(), Found::NoCause, Style::PLAIN);
+        assert!(printed.starts_with("no cause was found in 30 s: "), "{printed}");
     }
 
     #[test]
-    fn who_was_not_looked_at_is_not_declared_well() {
+    fn a_root_that_was_not_watched_is_not_declared_well() {
         let mut blind = sample::summary();
         let mut it = NotLookedAt {
             root: "/data/kubelet".into(),
@@ -246,16 +246,16 @@ nothing wrong was found in 30 s: 800,015 calls, nothing was lost
             why: None,
         };
         let style = Style { width: 300, ..Style::PLAIN };
-        let told = not_looked_at(&it, style);
+        let printed = not_looked_at(&it, style);
         let first =
             "not examined: /data/kubelet; add --kubelet-root /data/kubelet if it holds pods: agent";
-        assert!(told.starts_with(first), "{told}");
-        assert!(told.ends_with("not known as a kubelet's root directory\n"), "{told}");
+        assert!(printed.starts_with(first), "{printed}");
+        assert!(printed.ends_with("not known as a kubelet's root directory\n"), "{printed}");
         it.root = "/tmp/$(id)".into();
         it.why = Some("/tmp is not root's alone".into());
-        let told = not_looked_at(&it, style);
-        assert!(told.contains("add --kubelet-root DIR, this directory, if"), "{told}");
-        assert!(told.contains("(/tmp is not root's alone)"), "{told}");
+        let printed = not_looked_at(&it, style);
+        assert!(printed.contains("add --kubelet-root DIR, this directory, if"), "{printed}");
+        assert!(printed.contains("(/tmp is not root's alone)"), "{printed}");
         blind.completeness.not_looked_at = vec![it];
         assert!(summary(&blind, Found::Nothing, style).starts_with("no finding in 30 s:"));
         assert!(summary(&blind, Found::Findings(1), style).starts_with("1 finding in 30 s:"));
@@ -265,14 +265,17 @@ nothing wrong was found in 30 s: 800,015 calls, nothing was lost
     fn a_call_that_has_not_returned_is_no_all_clear() {
         let mut open = sample::summary();
         open.completeness.not_returned = vec!["openat of /v has not returned for 12 s".into()];
-        let told = summary(&open, Found::Nothing, Style::PLAIN);
-        let mut lines = told.lines();
-        assert!(lines.next().is_some_and(|line| line.starts_with("no finding in 30 s:")), "{told}");
+        let printed = summary(&open, Found::Nothing, Style::PLAIN);
+        let mut lines = printed.lines();
+        assert!(
+            lines.next().is_some_and(|line| line.starts_with("no finding in 30 s:")),
+            "{printed}"
+        );
         assert_eq!(lines.next(), Some("  openat of /v has not returned for 12 s"));
     }
 
     #[test]
-    fn every_loss_is_told_with_its_meaning() {
+    fn every_loss_is_shown_with_its_meaning() {
         let mut lossy = sample::summary();
         lossy.by_outcome.clear();
         lossy.cost.bpf_ns_per_call = Some(351.4);
@@ -322,7 +325,7 @@ nothing wrong was found in 30 s: 800,015 calls, nothing was lost
     }
 
     #[test]
-    fn losses_are_told_whenever_the_run_counts_as_lossy() {
+    fn losses_are_shown_whenever_the_run_counts_as_lossy() {
         for change in [
             |c: &mut Completeness| c.events_lost = 1,
             |c: &mut Completeness| c.unmatched_exits = 1,

@@ -1,20 +1,20 @@
-//! A way out: the command or the advice, what it risks, whom it hits, and how to see that it worked.
+//! Renders a remedy: the command or the advice, its risk, what it affects, and how to check that it worked.
 
 use super::nouns::text;
 use crate::present::style::{Ink, Style};
 use podstuck_model::remedy::{Place, Remedy};
 
-/// What stands before a command.
+/// Indentation of a command.
 pub(crate) const COMMAND: &str = "        ";
 
-/// What a command does; an older podstuck has not written that.
+/// What a command does; an older podstuck has not recorded that.
 pub(crate) fn does(remedy: &Remedy) -> String {
     text(remedy.does.as_deref().unwrap_or("run"))
 }
 
 pub(super) fn way_out(remedy: &Remedy, style: Style) -> String {
     let mut out = String::new();
-    // A command is not wrapped, and spaces alone stand before it: it is there to be copied.
+    // A command is not wrapped, and only spaces precede it: it is to be copied.
     let copied = |command: &str| style.paint(Ink::Command, &text(command));
     if let Some(command) = &remedy.command {
         out.push_str(&style.wrap("    - ", "      ", &does(remedy)));
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_is_told_and_nothing_empty() {
+    fn every_field_is_shown_and_no_empty_one() {
         let mut remedy = Remedy::command("look at the pod x", "kubectl get pod x", "low");
         let style = Style::PLAIN;
         let short = "    - look at the pod x\n        kubectl get pod x\n      where: a machine with kubectl\n      risk: low\n";

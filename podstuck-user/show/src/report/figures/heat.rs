@@ -1,4 +1,4 @@
-//! How long calls of one kind took by time: darker where there were more.
+//! The latencies of one kind of call over time: darker for more calls.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -56,7 +56,7 @@ fn octave(bucket: u16) -> u32 {
     bucket::lower_bound(bucket).checked_ilog2().unwrap_or(8)
 }
 
-/// Nothing where there is but one interval: then the histogram says it all.
+/// The figure; `None` for a single interval, where the histogram shows it all.
 pub(in crate::report) fn heat(kind: &Kind, intervals: &Intervals) -> Option<Markup> {
     let map = Map::of(kind, intervals);
     if map.columns.len() < 2 {
@@ -86,7 +86,7 @@ fn picture(kind: &Kind, map: &Map) -> Option<Markup> {
         let opacity = format!("{:.2}", shade.at((calls as f64).ln()));
         html! { rect class="bar" x=(n(x)) y=(n(y)) width=(n((width - 0.3).max(0.6))) height=(n(ROW - 0.5)) fill-opacity=(opacity) {} }
     };
-    // Where there are many, not every row has its name.
+    // With many rows, not every row is labelled.
     let step = rows.div_ceil(7).max(1) as usize;
     Some(html! {
         svg viewBox=(format!("0 0 {} {}", n(WIDTH), n(bottom + 22.0))) role="img"

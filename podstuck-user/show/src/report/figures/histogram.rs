@@ -1,4 +1,4 @@
-//! How long calls of one kind took: a bar for each latency bucket, both axes logarithmic.
+//! The latencies of one kind of call: a bar for each bucket, both axes logarithmic.
 
 use maud::{Markup, html};
 use podstuck_common::bucket;
@@ -19,9 +19,9 @@ const LEFT: f64 = 40.0;
 const RIGHT: f64 = 24.0;
 const TOP: f64 = 26.0;
 const BOTTOM: f64 = 140.0;
-/// The shares of calls that are marked, and their names.
+/// The marked quantiles and their names.
 const MARKED: [(f64, &str); 4] = [(0.5, "p50"), (0.9, "p90"), (0.99, "p99"), (0.999, "p99.9")];
-/// Room that a letter takes, and the space between two names.
+/// Width of a letter, and the space between two names.
 const LETTER: f64 = 6.5;
 
 /// A kind of call, in words.
@@ -30,7 +30,7 @@ pub(in crate::report) fn name(kind: &Kind) -> String {
     format!("{} {}, on {on}, by {}", kind.syscall, kind.outcome, kind.component)
 }
 
-/// Nothing without calls.
+/// The figure; `None` without calls.
 pub(in crate::report) fn latencies(kind: &Kind, buckets: &Buckets) -> Option<Markup> {
     let calls: u64 = buckets.values().sum();
     let series = Series::of_buckets(buckets);
@@ -47,7 +47,7 @@ fn picture(kind: &Kind, buckets: &Buckets, marks: &[(&str, u64)]) -> Option<Mark
     let to = edge(last + 1).log10().ceil().max(from + 1.0);
     let x = Scale { from: (from, to), to: (LEFT, WIDTH - RIGHT) };
     let most = (*buckets.values().max()?).max(1) as f64;
-    // One call is a bar that can be seen.
+    // One call is a visible bar.
     let y = Scale { from: (-0.2, most.log10().ceil().max(1.0)), to: (BOTTOM, TOP) };
     let decades = from as i32..=to as i32;
     let step = if to - from > 6.0 { 2 } else { 1 };
@@ -80,7 +80,7 @@ fn picture(kind: &Kind, buckets: &Buckets, marks: &[(&str, u64)]) -> Option<Mark
     })
 }
 
-/// Where a bucket begins; the first one begins at nothing, which no logarithm has.
+/// The lower bound of a bucket; the first one begins at zero, which has no logarithm.
 fn edge(bucket: u16) -> f64 {
     match bucket {
         0 => bucket::lower_bound(1) as f64 / 2.0,
@@ -89,7 +89,7 @@ fn edge(bucket: u16) -> f64 {
     }
 }
 
-/// Places of marks with those of their names, which have one place where there is no room for two.
+/// Positions of marks and of their names; two names share a position where there is no room for both.
 fn named(marks: &[(&str, u64)], x: Scale) -> Vec<(f64, f64, String)> {
     let width = |names: &str| LETTER * (names.len() + 1) as f64;
     let mut out: Vec<(f64, f64, String)> = Vec::new();

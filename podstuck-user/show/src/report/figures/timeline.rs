@@ -1,4 +1,4 @@
-//! When each object was tried, how that ended, and when the next attempt is to be expected.
+//! The attempts at each object, their results, and when the next one is expected.
 
 use jiff::Timestamp;
 use maud::{Markup, html};
@@ -20,14 +20,14 @@ use podstuck_model::{
     time::{Clock, Monotonic},
 };
 
-/// Objects shown: those of findings come first.
+/// Limit of objects shown; those of findings come first.
 const OBJECTS: usize = 8;
 const LEFT: f64 = 26.0;
 const RIGHT: f64 = 24.0;
 const ROW: f64 = 24.0;
 const TOP: f64 = 8.0;
 
-/// Nothing where nothing was tried.
+/// The figure; `None` without attempts.
 pub(in crate::report) fn timeline(model: &Model) -> Option<Markup> {
     let clock = model.clock.as_ref()?;
     let all: Vec<&Tried> = model.tried.iter().take(OBJECTS).collect();
@@ -53,7 +53,7 @@ pub(in crate::report) fn timeline(model: &Model) -> Option<Markup> {
         ol.objects {
             @for (tried, next) in all.iter().zip(&expected) {
                 li {
-                    code { (Shown(&safe_path(&tried.path))) } ": " (told(tried))
+                    code { (Shown(&safe_path(&tried.path))) } ": " (totals(tried))
                     @if let Some(next) = next { "; " (Shown(&next.words)) }
                 }
             }
@@ -69,7 +69,7 @@ struct Next {
     words: String,
 }
 
-/// By what kubelet says in its log, or else by the pace.
+/// The next attempt: by kubelet's log, or else by the intervals so far.
 fn next(model: &Model, tried: &Tried, clock: &Clock) -> Option<Next> {
     let last = clock.at(tried.attempts.last()?.at);
     let uid = tried.pod.as_ref().map(|pod| pod.uid.as_str());
@@ -83,8 +83,8 @@ fn next(model: &Model, tried: &Tried, clock: &Clock) -> Option<Next> {
     Some(Next { at, words: format!("expected next at {}", words::moment(at)) })
 }
 
-/// One attempt of kubelet's may make several calls.
-fn told(tried: &Tried) -> String {
+/// One attempt of kubelet may make several calls.
+fn totals(tried: &Tried) -> String {
     let failed = words::plural(tried.failures() as u64, "failure", "failures");
     let of = words::plural(tried.attempts.len() as u64, "call", "calls");
     let more = match tried.left_out {
@@ -140,7 +140,7 @@ fn picture(all: &[&Tried], expected: &[Option<Next>], clock: &Clock, axis: Axis)
 fn mark(attempt: &Attempt, x: f64, y: f64) -> Markup {
     let class = if attempt.outcome == Outcome::OK { "good" } else { "bad" };
     html! {
-        @if attempt.told_by.is_some() {
+        @if attempt.logged_in.is_some() {
             path class=(class) d=(format!("M{} {}l4 4l-4 4l-4 -4z", n(x), n(y - 4.0))) {}
         } @else {
             circle class=(class) cx=(n(x)) cy=(n(y)) r="3.5" {}
@@ -166,7 +166,7 @@ fn table(all: &[&Tried], clock: &Clock) -> Markup {
                             td { (attempt.call.name()) }
                             td { (attempt.outcome.name()) }
                             td { (Shown(&attempt.comm)) @if attempt.pid != 0 { " (pid " (attempt.pid) ")" } }
-                            td { (Shown(attempt.told_by.as_deref().unwrap_or("syscall probe"))) }
+                            td { (Shown(attempt.logged_in.as_deref().unwrap_or("syscall probe"))) }
                         }
                     }
                 }

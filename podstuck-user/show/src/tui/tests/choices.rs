@@ -1,4 +1,4 @@
-//! What keys change on the screen.
+//! The effect of keys on the screen.
 
 use crossterm::event::{KeyCode, KeyEvent};
 
@@ -69,7 +69,7 @@ fn keys_do_what_the_help_says() {
 }
 
 #[test]
-fn what_cannot_be_copied_is_said() {
+fn a_failed_copy_is_reported() {
     let mut choice = Choice::default();
     assert_eq!(typed(&mut choice, &empty(), "y"), Effect::None);
     assert!(choice.notice.unwrap().contains("no finding"));

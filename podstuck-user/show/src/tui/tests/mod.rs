@@ -1,4 +1,4 @@
-//! The screen as people see it, by a terminal that only remembers.
+//! The screen as users see it, on a terminal that only records.
 
 mod choices;
 
@@ -71,7 +71,7 @@ fn operation(finding: &Finding, at: f64, errno: u16) -> What {
         depth: 0,
         mount_depth: 0,
         suppressed: 0,
-        told_by: None,
+        logged_in: None,
     }))
 }
 
@@ -91,7 +91,7 @@ fn count(ns: u64, calls: u64, errno: u16) -> Count {
     }
 }
 
-/// A run of a minute with everything in it, about what this finding is about.
+/// A run of a minute with data in every pane, about the object of this finding.
 fn busy(finding: &Finding) -> State {
     let mut state = empty();
     let mut learn = |at, what| state.learn(&Event { at: second(at), what });
@@ -119,7 +119,7 @@ fn busy(finding: &Finding) -> State {
     state
 }
 
-/// Many findings of all kinds, some over, told in no order.
+/// Many findings of all kinds, some cleared, in no order.
 fn many() -> State {
     let mut state = busy(&sample::finding());
     for n in 0..40_usize {
@@ -169,7 +169,7 @@ fn at(pane: Pane) -> Choice {
 }
 
 #[test]
-fn what_nobody_looked_at_is_no_all_clear() {
+fn an_unwatched_root_is_no_all_clear() {
     let mut state = empty();
     state.completeness.not_looked_at = vec![NotLookedAt {
         root: "/data/kubelet".into(),
@@ -185,7 +185,7 @@ fn what_nobody_looked_at_is_no_all_clear() {
 }
 
 #[test]
-fn nothing_found_is_said_so() {
+fn an_empty_result_says_so() {
     for size in SIZES {
         let shown = screen(size, &empty(), &mut Choice::default());
         insta::assert_snapshot!(format!("empty_{}", size.0), shown);
@@ -255,7 +255,7 @@ fn hostile_names_are_drawn_as_text() {
 }
 
 #[test]
-fn without_colour_there_is_none_and_with_it_only_those_that_every_terminal_has() {
+fn colours_are_optional_and_only_those_that_every_terminal_has() {
     let state = many();
     let named = |color: Color| !matches!(color, Color::Rgb(..) | Color::Indexed(_));
     let mut seen = false;
@@ -264,7 +264,7 @@ fn without_colour_there_is_none_and_with_it_only_those_that_every_terminal_has()
             assert_eq!((cell.fg, cell.bg), (Color::Reset, Color::Reset));
         }
         for cell in &buffer(size, &state, &mut Choice::default(), true).content {
-            // The background is the person's own, light or dark.
+            // The background is the user's own, light or dark.
             assert!(named(cell.fg) && cell.bg == Color::Reset);
             assert!(!matches!(
                 cell.fg,
@@ -291,7 +291,7 @@ fn another_size_is_as_if_it_had_always_been_that() {
 }
 
 #[test]
-fn an_end_is_told_and_nothing_is_predicted_after_it() {
+fn the_end_is_shown_and_nothing_is_predicted_after_it() {
     let mut state = busy(&sample::finding());
     let mut choice = at(Pane::Attempts);
     let shown = screen((80, 24), &state, &mut choice);

@@ -1,4 +1,4 @@
-//! When removals were tried, and when the next attempt is to be expected.
+//! The times of removal attempts, and when the next one is expected.
 
 use ratatui::text::{Line, Span};
 
@@ -29,7 +29,7 @@ pub(super) fn lines(
         let next = track.next().filter(|_| !state.is_over);
         out.push(Line::from(vec![
             Span::styled(fitted::middle(&track.label, width / 2), look.ink.strong()),
-            Span::raw(fitted::fit_end(&told(track, look.now), width / 2)),
+            Span::raw(fitted::fit_end(&outcome(track, look.now), width / 2)),
         ]));
         out.push(Line::from(vec![Span::styled(
             axis(track, look.now, next.map(|next| next.0), width),
@@ -45,7 +45,7 @@ pub(super) fn lines(
     out
 }
 
-fn told(track: &Track, now: Monotonic) -> String {
+fn outcome(track: &Track, now: Monotonic) -> String {
     let many = words::plural(track.count, "attempt", "attempts");
     let last = track.marks.back().map(|mark| {
         let how = mark.error.as_deref().unwrap_or("succeeded");
@@ -68,7 +68,7 @@ fn expected(at: Monotonic, basis: Basis, now: Monotonic) -> String {
     }
 }
 
-/// From the first attempt to the next one: `x` failed, `o` succeeded, `|` is now, `?` is expected.
+/// A time axis from the first attempt to the next one: `x` failed, `o` succeeded, `|` is now, `?` is expected.
 fn axis(track: &Track, now: Monotonic, next: Option<Monotonic>, width: usize) -> String {
     let columns = width.saturating_sub(4).max(10);
     let first = track.marks.front().map_or(now, |mark| mark.at);

@@ -1,4 +1,4 @@
-//! The chosen finding, as text tells it: the answer first, then its evidence and the way out.
+//! The chosen finding, as in text output: the answer first, then its evidence and the remedies.
 
 use ratatui::text::{Line, Span};
 
@@ -29,24 +29,24 @@ pub(super) fn lines(
     let style = Style { width, ..Style::PLAIN };
     let at = state.calendar(look.now);
     let Some(finding) = finding else {
-        let told = match &state.answer {
+        let answer = match &state.answer {
             Some(answer) => text::diagnosis(answer, at, style),
             None if !state.chain.is_empty() => text::chain::links(&state.chain, style),
             None => text::start(&state.start, style),
         };
-        return told.lines().flat_map(|line| fitted::wrap(line, width)).map(Line::from).collect();
+        return answer.lines().flat_map(|line| fitted::wrap(line, width)).map(Line::from).collect();
     };
     let mut out = answer(finding, at, look, width);
     out.push(Line::default());
     let whole = text::finding(&Finding { state: FindingState::New, ..finding.clone() }, style);
-    let mut told = whole.lines();
-    if let Some(headline) = told.next() {
+    let mut lines = whole.lines();
+    if let Some(headline) = lines.next() {
         let over = if is_over(finding) { " (over)" } else { "" };
         let headline = headline.replacen(" (new)", over, 1);
         let painted = |line| Line::styled(line, look.ink.severity(finding.severity));
         out.extend(fitted::wrap(&headline, width).into_iter().map(painted));
     }
-    out.extend(told.flat_map(|line| ruled(line, look, width)));
+    out.extend(lines.flat_map(|line| ruled(line, look, width)));
     if !is_over(finding) {
         let chain = text::chain::chain(&state.chain, style);
         out.extend(chain.lines().flat_map(|line| ruled(line, look, width)));
@@ -54,7 +54,7 @@ pub(super) fn lines(
     out
 }
 
-/// What, who, since when and what to run, as `--brief` says it.
+/// What, who, since when and the command, as in `--brief`.
 fn answer(finding: &Finding, at: jiff::Timestamp, look: Look, width: usize) -> Vec<Line<'static>> {
     let held = text::held(finding, at, Style { width, ..Style::PLAIN });
     let command = finding.remedies.first().and_then(|remedy| remedy.command.as_deref());

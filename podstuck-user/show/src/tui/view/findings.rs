@@ -1,4 +1,4 @@
-//! The list of findings: what holds which pod, and how sure that is.
+//! The list of findings: what holds which pod, and how certain that is.
 
 use ratatui::text::{Line, Span};
 
@@ -21,16 +21,16 @@ pub(super) fn lines(
 ) -> Vec<Line<'static>> {
     let not_looked_at = &state.completeness.not_looked_at;
     if state.findings.is_empty() && state.completeness.is_open() {
-        let told = not_looked_at.iter().map(not_looked_at_sentence);
-        let told = told.chain(state.completeness.not_returned.iter().cloned());
-        let told = told.flat_map(|text| fitted::wrap(&safe(text.as_bytes()), width));
-        return told.map(|line| Line::styled(line, look.ink.warn())).collect();
+        let warnings = not_looked_at.iter().map(not_looked_at_sentence);
+        let warnings = warnings.chain(state.completeness.not_returned.iter().cloned());
+        let warnings = warnings.flat_map(|text| fitted::wrap(&safe(text.as_bytes()), width));
+        return warnings.map(|line| Line::styled(line, look.ink.warn())).collect();
     }
     if shown.is_empty() {
         let good = |text| vec![Line::styled(text, look.ink.good())];
         return match (state.findings.is_empty(), state.chain.last(), state.is_over) {
             (false, _, _) => good("no finding contains that"),
-            // A pod that waits for something is not well because the cause is not known.
+            // A pod that waits for something is not well just because the cause is not known.
             (true, Some(last), _) => {
                 let known = format!("cause not known: {}", duty(last));
                 let lines = fitted::wrap(&known, width).into_iter();
@@ -56,7 +56,7 @@ fn row(finding: &Finding, is_chosen: bool, look: Look, width: usize) -> Line<'st
         Some(false) => "harmless",
         None => "unknown",
     };
-    // Marker and severity, then certainty and effect, with spaces between.
+    // Marker and severity, then certainty and effect, separated by spaces.
     let room = width.saturating_sub(2 + 9 + 9 + 9);
     let id = finding.id.as_str();
     let named = (id.len() + 1).min(room * 2 / 3);
@@ -71,7 +71,7 @@ fn row(finding: &Finding, is_chosen: bool, look: Look, width: usize) -> Line<'st
     ])
 }
 
-/// `shop/cart-0 data`, or the path where neither is known.
+/// `shop/cart-0 data`, or the path when neither is known.
 fn whom(finding: &Finding) -> String {
     let pod = finding.pod.as_ref().map(nouns::pod_short);
     let volume = finding.volume.as_ref().map(|volume| safe(volume.name.as_bytes()).into_owned());

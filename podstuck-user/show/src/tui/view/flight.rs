@@ -1,4 +1,4 @@
-//! Calls that have not returned: for how long, on what, by whom.
+//! Calls that have not returned: their age, object and process.
 
 use ratatui::text::{Line, Span};
 

@@ -1,4 +1,4 @@
-//! What is around the panes: the run, the panes' names, what is missing and what it costs, the keys.
+//! The surroundings of the panes: the run, the panes' names, losses and cost, the keys.
 
 use ratatui::{
     style::Style,
@@ -15,7 +15,7 @@ use crate::{
 };
 use podstuck_model::path::safe;
 
-/// What runs, on what, for how long, and what it came to.
+/// The command, its target, its duration, and its result.
 pub(super) fn head(state: &State, choice: &Choice, look: Look, width: u16) -> Line<'static> {
     let target =
         state.start.target.as_deref().map_or("the whole node".into(), |it| safe(it.as_bytes()));
@@ -38,7 +38,7 @@ pub(super) fn head(state: &State, choice: &Choice, look: Look, width: u16) -> Li
     Line::from(vec![Span::styled(left, look.ink.strong()), Span::raw(right)])
 }
 
-/// The panes' names, each with its digit and how much there is in it.
+/// The panes' names, each with its digit and its number of entries.
 pub(super) fn tabs(state: &State, choice: &Choice, look: Look) -> Line<'static> {
     let mut spans = Vec::new();
     for (digit, pane) in (1..).zip(Pane::ALL) {
@@ -56,7 +56,7 @@ pub(super) fn tabs(state: &State, choice: &Choice, look: Look) -> Line<'static> 
     Line::from(spans)
 }
 
-/// Above a pane.
+/// The title of a pane.
 pub(super) fn title(pane: Pane, state: &State, choice: &Choice, look: Look) -> String {
     let filter = match choice.filter.as_str() {
         "" => String::new(),
@@ -139,7 +139,7 @@ fn first_loss(state: &State) -> String {
     all.join(", ")
 }
 
-/// What the last key did, what is typed, or the keys.
+/// The effect of the last key, the filter being typed, or the keys.
 pub(super) fn keys(choice: &Choice, look: Look, width: u16) -> Line<'static> {
     let width = usize::from(width);
     if choice.is_typing() {

@@ -4,7 +4,7 @@ use ratatui::style::{Color, Modifier, Style};
 
 use podstuck_model::finding::Severity;
 
-/// Whether there are colours.
+/// Whether colours are used.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::tui) struct Ink {
     pub(in crate::tui) color: bool,

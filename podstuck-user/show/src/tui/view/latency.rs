@@ -1,4 +1,4 @@
-//! The chosen row's latency: a histogram of the whole run, and beside it when that was.
+//! The chosen row's latency: a histogram of the whole run, and beside it the distribution over time.
 
 use ratatui::text::{Line, Span};
 
@@ -12,12 +12,12 @@ use crate::{
     },
 };
 
-/// Columns of a band's name and of its calls.
+/// Columns of a band's name and of its count.
 const NAME: usize = 8;
 const CALLS: usize = 11;
 /// From few to many.
 const SHADES: [char; 5] = [' ', '░', '▒', '▓', '█'];
-/// Seconds of a column, as many as it takes to have the whole run on the screen.
+/// Seconds per column: the smallest step that fits the whole run on the screen.
 const EACH: [u64; 6] = [1, 2, 5, 10, 30, 60];
 
 pub(super) fn lines(
@@ -41,7 +41,7 @@ pub(super) fn lines(
     let each = EACH.into_iter().find(|each| now <= each * columns as u64).unwrap_or(60);
     let most = bands.values().copied().max().unwrap_or(1);
     let mut out = vec![heading(heat, look), axis(bars, columns, each, look)];
-    // Where there is no room for all, the longest are what matters.
+    // Without room for all, the longest are what matters.
     let room = height.saturating_sub(out.len()).max(1);
     let grid: Vec<_> = (*first..=*last).rev().take(room).collect();
     let rows: Vec<_> = grid.iter().map(|band| heat.row(*band, now, columns, each)).collect();
@@ -83,8 +83,8 @@ fn axis(bars: usize, columns: usize, each: u64, look: Look) -> Line<'static> {
     Line::styled(format!("{left} │{:>columns$}", fitted::fit_end(&time, columns)), look.ink.label())
 }
 
-/// Of so many columns, by the logarithm, so that a few slow calls are seen beside a million fast ones; one at
-/// least for one call.
+/// A bar's length of at most `columns`, by the logarithm, so that a few slow calls are visible beside a million fast
+/// ones; at least one for one call.
 fn scaled(n: u64, most: u64, columns: usize) -> usize {
     if n == 0 {
         return 0;

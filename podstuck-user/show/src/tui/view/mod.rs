@@ -1,4 +1,4 @@
-//! The screen as a picture of what is known and chosen. Pure: nothing here reads a clock or a file.
+//! Draws the state and the user's choices. Pure: nothing here reads a clock or a file.
 
 mod attempts;
 mod details;
@@ -27,14 +27,14 @@ use super::{
 };
 use podstuck_model::time::Monotonic;
 
-/// From this size on, all panes are shown at once.
+/// Smallest size that shows all panes at once.
 const WIDE: (u16, u16) = (150, 40);
-/// Below this, nothing can be read.
+/// Smallest readable size.
 const SMALLEST: (u16, u16) = (40, 12);
 /// Rows of the list of findings beside their details.
 const LISTED: usize = 5;
 
-/// At what time it is looked at, and in which colours.
+/// The time of drawing, and the colours.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Look {
     pub(super) now: Monotonic,
@@ -71,12 +71,12 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &State, choice: &mut Choice, lo
     frame.render_widget(frame::keys(choice, look, keys.width), keys);
 }
 
-/// Findings to the left, all else to the right.
+/// Findings on the left, all else on the right.
 fn wide(frame: &mut Frame<'_>, body: Rect, state: &State, choice: &mut Choice, look: Look) {
     let [left, right] =
         Layout::horizontal([Constraint::Percentage(52), Constraint::Fill(1)]).areas(body);
     pane(frame, left, Pane::Findings, state, choice, look);
-    // Who hangs and what is deleted in bulk is rare: no more room than it takes.
+    // Hung calls and mass deletions are rare: no more room than they take.
     let room = |lines: usize, most: u16| {
         Constraint::Length(u16::try_from(lines.max(1)).unwrap_or(most).min(most) + 2)
     };
@@ -150,7 +150,7 @@ fn pane(
     choice.scroll[pane as usize] = scroll;
 }
 
-/// Lines in a frame, from the first one that is not scrolled past.
+/// Draws lines in a frame, from the first one that is not scrolled past.
 fn put(
     frame: &mut Frame<'_>,
     area: Rect,

@@ -12,7 +12,7 @@ use crate::{
 };
 use podstuck_model::finding::Progress;
 
-/// Told every five seconds: what was not told for longer rests, or is done.
+/// In seconds. Progress is reported every five seconds: a deletion without a report for longer rests, or is done.
 const RESTS: u64 = 15;
 
 pub(super) fn lines(
@@ -34,7 +34,7 @@ pub(super) fn lines(
             Span::styled(format!("{pod} "), look.ink.strong()),
             Span::raw(fitted::middle(&path, room)),
         ]));
-        let age = look.now.since(deletion.told).as_secs();
+        let age = look.now.since(deletion.reported).as_secs();
         let is_gone = state.findings.iter().any(|it| is_over(it) && it.call.path == progress.path);
         let rests = is_gone || state.is_over || age >= RESTS;
         let numbers = match (is_gone, rests) {

@@ -1,4 +1,4 @@
-//! Rates: who deletes how fast, how often in vain, and how long it takes.
+//! Rates: how fast each pod, volume or process deletes, how often in vain, and how long it takes.
 
 use ratatui::text::Line;
 
@@ -8,10 +8,10 @@ use crate::{
     tui::{choice::Choice, heat::Heat, state::State},
 };
 
-/// Widths of the numbers.
+/// Width of the columns of numbers.
 const COLUMNS: usize = 10 + 11 + 9 + 9 + 9;
 
-/// The rows, below their heads, and which one is chosen.
+/// The rows, below their headings, and which one is chosen.
 pub(super) fn lines(
     state: &State,
     choice: &Choice,

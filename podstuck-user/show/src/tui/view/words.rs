@@ -1,10 +1,10 @@
-//! Text in columns, and numbers in few of them. What comes in is escaped already.
+//! Fits text and numbers into columns. The input is escaped already.
 
 use textwrap::{Options, WordSeparator, WordSplitter, core::display_width};
 
 const CUT: char = '…';
 
-/// As much of the text as fits, from its beginning.
+/// As much of the text as fits, from its start.
 pub(super) fn fit_end(text: &str, width: usize) -> String {
     if display_width(text) <= width {
         return text.to_owned();
@@ -16,14 +16,14 @@ pub(super) fn fit_end(text: &str, width: usize) -> String {
     out
 }
 
-/// The same, filled up with spaces.
+/// As [`fit_end`], padded with spaces.
 pub(super) fn fit(text: &str, width: usize) -> String {
     let mut out = fit_end(text, width);
     out.extend(std::iter::repeat_n(' ', width.saturating_sub(display_width(&out))));
     out
 }
 
-/// Beginning and end of the text: of a path, both say more than what is between.
+/// Start and end of the text: in a path, both say more than the middle.
 pub(super) fn middle(text: &str, width: usize) -> String {
     if display_width(text) <= width {
         return text.to_owned();
@@ -47,7 +47,7 @@ fn take(chars: impl Iterator<Item = char>, width: usize) -> String {
     out
 }
 
-/// A line in as many as it takes, those that follow further in; words that are longer are broken.
+/// Wraps a line, with continuation lines indented; longer words are broken.
 pub(super) fn wrap(line: &str, width: usize) -> Vec<String> {
     if display_width(line) <= width {
         return vec![line.to_owned()];

@@ -42,7 +42,7 @@ fn a_controller_is_gone_by_its_lease_its_pod_and_its_workload() {
     assert!(facts(&found).contains("has no available replica of 0"), "{}", facts(&found));
 }
 
-/// Of all these none proves that no controller is there.
+/// None of these proves that the controller is gone.
 #[test]
 fn a_controller_is_not_gone_for_less() {
     let its_pod = json!({"metadata": living(Some("kueue-system"), "kueue-controller-manager-6d9f8b7c5-x2x7z")});
@@ -69,7 +69,7 @@ fn a_controller_is_not_gone_for_less() {
 }
 
 #[test]
-fn a_controller_that_lives_is_where_to_look() {
+fn a_controller_that_is_alive_is_examined_by_its_log() {
     let found =
         the(&held_by(HOLDER, "2026-11-28T09:59:50Z").case(&pod("cart-0")), "pod-finalizer", Firm);
     assert!(facts(&found).contains("the controller is alive"), "{}", facts(&found));
@@ -100,7 +100,7 @@ fn the_control_plane_explains_its_own_finalizers() {
     let case = claim("kubernetes.io/pvc-protection").case(&key);
     assert_eq!(ids(&case), ["control-plane-without-leader", "object-finalizer"]);
     assert_eq!(ids(&claim("example.com/other").case(&key)), ["object-finalizer"]);
-    // With a leader the protection acts.
+    // With a leader, the protection controller acts.
     let fresh = World::default()
         .with(Kind::CLAIM, json!({"metadata": deleted(Some("shop"), "data", json!({"finalizers": ["kubernetes.io/pvc-protection"]}))}))
         .with(Kind::LEASE, lease("kube-system", "kube-controller-manager", "cp_1", "2026-11-28T09:59:50Z"));
@@ -148,14 +148,14 @@ fn a_webhook_that_nothing_answers_comes_first() {
         last.contains("\"path\":\"/webhooks/0/failurePolicy\"") && last.contains("uid-of-guard"),
         "{last}"
     );
-    // An endpoint that is not ready is none.
+    // An endpoint that is not ready does not count.
     let empty =
         guarded(webhook(pods("UPDATE"), json!({}))).with(Kind::SERVICE, service("ClusterIP"));
     the(&empty.case(&pod("cart-0")), "webhook-unavailable", Firm);
     let down =
         guarded(webhook(pods("*"), json!({}))).with(Kind::ENDPOINT_SLICE, slice(json!(false)));
     the(&down.case(&pod("cart-0")), "webhook-unavailable", Firm);
-    // Not to know what it is called for is a doubt.
+    // Unevaluated matchConditions leave a doubt.
     let matched =
         webhook(pods("UPDATE"), json!({"matchConditions": [{"name": "a", "expression": "true"}]}));
     the(&guarded(matched).case(&pod("cart-0")), "webhook-unavailable", Likely);
@@ -250,16 +250,16 @@ fn foreground_deletion_is_followed_to_the_leaf() {
             Kind::POD,
             kept_by("cart-1-a", "example.com/x", json!([owner("ReplicaSet", "cart-1")])),
         );
-    let told = world.told(&Key::of(Kind::DEPLOYMENT, "shop", "cart"));
-    the(&told.case, "foreground-dependents", Firm);
-    let names: Vec<_> = told.below.iter().map(|case| case.key.name.as_str()).collect();
+    let judged = world.judged(&Key::of(Kind::DEPLOYMENT, "shop", "cart"));
+    the(&judged.case, "foreground-dependents", Firm);
+    let names: Vec<_> = judged.below.iter().map(|case| case.key.name.as_str()).collect();
     assert_eq!(names, ["cart-1", "cart-1-a"]);
-    the(told.leaf(), "pod-finalizer", Firm);
-    let links = told.links();
+    the(judged.leaf(), "pod-finalizer", Firm);
+    let links = judged.links();
     assert_eq!(links.len(), 3);
     assert_eq!(links[0].waits_for.as_deref(), Some("ReplicaSet shop/cart-1"));
     assert_eq!(links[2].waits_for.as_deref(), Some("the finalizer example.com/x"));
-    // One that does not block its owner, and one of another owner of that name, keep nothing.
+    // A non-blocking dependent, and one of another owner with that name, keep nothing.
     let mut other = owner("Deployment", "cart");
     other["uid"] = json!("another");
     let mut free = owner("Deployment", "cart");
@@ -268,7 +268,7 @@ fn foreground_deletion_is_followed_to_the_leaf() {
         let world = World::default()
             .with(Kind::DEPLOYMENT, kept_by("cart", "foregroundDeletion", json!([])))
             .with(Kind::REPLICA_SET, kept_by("cart-1", "example.com/x", owners));
-        let told = world.told(&Key::of(Kind::DEPLOYMENT, "shop", "cart"));
-        assert_eq!((ids(&told.case), told.below.len()), (vec!["object-finalizer"], 0));
+        let judged = world.judged(&Key::of(Kind::DEPLOYMENT, "shop", "cart"));
+        assert_eq!((ids(&judged.case), judged.below.len()), (vec!["object-finalizer"], 0));
     }
 }

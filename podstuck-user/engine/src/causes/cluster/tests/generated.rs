@@ -1,4 +1,4 @@
-//! Controllers of generated clusters: one is said to be gone where all that proves it was read, and nowhere else.
+//! Controllers of generated clusters: one is reported as gone only if all that proves it was read.
 
 use proptest::{collection::vec, prelude::*, sample::select};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use super::world::{NOW, World, deleted, ids, lease, living};
 use crate::model::cluster::Kind;
 
 const FINALIZER: &str = "widgets.example.com/protect";
-/// Names of Leases; the first two are those of the finalizer's domain.
+/// Names of Leases; the first two have the finalizer's domain.
 const LEASES: [&str; 4] = [
     "0123abcd.widgets.example.com",
     "89abcdef.widgets.example.com",
@@ -22,16 +22,16 @@ const HOLDERS: [&str; 4] =
 struct Held {
     lease: usize,
     holder: usize,
-    /// Seconds since it was renewed.
+    /// Seconds since the Lease was renewed.
     age: i64,
 }
 
 #[derive(Clone, Debug)]
 struct Cluster {
     held: Vec<Held>,
-    /// Which of the holders' pods exist.
+    /// Whether each of the two holders' pods exists.
     pods: [bool; 2],
-    /// Available replicas of the Deployment and the StatefulSet, where these exist.
+    /// Available replicas of the Deployment and the StatefulSet; `None` if it does not exist.
     workloads: [Option<u32>; 2],
     forbidden: Option<usize>,
 }
@@ -55,7 +55,7 @@ impl Cluster {
         let now: jiff::Timestamp = NOW.parse().unwrap();
         for (number, held) in self.held.iter().enumerate() {
             let renewed = now - jiff::SignedDuration::from_secs(held.age);
-            // Of one name there is one in a namespace.
+            // A name is unique in a namespace.
             let namespace = format!("ns-{number}");
             let name = LEASES[held.lease];
             world = world.with(
@@ -80,7 +80,7 @@ impl Cluster {
         self.forbidden.into_iter().fold(world, |world, at| world.without_right(RIGHTS[at].clone()))
     }
 
-    /// Whether a reader of all this would say that no controller is there.
+    /// Whether this cluster proves that the controller is gone.
     fn is_gone(&self) -> bool {
         let may_read = |at: usize| self.forbidden != Some(at);
         let is_gone = |held: &Held| {

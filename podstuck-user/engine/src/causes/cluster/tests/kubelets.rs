@@ -1,4 +1,4 @@
-//! What a kubelet's own list of its pods proves, and what it does not.
+//! Tests of what kubelet's own list of its pods proves.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use crate::model::{
 
 const HEARD: &str = "2026-11-28T09:59:55.000000Z";
 
-/// A node whose kubelet renews its Lease and last reported this condition then, with such a pod.
+/// A node whose kubelet renews its Lease and last reported this condition at `reported`, with this pod.
 fn node(ready: &str, reported: &str, pod: Value) -> World {
     let condition = json!({"type": "Ready", "status": ready, "lastHeartbeatTime": reported});
     let node = json!({"metadata": living(None, "n1"), "status": {"conditions": [condition]}});
@@ -28,7 +28,7 @@ fn deleted_at(time: &str) -> World {
     node("True", HEARD, json!({"deletionTimestamp": time}))
 }
 
-/// The pod as kubelet had it before its deletion.
+/// The pod in kubelet's list, from before its deletion.
 fn unaware() -> Value {
     json!({"metadata": living(Some("shop"), "cart-0")})
 }
@@ -37,7 +37,7 @@ fn aware() -> Value {
     json!({"metadata": deleted(Some("shop"), "cart-0", json!({"deletionGracePeriodSeconds": 30}))})
 }
 
-/// Another pod of the node, made at that time.
+/// Another pod of the node, with this metadata.
 fn other(more: Value) -> Value {
     let mut other = json!({"metadata": living(Some("shop"), "other")});
     other["metadata"].as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -61,7 +61,7 @@ fn a_kubelet_that_hears_of_others_has_missed_this_deletion() {
     );
     assert!(facts.contains("a later change, of shop/other at 2026-11-28T09:55:00Z"), "{facts}");
     assert!(found.remedies[0].words().starts_with("restart kubelet on n1"), "{found:#?}");
-    // Its containers run: the record is not deleted without it.
+    // The containers run: no remedy deletes the record without kubelet.
     assert!(!found.remedies.iter().any(|it| it.words().contains("record")), "{found:#?}");
 }
 
@@ -71,7 +71,7 @@ fn a_quiet_kubelet_that_says_it_is_well_has_missed_it() {
     let case = ready().with_kubelet([list(), list()], true).case(&pod("cart-0"));
     let found = the(&case, "kubelet-missed-deletion", Firm);
     assert!(facts(&found).contains("/healthz is ok"), "{found:#?}");
-    // Its loop may be held up for five minutes before it says so.
+    // kubelet's loop may be blocked for five minutes before its health check fails.
     let world = deleted_at("2026-11-28T09:56:00Z");
     let case = world.with_kubelet([list(), list()], true).case(&pod("cart-0"));
     the(&case, "kubelet-missed-deletion", Likely);
@@ -82,11 +82,11 @@ fn a_kubelet_that_takes_no_change_at_all_is_not_proven_to_have_missed_one() {
     let list = |more: Value| json!([unaware(), more]);
     for old in [
         other(json!({"creationTimestamp": "2026-11-28T09:00:00Z"})),
-        // kubelet's own last deletion: the time of its request is not known.
+        // kubelet's own final deletion: the time of the request is not known.
         other(
             json!({"deletionTimestamp": "2026-11-28T09:55:00Z", "deletionGracePeriodSeconds": 0}),
         ),
-        // It has static pods from a file.
+        // A static pod comes from a file.
         other(
             json!({"creationTimestamp": "2026-11-28T09:55:00Z", "annotations": {"kubernetes.io/config.source": "file"}}),
         ),
@@ -94,7 +94,7 @@ fn a_kubelet_that_takes_no_change_at_all_is_not_proven_to_have_missed_one() {
         let case = ready().with_kubelet([list(old.clone()), list(old)], false).case(&pod("cart-0"));
         the(&case, "kubelet-missed-deletion", Likely);
     }
-    // Without its runtime it takes none; whether it has one is not known from a report of long ago.
+    // Without its runtime kubelet processes no changes; an old report does not show whether it has one.
     for world in [node("False", HEARD, json!({})), node("True", "2026-11-28T09:30:00Z", json!({}))]
     {
         let case = world.with_kubelet([list(later()), list(later())], false).case(&pod("cart-0"));
@@ -106,16 +106,16 @@ fn a_kubelet_that_takes_no_change_at_all_is_not_proven_to_have_missed_one() {
 }
 
 #[test]
-fn a_kubelet_that_has_heard_of_it_is_where_to_look() {
+fn a_kubelet_that_has_received_the_deletion_is_examined_on_its_node() {
     let list = || json!([aware(), later()]);
     let case = ready().with_kubelet([list(), list()], true).case(&pod("cart-0"));
     assert_eq!((ids(&case), case.examine.as_deref()), (vec![], Some("n1")));
     assert!(case.kubelet.unwrap().contains("has heard of the deletion"));
-    // One that hears of it between the two reads has not missed it.
+    // A kubelet that receives the deletion between the two reads has not missed it.
     let case =
         ready().with_kubelet([json!([unaware(), later()]), list()], true).case(&pod("cart-0"));
     assert_eq!((ids(&case), case.examine.as_deref()), (vec![], Some("n1")));
-    // A pod of the same name that is another one is not this pod.
+    // A pod of the same name with another UID is another pod.
     let mut namesake = unaware();
     namesake["metadata"]["uid"] = json!("another");
     let list = || json!([namesake.clone(), later()]);

@@ -1,4 +1,4 @@
-//! Each cause by what proves it, and what looks like it.
+//! Tests of each cause: what proves it, and its look-alikes.
 
 mod finalizers;
 mod generated;

@@ -20,7 +20,7 @@ fn key() -> Key {
 }
 
 #[test]
-fn a_namespace_waits_for_what_is_in_it() {
+fn a_namespace_waits_for_its_content() {
     let conditions = json!([
         condition(
             "NamespaceDeletionDiscoveryFailure",
@@ -42,12 +42,12 @@ fn a_namespace_waits_for_what_is_in_it() {
     let world = World::default()
         .with(Kind::NAMESPACE, namespace(conditions.clone()))
         .with(Kind::CLAIM, data);
-    let told = world.told(&key());
-    let found = the(&told.case, "namespace-content-remains", Firm);
+    let judged = world.judged(&key());
+    let found = the(&judged.case, "namespace-content-remains", Firm);
     assert_eq!(found.held_by.as_deref(), Some("PersistentVolumeClaim shop/data"));
     assert_eq!(commands(&found), ["kubectl podstuck persistentvolumeclaim/data --namespace shop"]);
-    the(told.leaf(), "object-finalizer", Firm);
-    // A condition may be older than what is there.
+    the(judged.leaf(), "object-finalizer", Firm);
+    // A condition may be outdated.
     let gone = World::default().with(Kind::NAMESPACE, namespace(conditions));
     the(&gone.case(&key()), "namespace-content-remains", Likely);
 }
@@ -90,7 +90,7 @@ fn a_namespace_waits_for_an_api_that_is_not_available() {
         commands(&found)[0]
             .contains("/apis/apiregistration.k8s.io/v1/apiservices/v1.metrics.example.com")
     );
-    // It may be back, or not to be read.
+    // The API may be back, or its state may not be readable.
     the(
         &world().with(Kind::API_SERVICE, service("True")).case(&key()),
         "namespace-api-unavailable",

@@ -40,7 +40,7 @@ fn a_node_is_not_heard_by_its_lease_and_its_condition() {
         (case.examine, found.held_by.as_deref()),
         (None, Some("the node n1, which is not heard"))
     );
-    // Before anything else that could be done, the node has to be repaired.
+    // The first remedy is to repair the node.
     assert_eq!(found.remedies[0].command, None);
     let [force] = commands(&found)[..] else { panic!("{:?}", commands(&found)) };
     assert_eq!(
@@ -54,7 +54,7 @@ fn a_node_is_not_heard_by_its_lease_and_its_condition() {
 }
 
 #[test]
-fn a_node_whose_lease_is_renewed_is_where_to_look() {
+fn a_node_whose_lease_is_renewed_is_examined() {
     for condition in ["True", "Unknown", "False"] {
         let world = World::default()
             .with(Kind::NODE, node(condition, json!({})))
@@ -72,7 +72,7 @@ fn a_silent_node_without_a_node_controller_is_not_proven_to_be_silent() {
         lease("kube-system", "kube-controller-manager", "cp_1", "2026-11-28T09:30:00Z"),
     );
     the(&world.case(&pod("cart-0")), "node-not-heard", Possible);
-    // Nor without the right to read Leases.
+    // The same without the right to read Leases.
     let world = World::default()
         .with(Kind::NODE, node("Unknown", json!({})))
         .without_right(Kind::LEASE)
@@ -96,7 +96,7 @@ fn a_node_is_off_only_by_a_taint_that_says_so() {
 }
 
 #[test]
-fn what_force_means_depends_on_the_owner() {
+fn the_risk_of_force_depends_on_the_owner() {
     let of = |kind: &str| {
         let owner = json!({"ownerReferences": [{"kind": kind, "name": "cart", "uid": "u", "controller": true}]});
         let case =
@@ -117,7 +117,7 @@ fn a_pod_whose_node_does_not_exist_was_not_collected() {
     let young = json!({"deletionTimestamp": "2026-11-28T09:59:00Z"});
     let world = World::default().with(Kind::POD, overdue_pod("cart-0", young));
     the(&world.case(&pod("cart-0")), "node-object-gone", Likely);
-    // It does nothing without a leader, which has to be repaired first.
+    // Without a leader the collector is inactive; that is the first finding.
     let stale = lease("kube-system", "kube-controller-manager", "cp_1", "2026-11-28T09:30:00Z");
     let world =
         World::default().with(Kind::POD, overdue_pod("cart-0", json!({}))).with(Kind::LEASE, stale);
@@ -178,7 +178,7 @@ fn a_pod_that_is_not_deleted_is_said_not_to_be() {
 fn the_record_of_a_static_pod_is_likely_kept_by_its_manifest() {
     let more = json!({"annotations": {"kubernetes.io/config.mirror": "x"}});
     let case = heard().with(Kind::POD, overdue_pod("etcd-n1", more)).case(&pod("etcd-n1"));
-    // Whether its processes run is for the node to say.
+    // Whether its processes run is known only on the node.
     the(&case, "mirror-pod-deleted", Likely);
     assert_eq!(case.examine.as_deref(), Some("n1"));
 }
@@ -204,7 +204,7 @@ fn a_finalizer_is_alone_once_the_grace_is_zero() {
              "fieldsV1": {"f:metadata": {"f:finalizers": {"v:\"b.example.com/y\"": {}}}}}]});
     let object =
         json!({"metadata": deleted(Some("shop"), "cart-0", more), "spec": {"nodeName": "n1"}});
-    // Whatever the node is like.
+    // Regardless of the node's state.
     let case = silent("Unknown").with(Kind::POD, object).case(&pod("cart-0"));
     assert_eq!(ids(&case), ["pod-finalizer", "pod-finalizer"]);
     let [first, second] = &case.findings[..] else { panic!() };

@@ -24,8 +24,8 @@ fn a_claim_is_in_use_by_pods_that_have_a_node() {
     let world = World::default()
         .with(Kind::CLAIM, claim("kubernetes.io/pvc-protection"))
         .with(Kind::POD, user("cart-0", "n1", "data"));
-    let told = world.told(&key());
-    let found = the(&told.case, "claim-in-use", Firm);
+    let judged = world.judged(&key());
+    let found = the(&judged.case, "claim-in-use", Firm);
     assert!(
         facts(&found).contains("the pod cart-0 on n1 names the claim, and is in the phase Running")
     );
@@ -36,7 +36,7 @@ fn a_claim_is_in_use_by_pods_that_have_a_node() {
           kubectl delete --raw /api/v1/namespaces/shop/pods/cart-0 -f -"
         ]
     );
-    // A claim that is made for a pod is named after both.
+    // The claim of an ephemeral volume is named after pod and volume.
     let mut ephemeral = user("cart", "n1", "");
     ephemeral["spec"]["volumes"] =
         json!([{"name": "data", "ephemeral": {"volumeClaimTemplate": {}}}]);
@@ -74,10 +74,13 @@ fn a_pod_that_does_not_go_is_the_leaf_of_its_claim() {
         .with(Kind::CLAIM, claim("kubernetes.io/pvc-protection"))
         .with(Kind::POD, user("cart-0", "n1", "data"))
         .with(Kind::POD, pod);
-    let told = world.told(&key());
-    assert_eq!(told.leaf().key.name, "cart-1");
-    the(told.leaf(), "node-object-gone", Firm);
-    assert_eq!(commands(&told.case.findings[0])[0], "kubectl podstuck pod/cart-1 --namespace shop");
+    let judged = world.judged(&key());
+    assert_eq!(judged.leaf().key.name, "cart-1");
+    the(judged.leaf(), "node-object-gone", Firm);
+    assert_eq!(
+        commands(&judged.case.findings[0])[0],
+        "kubectl podstuck pod/cart-1 --namespace shop"
+    );
 }
 
 fn volume(finalizer: &str, phase: &str) -> Value {
@@ -117,14 +120,14 @@ fn a_volume_is_kept_by_its_attachment_and_that_by_the_storage() {
     let world = World::default()
         .with(Kind::VOLUME, volume("external-attacher/disk-example-com", "Released"))
         .with(Kind::ATTACHMENT, attachment("pv-1", error.clone()));
-    let told = world.told(&key);
-    the(&told.case, "volume-attached", Firm);
-    let found = the(told.leaf(), "volume-detach-fails", Firm);
+    let judged = world.judged(&key);
+    the(&judged.case, "volume-attached", Firm);
+    let found = the(judged.leaf(), "volume-detach-fails", Firm);
     assert!(
         facts(&found).contains("disk is busy")
             && facts(&found).contains("the node n1 does not exist")
     );
-    // The attachment of another volume keeps nothing.
+    // Another volume's attachment keeps nothing.
     let world = World::default()
         .with(Kind::VOLUME, volume("external-attacher/disk-example-com", "Released"))
         .with(Kind::ATTACHMENT, attachment("pv-2", error));
@@ -141,14 +144,14 @@ fn an_attachment_of_a_volume_that_is_gone_is_not_the_storages_fault() {
         Firm,
     );
     assert!(commands(&found)[0].contains("patch volumeattachment csi-1"), "{:?}", commands(&found));
-    // Not to be allowed to read the volume proves nothing about it.
+    // A volume that may not be read is not proven to be gone.
     let world = World::default()
         .with(Kind::ATTACHMENT, attachment("pv-1", error))
         .without_right(Kind::VOLUME);
     let case = world.case(&key);
     assert_eq!(ids(&case), ["volume-detach-fails"]);
     assert_ne!(case.findings[0].certainty, Firm);
-    // Without an error it is its attacher that has to act.
+    // Without an error, the attacher has to act.
     let there = World::default()
         .with(Kind::ATTACHMENT, attachment("pv-1", json!({})))
         .with(Kind::VOLUME, json!({"metadata": living(None, "pv-1")}));

@@ -1,29 +1,29 @@
-//! A cluster of objects that a test makes up: of the documented form, and complete.
+//! A made-up cluster for tests, with objects of the documented form.
 
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::super::{Answer as Told, Case, Found, answer};
+use super::super::{Answer as Judged, Case, Found, answer};
 use crate::model::{
     cluster::{Answer, Facts, Key, Kind, Kubelet, Object, Question, Survey, Why},
     evidence::Certainty,
 };
 
-/// The API server's time in all of them.
+/// The API server's time in all tests.
 pub(super) const NOW: &str = "2026-11-28T10:00:00Z";
-/// A deletion that has not come to its end for ten minutes.
+/// The time of a deletion that has not finished for ten minutes.
 pub(super) const LONG_AGO: &str = "2026-11-28T09:50:00Z";
 
-/// All that there is.
+/// All objects of the cluster.
 #[derive(Default)]
 pub(super) struct World {
     objects: Vec<(Kind, Object)>,
     /// Types that the caller may not read.
     forbidden: Vec<Kind>,
-    /// What a kubelet has in its own list, in the first read and in the second, where it may be asked.
+    /// kubelet's own list in the first read and in the second, if kubelet may be asked.
     kubelet: Option<[Vec<Object>; 2]>,
-    /// Whether it says that it is well.
+    /// Whether kubelet reports that it is healthy.
     is_well: bool,
 }
 
@@ -38,7 +38,7 @@ impl World {
         self
     }
 
-    /// One whose kubelet may be asked.
+    /// A cluster whose kubelet may be asked.
     pub(super) fn with_kubelet(mut self, lists: [Value; 2], is_well: bool) -> Self {
         self.kubelet = Some(lists.map(|list| serde_json::from_value(list).unwrap()));
         self.is_well = is_well;
@@ -108,15 +108,15 @@ impl World {
         }
     }
 
-    /// What is said about an object, once nothing more is wanted.
-    pub(super) fn told(&self, key: &Key) -> Told {
+    /// The answer about an object, once no more facts are wanted.
+    pub(super) fn judged(&self, key: &Key) -> Judged {
         let mut facts = Facts::new(NOW.parse().unwrap());
         facts.asks_kubelets = self.kubelet.is_some();
         for _ in 0..20 {
-            let told = answer(key, &facts);
+            let judged = answer(key, &facts);
             let wanted = facts.wanted();
             if wanted.is_empty() {
-                return told;
+                return judged;
             }
             for question in wanted {
                 let answer = self.read(&question);
@@ -127,11 +127,11 @@ impl World {
     }
 
     pub(super) fn case(&self, key: &Key) -> Case {
-        self.told(key).case
+        self.judged(key).case
     }
 }
 
-/// Metadata of what is being deleted.
+/// Metadata of an object that is being deleted.
 pub(super) fn deleted(namespace: Option<&str>, name: &str, more: Value) -> Value {
     let mut meta = json!({"name": name, "namespace": namespace, "uid": format!("uid-of-{name}"), "resourceVersion": "77",
         "deletionTimestamp": LONG_AGO, "deletionGracePeriodSeconds": 0});
@@ -139,7 +139,7 @@ pub(super) fn deleted(namespace: Option<&str>, name: &str, more: Value) -> Value
     meta
 }
 
-/// Metadata of what stays.
+/// Metadata of an object that is not being deleted.
 pub(super) fn living(namespace: Option<&str>, name: &str) -> Value {
     json!({"name": name, "namespace": namespace, "uid": format!("uid-of-{name}"), "resourceVersion": "78"})
 }
@@ -148,7 +148,7 @@ pub(super) fn pod(name: &str) -> Key {
     Key::of(Kind::POD, "shop", name)
 }
 
-/// A pod whose grace of 30 s has passed, on the node n1.
+/// A pod on the node n1 whose grace period of 30 s has passed.
 pub(super) fn overdue_pod(name: &str, more: Value) -> Value {
     let mut more = more;
     more["deletionGracePeriodSeconds"] = json!(30);
@@ -164,7 +164,7 @@ pub(super) fn ids(case: &Case) -> Vec<&'static str> {
     case.findings.iter().map(|found| found.id.as_str()).collect()
 }
 
-/// The one finding of this name, which must be that certain.
+/// The one finding of this id, which must have this certainty.
 #[track_caller]
 pub(super) fn the(case: &Case, id: &str, certainty: Certainty) -> Found {
     let found: Vec<&Found> = case.findings.iter().filter(|found| found.id.as_str() == id).collect();

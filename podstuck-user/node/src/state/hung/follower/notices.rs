@@ -1,4 +1,4 @@
-//! What the rest of the tool tells the follower.
+//! Handles the notices that the rest of podstuck sends to the follower.
 
 use podstuck_common::{in_flight::InFlight, record::Caller};
 
@@ -25,7 +25,7 @@ impl Follower {
     pub(super) fn take(&mut self, notice: Notice) {
         match notice {
             Notice::InFlight(entries) => self.compare(&entries),
-            // Of the others, only calls that delete are of interest, and those the probes see.
+            // Other processes are of interest only in deleting calls, which the probes see.
             Notice::Deleted(pids) => self.scan.deleted(pids.into_iter().filter(|pid| may(*pid))),
             Notice::Returned(thread) => {
                 let returned = self.followed.get(&thread.tid);
@@ -36,8 +36,8 @@ impl Follower {
             Notice::Unmounted(unmounted) => self.unmounted(unmounted),
             Notice::Executed { pid, at, actor } => {
                 let thread = Thread::main(pid);
-                // Whoever may not unmount is not even asked when he was started: he may keep who asks
-                // waiting, and there may be very many of them.
+                // The start time of a process without the right to unmount is not read: the read may hang, and there may
+                // be very many such processes.
                 if !may(pid) || !self.is_still(pid, &actor) {
                     return;
                 }
@@ -76,7 +76,7 @@ impl Follower {
         }
     }
 
-    /// Whether a process is the one that was seen. Its id may have been given to another since.
+    /// Whether a process id still belongs to the process that was seen.
     fn is_still(&mut self, pid: u32, seen: &Caller) -> bool {
         let times = Thread::main(pid).times(&mut self.reader);
         let started = times.and_then(|times| times.start_ticks);
@@ -105,8 +105,8 @@ impl Follower {
             let (anchor, began) = (Anchor::Entry(*entry), Monotonic(entry.start_ns));
             let mut it =
                 Followed::new(thread, anchor, call.name, began, self.threshold, &mut self.reader);
-            // An entry whose return was missed is not a call that hangs.
-            if it.look(now, &mut self.reader) == Position::Over {
+            // An entry whose return the probes missed is no call that hangs.
+            if it.check(now, &mut self.reader) == Position::Over {
                 continue;
             }
             it = it.about(call.argument, &mut self.reader);
@@ -116,13 +116,13 @@ impl Follower {
         }
     }
 
-    /// A program has come to `umount2`, so it was before it until then.
+    /// A program has called `umount2`: its phase before the call is over.
     fn reached_call(&mut self, thread: Thread, entered: Monotonic) {
         let Some(program) = self.followed.get(&thread.pid) else { return };
         if program.anchor != Anchor::Program {
             return;
         }
-        // Of one that ran before the probes were there, the start is known roughly only.
+        // The start of a program that ran before the probes were attached is known only roughly.
         if program.since == Since::Probe {
             self.took(program, Span::BeforeCall, entered);
         }
