@@ -51,7 +51,7 @@ pub(crate) struct Posted {
 pub(crate) enum Write {
     /// A new Event about a pod, in place of an older verdict's.
     Pod { stuck: Box<Stuck>, replaces: Option<String> },
-    /// A new Event about the node: so many pods are held by this cause. In place of the one with another count.
+    /// A new Event about the node, with the number of pods that this cause holds. It replaces the one with another count.
     Node { cause: String, name: String, note: String, replaces: Option<String> },
     /// An Event that would be forgotten.
     Renew { namespace: String, name: String, count: i32 },

@@ -113,7 +113,7 @@ impl Events {
                 let text = ("Released".into(), "released".into(), note);
                 let event = self.event(namespace, name, "Normal", of_pod(pod), text);
                 match self.create(event).await {
-                    // With its namespace goes whoever would read it.
+                    // The readers of the Event go with its namespace.
                     Err(kube::Error::Api(status)) if [403, 404].contains(&status.code) => Ok(()),
                     done => done,
                 }

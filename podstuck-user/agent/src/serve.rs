@@ -16,7 +16,7 @@ use tokio::{
     sync::{Semaphore, watch},
 };
 
-/// Requests at a time: a scraper, kubelet and somebody who looks.
+/// Requests at a time: a scraper, kubelet and one person.
 const AT_ONCE: usize = 16;
 /// How long one may take to say what it wants.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -51,7 +51,7 @@ pub(crate) async fn serve(listener: TcpListener, pages: watch::Receiver<Pages>) 
             let mut server = http1::Builder::new();
             server.timer(TokioTimer::new()).header_read_timeout(LIMIT).keep_alive(false);
             let served = server.serve_connection(TokioIo::new(stream), service_fn(answer));
-            // Whoever does not read the answer does not keep the seat.
+            // A client that does not read its answer does not keep the seat.
             let _ = tokio::time::timeout(LIMIT * 3, served).await;
             drop(seat);
         });

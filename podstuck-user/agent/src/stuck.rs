@@ -105,7 +105,7 @@ fn note(finding: &Finding) -> String {
     cut(&note, NOTE).to_owned()
 }
 
-/// At most so many bytes of a text.
+/// The first bytes of a text, up to a limit.
 fn cut(text: &str, bytes: usize) -> &str {
     text.get(..text.floor_char_boundary(bytes)).unwrap_or(text)
 }

@@ -41,7 +41,50 @@ pub fn own_words(text: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::{fs, path::Path};
+
     use super::own_words;
+
+    /// The comments of all sources below a folder: blocks of lines, each with its place.
+    fn comments(folder: &Path, take: &mut impl FnMut(String, String)) {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+            if path.is_dir() && name != "target" {
+                comments(&path, take);
+            } else if name.ends_with(".rs") && name != "own_words.rs" {
+                let text = fs::read_to_string(&path).unwrap();
+                let mut block = String::new();
+                for (number, line) in text.lines().chain([""]).enumerate() {
+                    match line.trim_start().strip_prefix("//") {
+                        Some(comment) => {
+                            block.push_str(comment.trim_start_matches(['/', '!']));
+                            block.push('\n');
+                        }
+                        None if block.is_empty() => {}
+                        None => {
+                            take(format!("{}:{number}", path.display()), std::mem::take(&mut block))
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn comments_use_the_fields_words() {
+        let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let (mut wrong, mut read) = (Vec::new(), 0);
+        for folder in ["podstuck-common", "podstuck-ebpf", "podstuck-user", "tests", "xtask"] {
+            comments(&workspace.join(folder), &mut |place, comment| {
+                read += 1;
+                wrong
+                    .extend(own_words(&comment).into_iter().map(|word| format!("{place}: {word}")));
+            });
+        }
+        assert!(read > 5_000, "{read}");
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
 
     #[test]
     fn a_word_is_found_across_lines_and_a_name_is_none() {
