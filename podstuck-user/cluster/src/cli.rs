@@ -95,6 +95,16 @@ pub struct Cli {
     /// Only print the manifest of podstuck's own pod
     #[arg(long, requires = "examined", conflicts_with = "no_examine")]
     pub print: bool,
+    /// Write what was read of the API server to this new file, by which --replay gives the same answer
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["watch", "pod_uid"])]
+    pub record: Option<PathBuf>,
+    /// With --record: replace all names in the file, by the same word each time
+    #[arg(long, requires = "record")]
+    pub redact: bool,
+    /// Answer from a file of --record, without a request
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["target", "namespace", "all_namespaces", "selector",
+          "watch", "record", "context", "kubeconfig", "as_user", "as_groups", "via_node_proxy", "examine", "pod_uid"])]
+    pub replay: Option<PathBuf>,
     /// Options of `podstuck diagnose` on the node
     #[arg(
         last = true,
@@ -179,6 +189,10 @@ mod tests {
             "shop/a b",
             "shop/a --watch",
             "-w -o json",
+            "-w --record x",
+            "shop/a --redact",
+            "shop/a --replay x",
+            "--replay x -A",
         ] {
             let words = ["podstuck"].into_iter().chain(typed.split_whitespace());
             assert!(Cli::try_parse_from(words).is_err(), "{typed}");

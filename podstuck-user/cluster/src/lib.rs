@@ -9,6 +9,7 @@ pub mod cli;
 pub mod examine;
 pub mod present;
 pub mod read;
+mod recording;
 pub mod run;
 pub mod target;
 pub mod watch;

@@ -4,6 +4,7 @@ use std::{
     collections::BTreeSet,
     env,
     io::{self, IsTerminal, Write},
+    path::Path,
     time::Duration,
 };
 
@@ -24,8 +25,9 @@ use crate::{
     cli::{Cli, Output},
     examine::{self, About, OwnPod},
     present::{self, Report, Scope},
-    read::{Connection, Reader, Server, connect, page},
-    target::{self, Target},
+    read::{Connection, Reader, connect, page},
+    recording::{self, Head},
+    target::{self, Asked, Target},
     watch,
 };
 
@@ -67,6 +69,10 @@ pub async fn run(cli: &Cli) -> Result<Outcome, Failure> {
             "what a node says is no name: --examine goes with another -o"
         )));
     }
+    if let Some(file) = &cli.replay {
+        return replay(file).await;
+    }
+    let file = cli.record.as_deref().map(recording::create).transpose().map_err(Failure::Usage)?;
     let connected = connect(
         cli.kubeconfig.as_deref(),
         cli.context.as_deref(),
@@ -101,15 +107,20 @@ pub async fn run(cli: &Cli) -> Result<Outcome, Failure> {
     if cli.node.is_some() && named.is_none() {
         return Err(Failure::Usage(anyhow!("--node goes with a pod")));
     }
-    let report = match asked {
-        Some(target) => one(target, &namespace, &reader, &mut facts).await,
-        None => {
-            let scope = (!cli.all_namespaces).then_some(namespace);
-            all(scope, cli.selector.as_deref(), &reader, &mut facts).await
-        }
+    let asked = match asked {
+        Some(target) => Asked::One { target, namespace },
+        None => Asked::All {
+            namespace: (!cli.all_namespaces).then_some(namespace),
+            labels: cli.selector.clone(),
+        },
     };
+    let report = ask(&asked, &reader, &mut facts).await;
+    let head = Head::new(asked, server, &facts, (reader.made(), cli.max_requests));
+    if let Some(file) = file {
+        recording::write(file, &head, &facts, cli.redact).map_err(Failure::CannotRun)?;
+    }
     let mut report = match report {
-        Ok(report) => complete(cli, report, &reader, &server, &facts),
+        Ok(report) => complete(report, &head, &facts),
         // What the API server has no more may be on the node that was named.
         Err(Failure::Usage(_)) if named.is_some() => Report::default(),
         Err(failure) => return Err(failure),
@@ -153,7 +164,7 @@ fn named_as(pod: &Key) -> String {
     format!("{}/{}", pod.namespace.as_deref().unwrap_or_default(), pod.name)
 }
 
-/// The whole record of a pod, which the node is told a part of. Without it, podstuck there asks the API server itself.
+/// The whole record of a pod, of which the node gets a part. Without it, podstuck there asks the API server itself.
 async fn record(client: &Client, pod: &Key) -> Option<Value> {
     let path = pod.path();
     let sent = page::send(client, Method::GET, &path, "application/json", None);
@@ -161,17 +172,30 @@ async fn record(client: &Client, pod: &Key) -> Option<Value> {
     response.json().ok().filter(|_| response.status == 200)
 }
 
-fn complete(
-    cli: &Cli,
-    mut report: Report,
-    reader: &Reader,
-    server: &Server,
-    facts: &Facts,
-) -> Report {
-    report.server = server.version.clone();
-    report.now = server.now;
-    report.asks_kubelets = cli.via_node_proxy;
-    report.requests = (reader.made(), cli.max_requests);
+/// The same answer from the facts of a recording, without a request.
+async fn replay(file: &Path) -> Result<Outcome, Failure> {
+    let (head, answers) = recording::read(file).map_err(Failure::Usage)?;
+    let mut facts = Facts::new(head.server.now);
+    facts.asks_kubelets = head.asks_kubelets;
+    let report = ask(&head.asked, &Reader::of_recording(answers), &mut facts).await?;
+    let report = complete(report, &head, &facts);
+    Ok(Outcome { exit: exit(&report), report, examine: None })
+}
+
+async fn ask(asked: &Asked, reader: &Reader, facts: &mut Facts) -> Result<Report, Failure> {
+    match asked {
+        Asked::One { target, namespace } => one(target, namespace, reader, facts).await,
+        Asked::All { namespace, labels } => {
+            all(namespace.as_deref(), labels.as_deref(), reader, facts).await
+        }
+    }
+}
+
+fn complete(mut report: Report, head: &Head, facts: &Facts) -> Report {
+    report.server = head.server.version.clone();
+    report.now = head.server.now;
+    report.asks_kubelets = head.asks_kubelets;
+    report.requests = head.requests;
     report.unread = facts.unread().collect();
     report
 }
@@ -209,22 +233,23 @@ fn exit(report: &Report) -> Exit {
 }
 
 async fn one(
-    target: Target,
+    target: &Target,
     namespace: &str,
     reader: &Reader,
     facts: &mut Facts,
 ) -> Result<Report, Failure> {
     let key = match target {
-        Target::Object(key) => key,
+        Target::Object(key) => key.clone(),
         Target::Custom { plural, group, name } => {
-            let _ = facts.types(&group);
+            let _ = facts.types(group);
             reader.answer_all(facts, facts.wanted()).await;
-            let types = facts.types(&group).is();
-            let kind = types.and_then(|types| types.iter().find(|it| it.plural == plural).cloned());
+            let types = facts.types(group).is();
+            let kind =
+                types.and_then(|types| types.iter().find(|it| it.plural == *plural).cloned());
             let kind = kind.with_context(|| {
                 format!("the API server has no type {plural} in the group {group}")
             });
-            Key::of(kind.map_err(Failure::Usage)?, namespace, &name)
+            Key::of(kind.map_err(Failure::Usage)?, namespace, name)
         }
     };
     let answers = settle(std::slice::from_ref(&key), reader, facts).await;
@@ -244,12 +269,11 @@ async fn one(
 }
 
 async fn all(
-    namespace: Option<String>,
+    of: Option<&str>,
     labels: Option<&str>,
     reader: &Reader,
     facts: &mut Facts,
 ) -> Result<Report, Failure> {
-    let of = namespace.as_deref();
     let kinds = kinds(of);
     let own =
         of.map(|namespace| Key::global(Kind::NAMESPACE, namespace)).filter(|_| labels.is_none());
@@ -261,7 +285,7 @@ async fn all(
     }
     reader.answer_all(facts, facts.wanted()).await;
     let mut report =
-        Report { scope: Scope::All { namespace: namespace.clone() }, ..Report::default() };
+        Report { scope: Scope::All { namespace: of.map(str::to_owned) }, ..Report::default() };
     let mut found: Vec<(Timestamp, Key)> = Vec::new();
     let mut is_overdue = |key: Key, meta: &Meta| {
         let Some(end) = meta.deletion_timestamp else { return };

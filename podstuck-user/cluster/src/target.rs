@@ -5,9 +5,11 @@ use podstuck_model::{
     cluster::{CORE, Key, Kind},
     shell::is_object_name,
 };
+use serde::{Deserialize, Serialize};
 
 /// An object, or one of a type that the API server has to name first.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Target {
     /// It is this one.
     Object(Key),
@@ -19,6 +21,26 @@ pub enum Target {
         group: String,
         /// The object's name.
         name: String,
+    },
+}
+
+/// What a run answers.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Asked {
+    /// One object.
+    One {
+        /// The object.
+        target: Target,
+        /// Its namespace, if its type has them.
+        namespace: String,
+    },
+    /// All that is stuck.
+    All {
+        /// In one namespace; `None` for the cluster.
+        namespace: Option<String>,
+        /// A label selector.
+        labels: Option<String>,
     },
 }
 

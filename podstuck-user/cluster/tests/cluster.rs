@@ -383,6 +383,50 @@ fn all_are_listed(at: &Workstation) {
     assert_eq!(status, 5, "{text}");
 }
 
+/// A recording gives the same answer without the API server, and a redacted one the same causes without the names.
+fn a_recording_gives_the_same_answer(at: &Workstation) {
+    let top = tempfile::tempdir().unwrap();
+    let path = |name: &str| top.path().join(name).to_str().unwrap().to_owned();
+    let replayed = |file: &str| {
+        let plugin = Command::new(env!("CARGO_BIN_EXE_kubectl-podstuck"))
+            .args(["--replay", file, "-o", "json"])
+            .env("KUBECONFIG", "/dev/null")
+            .output()
+            .unwrap();
+        let text = String::from_utf8([plugin.stdout, plugin.stderr].concat()).unwrap();
+        serde_json::from_str::<Value>(&text)
+            .unwrap_or_else(|error| panic!("{file}: {error}: {text}"))
+    };
+    for (number, ask) in
+        [&["-A"][..], &["pvc/data", "-n", "shop"], &["configmaps.core/dead", "-n", "shop"]]
+            .into_iter()
+            .enumerate()
+    {
+        let (whole, redacted) = (path(&format!("{number}")), path(&format!("{number}-redacted")));
+        let answer = at.json(&[ask, &["--no-examine", "--record", &whole]].concat());
+        assert_eq!(replayed(&whole), answer, "{ask:?}");
+        at.json(&[ask, &["--no-examine", "--record", &redacted, "--redact"]].concat());
+        let causes = |document: &Value| {
+            let items = document["items"].as_array().unwrap().clone();
+            let each = |item: &Value| {
+                let causes = item["causes"].as_array().unwrap().iter();
+                causes.map(|it| format!("{} {}", it["id"], it["certainty"])).collect::<Vec<_>>()
+            };
+            let mut all: Vec<_> = items.iter().map(each).collect();
+            // What was deleted within the same second is sorted by its name.
+            all.sort();
+            all
+        };
+        assert_eq!(causes(&replayed(&redacted)), causes(&answer), "{ask:?}");
+        let text = fs::read_to_string(&redacted).unwrap();
+        for name in ["shop", "kept", "example.com", "silent", "edge", "guard"] {
+            assert!(!text.contains(name), "{name} is in the redacted recording of {ask:?}");
+        }
+    }
+    let (text, status) = at.podstuck(&["-A", "--record", &path("0")]);
+    assert!(status == 2 && text.contains("cannot create the recording"), "{text}");
+}
+
 /// The manifests of docs/cluster.md, as a user applies them.
 fn the_documented_rights_suffice(at: &Workstation) {
     let page =
@@ -526,6 +570,7 @@ fn what_keeps_objects_is_found_and_released_on_a_real_api_server() {
     healthy_deletions_are_silent(&at);
     thread::sleep(PATIENCE.saturating_sub(deleted.elapsed()));
     all_are_listed(&at);
+    a_recording_gives_the_same_answer(&at);
     the_documented_rights_suffice(&at);
     a_missed_deletion_is_proven_by_two_reads(&at, &kubelet, &before);
     let mut followed = Followed::begin(&at);

@@ -1,4 +1,4 @@
-//! `kubectl podstuck --examine` before an API server that answers as told and notes what it was asked. The same before a
+//! `kubectl podstuck --examine` before an API server that gives prepared answers and notes the requests. The same before a
 //! real API server and a real kubelet is in `tests/tests/on_node/plugin.rs`.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
 
@@ -79,7 +79,7 @@ impl Cluster {
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 let state = shared.clone();
-                // A client that goes away is none of the test's.
+                // A client that goes away does not fail the test.
                 thread::spawn(move || serve(client, &state));
             }
         });
@@ -272,7 +272,7 @@ fn a_pod_that_the_api_server_has_no_more_is_examined_where_its_user_says() {
 #[test]
 fn a_pod_that_does_not_start_is_explained_and_removed() {
     let rejected = json!({"phase": "Failed", "reason": "OutOfpods", "message": "none left"});
-    for (state, told) in [
+    for (state, expected) in [
         (
             pending("ErrImagePull", "no such image"),
             "worker-3 cannot start r.example/p:1: ErrImagePull: no such image",
@@ -284,8 +284,8 @@ fn a_pod_that_does_not_start_is_explained_and_removed() {
         let (status, out, error) =
             cluster.run(&["shop/cart-0", "--examine", "--wait", "1", "--image", "r.example/p:1"]);
         assert_eq!(status, Some(3), "{out}{error}");
-        assert!(error.contains(told), "{told}: {error}");
-        assert_eq!(cluster.removed(), 1, "{told}");
+        assert!(error.contains(expected), "{expected}: {error}");
+        assert_eq!(cluster.removed(), 1, "{expected}");
     }
     // A request that failed may have been fulfilled all the same; one that was refused was not.
     for (code, is_removed) in [(403, false), (500, true)] {
@@ -298,7 +298,7 @@ fn a_pod_that_does_not_start_is_explained_and_removed() {
 }
 
 #[test]
-fn the_pod_is_removed_at_once_when_it_is_told_to_end() {
+fn the_pod_is_removed_at_once_when_it_is_asked_to_end() {
     for (signal, code) in [(Signal::SIGTERM, 143), (Signal::SIGHUP, 129), (Signal::SIGINT, 130)] {
         podstuck_testing::hear_terminal();
         let cluster = Cluster::with(|state| state.hangs = true);
@@ -405,7 +405,7 @@ fn a_program_gets_one_document_with_what_the_nodes_say() {
 }
 
 #[test]
-fn all_pods_of_its_own_are_removed_when_it_is_told_to_end() {
+fn all_pods_of_its_own_are_removed_when_it_is_asked_to_end() {
     let cluster = three();
     cluster.state.lock().unwrap().hangs = true;
     let mut podstuck = cluster.podstuck(&["--examine"]);

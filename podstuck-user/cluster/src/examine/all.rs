@@ -33,7 +33,7 @@ pub struct Said {
     exit_status: Option<u8>,
     /// Its answer: the line of that type, as `podstuck diagnose --output json` writes it.
     diagnosis: Option<Value>,
-    /// Why there is none.
+    /// Why it has no answer.
     error: Option<String>,
 }
 

@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_nobody_elses_stays_behind() {
+    fn secrets_stay_out_of_the_record() {
         let pod = json!({
             "metadata": {"name": "cart-0", "uid": "1", "labels": {"secret": "l"}, "annotations": {"secret": "a", (STATIC[0]): "m"}},
             "spec": {"nodeName": "n1", "containers": [{"name": "a", "env": [{"name": "secret", "value": "v"}],

@@ -13,7 +13,7 @@ use crate::read::page::{self, Response, whole};
 
 /// How long one may take.
 const DEADLINE: Duration = Duration::from_secs(30);
-/// How long the removal may: somebody may wait for it after Ctrl-C.
+/// How long the removal may take: a user may wait for it after Ctrl-C.
 const REMOVAL: Duration = Duration::from_secs(10);
 
 /// All of them.
@@ -28,7 +28,7 @@ pub(super) struct Requests<'a> {
 /// What podstuck writes, as it comes.
 pub(super) struct Log(Body);
 
-/// A text in a document; empty where there is none.
+/// A text in a document; empty where the document has none.
 pub(super) fn text<'a>(of: &'a Value, place: &str) -> &'a str {
     of.pointer(place).and_then(Value::as_str).unwrap_or_default()
 }
@@ -91,7 +91,7 @@ impl Log {
     pub(super) async fn next(&mut self) -> Option<Result<Vec<u8>, String>> {
         loop {
             match self.0.frame().await? {
-                // Trailers are none of it.
+                // Trailers are not part of it.
                 Ok(frame) => match frame.into_data() {
                     Ok(data) => return Some(Ok(data.to_vec())),
                     Err(_) => continue,

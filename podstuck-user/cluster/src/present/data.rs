@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use podstuck_engine::cluster::{Answer, Case, Found, State};
-use podstuck_model::{chain::Link, remedy::Remedy, time::rfc3339};
+use podstuck_model::{SCHEMA, chain::Link, remedy::Remedy, time::rfc3339};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 
@@ -11,7 +11,7 @@ use crate::examine::Said;
 
 #[derive(Serialize, JsonSchema)]
 struct Document<'a> {
-    #[schemars(extend("const" = "podstuck/v1"))]
+    #[schemars(extend("const" = SCHEMA))]
     schema: &'static str,
     #[serde(rename = "type")]
     #[schemars(extend("const" = "cluster"))]
@@ -73,7 +73,7 @@ struct Object {
 fn document<'a>(report: &'a Report, kubectl: &Kubectl) -> Document<'a> {
     let gap = |(what, check)| Gap { what, check };
     Document {
-        schema: "podstuck/v1",
+        schema: SCHEMA,
         kind: "cluster",
         time: rfc3339(report.now),
         server: &report.server,

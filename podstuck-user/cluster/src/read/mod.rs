@@ -18,6 +18,7 @@ use kube::Client;
 use podstuck_model::cluster::{
     AGAIN, Answer, Facts, Key, Kind, Kubelet, Object, Question, Survey, Why,
 };
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::{sync::Semaphore, task::JoinSet};
 
@@ -44,14 +45,20 @@ const METADATA_LIST: &str =
 /// Makes requests.
 #[derive(Clone)]
 pub struct Reader {
-    client: Client,
+    source: Source,
     max: u32,
     made: Arc<AtomicU32>,
     turns: Arc<Semaphore>,
 }
 
+#[derive(Clone)]
+enum Source {
+    Server(Client),
+    Recording(Arc<BTreeMap<Question, Answer>>),
+}
+
 /// What the API server says of itself.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Server {
     /// Its version.
     pub version: String,
@@ -63,7 +70,13 @@ impl Reader {
     /// One that makes no more requests than this.
     pub fn new(client: Client, max: u32) -> Self {
         let turns = Arc::new(Semaphore::new(AT_A_TIME));
-        Self { client, max, made: Arc::default(), turns }
+        Self { source: Source::Server(client), max, made: Arc::default(), turns }
+    }
+
+    /// One that makes no request, and has these answers alone.
+    pub fn of_recording(answers: BTreeMap<Question, Answer>) -> Self {
+        let source = Source::Recording(Arc::new(answers));
+        Self { source, max: 0, made: Arc::default(), turns: Arc::new(Semaphore::new(AT_A_TIME)) }
     }
 
     /// How many requests were made.
@@ -105,6 +118,10 @@ impl Reader {
     }
 
     async fn answer(&self, question: &Question) -> Answer {
+        if let Source::Recording(answers) = &self.source {
+            let unread = || Answer::Unread(Why::Failed("the recording has no answer".into()));
+            return answers.get(question).cloned().unwrap_or_else(unread);
+        }
         let answer = match question {
             Question::Object(key) => self.object(&key.path(), key.kind.is_known()).await,
             Question::Deleted { kind, namespace, labels } => {
@@ -164,7 +181,7 @@ impl Reader {
         namespace: Option<&str>,
         labels: Option<&str>,
     ) -> Result<Answer, Failure> {
-        // One for each node is none of a controller's.
+        // A lease for each node belongs to no controller.
         let but_nodes = (*kind == Kind::LEASE && namespace.is_none())
             .then_some("metadata.namespace!=kube-node-lease");
         let path = selected(kind.path(namespace), labels, but_nodes);
@@ -271,13 +288,14 @@ impl Reader {
 
     /// One request, repeated after a while where the API server has too much to do.
     async fn request(&self, path: &str, accept: &str) -> Result<Response, Why> {
+        let Source::Server(client) = &self.source else { return Err(Why::Budget) };
         let _turn = self.turns.acquire().await;
         let mut wait = Duration::from_millis(500);
         for last in 1..=TRIES {
             if self.made.fetch_add(1, Relaxed) >= self.max {
                 return Err(Why::Budget);
             }
-            let sent = page::send(&self.client, Method::GET, path, accept, None);
+            let sent = page::send(client, Method::GET, path, accept, None);
             let response = match tokio::time::timeout(DEADLINE, sent).await {
                 Ok(response) => response.map_err(Why::Failed)?,
                 Err(_) => {
@@ -336,7 +354,7 @@ fn selected(path: String, labels: Option<&str>, fields: Option<&str>) -> String 
 }
 
 fn whole(value: &Value) -> Option<Object> {
-    serde::Deserialize::deserialize(value).ok()
+    Object::deserialize(value).ok()
 }
 
 fn metadata(mut value: Value) -> Option<Object> {

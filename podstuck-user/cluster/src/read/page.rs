@@ -23,7 +23,7 @@ pub(crate) struct Response {
 pub(super) struct Page {
     #[serde(default)]
     pub(super) metadata: ListMeta,
-    /// `null` where there is none.
+    /// Empty where the answer has `null`.
     #[serde(default, deserialize_with = "or_empty")]
     pub(super) items: Vec<Value>,
 }
@@ -65,7 +65,7 @@ impl Response {
     }
 }
 
-/// Sends one and reads the whole response; what failed, where there is none.
+/// Sends one and reads the whole response; the error, where there is no response.
 pub(crate) async fn send(
     client: &Client,
     method: Method,

@@ -28,8 +28,8 @@ struct Followed {
     finalizers: Vec<String>,
     /// The last change that was seen, and when.
     last: Option<(String, Timestamp)>,
-    /// Whether it was said that it is stuck.
-    is_told: bool,
+    /// Whether it was reported as stuck.
+    is_reported: bool,
 }
 
 impl Followed {
@@ -70,7 +70,7 @@ impl All {
             end,
             finalizers: meta.finalizers.clone(),
             last: None,
-            is_told: false,
+            is_reported: false,
         });
         let is_late = is_late(end, now);
         let mut lines = Vec::new();
@@ -87,7 +87,7 @@ impl All {
         known.end = end;
         if event == Event::Gone {
             // What went in time is not of interest.
-            if is_late || known.is_told {
+            if is_late || known.is_reported {
                 let text = format!(
                     "gone {} after its deletion was requested{}",
                     age(known.requested, now),
@@ -102,9 +102,9 @@ impl All {
 
     /// Those that have become stuck since this was asked last.
     pub(super) fn late(&mut self, now: Timestamp) -> Vec<Key> {
-        let new = self.0.values_mut().filter(|it| !it.is_told && is_late(it.end, now));
+        let new = self.0.values_mut().filter(|it| !it.is_reported && is_late(it.end, now));
         new.map(|it| {
-            it.is_told = true;
+            it.is_reported = true;
             it.key.clone()
         })
         .collect()

@@ -81,8 +81,8 @@ async fn stuck(cli: &Cli, client: &Client, keys: Vec<Key>, now: Timestamp) -> Ve
     let mut facts = Facts::new(now);
     facts.asks_kubelets = cli.via_node_proxy;
     let answers = settle(&keys, &reader, &mut facts).await;
-    let told = answers.iter().filter(|it| it.case.state != State::Gone);
-    told.map(|answer| line(now, &answer.case.key, &cause(answer))).collect()
+    let remaining = answers.iter().filter(|it| it.case.state != State::Gone);
+    remaining.map(|answer| line(now, &answer.case.key, &cause(answer))).collect()
 }
 
 fn cause(answer: &Answer) -> String {

@@ -35,7 +35,7 @@ impl Kubelet {
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 let (config, state) = (config.clone(), shared.clone());
-                // A client that goes away is none of the test's.
+                // A client that goes away does not fail the test.
                 thread::spawn(move || answer(config, client, &state));
             }
         });

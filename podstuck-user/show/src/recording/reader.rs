@@ -25,20 +25,22 @@ use podstuck_model::{
     time::Monotonic,
 };
 
-/// Longer than any line: what a helper says of a node has no more room, either. A file that somebody has made takes no
-/// more memory for its lines.
+/// Limit of a line, in bytes: a helper's answer about a node has no more room, either. A crafted file takes no more
+/// memory for its lines.
 const LINE_MAX: u64 = 32 << 20;
 
 /// Why a file cannot be replayed.
 #[derive(Debug, Error)]
 pub enum ReadError {
-    /// The file itself.
+    /// The file cannot be read.
     #[error("cannot read {0}: {1}")]
     Open(String, io::Error),
-    /// Something else.
-    #[error("{0} is no recording of podstuck (`podstuck watch --record FILE` makes one)")]
+    /// The file is no recording.
+    #[error(
+        "{0} is no recording of podstuck (`podstuck watch --record FILE` makes one; `kubectl podstuck --replay` reads those of a cluster)"
+    )]
     Foreign(String),
-    /// Another podstuck made it.
+    /// Another version of podstuck made it.
     #[error(
         "{path} is a recording of format {found}, and this podstuck reads format {FORMAT}: replay it with the version \
          that made it"
@@ -59,9 +61,9 @@ pub enum ReadError {
 pub enum Ending {
     /// The run ended, and with it the recording.
     Whole,
-    /// Whoever recorded was killed, or the disk was full: the rest is missing.
+    /// The recording process was killed, or the disk was full: the rest is missing.
     Cut,
-    /// What follows cannot be understood, and why.
+    /// The next line cannot be decoded, and why.
     Damaged(String),
 }
 
@@ -99,7 +101,7 @@ impl Reader<File> {
 }
 
 impl<R: Read> Reader<R> {
-    /// Reads from anywhere; `name` is for messages.
+    /// Reads from any source; `name` is for messages.
     ///
     /// # Errors
     /// As [`Reader::open`].
@@ -125,12 +127,12 @@ impl<R: Read> Reader<R> {
         })
     }
 
-    /// What the run was.
+    /// Metadata of the run.
     pub fn run(&self) -> &Run {
         &self.run
     }
 
-    /// How it ended; known after the last event.
+    /// How the recording ended; `None` before the last event.
     pub fn ending(&self) -> Option<&Ending> {
         self.ending.as_ref()
     }
@@ -212,7 +214,7 @@ fn u32_at(bytes: &[u8; 8], at: usize) -> u32 {
     u32::from_le_bytes(word)
 }
 
-/// A whole line, without its end; `None` where there is none any more.
+/// A whole line, without its newline; `None` at the end.
 fn next_line(lines: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
     let mut text = Vec::new();
     lines.take(LINE_MAX).read_until(b'\n', &mut text)?;

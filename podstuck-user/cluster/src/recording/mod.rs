@@ -1,0 +1,210 @@
+//! What a run has read of the API server, in a file: one line of JSON for the run, then one for each question with its
+//! answer. An answer has those fields of an object that the decision reads: no data of a Secret or a ConfigMap, no
+//! environment and no command line of a container.
+
+mod redact;
+
+use std::{
+    collections::BTreeMap,
+    fs::{File, OpenOptions},
+    io::{BufRead, BufReader, BufWriter, Write},
+    path::Path,
+};
+
+use anyhow::{Context, Result, bail};
+use podstuck_model::cluster::{Answer, Facts, Question};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{read::Server, target::Asked};
+use redact::Redactor;
+
+/// Changes with the form of a file.
+const FORMAT: &str = "podstuck-cluster-recording/1";
+/// A file of another kind has no end of a line for long.
+const LONGEST_LINE: u64 = 256 << 20;
+
+/// The first line.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct Head {
+    format: String,
+    podstuck: String,
+    pub(crate) asked: Asked,
+    pub(crate) server: Server,
+    pub(crate) asks_kubelets: bool,
+    /// Requests that were made, and that were allowed.
+    pub(crate) requests: (u32, u32),
+}
+
+#[derive(Deserialize, Serialize)]
+struct Line {
+    question: Question,
+    answer: Answer,
+}
+
+impl Head {
+    /// That of a run of this program.
+    pub(crate) fn new(asked: Asked, server: Server, facts: &Facts, requests: (u32, u32)) -> Self {
+        let podstuck = env!("CARGO_PKG_VERSION").to_owned();
+        let asks_kubelets = facts.asks_kubelets;
+        Self { format: FORMAT.into(), podstuck, asked, server, asks_kubelets, requests }
+    }
+}
+
+/// A new file that its owner alone can read.
+///
+/// # Errors
+///
+/// Where there is a file of this name, or none can be made.
+pub(crate) fn create(path: &Path) -> Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path).with_context(|| format!("cannot create the recording {}", path.display()))
+}
+
+/// Writes what is known.
+///
+/// # Errors
+///
+/// Where the file cannot be written.
+pub(crate) fn write(file: File, head: &Head, facts: &Facts, redacted: bool) -> Result<()> {
+    let mut redactor = redacted.then(Redactor::default);
+    let mut file = BufWriter::new(file);
+    let mut line = |value: serde_json::Result<Value>| {
+        let mut value = value?;
+        slim(&mut value);
+        if let Some(redactor) = &mut redactor {
+            redactor.value(&mut value);
+        }
+        serde_json::to_writer(&mut file, &value)?;
+        file.write_all(b"\n")
+    };
+    let mut all = || {
+        line(serde_json::to_value(head))?;
+        for (question, answer) in facts.answers() {
+            let (question, answer) = (question.clone(), answer.clone());
+            line(serde_json::to_value(Line { question, answer }))?;
+        }
+        std::io::Result::Ok(())
+    };
+    all().and_then(|()| file.flush()).context("cannot write the recording")
+}
+
+/// Takes away what no decision reads and what may have more in it than names: all annotations but those of Kubernetes' own
+/// keys, the last configuration that kubectl applied, templates of claims, states of containers but for their names,
+/// conditions of webhooks but for their number, and managed fields but for finalizers.
+fn slim(value: &mut Value) {
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(slim),
+        Value::Object(fields) => {
+            fields.retain(|_, item| !item.is_null());
+            for (name, item) in fields {
+                match (name.as_str(), item) {
+                    ("annotations", Value::Object(all)) => {
+                        all.retain(|key, _| {
+                            key.contains("kubernetes.io/") || key.contains("k8s.io/")
+                        });
+                        all.remove("kubectl.kubernetes.io/last-applied-configuration");
+                    }
+                    ("fieldsV1", all) => {
+                        let finalizers =
+                            all.pointer_mut("/f:metadata/f:finalizers").map(Value::take);
+                        *all = finalizers.map_or(
+                            Value::Null,
+                            |it| serde_json::json!({"f:metadata": {"f:finalizers": it}}),
+                        );
+                    }
+                    ("ephemeral", it) => *it = Value::Object(Default::default()),
+                    ("state", Value::Object(all)) => {
+                        all.values_mut().for_each(|it| *it = Value::Null)
+                    }
+                    ("matchConditions", Value::Array(all)) => all.fill(Value::Null),
+                    (_, item) => slim(item),
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Reads a file.
+///
+/// # Errors
+///
+/// Where it cannot be read, or is no recording of this form.
+pub(crate) fn read(path: &Path) -> Result<(Head, BTreeMap<Question, Answer>)> {
+    let shown = path.display();
+    let file = File::open(path).with_context(|| format!("cannot open the recording {shown}"))?;
+    let mut lines = BufReader::new(std::io::Read::take(file, LONGEST_LINE)).lines().enumerate();
+    let (_, first) = lines.next().with_context(|| format!("{shown} is empty"))?;
+    let first = first.with_context(|| format!("cannot read {shown}"))?;
+    let value: Value = serde_json::from_str(&first).unwrap_or_default();
+    if value["format"] != FORMAT {
+        bail!(
+            "{shown} is not a recording of `kubectl podstuck --record` that this version reads ({FORMAT}); \
+             `podstuck replay` reads those of a node"
+        );
+    }
+    let head = serde_json::from_value(value).with_context(|| format!("{shown}, line 1"))?;
+    let mut answers = BTreeMap::new();
+    for (number, line) in lines {
+        let of_line = || format!("{shown}, line {}", number + 1);
+        let Line { question, answer } = serde_json::from_str(&line.with_context(of_line)?)
+            .with_context(|| format!("{}: the file was cut off or changed", of_line()))?;
+        answers.insert(question, answer);
+    }
+    Ok((head, answers))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_may_hold_a_password_is_not_recorded() {
+        let mut value = json!({
+            "annotations": {
+                "kubectl.kubernetes.io/last-applied-configuration": "hunter2",
+                "team.example.com/token": "hunter2",
+                "kubernetes.io/config.mirror": "x",
+            },
+            "volumes": [{"ephemeral": {"volumeClaimTemplate": "hunter2"}}],
+            "containerStatuses": [{"state": {"waiting": {"message": "hunter2"}}}],
+            "matchConditions": [{"expression": "hunter2"}],
+            "fieldsV1": {"f:data": {"f:hunter2": {}}, "f:metadata": {"f:finalizers": {"v:\"a/b\"": {}}}},
+        });
+        slim(&mut value);
+        assert_eq!(
+            value,
+            json!({
+                "annotations": {"kubernetes.io/config.mirror": "x"},
+                "volumes": [{"ephemeral": {}}],
+                "containerStatuses": [{"state": {"waiting": null}}],
+                "matchConditions": [null],
+                "fieldsV1": {"f:metadata": {"f:finalizers": {"v:\"a/b\"": {}}}},
+            })
+        );
+    }
+
+    #[test]
+    fn another_file_is_refused_with_its_name() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        for (text, why) in [
+            ("", "is empty"),
+            ("{\"run\":1}\n", "is not a recording of `kubectl podstuck --record`"),
+            ("{\"format\":\"podstuck-cluster-recording/1\"}\n", "line 1"),
+        ] {
+            std::fs::write(file.path(), text).unwrap();
+            let error = format!("{:#}", read(file.path()).unwrap_err());
+            assert!(
+                error.contains(why) && error.contains(file.path().to_str().unwrap()),
+                "{error}"
+            );
+        }
+        let error = format!("{:#}", create(file.path()).unwrap_err());
+        assert!(error.contains("File exists"), "{error}");
+    }
+}
