@@ -38,7 +38,7 @@ const BESIDE: [&str; 12] = [
 
 /// Test programs with probes that ask about their own pods and paths only, and make nothing that others count: they run
 /// beside the others with probes. Tried beside each of these but [`ALONE`].
-const SECOND_LANE: [&str; 13] = [
+const SECOND_LANE: [&str; 14] = [
     "absence",
     "actors",
     "compare",
@@ -48,6 +48,7 @@ const SECOND_LANE: [&str; 13] = [
     "dist",
     "holders",
     "large_node",
+    "late",
     "made",
     "mass_estimate",
     "other_ways",
@@ -56,7 +57,7 @@ const SECOND_LANE: [&str; 13] = [
 
 /// Test programs that take any finding of the node for their own, and any loss, count on no other kubelet, or see what a run
 /// does within its limits of time.
-const ALONE: [&str; 4] = ["api", "attacks", "ends", "runtimes"];
+const ALONE: [&str; 5] = ["api", "attacks", "ends", "runtimes", "unknown_roots"];
 
 /// How those that run beside give way to the others, whose outcome depends on time.
 const NICE: i32 = 10;
@@ -236,7 +237,7 @@ impl<'a> Runner<'a> {
         if let Some(program) = &self.program {
             command.env("PODSTUCK_BIN", program);
         }
-        // Nobody reads any more.
+        // The reader is gone.
         let _ = writeln!(output, "\n== {name}");
         let (mut totals, mut longest) = (Totals::default(), Longest::default());
         let mut clock = Clock::start(name);
@@ -253,7 +254,7 @@ impl<'a> Runner<'a> {
     fn passed_on(&self, run: impl FnOnce(&mut Vec<u8>) -> Ran) -> Ran {
         let mut printed = Vec::new();
         let ran = run(&mut printed);
-        // Nobody reads any more.
+        // The reader is gone.
         let _ = (self.output)().write_all(&printed);
         ran
     }
@@ -359,7 +360,7 @@ fn pass_on(command: &mut Command, to: &mut impl Write, mut take: impl FnMut(&str
         while lines.read_until(b'\n', &mut line).with_context(|| format!("reading `{shown}`"))? > 0
         {
             let text = String::from_utf8_lossy(&line);
-            // Nobody reads any more.
+            // The reader is gone.
             let _ = to.write_all(text.as_bytes());
             take(&text);
             line.clear();
@@ -415,7 +416,7 @@ mod tests {
         let workspace = Workspace::locate().unwrap();
         let verdict = |names: &[&str], again: &str| {
             let mut runner = Runner::new(&workspace, None).unwrap();
-            // Who runs this test counts what it prints.
+            // The runner of this test counts what it prints.
             runner.output = || Box::new(io::sink());
             let programs: Vec<Program> =
                 names.iter().map(|name| program(folder.path(), name, again)).collect();
