@@ -421,8 +421,10 @@ impl Board {
     }
 }
 
-/// Where Events about what has no namespace are (`kubectl describe node` looks there).
-pub(crate) const OF_NODES: &str = "default";
+/// Where Events about a node are. API servers before 1.21 take an `events.k8s.io` Event about an object without a
+/// namespace here alone, later ones also in `default` (`legacyValidateEvent`). `kubectl describe node` reads all
+/// namespaces.
+pub(crate) const OF_NODES: &str = "kube-system";
 
 #[cfg(test)]
 #[path = "board_tests.rs"]

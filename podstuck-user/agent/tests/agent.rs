@@ -7,6 +7,7 @@ use std::{
     fs::{self, File},
     io::{Read, Write},
     net::{TcpListener, TcpStream},
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     thread,
@@ -48,23 +49,29 @@ struct Agent {
 
 impl Agent {
     fn start(top: &Path, plane: &ControlPlane, root: &str) -> Self {
+        let agent =
+            Self::with(top, plane, &podstuck(), &["--kubelet-root", root, "--api", "never"]);
+        wait_for("ready agent", || (agent.get("/readyz").0 == 200).then_some(()));
+        agent
+    }
+
+    fn with(top: &Path, plane: &ControlPlane, watch: &Path, options: &[&str]) -> Self {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let out = top.join("agent.jsonl");
         let child = Command::new(env!("CARGO_BIN_EXE_podstuck-agent"))
             .args(["--node", "n1", "--listen", &format!("127.0.0.1:{port}"), "--podstuck"])
-            .arg(podstuck())
+            .arg(watch)
             .arg("--kubeconfig")
             .arg(plane.kubeconfig())
             .arg("--directory")
             .arg(top.join("run"))
-            .args(["--", "--kubelet-root", root, "--api", "never"])
+            .arg("--")
+            .args(options)
             .stdin(Stdio::null())
             .stdout(File::create(&out).unwrap())
             .spawn()
             .unwrap();
-        let agent = Self { child, port, out };
-        wait_for("ready agent", || (agent.get("/readyz").0 == 200).then_some(()));
-        agent
+        Self { child, port, out }
     }
 
     /// Status and body.
@@ -210,4 +217,47 @@ fn what_is_stuck_is_an_event_and_a_metric_until_it_is_released() {
     assert_eq!(agent.end(Signal::SIGTERM), Some(0));
     let (lines, status) = pod.stop();
     assert!(status.success(), "{lines:#?}");
+}
+
+/// A finding as the watch prints it, of a pod whose name ends so.
+fn finding(pod: &str, state: &str) -> String {
+    let line = json!({
+        "schema": "podstuck/v1", "type": "finding", "time": "2026-11-28T13:13:05Z", "id": "nfs-server-down",
+        "instance": pod, "state": state, "severity": "warning", "certainty": "firm", "stage": "volumes",
+        "blocks_deletion": true, "pod": {"uid": pod, "namespace": NAMESPACE, "name": format!("cart-{pod}")},
+        "explanation": "The server does not answer.", "evidence": [], "remedies": [],
+    });
+    format!("{line}\n")
+}
+
+/// Needs no kernel: a file takes the watch's place. The API server is real.
+#[test]
+fn of_pods_that_one_cause_holds_the_node_has_an_event() {
+    if let Err(missing) = ControlPlane::is_possible() {
+        return skip(format!("{missing:#}"));
+    }
+    let top = tempfile::tempdir().unwrap();
+    let plane = ControlPlane::up(top.path()).unwrap();
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}});
+    plane.apply(&node).unwrap();
+    let (lines, watch) = (top.path().join("lines"), top.path().join("watch"));
+    fs::write(&lines, [finding("a", "new"), finding("b", "new")].concat()).unwrap();
+    let script = format!("#!/bin/sh\nexec tail -n +1 -f {}\n", lines.display());
+    fs::write(&watch, script).unwrap();
+    fs::set_permissions(&watch, PermissionsExt::from_mode(0o755)).unwrap();
+    let agent = Agent::with(top.path(), &plane, &watch, &[]);
+
+    let described = || plane.kubectl(&["describe", "node", "n1"]).unwrap();
+    let said = "2 pods are stuck by nfs-server-down: podstuck-lab/cart-a, podstuck-lab/cart-b";
+    let text = wait_for("Event about the node", || {
+        Some(described()).filter(|text| text.contains("podstuck-agent"))
+    });
+    assert!(text.contains("NfsServerDown") && text.contains(said), "{text}");
+    let (_, metrics) = agent.get("/metrics");
+    assert!(metrics.contains("podstuck_events_suppressed_total{why=\"refused\"} 0"), "{metrics}");
+
+    let mut lines = File::options().append(true).open(&lines).unwrap();
+    lines.write_all(finding("b", "cleared").as_bytes()).unwrap();
+    wait_for("end of the Event", || (!described().contains("podstuck-agent")).then_some(()));
+    assert_eq!(agent.end(Signal::SIGTERM), Some(0));
 }
