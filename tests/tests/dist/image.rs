@@ -1,13 +1,15 @@
-//! The image: its layout, and its program in a container of runc's with what the plugin's pod is given.
+//! The image: its layout, and its programs in containers of runc's with what the plugin's and the agent's pod are given.
 
 use std::{
     fs::{self, File},
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
 };
 
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
-use podstuck_tests::{requires, root_and_btf};
+use podstuck_tests::{requires, root_and_btf, slowdown};
 use serde_json::{Value, json};
 
 use super::made::{VERSION, architecture, artefact, done, has, made, tool};
@@ -121,7 +123,8 @@ struct Container {
 impl Container {
     fn new(args: &[&str], pod: &Value) -> Self {
         let top = tempfile::Builder::new().prefix("podstuck-test-").tempdir_in("/run").unwrap();
-        let this = Self { top, id: format!("podstuck-image-{}", std::process::id()) };
+        let id = top.path().file_name().unwrap().to_string_lossy().into_owned();
+        let this = Self { top, id };
         fs::create_dir(this.at("rootfs")).unwrap();
         let layout = Layout::new();
         layout.unpack(&this.at("rootfs"));
@@ -141,9 +144,14 @@ impl Container {
         runc
     }
 
-    fn run(&self) -> (Option<i32>, String) {
+    fn to_run(&self) -> Command {
         let mut runc = self.runc();
         runc.args(["run", "--bundle"]).arg(self.top.path()).arg(&self.id);
+        runc
+    }
+
+    fn run(&self) -> (Option<i32>, String) {
+        let mut runc = self.to_run();
         let output = runc.stdin(Stdio::null()).output().unwrap();
         let said = [output.stdout, output.stderr].concat();
         (output.status.code(), String::from_utf8_lossy(&said).into_owned())
@@ -156,7 +164,8 @@ impl Container {
         assert_eq!(security["capabilities"]["drop"], json!(["ALL"]), "{security}");
         let added = security["capabilities"]["add"].as_array().unwrap().iter();
         let may: Vec<String> = added.map(|one| format!("CAP_{}", one.as_str().unwrap())).collect();
-        let mut words = vec![image["Entrypoint"][0].as_str().unwrap()];
+        let program = container["command"].get(0).unwrap_or(&image["Entrypoint"][0]);
+        let mut words = vec![program.as_str().unwrap()];
         words.extend(args);
         let mut mounts = vec![
             json!({"destination": "/proc", "type": "proc", "source": "proc"}),
@@ -215,4 +224,48 @@ fn the_images_program_traces_with_the_least_privilege() {
     alone["spec"]["hostPID"] = false.into();
     let (status, said) = Container::new(&["doctor", "--host-root", "/host"], &alone).run();
     assert_ne!(status, Some(0), "{said}");
+}
+
+/// The pod of the agent's manifest, with this directory in place of the one that it keeps its state in.
+fn agents_pod(state: &Path) -> Value {
+    let manifest =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../podstuck-user/agent/podstuck-agent.yaml");
+    let text = fs::read_to_string(manifest).unwrap();
+    let set = text.split("\n---\n").find(|it| it.contains("\nkind: DaemonSet\n")).unwrap();
+    let mut set: Value = serde_saphyr::from_str(set).unwrap();
+    let mut pod = set["spec"]["template"].take();
+    let mut volumes = pod["spec"]["volumes"].as_array_mut().unwrap().iter_mut();
+    volumes.find(|it| it["name"] == "state").unwrap()["hostPath"]["path"] =
+        state.to_str().unwrap().into();
+    pod
+}
+
+#[test]
+fn the_agent_counts_with_what_its_manifest_gives_it() {
+    requires!(made(), has("runc"), root_and_btf());
+    let _tracing = Tracing::mounted();
+    let state = tempfile::tempdir().unwrap();
+    let pod = agents_pod(state.path());
+    let args = pod["spec"]["containers"][0]["args"].as_array().unwrap().iter();
+    let args: Vec<&str> =
+        ["--no-events"].into_iter().chain(args.map(|it| it.as_str().unwrap())).collect();
+    let container = Container::new(&args, &pod);
+    let mut runc = container.to_run();
+    let agent =
+        runc.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let has_counted = || {
+        let metrics = fs::read_to_string(state.path().join("export/node-metrics.txt"));
+        metrics.is_ok_and(|text| text.contains("\npodstuck_calls_total{syscall=\"unlink"))
+    };
+    let begun = Instant::now();
+    while !has_counted() && begun.elapsed() < Duration::from_secs(60) * slowdown() {
+        thread::sleep(Duration::from_millis(200));
+    }
+    let is_well = has_counted();
+    let _ = container.runc().args(["kill", &container.id, "TERM"]).status();
+    let output = agent.wait_with_output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    assert!(is_well && output.status.success(), "{}: {said}", output.status);
+    println!("measured: the agent's own deletions are counted after {:.1?}", begun.elapsed());
 }

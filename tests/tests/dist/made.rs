@@ -25,9 +25,9 @@ pub fn made() -> Result<&'static Path, &'static str> {
     static MADE: OnceLock<Result<(), &'static str>> = OnceLock::new();
     let is_made = MADE.get_or_init(|| {
         has("dpkg-deb")?;
-        if !beside_the_tests("kubectl-podstuck").is_file() {
+        if CLIENTS.iter().any(|name| !beside_the_tests(name).is_file()) {
             return Err(
-                "no kubectl-podstuck beside the tests: `cargo build --workspace` builds it",
+                "no kubectl-podstuck or podstuck-agent beside the tests: `cargo build --workspace` builds them",
             );
         }
         if !beside_the_tests("xtask").is_file() {
@@ -44,18 +44,21 @@ fn make() {
     let _ = fs::remove_dir_all(PLACE);
     fs::create_dir_all(PLACE).unwrap();
     // What a debugger needs is most of a development build, and would be packed four times.
-    let program = Path::new(PLACE).join("podstuck");
-    let plugin = Path::new(PLACE).join("kubectl-podstuck");
-    for (from, to) in [(podstuck(), &program), (beside_the_tests("kubectl-podstuck"), &plugin)] {
+    let clients = CLIENTS.map(beside_the_tests);
+    let programs = ["podstuck", CLIENTS[0], CLIENTS[1]].map(|name| Path::new(PLACE).join(name));
+    for (from, to) in [podstuck()].iter().chain(&clients).zip(&programs) {
         fs::copy(from, to).unwrap();
         if has("strip").is_ok() {
             done(tool("strip").arg(to));
         }
     }
     let mut dist = Command::new(beside_the_tests("xtask"));
-    dist.args(["dist", "--quick"]).arg("--program").arg(&program).arg("--plugin").arg(&plugin);
+    dist.args(["dist", "--quick"]);
+    for (option, program) in ["--program", "--plugin", "--agent"].iter().zip(&programs) {
+        dist.arg(option).arg(program);
+    }
     done(dist.arg("--out").arg(PLACE));
-    for file in [program, plugin] {
+    for file in programs {
         fs::remove_file(file).unwrap();
     }
 }
@@ -66,6 +69,9 @@ pub fn artefact(name: &str) -> PathBuf {
     assert!(file.is_file(), "{}", file.display());
     file
 }
+
+/// The programs that talk to the API server.
+const CLIENTS: [&str; 2] = ["kubectl-podstuck", "podstuck-agent"];
 
 /// For these processors, by Debian's name.
 pub const fn architecture() -> &'static str {

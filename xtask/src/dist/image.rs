@@ -1,5 +1,6 @@
-//! The container image: the program, and nothing else.
+//! The container image: the program and the agent, and nothing else.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use anyhow::Result;
@@ -66,7 +67,12 @@ fn layer(release: &Release<'_>, built: &Built) -> Result<Vec<u8>> {
         layer.directory(folder, 0o755)?;
     }
     layer.directory("tmp", 0o1777)?;
-    for (path, from) in libraries::of(&built.program)? {
+    layer.file("podstuck-agent", 0o755, &read(&built.agent)?)?;
+    let mut libraries = BTreeMap::new();
+    for program in [&built.program, &built.agent] {
+        libraries.extend(libraries::of(program)?);
+    }
+    for (path, from) in libraries {
         layer.file(&path, 0o755, &read(&from)?)?;
     }
     layer.finish()

@@ -35,6 +35,9 @@ pub(crate) struct Options {
     /// With --program: pack this plugin for kubectl
     #[arg(long, value_name = "FILE", requires = "program")]
     plugin: Option<PathBuf>,
+    /// With --program: pack this agent
+    #[arg(long, value_name = "FILE", requires = "program")]
+    agent: Option<PathBuf>,
     /// Compress little: for tests, which read all of it once
     #[arg(long)]
     quick: bool,
@@ -55,6 +58,8 @@ struct Built {
     program: PathBuf,
     /// For a workstation.
     plugin: PathBuf,
+    /// In the image, beside the program.
+    agent: PathBuf,
     /// What it is made of
     lists: Vec<PathBuf>,
 }
@@ -113,8 +118,9 @@ fn programs(release: &Release<'_>, options: &Options) -> Result<Vec<Built>> {
     let own = Architecture::own();
     if let Some(program) = &options.program {
         let plugin = options.plugin.clone().context("--program goes with --plugin")?;
+        let agent = options.agent.clone().context("--program goes with --agent")?;
         let (program, lists) = (program.clone(), Vec::new());
-        return Ok(vec![Built { architecture: own, program, plugin, lists }]);
+        return Ok(vec![Built { architecture: own, program, plugin, agent, lists }]);
     }
     setup::run(release.workspace)?;
     let others = [Architecture::Amd64, Architecture::Arm64].into_iter().filter(|one| *one != own);
@@ -132,6 +138,7 @@ fn build_for(release: &Release<'_>, architecture: Architecture) -> Result<Built>
     };
     let program = build::program(release.workspace, &how)?;
     let plugin = build::plugin(release.workspace, architecture, release.image)?;
+    let agent = build::agent(release.workspace, architecture)?;
     let mut lists = Vec::new();
     for list in sbom::write(release.workspace, &release.out, architecture)? {
         let name = list.file_name().context("a list has a name")?.to_string_lossy();
@@ -140,7 +147,7 @@ fn build_for(release: &Release<'_>, architecture: Architecture) -> Result<Built>
         fs::rename(&list, &to).with_context(|| format!("naming {}", to.display()))?;
         lists.push(to);
     }
-    Ok(Built { architecture, program, plugin, lists })
+    Ok(Built { architecture, program, plugin, agent, lists })
 }
 
 fn time_of_commit(workspace: &Workspace) -> Result<u64> {

@@ -21,9 +21,10 @@ pub(super) const ONE_AT_A_TIME: &str = "--test-threads=1";
 
 /// Test programs that load no probe, and make nothing on the machine that those with probes could see: they run beside
 /// them.
-const BESIDE: [&str; 12] = [
+const BESIDE: [&str; 13] = [
     "book",
     "catalogue",
+    "chart",
     "cluster",
     "examine",
     "given_files",

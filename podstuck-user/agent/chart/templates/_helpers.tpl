@@ -1,0 +1,22 @@
+{{- define "podstuck.selector" -}}
+app.kubernetes.io/name: podstuck-agent
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "podstuck.labels" -}}
+{{ include "podstuck.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end }}
+
+{{- /* What Kubernetes would take, and what cannot work. */}}
+{{- define "podstuck.contradictions" -}}
+{{- if and .Values.alerts.enabled (not .Values.alerts.runbooks) }}
+{{- fail "alerts.enabled needs alerts.runbooks, the address of the pages of docs/causes" }}
+{{- end }}
+{{- range .Values.watch.extraArgs }}
+{{- if regexMatch "^--(output|export|host-root|api)(=|$)" . }}
+{{- fail (printf "watch.extraArgs: %s is set by the chart or by the agent" .) }}
+{{- end }}
+{{- end }}
+{{- end }}

@@ -1,0 +1,129 @@
+//! An agent that runs, and what it is waited for.
+#![allow(dead_code, reason = "each test program uses a part of this")]
+
+use std::{
+    fs::{self, File},
+    io::{Read, Write},
+    net::{TcpListener, TcpStream},
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use podstuck_test_node::ControlPlane;
+use podstuck_tests::{podstuck, slowdown};
+
+pub(crate) const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/chart");
+/// The first Event comes within a minute; the lab tries again every two minutes in the end.
+const LIMIT: Duration = Duration::from_secs(150);
+pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            println!("measured: {what} after {:.1?}", begun.elapsed());
+            return found;
+        }
+        assert!(begun.elapsed() < LIMIT * slowdown(), "no {what}");
+        thread::sleep(Duration::from_millis(200));
+    }
+}
+
+/// Whether this machine has a program.
+pub(crate) fn has(program: &str) -> Result<(), String> {
+    let mut help = Command::new(program);
+    let help = help.arg("--help").stdout(Stdio::null()).stderr(Stdio::null());
+    help.status().map(drop).map_err(|_| format!("no {program}: `cargo xtask test` gets it"))
+}
+
+/// Whether a program succeeds, and all that it prints.
+pub(crate) fn said(command: &mut Command) -> (bool, String) {
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    (status.success(), String::from_utf8([stdout, stderr].concat()).unwrap())
+}
+
+pub(crate) fn done(command: &mut Command) -> String {
+    let (is_done, text) = said(command);
+    assert!(is_done, "{command:?}: {text}");
+    text
+}
+
+pub(crate) fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// An agent that runs.
+pub(crate) struct Agent {
+    child: Child,
+    pub(crate) port: u16,
+    pub(crate) out: PathBuf,
+}
+
+impl Agent {
+    pub(crate) fn start(top: &Path, plane: &ControlPlane, root: &str) -> Self {
+        let kubeconfig = plane.kubeconfig();
+        let words = ["--kubeconfig", kubeconfig.to_str().unwrap(), "--", "--kubelet-root", root];
+        let agent = Self::with(top, &podstuck(), &[&words[..], &["--api", "never"]].concat());
+        wait_for("ready agent", || (agent.get("/readyz").0 == 200).then_some(()));
+        agent
+    }
+
+    /// Beside this watch.
+    pub(crate) fn with(top: &Path, watch: &Path, options: &[&str]) -> Self {
+        let port = free_port();
+        let out = top.join("agent.jsonl");
+        let child = Command::new(env!("CARGO_BIN_EXE_podstuck-agent"))
+            .args(["--node", "n1", "--listen", &format!("127.0.0.1:{port}"), "--podstuck"])
+            .arg(watch)
+            .arg("--directory")
+            .arg(top.join("run"))
+            .args(options)
+            .stdin(Stdio::null())
+            .stdout(File::create(&out).unwrap())
+            .spawn()
+            .unwrap();
+        Self { child, port, out }
+    }
+
+    /// Status and body.
+    pub(crate) fn get(&self, path: &str) -> (u16, String) {
+        let Ok(mut stream) = TcpStream::connect(("127.0.0.1", self.port)) else {
+            return (0, String::new());
+        };
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: agent\r\nConnection: close\r\n\r\n").unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        let status = text.split(' ').nth(1).unwrap().parse().unwrap();
+        (status, text.split_once("\r\n\r\n").unwrap().1.to_owned())
+    }
+
+    pub(crate) fn pid(&self) -> i32 {
+        self.child.id().cast_signed()
+    }
+
+    pub(crate) fn watch(&self) -> i32 {
+        let children = format!("/proc/{0}/task/{0}/children", self.pid());
+        fs::read_to_string(children).unwrap().trim().parse().unwrap()
+    }
+
+    pub(crate) fn end(mut self, signal: Signal) -> Option<i32> {
+        let watch = self.watch();
+        kill(Pid::from_raw(self.pid()), signal).unwrap();
+        let status = self.child.wait().unwrap();
+        wait_for("end of the watch", || {
+            (!Path::new(&format!("/proc/{watch}")).exists()).then_some(())
+        });
+        status.code()
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
