@@ -9,8 +9,12 @@ use podstuck_model::path::safe_path;
 const RENEWED: Duration = Duration::from_secs(30);
 /// From the start to the first metrics.
 const BEGINS: Duration = Duration::from_secs(120);
-/// What is counted when the agent removes its file.
-const COUNTED: &str = "podstuck_calls_total{syscall=\"unlink\",outcome=\"ok\"";
+/// What is counted when the agent removes its file. arm64 has no `unlink`.
+const COUNTED: &str = if cfg!(target_arch = "aarch64") {
+    "podstuck_calls_total{syscall=\"unlinkat\",outcome=\"ok\""
+} else {
+    "podstuck_calls_total{syscall=\"unlink\",outcome=\"ok\""
+};
 
 /// What is known of the watch.
 #[derive(Debug)]
