@@ -28,7 +28,6 @@ use values::{api, duration, speed};
                   podstuck                                what is stuck on this node\n  \
                   podstuck diagnose shop/cart-0           why this pod does not go away\n  \
                   podstuck watch --export /var/tmp/it     every pod that gets stuck from now on\n  \
-                  podstuck holders /mnt/data              what keeps this mount busy\n  \
                   podstuck lab immutable-attribute        a case to try it on\n\n\
                   Exit status: 0 nothing wrong was found, 1 at least one finding, 2 wrong usage,\n\
                   3 cannot run here, 4 ran but lost data (--fail-on-loss), 5 still there and no\n\
@@ -170,6 +169,12 @@ pub enum Command {
         podstuck holders /mnt/data\n  \
         podstuck holders --device 8:16                also after `umount -l`")]
     Holders(Holders),
+    /// Say whether a pod of this node is stuck, for node-problem-detector
+    ///
+    /// A custom plugin. Exit status: 0 no pod is stuck, 1 one or more are, 2 not known.
+    #[command(after_help = "Example:\n  \
+        podstuck check --npd                          stdout: at most 80 characters")]
+    Check(Check),
     /// Explain a cause, or list all causes
     ///
     /// What confirms it, what it is confused with, and its remedies.
@@ -244,6 +249,25 @@ pub struct Diagnose {
     /// As `kubectl get pod NAME -o json` prints it. For nodes where podstuck cannot ask the API server.
     #[arg(long, value_name = "FILE")]
     pub pod_json: Option<PathBuf>,
+}
+
+/// Options of `check`.
+#[derive(Debug, Args)]
+pub struct Check {
+    /// Print one line of at most 80 bytes, as a custom plugin of node-problem-detector
+    #[arg(long, required = true)]
+    pub npd: bool,
+    /// End after this time, whatever hangs
+    ///
+    /// The timeout of the plugin's rule must be longer. A cause that is not certain takes 30 s.
+    #[arg(long, value_parser = duration, default_value = "45s")]
+    pub timeout: Duration,
+    /// Whether to ask the API server, as for `watch`
+    #[arg(long, value_name = "auto|never|KUBECONFIG", default_value = "auto", value_parser = api())]
+    pub api: Api,
+    /// Where the node's files are
+    #[command(flatten)]
+    pub node: Node,
 }
 
 /// Options of `cluster`.

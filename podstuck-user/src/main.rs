@@ -11,7 +11,8 @@ use clap_complete::CompleteEnv;
 use podstuck::{
     cli::{Cli, Command},
     commands::{
-        cluster, compare, diagnose, doctor, explain, holders, lab, list, man, replay, report, watch,
+        cluster, compare, diagnose, doctor, explain, holders, lab, list, man, npd, replay, report,
+        watch,
     },
     interrupt,
     logging::{self, Unwaiting},
@@ -74,6 +75,8 @@ fn main() -> ExitCode {
         Command::LabHelper(options) => lab::helper(&options),
         Command::Man(options) => man::run(&options),
         Command::Cluster(options) => Err(cluster::run(&options)),
+        // Its exit status has another meaning.
+        Command::Check(options) => return npd::run(options).into(),
         Command::Look => questions::serve().map(|()| Exit::Clean).map_err(Failure::CannotRun),
     };
     ended(result)

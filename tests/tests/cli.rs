@@ -7,6 +7,7 @@ use std::{
     io::{BufRead, BufReader, Read},
     os::unix::ffi::OsStrExt,
     process::{Command, Stdio},
+    time::{Duration, Instant},
 };
 
 use nix::{
@@ -15,7 +16,8 @@ use nix::{
 };
 use podstuck_probe::kernel::selinux;
 use podstuck_tests::{
-    backend, call, empty_dir, podstuck, requires, root_and_btf, run, settle, skip, watch,
+    backend, call, empty_dir, lab, podstuck, requires, root_and_btf, run, settle, skip, slowdown,
+    watch,
 };
 
 fn complaint(args: &[&str]) -> (Option<i32>, String) {
@@ -103,6 +105,32 @@ fn without_a_command_the_pods_are_listed_in_a_pipe_too() {
     let mut lines =
         text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
     assert_eq!(lines.next_back().unwrap()["type"], "list", "{text}");
+}
+
+/// As node-problem-detector runs its custom plugins: the exit status, and what is printed.
+fn check(options: &[&str]) -> (Option<i32>, String) {
+    let output = run(&[&["check", "--npd", "--api", "never"], options].concat());
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.len() <= 81 && text.matches('\n').count() == 1, "{text}");
+    (output.status.code(), text)
+}
+
+#[test]
+fn node_problem_detector_gets_a_line_within_a_time() {
+    requires!(root_and_btf());
+    let (pod, ready) = lab("immutable-attribute", &[]);
+    let root = ["--kubelet-root", ready["kubelet_root"].as_str().unwrap()];
+    pod.resume();
+    let said = check(&root);
+    let expected = "1 stuck: immutable-attribute podstuck-lab/immutable-attribute\n".to_owned();
+    assert_eq!(said, (Some(1), expected));
+    let begun = Instant::now();
+    let said = check(&[&root[..], &["--timeout", "0.2"]].concat());
+    assert_eq!(said, (Some(2), "not done within 0.2 s\n".into()));
+    assert!(begun.elapsed() < Duration::from_secs(10) * slowdown());
+    pod.stop();
+    let nowhere = check(&["--kubelet-root", "/nonexistent"]);
+    assert_eq!(nowhere, (Some(2), "not all pods of the node were seen\n".into()));
 }
 
 #[test]

@@ -13,6 +13,7 @@ pub mod lab;
 pub mod list;
 pub mod man;
 mod near;
+pub mod npd;
 pub mod replay;
 pub mod report;
 pub mod watch;
