@@ -143,18 +143,21 @@ fn log_of(uid: &str, name: &str, volume: &str, error: &str) -> String {
     let killing = format!(
         "\"Killing container with a grace period\" pod=\"shop/{name}\" podUID=\"{uid}\" gracePeriod=30"
     );
-    let failed = |ago: i64| {
-        let retry = Timestamp::now().checked_sub(SignedDuration::from_secs(ago - 122)).unwrap();
-        let retry = retry.strftime("%F %T.%f +0000 UTC");
-        let text = format!(
-            "Operation for \"{{volumeName:{volume} podName:{uid} nodeName:}}\" \
-             failed. No retries permitted until {retry} m=+9.5 (durationBeforeRetry 2m2s). Error: \
-             UnmountVolume.TearDown failed for volume \"{volume}\" (UniqueName: \
-             \"{volume}\") pod \"{uid}\" (UID: \"{uid}\") : {error}"
-        );
-        klog(ago, 'E', &text)
-    };
-    klog(3600, 'I', &killing) + &failed(344) + &failed(222) + &failed(100)
+    let failed = [344, 222, 100].map(|ago| failed_attempt(ago, uid, volume, error));
+    klog(3600, 'I', &killing) + &failed.concat()
+}
+
+/// An attempt to unmount the volume that failed a number of seconds ago.
+fn failed_attempt(ago: i64, uid: &str, volume: &str, error: &str) -> String {
+    let retry = Timestamp::now().checked_sub(SignedDuration::from_secs(ago - 122)).unwrap();
+    let retry = retry.strftime("%F %T.%f +0000 UTC");
+    let text = format!(
+        "Operation for \"{{volumeName:{volume} podName:{uid} nodeName:}}\" \
+         failed. No retries permitted until {retry} m=+9.5 (durationBeforeRetry 2m2s). Error: \
+         UnmountVolume.TearDown failed for volume \"{volume}\" (UniqueName: \
+         \"{volume}\") pod \"{uid}\" (UID: \"{uid}\") : {error}"
+    );
+    klog(ago, 'E', &text)
 }
 
 fn chattr(flag: &str, path: &Path) {

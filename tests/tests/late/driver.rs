@@ -15,7 +15,7 @@ use nix::{
 use podstuck_tests::{diagnose, podstuck, requires, root_and_btf, run};
 use serde_json::Value;
 
-use super::{answer, log_of};
+use super::{answer, failed_attempt, log_of};
 
 /// Its driver, from outside, has forgotten the volume.
 pub(super) const SILENT: &str = "csi-driver-lost-publish-state-silent";
@@ -72,7 +72,12 @@ impl Drop for Logging {
 /// Plays a lab whose kubelet has had this error of its CSI volume; what is found.
 fn asked_of_a_driver(lab: &str, error: &str) -> Value {
     let error = format!("kubernetes.io/csi: Unmounter.TearDownAt failed: {error}");
-    late_for_a_driver(lab, |uid, volume| log_of(uid, lab, volume, &error))
+    late_for_a_driver(lab, |uid, volume| met_by_this_driver(uid, lab, volume, &error))
+}
+
+/// An hour of failed attempts, the last of which the driver's present process has answered.
+fn met_by_this_driver(uid: &str, lab: &str, volume: &str, error: &str) -> String {
+    log_of(uid, lab, volume, error) + &failed_attempt(0, uid, volume, error)
 }
 
 /// The same, with this log of the pod's UID and its volume.
@@ -197,7 +202,7 @@ fn what_a_driver_has_written_is_quoted_with_its_source() {
     let (mut log, mut checks) = (PathBuf::new(), String::new());
     let lines = late_beside_a_driver(
         lab,
-        |uid, volume| log_of(uid, lab, volume, error),
+        |uid, volume| met_by_this_driver(uid, lab, volume, error),
         |ready, handle| {
             let root = ready["root"].as_str().unwrap();
             let container = format!("var/log/pods/kube-system_driver-0_{driver}/driver");

@@ -265,6 +265,7 @@ pub(crate) fn hangs(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<
 
 pub(crate) fn error(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<'_>) {
     let name = name(suspect);
+    doubt_after_restart(context, draft, suspect);
     draft.held_by(format!("the CSI driver {name}"));
     registrar(draft, suspect);
     draft.explanation = format!(

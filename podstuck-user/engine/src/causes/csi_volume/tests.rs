@@ -590,7 +590,7 @@ fn a_driver_that_was_restarted_is_likely_to_answer_as_before() {
         }
         late.cause()
     };
-    assert_eq!(found("no such volume", true), Some(("csi-driver-error", Certainty::Firm)));
+    assert_eq!(found("no such volume", true), Some(("csi-driver-error", Certainty::Likely)));
     let not_idempotent = Some(("csi-driver-not-idempotent", Certainty::Likely));
     assert_eq!(found("umount: /v/mount: not mounted.", false), not_idempotent);
 }
