@@ -6,7 +6,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use procfs::process::{Process, Stat};
+use procfs::{
+    FromRead as _,
+    process::{Process, Stat, Status},
+};
 
 use crate::{
     identity::{cgroup::group_of, component::by_name, living::Living},
@@ -62,9 +65,8 @@ pub(super) fn find_unreaped(shims: &mut [Shim]) {
 }
 
 fn tracer(process: &Path) -> Option<u32> {
-    let status = silent::read(process, |process| fs::read_to_string(process.join("status")).ok())?;
-    let tracer = status.lines().find_map(|line| line.strip_prefix("TracerPid:"))?;
-    tracer.trim().parse().ok().filter(|tracer| *tracer != 0)
+    let status = silent::read(process, |process| Status::from_file(process.join("status")).ok())?;
+    u32::try_from(status.tracerpid).ok().filter(|tracer| *tracer != 0)
 }
 
 /// Whether its parent is to collect its exit: the first thread of a process stands as a zombie, too, as long as
@@ -243,7 +245,6 @@ impl Arguments {
 
 #[cfg(test)]
 mod tests {
-    use procfs::FromRead as _;
 
     use super::*;
 
