@@ -272,7 +272,9 @@ fn a_frozen_group_is_reported_with_its_thaw() {
 fn processes_without_volumes_and_containers_are_left_over() {
     let mut left = group(vec![task('S', false)]);
     left.has_containers = false;
-    assert_eq!(Run::new().lasting(Some(pod(0)), &left).unwrap().id(), "cgroup-populated-leftover");
+    // A runtime with names of its own for groups leaves no other traces while the pod runs.
+    let draft = Run::new().lasting(Some(pod(0)), &left).unwrap();
+    draft.assert_is("cgroup-populated-leftover", Certainty::Possible);
     assert!(Run::new().lasting(Some(pod(1)), &left).is_none(), "still torn down");
     // A static pod has neither volumes nor a reason to end.
     left.has_containers = true;

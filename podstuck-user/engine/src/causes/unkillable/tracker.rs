@@ -10,7 +10,10 @@ use podstuck_common::record::reason;
 
 use crate::{
     bounded::Bounded,
-    causes::{shared::clean_up::is_clean_up, unkillable},
+    causes::{
+        shared::{clean_up::is_clean_up, pending_deletion::ToGo},
+        unkillable,
+    },
     command::View,
     event::{Event, What},
     model::{
@@ -58,6 +61,8 @@ pub(crate) struct Suspect<'a> {
     pub(crate) at: Monotonic,
     /// The tear-down was seen, and not only what it leaves.
     pub(crate) seen: bool,
+    /// The record of the pod, or a log, says that its deletion was requested.
+    pub(crate) is_to_go: bool,
     /// The thread gives signs of life now and then.
     pub(crate) is_alive: bool,
     /// The kill, from a log. A frozen process that was killed ends as soon as it is thawed.
@@ -131,12 +136,13 @@ pub(crate) struct Unkillables {
     torn_down: Bounded<String, ()>,
     /// By UID: the kill of a container of the pod, from a log.
     killed: Bounded<String, Killed>,
+    to_go: ToGo,
 }
 
 impl Default for Unkillables {
     fn default() -> Self {
         let (torn_down, killed) = (Bounded::new(REMEMBERED), Bounded::new(REMEMBERED));
-        Self { followed: BTreeMap::new(), torn_down, killed }
+        Self { followed: BTreeMap::new(), torn_down, killed, to_go: ToGo::default() }
     }
 }
 
@@ -209,6 +215,7 @@ impl Unkillables {
             if let Some(is_alive) = lasting.is_alive_when_due(fault, sample.at) {
                 this.reported = Some(group.target_id);
                 let seen = self.torn_down.contains(&group.uid);
+                let is_to_go = self.to_go.word(&group.uid).is_some();
                 let at = sample.at;
                 let mounts = pod.iter().flat_map(|pod| &pod.volumes).flat_map(|it| &it.mounts);
                 let view =
@@ -217,8 +224,18 @@ impl Unkillables {
                     .map(|mount| (mount, view(mount)))
                     .partition(|(mount, _)| mount.device.major != 0);
                 let fuse = others.into_iter().filter(|(mount, _)| mount.is_fuse).collect();
-                let suspect =
-                    Suspect { group, fault, since, at, seen, is_alive, killed, fuse, on_disk };
+                let suspect = Suspect {
+                    group,
+                    fault,
+                    since,
+                    at,
+                    seen,
+                    is_to_go,
+                    is_alive,
+                    killed,
+                    fuse,
+                    on_disk,
+                };
                 steps.found([unkillable::verdict::draft(
                     &suspect,
                     group.target_id,
@@ -321,6 +338,7 @@ impl Tracker for Unkillables {
     }
 
     fn take(&mut self, event: &Event, context: &Context<'_>, steps: &mut Steps) {
+        self.to_go.listen(context, &event.what);
         match &event.what {
             What::Operation(op) => self.observe(op),
             What::Said(said) => self.listen(context, said),
@@ -335,6 +353,6 @@ impl Tracker for Unkillables {
     }
 
     fn dropped(&self) -> u64 {
-        self.torn_down.dropped() + self.killed.dropped()
+        self.torn_down.dropped() + self.killed.dropped() + self.to_go.dropped()
     }
 }

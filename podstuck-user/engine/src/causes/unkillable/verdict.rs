@@ -278,6 +278,10 @@ fn leftover(draft: &mut Draft, suspect: &Suspect<'_>) {
     draft.fact(torn_down, source);
     if !suspect.seen {
         draft.doubt("whether the pod is being taken down, or only begins");
+        // A runtime that names the groups of its containers in its own way leaves the same traces while the pod runs.
+        if !suspect.is_to_go {
+            draft.lacks("that the deletion of the pod was requested");
+        }
     }
     duration(draft, suspect);
     draft.explanation = "kubelet has removed the pod's volumes and now removes its control groups, \
