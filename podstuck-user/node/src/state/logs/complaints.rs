@@ -10,11 +10,18 @@ use podstuck_model::{
 /// that name a reason are checked before those of a timeout.
 pub(super) fn of_runtime(error: &str) -> Option<Complaint> {
     let has = |words: &[&str]| words.iter().any(|words| error.contains(words));
-    if has(&["unable to signal init: permission denied"]) {
+    // runc before 1.0 quotes the error.
+    let refuses = |why: &str| {
+        error.contains(&format!("unable to signal init: {why}"))
+            || ["\"", "\\\""]
+                .iter()
+                .any(|quote| error.contains(&format!("signaling init process caused {quote}{why}")))
+    };
+    if refuses("permission denied") {
         return Some(Complaint::SignalDenied);
     }
     // EPERM instead of EACCES: a security module in BPF, or one that an agent loads.
-    if has(&["unable to signal init: operation not permitted"]) {
+    if refuses("operation not permitted") {
         return Some(Complaint::SignalRefused);
     }
     // CRI-O (server/container_stop.go) and runc (runtime-spec's hooks; libcontainer/configs, `Hooks.Run`).
@@ -73,6 +80,8 @@ pub(super) fn of_runtime(error: &str) -> Option<Complaint> {
         "an error occurs during waiting for container",
         "failed to stop sandbox container",
         "failed to stop container",
+        // dockerd (daemon/stop.go and kill.go).
+        "failed to exit within ",
         "stop timeout",
         // CRI-O (internal/oci, `WaitOnStopTimeout`).
         "waiting for container process to exit",
@@ -103,7 +112,7 @@ pub(super) fn of_itself(error: &str) -> Option<Complaint> {
 mod tests {
     use super::*;
 
-    /// As cited in the issues of containerd, CRI-O, k3s, kubernetes and calico.
+    /// As cited in the issues of containerd, CRI-O, k3s, microk8s, deckhouse, kubernetes and calico.
     #[test]
     fn a_complaint_is_known_by_its_text() {
         let table = [
@@ -141,6 +150,15 @@ mod tests {
                 "failed to kill container \"4eb9\": unknown error after kill: runc did not terminate \
                  successfully: exit status 1: unable to signal init: permission denied",
                 Some(Complaint::SignalDenied),
+            ),
+            (
+                "failed to kill container \"4eb9\": unknown error after kill: runc did not terminate sucessfully: \
+                 container_linux.go:388: signaling init process caused \"permission denied\"",
+                Some(Complaint::SignalDenied),
+            ),
+            (
+                "Container 4eb9 failed to exit within 30 seconds of signal 15 - using the force",
+                Some(Complaint::ContainerStays),
             ),
             (
                 "failed to stop container \"dc2c\": failed to kill container: unknown error after kill: runc \

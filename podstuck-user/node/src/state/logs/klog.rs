@@ -126,10 +126,16 @@ static REFUSED: LazyLock<Regex> = LazyLock::new(|| {
 });
 /// The prefix of an error that repeats the volume and the pod.
 static PREFIX: LazyLock<Regex> = LazyLock::new(|| {
-    fixed(r#"(?s)^Un(?:mount|map)\w+\.\w+ failed .*?\(UID: \\?"[0-9a-f-]+\\?"\) : (.*)$"#)
+    fixed(
+        r#"(?s)^(?:Un(?:mount|map)\w+\.\w+ failed|error cleaning subPath mounts) .*?\(UID: \\?"[0-9a-f-]+\\?"\) : (.*)$"#,
+    )
 });
+/// `doCleanSubPaths` in pkg/volume/util/subpath says before it what it was about to do.
 static CALL: LazyLock<Regex> = LazyLock::new(|| {
-    fixed(r"(?s)^(unlinkat|remove|umount:|.*\n *Output: umount:) (/.+): ([^:]+?)\.?\n*$")
+    fixed(concat!(
+        r"(?s)^(?:error (?:deleting|processing) /[^:\n]+: )?",
+        r"(unlinkat|remove|umount:|.*\n *Output: umount:) (/.+): ([^:]+?)\.?\n*$"
+    ))
 });
 /// The prefix of an error about a call on a CSI volume's mount point: kubelet's own call after the driver's answer
 /// (`removeMountDir` in pkg/volume/csi), or the driver's, whose error usually has Go's text.

@@ -47,6 +47,9 @@ static UID: LazyLock<Regex> = LazyLock::new(|| {
         r"([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})\b"
     ))
 });
+/// Up to 1.19, by its namespace and name (pkg/kubelet/status/status_manager.go: `Status update on pod`).
+static NAMED: LazyLock<Regex> =
+    LazyLock::new(|| fixed(r"\bpod ([a-z0-9-]+)/([a-z0-9.-]*[a-z0-9])(?:[ :,]|$)"));
 /// A pod by its name alone, up to 1.20 (pkg/kubelet/kubelet_pods.go: `Killing unwanted pod`).
 static ALONE: LazyLock<Regex> = LazyLock::new(|| fixed(r#"\bpod \\?"([a-z0-9.-]+)\\?""#));
 static CONTAINER: LazyLock<Regex> = LazyLock::new(|| fixed(r"\b([0-9a-f]{64})\b"));
@@ -130,7 +133,11 @@ fn of_uid(text: &str) -> Option<Whose> {
 fn of_words(text: &str) -> Option<Whose> {
     let alone = || ALONE.captures(text).map(|found| Whose::Alone(found[1].to_owned()));
     let container = || CONTAINER.captures(text).map(|found| Whose::Container(found[1].to_owned()));
-    of_uid(text).or_else(alone).or_else(container)
+    let named = || {
+        let found = NAMED.captures(text)?;
+        Some(Whose::Name((found[1].to_owned(), found[2].to_owned())))
+    };
+    of_uid(text).or_else(named).or_else(alone).or_else(container)
 }
 
 /// kubelet's list and watch of its own pods at the API server (client-go's reflector), which fails.
@@ -378,7 +385,7 @@ mod tests {
         assert_eq!(without_patch("failed to patch status"), "failed to patch status");
     }
 
-    /// As in kubernetes issues 106711, 23742 and 22480.
+    /// As in kubernetes issues 106711, 23742, 22480 and 87470.
     #[test]
     fn old_kubelets_name_a_pod_by_its_name_or_a_container() {
         let id = "a".repeat(64);
@@ -387,6 +394,9 @@ mod tests {
         );
         let alone = Whose::Alone("web".into());
         assert_eq!(heard(b'E', &failed), Some((alone, Level::Error, failed.clone())));
+        let refused = "Status update on pod shop/web aborted: terminated container a attempted illegal transition";
+        let named = Whose::Name(("shop".into(), "web".into()));
+        assert_eq!(heard(b'E', refused), Some((named, Level::Error, refused.into())));
         let stop = format!("StopContainer \"{id}\" from runtime service failed: no");
         let container = Whose::Container(id.clone());
         assert_eq!(heard(b'E', &stop), Some((container, Level::Error, stop.clone())));

@@ -110,6 +110,26 @@ fn a_failed_operation_is_found_in_the_log_of_old_kubelets_too() {
     assert!(look.outcome.is(Errno::ESTALE));
 }
 
+/// As in kubernetes issues 139535 and 68740.
+#[test]
+fn what_kubelet_cannot_remove_of_a_subpath_is_a_call() {
+    let path = format!("/var/lib/kubelet/pods/{UID}/volume-subpaths/cache/repro");
+    for (words, errno) in
+        [("directory not empty", Errno::ENOTEMPTY), ("device or resource busy", Errno::EBUSY)]
+    {
+        let text = format!(
+            "E0301 23:11:29.841373    1192 nestedpendingoperations.go:348] Operation for \"{{volumeName:kubernetes.io/csi/a^b \
+             podName:{UID} nodeName:}}\" failed. No retries permitted until 2026-03-01 23:12:33.841373347 +0000 UTC m=+8.5 \
+             (durationBeforeRetry 1m4s). Error: error cleaning subPath mounts for volume \"cache\" (UniqueName: \
+             \"kubernetes.io/csi/a^b\") pod \"{UID}\" (UID: \"{UID}\") : error deleting {path}: remove {path}: {words}"
+        );
+        let Some(Entry::Failed(Failed { error, .. })) = parse(&text, now()) else { panic!() };
+        let call = named_call(&error).unwrap();
+        assert_eq!(call.path.to_str(), Some(path.as_str()));
+        assert!(call.outcome.is(errno), "{words}");
+    }
+}
+
 #[test]
 fn a_volume_that_was_torn_down_is_found_in_the_log_of_new_and_old_kubelets() {
     let volume = "kubernetes.io/csi/hostpath.csi.k8s.io^20d93e09";

@@ -172,7 +172,9 @@ fn search(
         let is_usual = entry.is_warning()
             && entry.field("error").is_empty()
             && complaints::of_itself(&entry.text()).is_none();
-        let complains = entry.complains() && !is_usual;
+        // dockerd says this as news.
+        let stays = entry.field("msg").contains(" failed to exit within ");
+        let complains = stays || entry.complains() && !is_usual;
         let of_complaint = || complains.then(|| runtime::named(&entry)).flatten();
         let (named, report) = match reported {
             Some((named, report)) => (named, Some(report)),
@@ -245,6 +247,26 @@ mod tests {
             let said = found.into_iter().map(|one| one.said(&ids, Component::Containerd, "log"));
             let _ = said.count();
         });
+    }
+
+    /// As in deckhouse's issue 336 and containerd's 5708.
+    #[test]
+    fn dockerd_says_as_news_that_a_container_does_not_end() {
+        let id = "a".repeat(64);
+        for line in [
+            format!(
+                "msg=\"Container {id} failed to exit within 30 seconds of signal 15 - using the force\""
+            ),
+            format!(
+                "msg=\"Container failed to exit within 30s of signal 15 - using the force\" container={id}"
+            ),
+        ] {
+            let log = format!("time=\"2026-01-01T00:00:01Z\" level=info {line}\n").repeat(2);
+            let known = PodIds::new(vec![(id.clone(), UID.to_owned())]);
+            let said = said_in(log.as_bytes(), known);
+            assert_eq!(said.len(), 2, "{line}");
+            assert_eq!(said[0].complaint, Some(Complaint::ContainerStays), "{line}");
+        }
     }
 
     /// As recorded with containerd 1.6 and cited in cilium's and calico's issues.
