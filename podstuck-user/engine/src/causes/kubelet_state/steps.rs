@@ -116,6 +116,7 @@ pub(crate) static STEP_FAILS: Cause = Cause {
         "kubernetes#139772",
         "kubernetes#129402",
         "kubernetes#131957",
+        "kubernetes#87470",
         "kubernetes#106711",
         "kubernetes#114546",
         "longhorn#4782",
@@ -557,6 +558,14 @@ fn refusal<'a>(text: &str, suspect: &Suspect<'a>) -> Option<Refusal<'a>> {
         return Some(Refusal {
             means: "kubelet must have the pod's devices given back by their driver before it unmounts anything, and that fails.",
             way: Way::DriverFails,
+        });
+    }
+    // `checkContainerStateTransition` in pkg/kubelet/status.
+    if has("attempted illegal transition to non-terminated state") {
+        return Some(Refusal {
+            means: "kubelet refuses its own report of the pod at each attempt: a container that it has reported as ended is in its \
+                memory as one that has not, and without that report it never deletes the record.",
+            way: Way::Record,
         });
     }
     let kills = ["KillContainer", "StopContainer", "Failed killing the pod"];

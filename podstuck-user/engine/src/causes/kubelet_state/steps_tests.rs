@@ -184,7 +184,7 @@ fn a_log_that_is_whole_and_has_nothing_of_the_deletion_says_the_same() {
     assert!(Case { said: vec![added], ..case(500) }.verdict().is_none(), "it was started again");
 }
 
-/// As in kubernetes issues 122960, 139772, 129402, 131957 and 106711.
+/// As in kubernetes issues 122960, 139772, 129402, 131957, 106711 and 87470.
 #[test]
 fn what_kubelet_fails_at_by_itself_is_named_and_what_helps() {
     let block = "blkUtil.DetachFileDevice failed. globalUnmapPath:, podUID: x, bindMount: true: failed to unmap device from \
@@ -195,6 +195,8 @@ fn what_kubelet_fails_at_by_itself_is_named_and_what_helps() {
     let fails = "Error syncing pod, skipping: unprepare dynamic resources: NodeUnprepareResources failed: rpc error: no";
     let gone = "Failed killing the pod \"web\": failed to \"KillContainer\" for \"app\" with KillContainerError: \"rpc error: \
         code = Unknown desc = Error response from daemon: No such container: 0a\"";
+    let refuses = "Status update on pod shop/cart aborted: terminated container app attempted illegal transition to \
+        non-terminated state";
     let of_driver = "the DRA driver gpu.example.com, which is not registered".to_owned();
     let file = "/vol_data.json]: open /k/pods/u/volumes/kubernetes.io~csi/pv/vol_data.json: no such file or directory";
     let lost = format!(
@@ -209,6 +211,7 @@ fn what_kubelet_fails_at_by_itself_is_named_and_what_helps() {
         (driver, of_driver, "start the DRA driver gpu.example.com"),
         (fails, "a DRA driver of the pod".into(), "look into"),
         (gone, kubelet(), "restart kubelet"),
+        (refuses, kubelet(), "[ \"$(kubectl --namespace shop get pod cart"),
     ] {
         let case = Case { said: vec![says(text, 800, 4)], ..Case::default() };
         assert_eq!(case.verdict(), Some(("kubelet-step-fails", who, true)), "{text}");
