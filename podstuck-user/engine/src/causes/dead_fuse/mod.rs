@@ -203,7 +203,7 @@ pub(crate) fn is_dead(errno: i32) -> bool {
 /// A FUSE mount without a server.
 pub(crate) static FUSE_DAEMON_DEAD: Cause = Cause {
     id: ids::FUSE_DAEMON_DEAD,
-    title: "a FUSE server no longer exists, but its mount does; also detected when only the directory above it is reported as not empty",
+    title: "a FUSE mount fails with ENOTCONN: its server is gone, or what that server needs; also detected when only the directory above it is reported as not empty",
     stage: Stage::Volumes,
     kind: Kind::Cause,
     meaning: "The process that served a FUSE file system has ended, and its mount is still there. stat(2) on it \
@@ -223,7 +223,7 @@ pub(crate) static FUSE_DAEMON_DEAD: Cause = Cause {
         "`umount` it",
         "low: nothing behind the mount can be reached; containers that use it must be restarted",
     )],
-    field: &["fluid#4002", "kubernetes#96361", "mountpoint-s3-csi-driver#576"],
+    field: &["fluid#4002", "kubernetes#65703", "kubernetes#96361", "mountpoint-s3-csi-driver#576"],
     tried: &[TriedWith::Lab, TriedWith::RealKubelet],
     source: &["linux fs/fuse/dev.c, fuse_abort_conn"],
 };
@@ -298,13 +298,27 @@ fn tell(draft: &mut Draft, mount: &MountPoint, view: View, pid: u32) {
         ),
         _ => {}
     }
-    draft.explanation =
-        "The process that served this file system (FUSE) has ended, and its mount is still there. \
-        stat(2) on it fails with ENOTCONN. Removals look before they delete, so they give up \
-        there, and the directories above stay. Nothing can be lost any more by unmounting."
-            .into();
+    let why = match mount.fuse {
+        Some(FuseServer::Lives(server)) => {
+            draft.held_by(format!("the FUSE server (pid {server})"));
+            draft.explanation = format!(
+                "A look at this mount fails with ENOTCONN, and removals look before they delete: they give up there, and the \
+                 directories above stay. The mount's FUSE server, pid {server}, lives: it answers so itself, as GlusterFS's \
+                 client does when its volume or its own servers are gone, or its connection was aborted."
+            );
+            ", whose FUSE server gives no other answer"
+        }
+        _ => {
+            draft.explanation =
+                "The process that served this file system (FUSE) has ended, and its mount is still there. \
+                stat(2) on it fails with ENOTCONN. Removals look before they delete, so they give up \
+                there, and the directories above stay. Nothing can be lost any more by unmounting."
+                    .into();
+            ", whose FUSE server has ended"
+        }
+    };
     draft.remedy(
-        view.on_mount("umount", &mount.point, mount.id).so(", whose FUSE server has ended"),
+        view.on_mount("umount", &mount.point, mount.id).so(why),
         "low: nothing behind the mount can be reached; containers that still use it must be \
          restarted. The owner's next attempt then deletes the directory",
     );

@@ -66,11 +66,15 @@ fn a_server_that_lives_is_not_surely_gone_whatever_it_answers() {
         let point = Path::new(VOLUME).join("m");
         let mount = MountPoint { point, fs_type: "fuse.g".into(), fuse, ..MountPoint::default() };
         let answer = Answer::FuseMounts(vec![(mount, Errno::ENOTCONN as i32)]);
-        dead.answer(&query, answer).map(|draft| draft.certainty())
+        dead.answer(&query, answer).unwrap()
     };
-    assert_eq!(of(Some(FuseServer::Lives(9))), Some(Certainty::Likely), "it may be aborted");
-    assert_eq!(of(Some(FuseServer::Gone)), Some(Certainty::Firm));
-    assert_eq!(of(Some(FuseServer::NotShown)), Some(Certainty::Likely));
+    let lives = of(Some(FuseServer::Lives(9)));
+    assert_eq!(lives.certainty(), Certainty::Likely, "it may be aborted");
+    // As in kubernetes issue 65703.
+    assert_eq!(lives.held_by.as_deref(), Some("the FUSE server (pid 9)"));
+    assert!(!lives.explanation.contains("has ended"), "{}", lives.explanation);
+    assert_eq!(of(Some(FuseServer::Gone)).certainty(), Certainty::Firm);
+    assert_eq!(of(Some(FuseServer::NotShown)).certainty(), Certainty::Likely);
 }
 
 fn sample(second: u64, is_mounted: bool) -> What {
