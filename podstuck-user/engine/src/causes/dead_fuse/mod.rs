@@ -206,9 +206,8 @@ pub(crate) static FUSE_DAEMON_DEAD: Cause = Cause {
     title: "a FUSE mount fails with ENOTCONN: its server is gone, or what that server needs; also detected when only the directory above it is reported as not empty",
     stage: Stage::Volumes,
     kind: Kind::Cause,
-    meaning: "The process that served a FUSE file system has ended, and its mount is still there. stat(2) on it \
-        fails with ENOTCONN. A removal looks before it deletes, so it gives up there, and the directories above \
-        stay.",
+    meaning: "stat(2) on a FUSE mount fails with ENOTCONN: the process that served it has ended, or it lives and has lost its \
+        connection or its own servers. A removal calls stat(2) first, so it fails there, and the directories above stay.",
     confirmed_by: &[
         seen("a file system of type fuse is mounted on or below the object", &[Origin::Mounts]),
         seen("a look at its mount point fails with ENOTCONN", &[Origin::Look]),

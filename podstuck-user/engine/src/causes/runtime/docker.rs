@@ -1,7 +1,10 @@
 //! Containers whose recorded state in dockerd is wrong: dockerd has missed the exit event, or waits for an event that
 //! never comes. Each sample compares dockerd's record with the processes of the node.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use podstuck_common::component::name_hash;
 
@@ -16,7 +19,7 @@ use crate::{
             unit,
         },
     },
-    command::{NAME, Process, Step, has_ended, if_same},
+    command::{NAME, Process, Step, has_ended, if_same, kill},
     event::{Event, What},
     ids,
     model::{
@@ -27,6 +30,7 @@ use crate::{
         node::NodeSample,
         path::{clip, safe, safe_path},
         runtime::{Differs, LogDriver, OutOfStep, Runtime, ShimOf},
+        said::{Complaint, Said},
         shell::word,
         time::Monotonic,
     },
@@ -42,6 +46,9 @@ const KILL: &str = "none: it has no process. dockerd takes it for ended when the
     to stop, 10 s unless another was set";
 const KILL_WAITS: &str =
     "Where dockerd waits for the container's log driver, this command waits, too";
+
+/// Pods remembered.
+const REMEMBERED: usize = 4096;
 
 /// What waits for the container to end.
 pub(crate) enum Waits<'a> {
@@ -60,6 +67,8 @@ pub(crate) struct DockerStates {
     since: BTreeMap<(String, Way), Monotonic>,
     to_go: ToGo,
     loggers: Loggers,
+    /// UIDs of pods of which kubelet or dockerd has logged that a container was stopped in vain.
+    stopped_in_vain: BTreeSet<String>,
     /// Findings in force, by target ID: the pod's UID, and whether the finding is at least likely.
     reported: BTreeMap<u64, (String, bool)>,
 }
@@ -91,7 +100,7 @@ impl DockerStates {
                 None if is_asked => Waits::Asked,
                 None => Waits::Unknown,
             };
-            let about = (&waits, self.loggers.of(case));
+            let about = (&waits, self.loggers.of(case), self.stopped_in_vain.contains(uid));
             let draft = draft(case, about, since, target_id, sample);
             let is_likely =
                 draft.blocks_deletion == Some(true) && draft.certainty() >= Certainty::Likely;
@@ -101,6 +110,15 @@ impl DockerStates {
         }
         let at = sample.at;
         steps.say(over.into_keys().map(|target_id| Verdict::Over { tracker, target_id, at }));
+    }
+}
+
+impl DockerStates {
+    fn listen(&mut self, said: &Said) {
+        let in_vain = [Complaint::ContainerStays, Complaint::NoAnswer].map(Some);
+        if in_vain.contains(&said.complaint) && self.stopped_in_vain.len() < REMEMBERED {
+            self.stopped_in_vain.insert(said.uid.clone());
+        }
     }
 }
 
@@ -127,7 +145,10 @@ impl Tracker for DockerStates {
         self.to_go.listen(context, &event.what);
         match &event.what {
             What::Sample(sample) => self.sampled(sample, steps),
-            What::Said(said) => self.loggers.listen(said),
+            What::Said(said) => {
+                self.loggers.listen(said);
+                self.listen(said);
+            }
             What::Answer { query, answer } => self.loggers.answered(query, answer),
             _ => {}
         }
@@ -145,7 +166,7 @@ impl Tracker for DockerStates {
 /// The finding.
 pub(crate) fn draft(
     case: &OutOfStep,
-    (waits, logger): (&Waits<'_>, Option<Logger<'_>>),
+    (waits, logger, in_vain): (&Waits<'_>, Option<Logger<'_>>, bool),
     since: Monotonic,
     target_id: u64,
     sample: &NodeSample,
@@ -177,7 +198,7 @@ pub(crate) fn draft(
             is_up(&mut draft, case, pid);
             logger.tell(&mut draft);
         }
-        (Differs::SaysUp(pid), _) => says_up(&mut draft, case, pid, dockerd),
+        (Differs::SaysUp(pid), _) => says_up(&mut draft, case, (pid, in_vain), dockerd),
         (Differs::SaysEnded(init), _) => says_ended(&mut draft, case, init),
     }
     if let Some(logger) = &logger {
@@ -212,12 +233,25 @@ fn is_up(draft: &mut Draft, case: &OutOfStep, pid: u32) {
     );
 }
 
-fn says_up(draft: &mut Draft, case: &OutOfStep, pid: u32, dockerd: Option<&Runtime>) {
+fn says_up(
+    draft: &mut Draft,
+    case: &OutOfStep,
+    (pid, in_vain): (u32, bool),
+    dockerd: Option<&Runtime>,
+) {
     is_up(draft, case, pid);
     draft.explanation = "dockerd takes the container for running: it has not learned that it ended. Who stops or \
         removes it waits for an event that does not come, and kubelet, where it asks Docker, removes nothing of the \
         pod before."
         .into();
+    if in_vain && let Some(shim) = &case.shim {
+        let process = Process::new(shim.pid, Some(shim.started), Some("the shim"));
+        draft.remedy(
+            kill("kill -KILL", process).so(", whose container has ended: containerd then reports the exit to dockerd"),
+            "low: the container has no process, and containerd cleans up after its shim. Attempts to stop the container \
+             through dockerd had no effect",
+        );
+    }
     let (docker, id) = (docker(dockerd), word(&case.container.id));
     let running = format!("{docker} inspect --format \"{{{{.State.Running}}}}\" {id}");
     let name = clip(&safe(case.container.id.as_bytes()), NAME);

@@ -139,6 +139,21 @@ fn one_that_has_ended_and_is_up() {
     assert!(matches!(over[..], [Verdict::Over { tracker: TrackerId::DockerState, .. }]));
 }
 
+/// As in containerd's issue 5708.
+#[test]
+fn one_that_dockerd_has_killed_in_vain_is_released_by_its_shim() {
+    let pod = Pod { uid: "u".into(), namespace: None, name: None };
+    let node = node(Differs::SaysUp(99), Some(shim()), Some(pod));
+    let mut alone = Alone::<DockerStates>::new();
+    let first = |alone: &mut Alone<DockerStates>| {
+        let [draft] = found(last_verdicts(alone, &[10, 20, 30], &node)).try_into().unwrap();
+        commands(&draft)[0].to_owned()
+    };
+    assert!(first(&mut alone).starts_with("docker kill "));
+    alone.take(at(31), said("u", Complaint::ContainerStays, "failed to exit within 30s", 1));
+    assert!(first(&mut alone).ends_with(&format!("kill -KILL {}", shim().pid)));
+}
+
 #[test]
 fn one_that_lives_and_has_exited() {
     let draft = one(&node(Differs::SaysEnded(Some(99)), Some(shim()), None));
