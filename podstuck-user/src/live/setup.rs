@@ -44,6 +44,7 @@ use podstuck_node::{
         kubelet_unit::configured,
         listing::list,
         pod_logs::PodLogs,
+        reach::is_missing,
         sample::{
             self,
             containers::{self, OnNode},
@@ -115,6 +116,14 @@ pub(super) fn prepare(
         without = Some(excuse(why, one_answer)?);
     }
     let host_root = &options.node.host_root;
+    // Below a root that is not there, no pod is stuck: that would be said of the node.
+    let given = options.node.kubelet_root.iter();
+    if let Some(root) = given.map(|root| on_host(host_root, root)).find(|root| is_missing(root)) {
+        return Err(Failure::Usage(anyhow!(
+            "--kubelet-root: no such directory: {}",
+            safe_path(&root)
+        )));
+    }
     // A daemon that is started meanwhile is asked during the run, and so is one whose settings are incomplete.
     let mut asked = known(&running_daemons(&on_host(host_root, Path::new("/proc"))));
     let (kubelets, mut silent) = kubelet::running(host_root, &options.node.kubelet_root);

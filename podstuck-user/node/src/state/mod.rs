@@ -34,7 +34,7 @@ mod pod_dirs;
 pub mod pod_logs;
 mod protected;
 pub mod questions;
-mod reach;
+pub mod reach;
 mod registrar;
 mod remaining;
 pub mod runtime;

@@ -71,6 +71,11 @@ impl Question for ReachPath {
     }
 }
 
+/// Whether there is no such path in this mount namespace; false where it does not answer.
+pub fn is_missing(path: &Path) -> bool {
+    ask(ReachPath { pid: std::process::id(), path: path.into() }).ok() == Some(nix::libc::ENOENT)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
