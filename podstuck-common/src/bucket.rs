@@ -1,17 +1,16 @@
-//! Log-linear latency buckets: eight per power of two, so that the end of a bucket is less than an eighth above any
-//! value in it. It stands for the bucket, as in an HdrHistogram, where it is called the highest equivalent value.
+//! Log-linear latency buckets, eight per power of two, so that the end of a bucket is less than an eighth above any
+//! value in it. Reports use the end of a bucket, as an HdrHistogram uses the highest equivalent value.
 //!
-//! The range in which that holds is 512 ns to 73 minutes (2^42 ns). Shorter calls share bucket 0,
-//! longer ones the last bucket.
+//! This holds from 512 ns to 73 minutes (2^42 ns). Shorter calls share bucket 0, longer ones the last bucket.
 
 /// Values below this many nanoseconds share bucket 0.
 const FLOOR_LOG2: u32 = 9;
-/// Values from `1 << CEILING_LOG2` nanoseconds up share the last bucket.
+/// Values of at least `1 << CEILING_LOG2` nanoseconds share the last bucket.
 const CEILING_LOG2: u32 = 42;
 /// Sub-buckets per power of two, as a power of two.
 const SUB_LOG2: u32 = 3;
 
-/// How many buckets there are.
+/// Number of buckets.
 pub const BUCKETS: u16 = (((CEILING_LOG2 - FLOOR_LOG2) << SUB_LOG2) + 2) as u16;
 
 /// The bucket of a duration in nanoseconds: less than [`BUCKETS`].
@@ -42,7 +41,7 @@ pub const fn lower_bound(bucket: u16) -> u64 {
     ((1 << SUB_LOG2) + sub) << (log2 - SUB_LOG2)
 }
 
-/// The longest duration of a bucket, in nanoseconds; of the last one, which has no end, the shortest.
+/// The longest duration of a bucket, in nanoseconds; for the last bucket, which is unbounded, the shortest.
 pub const fn highest(bucket: u16) -> u64 {
     if bucket >= BUCKETS - 1 {
         return 1 << CEILING_LOG2;

@@ -1,8 +1,8 @@
-//! The components of a path and their hashes, the same in the kernel and in user space.
+//! The components of a path and their hashes, which are the same in the kernel and in user space.
 
-/// The longest component that Linux allows, and a byte for its end.
+/// Size of a component buffer: the longest name that Linux allows, and a NUL.
 pub const NAME_SIZE: usize = 256;
-/// The words of a component buffer.
+/// Size of a component buffer, in words.
 pub const NAME_WORDS: usize = NAME_SIZE / 8;
 
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -14,7 +14,7 @@ pub const fn mix(hash: u64, word: u64) -> u64 {
     h ^ (h >> 29)
 }
 
-/// Hash of a component held zero-padded in words; `len` is its length in bytes.
+/// Hash of a component that is stored zero-padded in words; `len` is its length in bytes.
 #[inline(always)]
 pub fn component_hash(words: &[u64; NAME_WORDS], len: u32) -> u64 {
     let mut hash = 0;
@@ -29,27 +29,27 @@ pub fn component_hash(words: &[u64; NAME_WORDS], len: u32) -> u64 {
     mix(hash, len as u64)
 }
 
-/// The eight bytes from byte `at` on, of two aligned words of which the first holds that byte.
+/// The eight bytes from byte `at`, out of two aligned words, the first of which contains that byte.
 #[inline(always)]
 pub const fn unaligned(first: u64, second: u64, at: u32) -> u64 {
     let shift = (at & 7) * 8;
-    // In two steps, because a shift by 64 has no result.
+    // In two steps, because a shift by 64 is not defined.
     first >> shift | (second << 1) << (63 - shift)
 }
 
-/// Where a component ends within the next eight bytes of a path.
+/// The end of a component within the next eight bytes of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ComponentEnd {
     /// The bytes before the end, zero-padded.
     pub bytes: u64,
-    /// How many: up to seven.
+    /// Number of these bytes, at most seven.
     pub len: u32,
-    /// The path ends here as well.
+    /// Whether the path ends here as well.
     pub last: bool,
 }
 
 impl ComponentEnd {
-    /// Looks for the first `/` or NUL; the first byte of the path is the lowest.
+    /// Finds the first `/` or NUL. The first byte of the path is the lowest byte of the word.
     #[inline(always)]
     pub const fn find(word: u64) -> Option<Self> {
         let slash = zero_bytes(word ^ (ONES * b'/' as u64));
@@ -67,14 +67,14 @@ impl ComponentEnd {
 
 const ONES: u64 = 0x0101_0101_0101_0101;
 
-/// The highest bit of each byte that is zero; bytes above the first may be marked wrongly, by the
-/// borrow.
+/// Sets the highest bit of each zero byte. Because of the borrow, bytes above the first zero byte may be marked
+/// incorrectly.
 #[inline(always)]
 const fn zero_bytes(word: u64) -> u64 {
     word.wrapping_sub(ONES) & !word & ONES << 7
 }
 
-/// [`component_hash`] of a name as user space has it. Names over 255 bytes do not exist.
+/// [`component_hash`] of a name in user space. Names are at most 255 bytes long.
 pub fn name_hash(name: &[u8]) -> u64 {
     let mut words = [0; NAME_WORDS];
     let name = &name[..name.len().min(NAME_SIZE - 1)];
@@ -84,12 +84,12 @@ pub fn name_hash(name: &[u8]) -> u64 {
     component_hash(&words, name.len() as u32)
 }
 
-/// Rolling hash of an absolute path: what [`crate::trail::Trail::path`] holds after its last component.
+/// Rolling hash of an absolute path: the value of [`crate::trail::Trail::path`] after its last component.
 pub fn path_hash(path: &[u8]) -> u64 {
     components(path).fold(0, |hash, name| mix(hash, name_hash(name)))
 }
 
-/// The components of a path that name something: neither empty nor `.`.
+/// The components of a path, without empty ones and `.`.
 pub fn components(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     path.split(|b| *b == b'/').filter(|c| !c.is_empty() && *c != b".")
 }
@@ -104,7 +104,7 @@ mod tests {
         assert_ne!(path_hash(b"/ab/c"), path_hash(b"/a/bc"));
     }
 
-    /// Hashes of the components, found as the probes find them.
+    /// Hashes of the components, computed as the probes do.
     fn by_words(path: &[u8]) -> Vec<u64> {
         let mut words = vec![0_u64; path.len() / 8 + 2];
         for (i, byte) in path.iter().enumerate() {

@@ -1,22 +1,21 @@
-//! What user space gives the probes before they are loaded: kernel layout and switches.
+//! Settings that user space passes to the probes at load time: kernel layout and switches.
 //!
-//! Both are read-only globals, so the verifier sees constants and removes the branches that a
-//! switch turns off.
+//! Both are read-only globals, so the verifier sees constants and removes the branches that a switch disables.
 
-/// Work areas per CPU for programs on functions: the number of these programs that may have preempted one another.
+/// Number of work areas per CPU for programs on functions: how many of these programs may have preempted one another.
 pub const SLOTS: u32 = 2;
 
-/// An offset that this kernel's BTF does not have.
+/// An offset that this kernel's BTF lacks.
 pub const NO_OFFSET: u32 = u32::MAX;
 
-/// Where the running kernel keeps the fields that the path walk reads, in bytes from the start of
-/// the structure named first. Rust cannot emit CO-RE relocations, so user space looks them up.
+/// Offsets of the fields that the path walk reads in the running kernel, in bytes from the start of the named
+/// structure. Rust cannot emit CO-RE relocations, so user space reads them from BTF.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offsets {
-    /// 1 when every offset below is known; 0 switches paths off, counts and errnos remain.
+    /// 1 if all offsets below are known. 0 disables paths; counts and errnos remain.
     pub usable: u32,
-    /// 1 when the kernel has `bpf_get_current_task_btf` (5.11): its result is read without a helper.
+    /// 1 if the kernel has `bpf_get_current_task_btf` (5.11), whose result can be read without a helper.
     pub typed_task: u32,
     /// `task_struct.files`
     pub task_files: u32,
@@ -34,7 +33,7 @@ pub struct Offsets {
     pub task_started: u32,
     /// `task_struct.real_cred`
     pub task_cred: u32,
-    /// `cred.uid`; seven other ids stand behind it
+    /// `cred.uid`, followed by seven other ids
     pub cred_uid: u32,
     /// `cred.cap_effective`
     pub cred_effective: u32,
@@ -52,7 +51,7 @@ pub struct Offsets {
     pub user_ns_level: u32,
     /// `files_struct.fdt`
     pub files_fdt: u32,
-    /// `fdtable.max_fds`, with `fd` 8 bytes behind it
+    /// `fdtable.max_fds`, followed by `fd` after 8 bytes
     pub fdt_max: u32,
     /// `file.f_path`
     pub file_path: u32,
@@ -60,7 +59,7 @@ pub struct Offsets {
     pub fs_root: u32,
     /// `fs_struct.pwd`
     pub fs_pwd: u32,
-    /// `dentry.d_parent`, with `d_name.hash_len`, `d_name.name` and `d_inode` behind it
+    /// `dentry.d_parent`, followed by `d_name.hash_len`, `d_name.name` and `d_inode`
     pub dentry_parent: u32,
     /// `inode.i_ino`
     pub inode_ino: u32,
@@ -72,7 +71,7 @@ pub struct Offsets {
     pub vfsmount_root: u32,
     /// `mount.mnt`
     pub mount_vfsmount: u32,
-    /// `mount.mnt_parent`, with `mnt_mountpoint` behind it
+    /// `mount.mnt_parent`, followed by `mnt_mountpoint`
     pub mount_parent: u32,
     /// `mount.mnt_id`
     pub mount_id: u32,
@@ -87,47 +86,45 @@ pub struct Offsets {
     pub request_result: u32,
     /// `dfd` of the `struct io_unlink` at `io_kiocb.cmd`, from the start of the `io_kiocb`
     pub request_dfd: u32,
-    /// Its `flags`
+    /// Its `flags` field
     pub request_flags: u32,
-    /// Its `filename`
+    /// Its `filename` field
     pub request_filename: u32,
     /// `filename.name`
     pub filename_name: u32,
-    /// The number, among the kernel's types, of a structure that begins with words which are no pointers: an
-    /// address is given that type to load what lies there ([`CAST`]). 0 where the kernel does not let programs.
+    /// BTF id of a structure that begins with words that are not pointers. An address is cast to this type to load
+    /// the words at it ([`CAST`]). 0 if the kernel does not permit that.
     pub words_type: u32,
 }
 
-/// In place of the number of the kernel's function `bpf_rdonly_cast` (6.2), which only the running kernel knows: a call
-/// of a helper that does not exist. User space puts the function in its place, or leaves it where it
-/// is never reached.
+/// Placeholder for the BTF id of the kernel function `bpf_rdonly_cast` (6.2), which only the running kernel knows: a
+/// call of a helper that does not exist. User space replaces it with the function; otherwise the call is unreachable.
 pub const CAST: i32 = 0x7050_6361;
 
-/// How many marker names the probes compare with.
+/// Maximum number of marker names.
 pub const MARKERS: usize = 8;
 
-/// Bit of [`Marker::take`]: before they are deleted, its targets are moved aside, to two components below the one named
-/// by [`Config::aside`].
+/// Bit of [`Marker::take`]: before its targets are deleted, they are moved aside, to two components below the one
+/// that [`Config::aside`] names.
 pub const ASIDE: u32 = 1 << 16;
 
-/// A directory name that says "what comes next identifies something": `pods`, `overlay2`, ...
+/// A directory name after which the next components identify a target: `pods`, `overlay2`, ...
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Marker {
     /// [`crate::component::component_hash`] of the name; 0 in an unused slot.
     pub hash: u64,
-    /// How many path components after the marker belong to the target; with [`ASIDE`].
+    /// Number of path components after the marker that belong to the target; may include [`ASIDE`].
     pub take: u32,
-    /// 1 when the first of them must be a pod UID.
+    /// 1 if the first of them must be a pod UID.
     pub pod: u32,
 }
 
-/// Switches of one run.
+/// The switches of one run.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Calls that take at least this long, in nanoseconds, are reported one by one, whatever their
-    /// outcome.
+    /// Calls that take at least this long, in nanoseconds, are reported individually, whatever their outcome.
     pub slow_ns: u64,
     /// [`crate::component::component_hash`] of the only pod UID wanted; 0 for all.
     pub only_pod: u64,
@@ -135,33 +132,32 @@ pub struct Config {
     pub only_path: u64,
     /// [`crate::component::component_hash`] of the directory that targets are moved aside to; 0 for none.
     pub aside: u64,
-    /// What only the tool knows: with it, it shows a directory to the probes (see [`crate::root`]).
+    /// A secret of this process, with which it passes directories to the probes (see [`crate::root`]).
     pub secret: u64,
-    /// The tool's own process: its calls prove that a probe fires and are not counted.
+    /// Process id of podstuck. Its own calls prove that a probe fires and are not counted.
     pub own_tgid: u32,
-    /// 1 when this kernel's layout is not known: then objects cannot be distinguished, and the text of a path
-    /// is believed.
+    /// 1 if this kernel's layout is unknown. Objects cannot be distinguished then, and the text of a path is trusted.
     pub by_text: u32,
-    /// 1 when no probe hangs on a function by `fentry`: of the others one at a time runs on a CPU.
+    /// 1 if no probe uses `fentry`. Of all other programs, one at a time runs on a CPU.
     pub one_slot: u32,
-    /// After which step of a call the programs stop, of [`step`]; 0 after the last.
+    /// The step after which the programs stop, of [`step`]; 0 to run all.
     pub stop_after: u32,
-    /// The names that start a target.
+    /// The markers of targets.
     pub markers: [Marker; MARKERS],
 }
 
-/// What the programs do about a call, step by step. They are stopped for a benchmark only: what the kernel gets
-/// to run has the later steps removed.
+/// The steps that the programs take for a call. They stop early only for a benchmark; the later steps are then
+/// removed at load time.
 pub mod step {
-    /// They are entered.
+    /// The entry and the return are reached.
     pub const PAIR: u32 = 1;
     /// The clock is read at the entry and at the return.
     pub const CLOCKS: u32 = 2;
-    /// The call is noted at the entry, and taken at the return.
+    /// The call is stored at the entry and taken at the return.
     pub const SLOT: u32 = 3;
-    /// The directory that its path begins at is found.
+    /// The directory from which its path starts is found.
     pub const DIRECTORY: u32 = 4;
-    /// What is known of that directory is recalled, or read.
+    /// The directory's trail is taken from the cache or read.
     pub const RECALL: u32 = 5;
     /// The call is counted.
     pub const COUNT: u32 = 6;

@@ -1,8 +1,8 @@
-//! What is counted, by target, process, call, errno and latency.
+//! Counts by target, process, call, errno and latency.
 
 use crate::record::Process;
 
-/// What is counted apart: one key for each combination that occurred.
+/// Key of a count: one for each combination that occurred.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CountKey {
@@ -10,9 +10,9 @@ pub struct CountKey {
     pub target: u64,
     /// [`Process::started_ns`] of the process that made the call.
     pub started_ns: u64,
-    /// Its id.
+    /// Process id.
     pub tgid: u32,
-    /// Latency bucket (12 bits), lane (4 bits), errno (12 bits), call (4 bits), from the lowest bit up.
+    /// From the lowest bit: latency bucket (12 bits), lane (4 bits), errno (12 bits), call (4 bits).
     pub what: u32,
 }
 
@@ -29,8 +29,8 @@ impl CountKey {
         Self { target, started_ns, tgid, what }
     }
 
-    /// The same in the lane of a slot: one at a time on a CPU adds to an entry, so that none of its words needs an
-    /// instruction that others cannot come between. Lanes are added up by user space.
+    /// The same key in the lane of a slot. Only one program at a time on a CPU adds to an entry of a lane, so no
+    /// update has to be atomic. User space sums the lanes.
     #[inline(always)]
     pub const fn in_lane(mut self, lane: u32) -> Self {
         self.what = self.what & !(0xf << 12) | (lane & 0xf) << 12;
@@ -58,38 +58,38 @@ impl CountKey {
     }
 }
 
-/// Entries of a table of counts. Each takes room for every CPU that there may be, so they are few, and user space
-/// empties the table sooner when it fills.
+/// Entries of a table of counts. Each entry takes memory for every possible CPU, so the table is small, and user
+/// space empties it sooner when it fills.
 pub const COUNTS: usize = 2048;
 
-/// One CPU's share of a count.
+/// The counts of one CPU.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallTotals {
-    /// How many calls.
+    /// Number of calls.
     pub calls: u64,
     /// Their summed duration in nanoseconds.
     pub total_ns: u64,
-    /// The shortest of them in nanoseconds, and never 0; 0 while none is counted, and where it is not known.
+    /// The shortest duration in nanoseconds, at least 1; 0 if no call is counted or the duration is unknown.
     pub min_ns: u64,
-    /// The longest of them; 0 in the same way.
+    /// The longest duration in nanoseconds; 0 as for `min_ns`.
     pub max_ns: u64,
 }
 
 impl CallTotals {
     /// `calls` calls that took `ns` nanoseconds each.
     pub const fn of_equal(calls: u64, ns: u64) -> Self {
-        // One that took no time at all took less than the clock shows.
+        // A duration below the clock's resolution counts as 1 ns, because 0 means unknown.
         let ns = if ns == 0 { 1 } else { ns };
         Self { calls, total_ns: calls * ns, min_ns: ns, max_ns: ns }
     }
 
-    /// Adds the calls of another CPU, or of another time.
+    /// Adds the counts of another CPU or another period.
     pub fn merge(&mut self, other: &Self) {
         if other.calls == 0 {
             return;
         }
-        // Unknown for a part means unknown for the sum.
+        // If a part is unknown, the result is unknown.
         let is_known = (self.calls == 0 || self.min_ns != 0) && other.min_ns != 0;
         let (min_ns, max_ns) = match (is_known, self.calls) {
             (false, _) => (0, 0),

@@ -1,12 +1,11 @@
-//! The ways by which a deletion, an unmount or a rename enters the kernel, one row each. The probes'
-//! programs are made from this table, and user space attaches them by it.
+//! The entry points of deletions, unmounts and renames into the kernel, one row each. The probes' programs are
+//! generated from this table, and user space attaches them by it.
 
-/// Gives the table to the macro of this name.
+/// Passes the table to the macro of this name.
 ///
-/// A row of a system call has: its constant in [`EntryPointId`], the end of its programs' names, its
-/// call as in [`crate::record::call`], what the kernel's function and tracepoints are called, its
-/// numbers on x86-64 and arm64, its first arguments, and what the probes note of them: by which function
-/// of their `enter`, with which values.
+/// A row of a system call contains: its constant in [`EntryPointId`], the suffix of its programs' names, its call as
+/// in [`crate::record::call`], the name of the kernel's function and tracepoints, its numbers on x86-64 and arm64,
+/// its first arguments, and what the probes store of them: a function of `enter` and its arguments.
 #[macro_export]
 macro_rules! entry_points {
     ($with:ident) => {
@@ -34,7 +33,7 @@ macro_rules! entry_points {
                     |dirfd, path, flags| deletion(dirfd as i32, path, flags as u32);
                 UMOUNT2_32 "umount2_32": UMOUNT2, "umount",
                     |path, flags| deletion(AT_FDCWD, path, flags as u32);
-                // `umount(2)` without flags, which only this interface still has.
+                // `umount(2)` without flags, which exists only in this interface.
                 UMOUNT_32 "umount_32": UMOUNT2, "oldumount",
                     |path| deletion(AT_FDCWD, path, 0);
                 UNLINK_32 "unlink_32": UNLINK, "unlink",
@@ -49,45 +48,45 @@ macro_rules! entry_points {
     };
 }
 
-/// The callers that enter by it.
+/// The interface through which callers enter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interface {
-    /// Programs of the machine's own width, by a system call.
+    /// System calls of 64-bit programs.
     Native,
-    /// Programs that use the 32-bit system calls of an x86-64 kernel. arm64 kernels let their like in
-    /// by the native functions.
+    /// The 32-bit system calls of an x86-64 kernel. arm64 kernels use the native functions for 32-bit programs.
     Of32Bit,
-    /// Requests of io_uring, which are no system calls.
+    /// Requests of io_uring, which are not system calls.
     IoUring,
 }
 
 /// A row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntryPoint {
-    /// What the names of its programs end with.
+    /// The suffix of its programs' names.
     pub program: &'static str,
-    /// The callers that enter by it.
+    /// The interface through which its callers enter.
     pub interface: Interface,
-    /// As in [`crate::record::call`]; a flag may make [`crate::record::call::UNLINKAT_DIR`] of it.
+    /// As in [`crate::record::call`]. A flag may change it to [`crate::record::call::UNLINKAT_DIR`].
     pub call: u8,
-    /// The kernel's function that programs can be on.
+    /// The kernel's function to which programs can be attached.
     pub function: &'static str,
-    /// What the names of its tracepoints end with. Only native system calls have any.
+    /// The suffix of its tracepoints' names. Only native system calls have tracepoints.
     pub tracepoint: Option<&'static str>,
-    /// Its number; `None` where this architecture has no such call, and for what is not native.
+    /// The system call's number; `None` if this architecture does not have it, and for entry points that are not
+    /// native.
     pub number: Option<u32>,
 }
 
-/// Which entry point: its row in [`ENTRY_POINTS`].
+/// Identifies an entry point: its row in [`ENTRY_POINTS`].
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EntryPointId(u16);
 
-/// Whether the kernel that runs the probes is one for arm64. In the probes themselves aya-build says
-/// so, because they are compiled for the same machine everywhere.
+/// Whether the kernel that runs the probes is for arm64. In the probes, aya-build sets this, because they are always
+/// compiled for the same target.
 pub const ON_ARM64: bool = cfg!(any(target_arch = "aarch64", bpf_target_arch = "aarch64"));
 
-/// Of two numbers, the one that applies to this architecture.
+/// The number for this architecture.
 macro_rules! number {
     ([$x86_64:tt, $arm64:tt]) => {
         if ON_ARM64 { number!($arm64) } else { number!($x86_64) }
@@ -112,7 +111,7 @@ macro_rules! table {
         )* }
         io_uring { $($ring:ident $ring_program:literal: $ring_call:ident, $ring_name:literal;)* }
     ) => {
-        /// The table. The order is that in which they are attached and listed.
+        /// The table, in the order in which the entry points are attached and listed.
         pub const ENTRY_POINTS: &[EntryPoint] = &[
             $(EntryPoint {
                 program: $native_program,
@@ -160,10 +159,10 @@ macro_rules! table {
             $(#[doc = concat!("`", $ring_program, "`")]
             pub const $ring: Self = Self(Row::$ring as u16);)*
 
-            /// That of the native system call of this number.
+            /// The entry point of the native system call with this number.
             #[inline(always)]
             pub const fn of_system_call(number: u32) -> Option<Self> {
-                // Numbers in code and not the table: the probes would have to carry it along.
+                // The numbers are in code, because the probes would have to contain the table.
                 $(if matches!(number!($numbers), Some(n) if n == number) {
                     return Some(Self::$native);
                 })*

@@ -1,33 +1,33 @@
-//! Calls that were entered and have not returned.
+//! Calls between entry and return.
 
 use crate::{entry_point::EntryPointId, record::call};
 
-/// How many slots the table of calls in flight has: a power of two. Threads whose ids share the
-/// lower bits are in one slot in turn, or in the table beside it.
+/// Number of slots in the table of calls in flight, a power of two. Threads whose ids share the lower bits share a
+/// slot; a thread that finds it in use goes to the secondary table.
 pub const IN_FLIGHT_SLOTS: u32 = 1024;
 
-/// How many names of requests of io_uring are kept at a time.
+/// Maximum number of stored names of io_uring requests.
 pub const IO_URING_NAMES: u32 = 1024;
-/// The longest of them, its terminating NUL included.
+/// Maximum length of such a name, including its terminating NUL.
 pub const IO_URING_NAME: usize = 1024;
 
-/// `AT_FDCWD` of `fcntl.h`: the directory argument that stands for the working directory. Noted for
-/// calls without a directory argument as well.
+/// `AT_FDCWD` of `fcntl.h`: the directory argument for the working directory. Also used for calls without a directory
+/// argument.
 pub const AT_FDCWD: i32 = -100;
 
-/// A call that was entered and has not returned.
+/// A call between entry and return.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InFlight {
-    /// The thread, as `pid_tgid`; 0 in a slot that is free.
+    /// The thread, as `pid_tgid`; 0 in a free slot.
     pub thread: u64,
-    /// How many threads want the slot now: a free one belongs to the thread that counts from 0 to 1.
+    /// Number of threads that currently claim the slot. The thread that raises it from 0 to 1 gets a free slot.
     pub claims: u64,
-    /// When it was entered, `CLOCK_MONOTONIC` nanoseconds.
+    /// Time of the entry, in `CLOCK_MONOTONIC` nanoseconds.
     pub start_ns: u64,
     /// User-space address of the path argument.
     pub path: u64,
-    /// Of a rename that of the second path argument, whose directory argument is in `flags`; of a deletion
+    /// For a rename, the second path argument, whose directory argument is in `flags`; for a deletion,
     /// [`Resolved::dentry`].
     pub second: u64,
     /// [`Resolved::mnt`]
@@ -40,23 +40,23 @@ pub struct InFlight {
     pub inode: u32,
     /// As in [`call`].
     pub call: u16,
-    /// By which way it was entered: it returns by the same.
+    /// The entry point of the call. It returns through the same one.
     pub entry_point: EntryPointId,
 }
 
-/// The directory that the kernel has resolved for a deletion, as addresses of its structures.
+/// The directory that the kernel has resolved for a deletion, as addresses of kernel structures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resolved {
     /// `struct vfsmount *`
     pub mnt: u64,
     /// `struct dentry *`
     pub dentry: u64,
-    /// The lower half of `struct inode *`, by which the dentry is known as that directory's.
+    /// The lower half of the address of `struct inode`, which confirms that the dentry is still that directory's.
     pub inode: u32,
 }
 
 impl InFlight {
-    /// The directory that was resolved; none before, and where no hook reports it.
+    /// The resolved directory; `None` before it is resolved, and if no hook reports it.
     #[inline(always)]
     pub const fn resolved(&self) -> Option<Resolved> {
         if self.second == 0 || self.call == call::RENAME as u16 {
@@ -74,5 +74,5 @@ mod pod {
     unsafe impl aya::Pod for InFlight {}
 }
 
-// A cache line, on which the array of them begins.
+// One cache line. The array of slots begins on a cache line as well.
 const _: () = assert!(size_of::<InFlight>() == 64);

@@ -1,8 +1,7 @@
-//! What crosses the boundary between the kernel's probes and user space: records, map keys, the
-//! latency buckets, the rule that finds a target in a path, and the switches set at load time.
+//! The interface between the kernel's probes and user space: records, map keys, the latency buckets, the rule that
+//! finds a target in a path, and the settings applied at load time.
 //!
-//! Everything here is pure and `no_std`, so that the same code runs in both places and is tested
-//! on the host.
+//! All code is pure and `no_std`, so that the same code runs on both sides and is tested on the host.
 #![cfg_attr(not(test), no_std)]
 
 #[cfg(target_endian = "big")]

@@ -1,23 +1,23 @@
-//! How many entries the probes' tables hold that forget what was used longest ago.
+//! Sizes of the probes' LRU tables.
 //!
-//! Each CPU takes free entries 128 at a time (`LOCAL_FREE_TARGET`), and keeps them to itself until it has used them
-//! (`bpf_lru_list_pop_free_to_local` in kernel/bpf/bpf_lru_list.c). With many CPUs a table would forget while
-//! most of it is empty. So user space adds what a CPU keeps of them on average, for each CPU that there may be.
+//! Each CPU takes free entries 128 at a time (`LOCAL_FREE_TARGET`) and keeps them until it has used them
+//! (`bpf_lru_list_pop_free_to_local` in kernel/bpf/bpf_lru_list.c). With many CPUs, a table would evict entries while
+//! most of it is empty. So user space adds the average reserve of a CPU for each possible CPU.
 
 /// Processes that made counted calls.
 pub const ACTORS: usize = 8192;
 /// Targets whose path was sent.
 pub const ANNOUNCED: usize = 16384;
-/// Objects whose removal has failed.
+/// Objects whose removal failed.
 pub const FAILED: usize = 8192;
-/// What was found out about directories.
+/// Cached directories.
 pub const DIRECTORIES: usize = 16384;
-/// Kinds of records.
+/// Kinds of records with a rate limit.
 pub const LIMITS: usize = 8192;
 /// Targets that were renamed.
 pub const MOVED: usize = 1024;
 
-/// All of them, by their names.
+/// All tables, by name.
 pub const TABLES: [(&str, usize); 6] = [
     ("ACTORS", ACTORS),
     ("ANNOUNCED", ANNOUNCED),
@@ -27,7 +27,7 @@ pub const TABLES: [(&str, usize); 6] = [
     ("MOVED", MOVED),
 ];
 
-/// Half of what a CPU takes at a time: it has between all of it and nothing.
+/// The average reserve of a CPU: half of what it takes at a time.
 pub const FREE_PER_CPU: usize = 64;
 
 /// The size of a table that holds `entries` entries on a machine with `cpus` CPUs.

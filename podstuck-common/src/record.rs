@@ -1,6 +1,6 @@
-//! Who called what, and the records that the ring carries. All are `repr(C)` without padding.
+//! Callers, calls, and the records of the ring buffer. All types are `repr(C)` without padding.
 
-/// Which system call, with `unlinkat` split by its flag.
+/// System calls. `unlinkat` is split by its flag.
 pub mod call {
     /// `umount2(2)`, whose tracepoint is called `umount`.
     pub const UMOUNT2: u8 = 0;
@@ -12,77 +12,77 @@ pub mod call {
     pub const UNLINKAT_DIR: u8 = 3;
     /// `rmdir(2)`
     pub const RMDIR: u8 = 4;
-    /// How many of them are counted: those above.
+    /// Number of the counted calls, which are those above.
     pub const COUNT: usize = 5;
-    /// `rename(2)` and its younger kin. Not counted: a target may have another path afterwards.
+    /// `rename(2)` and its variants. Not counted: afterwards a target may have another path.
     pub const RENAME: u8 = 5;
-    /// No call: a program of the `umount` kind was executed, and may call `umount2`.
+    /// Not a call: a program of the `umount` kind was executed and may call `umount2`.
     pub const EXEC: u8 = 6;
-    /// Their names, as reports show them.
+    /// Names of the counted calls in reports.
     pub const NAMES: [&str; COUNT] =
         ["umount2", "unlink", "unlinkat", "unlinkat+AT_REMOVEDIR", "rmdir"];
 }
 
-/// A process. By its id alone, one that is given the same id later would be taken for it.
+/// A process. The start time distinguishes it from a later process with the same id.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Process {
-    /// When it was started, nanoseconds since boot, suspend included; 0 when unknown.
+    /// Start time in nanoseconds since boot, including suspend; 0 if unknown.
     pub started_ns: u64,
-    /// Its id.
+    /// Process id.
     pub tgid: u32,
     /// Padding, always 0.
     pub reserved: u32,
 }
 
 impl Process {
-    /// By its id and its start.
+    /// A process by its id and start time.
     #[inline(always)]
     pub const fn new(tgid: u32, started_ns: u64) -> Self {
         Self { started_ns, tgid, reserved: 0 }
     }
 }
 
-/// What the caller was, by its credentials. Bits of [`Caller::credentials`].
+/// The caller's credentials. Bits of [`Caller::credentials`].
 pub mod credential {
-    /// The rest could be read.
+    /// The other bits could be read.
     pub const KNOWN: u32 = 1;
-    /// Its user and group ids are 0: the real, the effective, the saved ones and those for the file system.
+    /// All its user and group ids are 0: real, effective, saved and file system ids.
     pub const IDS_0: u32 = 1 << 1;
     /// `CAP_SYS_ADMIN` is effective.
     pub const SYS_ADMIN: u32 = 1 << 2;
-    /// Its user namespace is the first one.
+    /// Its user namespace is the initial one.
     pub const FIRST_USER_NS: u32 = 1 << 3;
-    /// All bits that make a process the node's root.
+    /// The bits of the node's root.
     pub const ROOT: u32 = KNOWN | IDS_0 | SYS_ADMIN | FIRST_USER_NS;
 }
 
-/// Who made the calls of a process.
+/// The process that made a call.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Caller {
-    /// When the process was started, nanoseconds since boot, suspend included; 0 when unknown. With its
-    /// id, this names it.
+    /// Start time of the process in nanoseconds since boot, including suspend; 0 if unknown. Identifies the process
+    /// together with its id.
     pub started_ns: u64,
     /// Id of its cgroup in the version 2 hierarchy.
     pub cgroup: u64,
-    /// Thread name at its first call.
+    /// Thread name at the first call.
     pub comm: [u8; 16],
-    /// Parent process.
+    /// Process id of the parent.
     pub parent: u32,
     /// Inode number of its mount namespace.
     pub mnt_ns: u32,
     /// Name of the parent's main thread.
     pub parent_comm: [u8; 16],
-    /// Bits of [`credential`], of the time of the call.
+    /// Bits of [`credential`] at the time of the call.
     pub credentials: u32,
     /// Padding, always 0.
     pub reserved: u32,
 }
 
 impl Caller {
-    /// Whether it was the node's root when it called: all its ids 0, with `CAP_SYS_ADMIN` in the first user
-    /// namespace. `None` where it is not known.
+    /// Whether the caller was the node's root: all ids 0, and `CAP_SYS_ADMIN` in the initial user namespace. `None`
+    /// if unknown.
     pub const fn is_root(&self) -> Option<bool> {
         match self.credentials {
             0 => None,
@@ -91,60 +91,58 @@ impl Caller {
     }
 }
 
-/// Why a ring record was sent.
+/// Reasons to send a ring record.
 pub mod reason {
-    /// The call failed in a target or below the only wanted directory, and neither with EISDIR nor
-    /// with ENOENT.
+    /// The call failed in a target or in the only wanted directory, with an errno other than EISDIR and ENOENT.
     pub const FAILED: u32 = 1;
     /// The call took at least [`crate::config::Config::slow_ns`].
     pub const SLOW: u32 = 1 << 1;
-    /// The path of this target was not sent to user space, or so long ago that the probes have dropped
-    /// the note of it. The call may be the target's rename.
+    /// The path of this target was not sent to user space, or the probes have dropped the note of it. The call may be
+    /// the target's rename.
     pub const FIRST: u32 = 1 << 2;
-    /// The call succeeded below a mount that sits inside the target.
+    /// The call succeeded below a mount point inside the target.
     pub const CROSSED: u32 = 1 << 3;
     /// The root directory of the target was removed.
     pub const ROOT_GONE: u32 = 1 << 4;
-    /// An object succeeded that had failed before.
+    /// The removal of an object succeeded after a failure.
     pub const RECOVERED: u32 = 1 << 5;
-    /// Every unmount is reported.
+    /// The call is an unmount. Each is reported.
     pub const UNMOUNT: u32 = 1 << 6;
-    /// A sample of a directory whose trail had to be read again: it was not cached, or for more than a
-    /// second, or it has changed. Sent inside targets and elsewhere.
+    /// A sample of the directories whose trail was read again, because it was not cached, was cached for more than a
+    /// second, or had changed. Sent inside and outside of targets.
     pub const DIRECTORY: u32 = 1 << 7;
     /// A sample of the calls that [`super::loss::LOOK_ALIKE`] counts.
     pub const LOOK_ALIKE: u32 = 1 << 8;
 }
 
-/// What may be wrong with the path of a record.
+/// Possible flaws of a record's path.
 pub mod flaw {
-    /// The directory part is longer than the walk goes; its beginning is missing.
+    /// The directory is deeper than the walk goes; the start of its path is missing.
     pub const CUT: u16 = 1;
     /// The argument could not be read from the caller's memory.
     pub const NO_ARGUMENT: u16 = 1 << 1;
-    /// The directory could not be found from the descriptor.
+    /// The directory could not be determined from the descriptor.
     pub const NO_DIRECTORY: u16 = 1 << 2;
-    /// The directory lies in a mount that is in no mount namespace, or no longer below the root of its
-    /// mount: the path begins there.
+    /// The directory is in a mount without a mount namespace, or no longer below the root of its mount: the path
+    /// begins there.
     pub const UNREACHABLE: u16 = 1 << 3;
 }
 
-/// Bytes of the directory part of a record behind which no further name is added. As many as the longest path
-/// argument has, so that a directory that was named by one is there as a whole.
+/// Length of a record's directory part after which no name is added, in bytes. Equal to the longest path argument, so
+/// that a directory that was named by an argument fits completely.
 pub const BASE_MAX: usize = 4096;
 /// Longest path argument, in bytes, its terminating NUL included (`PATH_MAX`).
 pub const ARGUMENT_MAX: usize = 4096;
 
-/// The fixed part of a ring record. `base_len` bytes of NUL-terminated names follow, from the
-/// directory up to the root of the caller's mount namespace, then `argument_len` bytes of the path
-/// argument as the caller passed it, without NUL; of it only the last component where the directory is the one
-/// that the kernel has resolved.
+/// The fixed part of a ring record. `base_len` bytes of NUL-terminated names follow, from the directory up to the
+/// root of the caller's mount namespace, then `argument_len` bytes of the path argument as the caller passed it,
+/// without NUL. If the directory is the one that the kernel has resolved, the argument is only its last component.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecordHead {
     /// When the call returned, `CLOCK_MONOTONIC` nanoseconds.
     pub end_ns: u64,
-    /// How long it took, in nanoseconds.
+    /// Duration of the call, in nanoseconds.
     pub duration_ns: u64,
     /// [`crate::trail::Trail::target`] of the object.
     pub target: u64,
@@ -152,13 +150,13 @@ pub struct RecordHead {
     pub object: u64,
     /// Inode number of the directory that holds the object (of the base, for a longer argument).
     pub dir_ino: u64,
-    /// Who called.
+    /// The caller.
     pub actor: Caller,
     /// Process id.
     pub tgid: u32,
     /// Thread id.
     pub tid: u32,
-    /// The flags argument.
+    /// The flags argument of the call.
     pub flags: u32,
     /// Bits of [`reason`].
     pub reason: u32,
@@ -166,9 +164,9 @@ pub struct RecordHead {
     pub dir_dev: u32,
     /// `mount.mnt_id` of the mount that the directory was reached through.
     pub mount_id: u32,
-    /// Similar records held back since the last one sent.
+    /// Number of similar records that were suppressed since the last one that was sent.
     pub suppressed: u32,
-    /// Levels of the object below the target's root (0: the root itself, or above).
+    /// Number of levels from the target's root to the object (0: the root itself, or above it).
     pub depth: u8,
     /// See [`crate::trail::Trail::mount_depth`].
     pub mount_depth: u8,
@@ -180,42 +178,42 @@ pub struct RecordHead {
     pub errno: u16,
     /// Bits of [`flaw`].
     pub flaws: u16,
-    /// Bytes of names that follow.
+    /// Length of the names that follow, in bytes.
     pub base_len: u16,
-    /// Bytes of the argument that follow the names.
+    /// Length of the argument that follows the names, in bytes.
     pub argument_len: u16,
 }
 
-/// Reasons for which something was lost or left out; index into the `LOSSES` map.
+/// Losses and omissions; index into the `LOSSES` map.
 pub mod loss {
     /// A call could not be counted: the table of counts was full.
     pub const COUNTS_FULL: u32 = 0;
-    /// A call could not be followed: the table of calls in flight was full.
+    /// A call could not be tracked: the table of calls in flight was full.
     pub const IN_FLIGHT_FULL: u32 = 1;
-    /// An entry was overwritten: the thread entered again without an exit seen.
+    /// An entry was overwritten: the thread entered again without an observed exit.
     pub const OVERWRITTEN: u32 = 2;
     /// An exit without an entry: the call began before the probes, or its entry was lost.
     pub const UNMATCHED_EXIT: u32 = 3;
     /// A record did not fit into the ring.
     pub const RING_FULL: u32 = 4;
-    /// A record was held back by the limit for its kind.
+    /// A record was suppressed by the rate limit of its kind.
     pub const RATE_LIMITED: u32 = 5;
-    /// The target is unknown: the path was longer than the walk goes.
+    /// The target is unknown: the path is longer than the walk goes.
     pub const PATH_CUT: u32 = 6;
     /// The target is unknown: the argument or the directory could not be read.
     pub const PATH_UNREADABLE: u32 = 7;
     /// A call outside the wanted target. Not a loss.
     pub const NOT_WANTED: u32 = 8;
-    /// A call refused by seccomp, which shows its return only. It never ran. Not a loss.
+    /// A call that seccomp refused, for which only the return is visible. It was never executed. Not a loss.
     pub const REFUSED: u32 = 9;
-    /// A deletion by io_uring, which no probe counts by its outcome.
+    /// A deletion by io_uring whose outcome no probe counts.
     pub const IO_URING: u32 = 10;
-    /// A call on a path that reads like a target and lies below no directory that is proven to hold
-    /// any. It is counted without a target. Not a loss.
+    /// A call on a path that looks like a target's but is below no proven directory. It is counted without a target.
+    /// Not a loss.
     pub const LOOK_ALIKE: u32 = 11;
-    /// The outcome of a call is not known: as many as there is memory for were being looked at on its CPU.
+    /// The outcome of a call is unknown: all slots of its CPU were in use.
     pub const NO_SLOT: u32 = 12;
-    /// How many there are.
+    /// Number of reasons.
     pub const COUNT: u32 = 13;
 }
 

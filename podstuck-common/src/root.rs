@@ -1,50 +1,51 @@
-//! Directories that are proven to hold targets: kubelet's root, a runtime's data.
+//! Directories that are proven to contain targets: kubelet's root, a runtime's data directory.
 //!
-//! A path says nothing about what it leads to: a process with a file system of its own can make one that reads
-//! like a pod's volume. So user space opens such a directory and shows it to the probes by a call that the
-//! kernel refuses before it looks at the path: `unlinkat(descriptor, SECRET, SHOW | index)`, which
-//! is EINVAL for its flags (`unlinkat` in fs/namei.c). The probes note the inode behind the descriptor.
+//! A path is no proof of what it leads to: a process in its own mount namespace can create one that looks like a
+//! pod's volume. So user space opens the directory and passes it to the probes through a call that the kernel rejects
+//! before it resolves the path: `unlinkat(descriptor, SECRET, SHOW | index)`, which is EINVAL for its flags
+//! (`unlinkat` in fs/namei.c). The probes note the inode behind the descriptor.
 
-/// Flags of a call that shows a directory. The lower bits are the index of its [`Root`].
+/// Flags of a call that passes a directory to the probes. The lower bits are the index of its [`Root`].
 pub const SHOW: u32 = 0x5064_0000;
-/// The bit that `unlinkat(2)` has no meaning for, and that no other call of ours has.
+/// A bit that `unlinkat(2)` does not define and that no other call of podstuck sets.
 pub const SHOW_BIT: u32 = 1 << 30;
-/// How many there can be.
+/// Maximum number of roots.
 pub const ROOTS: usize = 64;
-/// The bits of the index.
+/// Mask of the index.
 pub const INDEX_MASK: u32 = ROOTS as u32 - 1;
-/// The view of all who see the host's root directory; others are the number of a mount namespace.
+/// The view of processes that share the host's root directory. Other views are identified by the inode number of a
+/// mount namespace.
 pub const HOST_VIEW: u32 = 0;
 
-/// What is known of such a directory.
+/// The properties of such a directory.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Root {
-    /// Rolling hash of its path: the host's, or that of the kubelet in whose namespace it is.
+    /// Rolling hash of its path: on the host, or in the mount namespace of its kubelet.
     pub path: u64,
-    /// How many levels below it a marker is.
+    /// Number of levels from the directory to a marker below it.
     pub depth: u32,
-    /// Of [`flag`]; 0 in a slot that is free.
+    /// Bits of [`flag`]; 0 in a free slot.
     pub flags: u32,
 }
 
-/// What a directory is.
+/// Bits of [`Root::flags`].
 pub mod flag {
-    /// It holds targets.
+    /// It contains targets.
     pub const HOLDS: u32 = 1;
-    /// They are pods'.
+    /// Its targets are pods'.
     pub const PODS: u32 = 1 << 1;
-    /// It lies in the only wanted directory.
+    /// It is in the only wanted directory.
     pub const WANTED: u32 = 1 << 2;
-    /// It is the host's root directory: what lies below has its path on the host.
+    /// It is the host's root directory: paths below it are the host's paths.
     pub const HOST: u32 = 1 << 3;
 }
 
-/// A path by which a directory is known in one view.
+/// The path of a directory in one view.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ViewKey {
-    /// Its rolling hash.
+    /// Rolling hash of the path.
     pub path: u64,
     /// [`HOST_VIEW`], or the inode number of a mount namespace.
     pub view: u32,
@@ -52,7 +53,7 @@ pub struct ViewKey {
     pub reserved: u32,
 }
 
-/// Words of the filter that tells most paths that are no root's: see [`filter_bit`].
+/// Words of the filter that excludes most paths that are no root's: see [`filter_bit`].
 pub const FILTER_WORDS: u32 = 8;
 
 /// The word and the bit of a path in the filter.

@@ -1,9 +1,9 @@
 //! The rule that finds the target of a call in its path, one component at a time.
 //!
-//! A *trail* is what is known after reading a path from its root down to some directory. The
-//! probes keep one per directory and go on from there, so a bare name below a file descriptor and
-//! an absolute path end in the same target. A target is named by the rolling hash of the path of
-//! its root directory: user space learns the text that belongs to it from the first record.
+//! A *trail* is the state after reading a path from its root down to a directory. The probes keep one per directory
+//! and continue from it, so a bare name below a file descriptor and an absolute path lead to the same target. A
+//! target is identified by the rolling hash of the path of its root directory; user space learns the text from the
+//! first record.
 
 use core::hint::black_box;
 
@@ -13,62 +13,62 @@ use crate::{
     root::{Root, flag},
 };
 
-/// Looking for a marker.
+/// Searching for a marker.
 pub const SEARCHING: u8 = 0;
 /// A marker was seen; the next component must be a pod UID.
 pub const WANTS_POD: u8 = 1;
-/// Inside a target root's path, `left` components before its end.
+/// In the path of a target root; `left` components are missing.
 pub const TAKING: u8 = 2;
-/// At or below a target root: everything further down belongs to it.
+/// At or below a target root: all further components belong to it.
 pub const INSIDE: u8 = 3;
-/// Below a directory that is proven to hold targets, `left` components before its markers.
+/// Below a directory that is proven to contain targets, `left` components above its markers.
 pub const BELOW: u8 = 4;
-/// Below such a directory, beside its markers: nothing here is a target.
+/// Below such a directory, beside its markers: no targets here.
 pub const BESIDE: u8 = 5;
-/// As in [`TAKING`], or where targets are moved aside to.
+/// As [`TAKING`], or at the directory to which targets are moved aside.
 pub const TAKING_OR_ASIDE: u8 = 6;
 
-/// From where a path is counted.
+/// The start of a path.
 pub mod origin {
-    /// From the host's root directory.
+    /// The host's root directory.
     pub const HOST: u8 = 1;
-    /// It leads through a directory that is proven to hold targets; so does what it says.
+    /// The path leads through a directory that is proven to contain targets, so its markers are trusted.
     pub const PROVEN: u8 = 1 << 1;
-    /// The targets of that directory are pods'.
+    /// That directory's targets are pods'.
     pub const PODS: u8 = 1 << 2;
 }
 
-/// What is known of a path down to one directory.
+/// The state after a path down to one directory.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Trail {
     /// Rolling hash of all components so far.
     pub path: u64,
-    /// Hash of the pod UID's component, 0 without one.
+    /// Hash of the component that is the pod's UID; 0 without one.
     pub pod: u64,
-    /// The target: hash of its root's path, 0 when no root is known (yet).
+    /// The target: hash of its root's path; 0 if no root is known (yet).
     pub target: u64,
-    /// [`SEARCHING`] to [`INSIDE`].
+    /// [`SEARCHING`] to [`TAKING_OR_ASIDE`].
     pub stage: u8,
-    /// Components still missing to a target root, in [`TAKING`].
+    /// Number of components that are missing, in [`TAKING`] and [`BELOW`].
     pub left: u8,
-    /// How many levels below the target's root the deepest mount was crossed on the way here: 0
-    /// when none, or only one at the root itself.
+    /// Number of levels from the target's root to the deepest mount point on the path; 0 without one below the
+    /// root.
     pub mount_depth: u8,
-    /// Levels below the target's root, at most 255.
+    /// Number of levels below the target's root, at most 255.
     pub depth: u8,
-    /// 1 when the only wanted directory was passed.
+    /// 1 if the path leads through the only wanted directory.
     pub wanted: u8,
-    /// 1 when the path was longer than the walk goes: the target is unknown, not absent.
+    /// 1 if the path is longer than the walk goes: the target is unknown, not absent.
     pub cut: u8,
-    /// 1 when the component just taken is the root of the target itself.
+    /// 1 if the last component is the root of the target itself.
     pub at_root: u8,
     /// Bits of [`origin`]; 0 when the start of the path is not verified.
     pub origin: u8,
 }
 
 impl Trail {
-    /// Takes the next component; `mounted` says that a mount sits on it.
+    /// Appends a component; `mounted` means that it is a mount point.
     #[inline(always)]
     pub fn step(&mut self, config: &Config, hash: u64, len: u32, mounted: bool) {
         self.path = mix(self.path, hash);
@@ -130,7 +130,7 @@ impl Trail {
         self.left = marker.take as u8;
     }
 
-    /// The component just taken, or the directory that the trail starts from, is this.
+    /// The last component, or the directory that the trail starts from, is this root.
     #[inline(always)]
     pub fn enter(&mut self, root: &Root) {
         self.forget();
@@ -153,8 +153,8 @@ impl Trail {
         }
     }
 
-    /// There is no target here. Field by field: a whole new trail would lie on the probes' small stack. And not as zeros
-    /// side by side, which the compiler would have made so by a loop over bytes.
+    /// Removes the target. Field by field: a whole new trail would occupy the probes' small stack. `black_box` keeps
+    /// the compiler from setting adjacent zeros with a loop over bytes.
     #[inline(always)]
     pub fn forget(&mut self) {
         self.pod = black_box(0);
@@ -169,13 +169,13 @@ impl Trail {
         self.origin != 0 || config.by_text != 0
     }
 
-    /// Whether there is a target, by text alone.
+    /// Whether there is a target only according to the text of the path.
     #[inline(always)]
     pub const fn is_look_alike(&self, config: &Config) -> bool {
         self.target != 0 && self.origin & origin::PROVEN == 0 && config.by_text == 0
     }
 
-    /// A mount sits on the component just taken.
+    /// The last component is a mount point.
     #[inline(always)]
     pub fn mount_here(&mut self) {
         if self.stage == INSIDE {
@@ -183,7 +183,7 @@ impl Trail {
         }
     }
 
-    /// Whether no component more can change the target.
+    /// Whether further components cannot change the target.
     #[inline(always)]
     pub const fn settled(&self, config: &Config) -> bool {
         self.stage == INSIDE && !self.is_look_alike(config)
@@ -251,7 +251,7 @@ mod tests {
         assert_eq!(static_pod.stage, INSIDE);
     }
 
-    /// Below a directory of this kind at `/data`.
+    /// The trail of a path below a directory of this kind at `/data`.
     fn below(flags: u32, depth: u32, path: &str) -> Trail {
         let root = Root { path: path_hash(b"/data"), depth, flags: flag::HOLDS | flags };
         let mut trail = Trail::default();
@@ -272,7 +272,7 @@ mod tests {
             ("overlay/7/diff", "/data/overlay/7"),
             ("overlay/aside/temp/1-7", "/data/overlay/aside/temp/1-7"),
             ("overlay/aside/temp/1-7/diff/a", "/data/overlay/aside/temp/1-7"),
-            // Nothing but a name elsewhere.
+            // The name has no meaning at another place.
             ("overlay/7/aside/temp/1-7", "/data/overlay/7"),
             ("snapshots/aside/temp/1-7", "/data/snapshots/aside"),
         ] {
@@ -294,7 +294,7 @@ mod tests {
         assert_eq!(volume.target, path_hash(format!("/data/pods/{UID}/volumes/p/v").as_bytes()));
         assert_eq!((volume.stage, volume.depth), (INSIDE, 1));
         assert!(volume.settled(&proving()));
-        // What a tenant keeps in a volume that is mounted below kubelet's root.
+        // A tenant's data in a volume that is mounted below kubelet's root.
         let global = below(flag::PODS, 1, &format!("plugins/globalmount/pods/{UID}/volumes/p/v"));
         assert_eq!((global.stage, global.target), (BESIDE, 0));
         assert_eq!(below(flag::PODS, 1, "snapshots/7/fs").target, 0);

@@ -1,8 +1,8 @@
-//! The processors that podstuck is built for.
+//! The architectures that podstuck is built for.
 
 use std::env::consts::ARCH;
 
-/// One of them, by Debian's name.
+/// An architecture, by Debian's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 #[value(rename_all = "lower")]
 pub(crate) enum Architecture {
@@ -11,12 +11,12 @@ pub(crate) enum Architecture {
 }
 
 impl Architecture {
-    /// This machine's own.
+    /// This machine's architecture.
     pub(crate) fn own() -> Self {
         if ARCH == Self::Arm64.of_rust() { Self::Arm64 } else { Self::Amd64 }
     }
 
-    /// As Debian calls it, and most who build containers.
+    /// Debian's name, which most container tools use as well.
     pub(crate) const fn of_debian(self) -> &'static str {
         match self {
             Self::Amd64 => "amd64",
@@ -24,7 +24,7 @@ impl Architecture {
         }
     }
 
-    /// As Rust, QEMU and the GNU tools call it.
+    /// The name in Rust, QEMU and the GNU tools.
     pub(crate) const fn of_rust(self) -> &'static str {
         match self {
             Self::Amd64 => "x86_64",
@@ -32,17 +32,17 @@ impl Architecture {
         }
     }
 
-    /// What Rust's compiler builds for.
+    /// Rust's target triple.
     pub(crate) fn target(self) -> String {
         format!("{}-unknown-linux-gnu", self.of_rust())
     }
 
-    /// What links for it elsewhere.
+    /// The cross linker.
     pub(crate) fn linker(self) -> String {
         format!("{}-linux-gnu-gcc", self.of_rust())
     }
 
-    /// Debian's packages with that linker and what it links against.
+    /// Debian's packages with the cross linker and its libraries.
     pub(crate) fn linker_packages(self) -> [String; 2] {
         let gcc = self.of_rust().replace('_', "-");
         [format!("gcc-{gcc}-linux-gnu"), format!("libc6-dev-{}-cross", self.of_debian())]

@@ -1,6 +1,6 @@
-//! `cargo xtask bench`: builds what is measured, and starts the crate that measures.
+//! `cargo xtask bench`: builds the measured programs, and starts the measuring crate.
 //!
-//! That crate is apart because it draws and does statistics, which nothing else here compiles for.
+//! That crate is separate because only it needs libraries for drawing and statistics.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ pub(crate) struct Options {
     arguments: Vec<String>,
 }
 
-/// Builds all, and measures.
+/// Builds everything, and measures.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
     let bench = program(workspace, "podstuck-bench", "podstuck-bench", false)?;
     let start = |environment: &[(&str, &OsStr)]| {
@@ -28,7 +28,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> 
         let status = command.status();
         status.with_context(|| format!("cannot start `{}`", process::show(&command)))
     };
-    // What is wrong with the arguments is said before the minutes of building.
+    // Errors in the arguments are reported before the build, which takes minutes.
     let status = start(&[("PODSTUCK_BENCH_CHECK", "1".as_ref())])?;
     let help = |word: &String| matches!(word.as_str(), "help" | "--help" | "-h");
     if !status.success() || options.arguments.iter().any(help) {
@@ -49,13 +49,13 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> 
     .map(code)
 }
 
-/// The measuring program has said itself what went wrong.
+/// The measuring program has already reported its error.
 fn code(status: ExitStatus) -> ExitCode {
     let code = status.code().and_then(|code| u8::try_from(code).ok());
     code.map_or(ExitCode::FAILURE, ExitCode::from)
 }
 
-/// Builds a program of a package of ours, and returns where it is.
+/// Builds a program of the workspace, and returns its path.
 fn program(workspace: &Workspace, package: &str, name: &str, release: bool) -> Result<PathBuf> {
     let mut cargo = workspace.cargo(["build", "--package", package, "--bin", name]);
     if release {

@@ -1,7 +1,7 @@
-//! The linker of the probes, at the release that fits the compiler.
+//! The linker of the probes, at the release that matches the compiler.
 //!
-//! It reads the bitcode that rustc writes, so that its LLVM must not be older than rustc's. Up to
-//! 0.10 it can use rustc's own, which costs no installation; later releases want one installed.
+//! It reads rustc's bitcode, so its LLVM must not be older than rustc's. Up to 0.10 it can use rustc's own LLVM,
+//! which needs no installation; later releases require an installed one.
 
 use anyhow::{Result, bail};
 
@@ -9,15 +9,15 @@ use crate::cargo_tool::CargoTool;
 use crate::setup::Rustc;
 use crate::workspace::Workspace;
 
-/// The last release with which the probes were tried.
+/// The last release that was tested with the probes.
 const VERSION: &str = "0.10.3";
 
-/// For each LLVM of rustc, the features with which that release links through it. Its manifest has
-/// them for 20, 21 and 22; tried with 22, which is rustc 1.95's.
+/// For each LLVM of rustc, the features with which this release uses it. Its manifest has features for 20, 21 and 22;
+/// tested with 22, which is rustc 1.95's.
 const THROUGH_RUSTC: [(u32, &[&str]); 3] =
     [(20, &["llvm-20", "rust-llvm-20"]), (21, &["llvm-21", "rust-llvm-21"]), (22, &[])];
 
-/// Gets the linker, unless it is there.
+/// Installs the linker, unless it is installed.
 pub(crate) fn ensure(rustc: &Rustc, workspace: &Workspace) -> Result<()> {
     match fitting(rustc.llvm) {
         Some(tool) => tool.ensure(workspace),
@@ -31,7 +31,7 @@ fn fitting(llvm: u32) -> Option<CargoTool> {
     Some(CargoTool { name: "bpf-linker", version: VERSION, features })
 }
 
-/// For a compiler that we know no release for: whatever the user has put there is taken.
+/// For a compiler without a known release, accepts any installed linker.
 fn accept_installed(rustc: &Rustc) -> Result<()> {
     let Rustc { version, llvm, .. } = rustc;
     if let Some(installed) = CargoTool::installed_version("bpf-linker") {

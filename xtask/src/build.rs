@@ -16,7 +16,7 @@ use podstuck_process as process;
 
 const STATIC: [&str; 2] = ["-C", "target-feature=+crt-static"];
 
-/// What the image of a release is called where no name is given.
+/// Default name of a release's image.
 pub(crate) const IMAGE: &str = "docker.io/library/podstuck";
 
 /// How to build.
@@ -39,7 +39,7 @@ pub(crate) struct Options {
     pub(crate) sbom: bool,
 }
 
-/// Builds, and prints where the program is.
+/// Builds the program and prints its path.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     if options.plugin {
         let architecture = options.arch.unwrap_or(Architecture::own());
@@ -58,7 +58,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Builds, and returns where the program is.
+/// Builds the program and returns its path.
 pub(crate) fn program(workspace: &Workspace, options: &Options) -> Result<PathBuf> {
     let mut cargo = workspace.cargo(["build", "--package", "podstuck-user", "--bin", "podstuck"]);
     let mut folder = workspace.target.clone();
@@ -74,7 +74,7 @@ pub(crate) fn program(workspace: &Workspace, options: &Options) -> Result<PathBu
     Ok(folder.join(profile).join("podstuck"))
 }
 
-/// Builds the plugin for kubectl; where it is. Of the image it knows the name.
+/// Builds the plugin for kubectl, which contains the image's name; returns its path.
 pub(crate) fn plugin(
     workspace: &Workspace,
     architecture: Architecture,
@@ -85,13 +85,13 @@ pub(crate) fn plugin(
     client(workspace, cargo, architecture, "kubectl-podstuck")
 }
 
-/// Builds the agent; where it is.
+/// Builds the agent; returns its path.
 pub(crate) fn agent(workspace: &Workspace, architecture: Architecture) -> Result<PathBuf> {
     let cargo = workspace.cargo(["build", "--release", "--package", "podstuck-agent"]);
     client(workspace, cargo, architecture, "podstuck-agent")
 }
 
-/// Builds a client of the API server, statically and with names resolved by the program itself; where it is.
+/// Builds a client of the API server, statically linked and with its own name resolution; returns its path.
 fn client(
     workspace: &Workspace,
     mut cargo: Command,
@@ -103,8 +103,8 @@ fn client(
     Ok(workspace.target.join(target).join("release").join(program))
 }
 
-/// Builds the program as the tests are built, from the whole workspace: cargo then compiles what they
-/// share once. Returns where it is.
+/// Builds the program like the tests, from the whole workspace, so that cargo compiles their common parts once.
+/// Returns its path.
 pub(crate) fn beside_tests(workspace: &Workspace) -> Result<PathBuf> {
     process::run(&mut workspace.cargo([
         "build",
@@ -124,16 +124,16 @@ pub(crate) fn tests(workspace: &Workspace) -> Result<()> {
     process::run(&mut workspace.cargo(["test", "--workspace", "--no-run"]))
 }
 
-/// Has cargo link statically for these processors, and leave out where it was built; returns the name of the
-/// folder that it then puts programs in.
+/// Makes cargo link statically for this architecture and omit build paths; returns the name of the folder for the
+/// programs.
 pub(crate) fn link_statically(
     workspace: &Workspace,
     cargo: &mut Command,
     architecture: Architecture,
 ) -> Result<String> {
     let rustc = Rustc::locate(workspace)?;
-    // With the target named, the flag spares build scripts and procedural macros: those are
-    // loaded by the compiler and cannot be static.
+    // With an explicit target, the flag does not apply to build scripts and procedural macros: the compiler loads
+    // those, so they cannot be static.
     let target = architecture.target();
     cargo.args(["--target", &target]);
     if architecture != Architecture::own() {
@@ -143,23 +143,23 @@ pub(crate) fn link_statically(
     Ok(target)
 }
 
-/// Gives the compiler these flags beside those of the environment, and has it leave out where it was built.
+/// Adds these flags to the environment's compiler flags, and makes the compiler omit build paths.
 pub(crate) fn set_flags(workspace: &Workspace, rustc: &Rustc, cargo: &mut Command, more: &[&str]) {
     let given = env::var("RUSTFLAGS").unwrap_or_default();
     let mut flags: Vec<String> = given.split_whitespace().map(str::to_owned).collect();
     flags.extend(more.iter().map(|flag| (*flag).to_owned()));
-    // The last one that fits counts.
+    // The last matching option counts.
     let crates = cargo_home().map(|home| (home, "/cargo"));
     let library = (rustc.sysroot.join("lib/rustlib/src/rust"), "/rust");
     for (folder, name) in crates.into_iter().chain([library, (workspace.root.clone(), "/podstuck")])
     {
         flags.push(format!("--remap-path-prefix={}={name}", folder.display()));
     }
-    // A path may have blanks.
+    // A path may contain blanks.
     cargo.env_remove("RUSTFLAGS").env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"));
 }
 
-/// Has cargo link by the other processor's linker, and build the standard library where rustup has none for it.
+/// Makes cargo use the cross linker, and build the standard library if rustup has none for the target.
 fn cross(rustc: &Rustc, cargo: &mut Command, architecture: Architecture) -> Result<()> {
     let (target, linker) = (architecture.target(), architecture.linker());
     if process::find(&linker).is_none() {

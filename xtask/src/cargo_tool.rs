@@ -1,4 +1,4 @@
-//! Programs that `cargo install` brings.
+//! Programs that `cargo install` provides.
 
 use std::env;
 use std::fs;
@@ -11,24 +11,24 @@ use serde_json::Value;
 
 use crate::workspace::Workspace;
 
-/// Compiled for a short compilation: measured, 43 s of CPU for bpf-linker and not 124, 80 for cargo-deny
-/// and not 208. What they do here takes the same few seconds: the linker's work is done by LLVM.
+/// Settings that shorten the compilation. Measured: 43 s of CPU time instead of 124 for bpf-linker, 80 instead of 208
+/// for cargo-deny. The programs' run time of a few seconds is the same: LLVM does the linker's work.
 const QUICK: [(&str, &str); 3] = [
     ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0"),
     ("CARGO_PROFILE_RELEASE_LTO", "off"),
     ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16"),
 ];
 
-/// A program at the one version that we work with.
+/// A program at its pinned version.
 pub(crate) struct CargoTool {
     pub(crate) name: &'static str,
     pub(crate) version: &'static str,
-    /// Instead of its default ones; none means those
+    /// Features in place of the default ones; empty for the default ones
     pub(crate) features: &'static [&'static str],
 }
 
 impl CargoTool {
-    /// Installs the program, unless the pinned version is there.
+    /// Installs the program, unless the pinned version is installed.
     pub(crate) fn ensure(&self, workspace: &Workspace) -> Result<()> {
         let Self { name, version, .. } = self;
         if self.is_installed() {
@@ -36,7 +36,7 @@ impl CargoTool {
             return Ok(());
         }
         println!("{name} {version}: compiling it, which takes a minute");
-        // Not into the workspace's target folder, which would keep the build's leftovers.
+        // Not in the workspace's target folder, which would keep the artefacts.
         let mut install = workspace.cargo(["install", name, "--version", version, "--locked"]);
         if !self.features.is_empty() {
             install.args(["--no-default-features", "--features", &self.features.join(",")]);
@@ -50,9 +50,9 @@ impl CargoTool {
         Ok(())
     }
 
-    /// The version of a program on `PATH`, if it is there and says one.
+    /// The version of a program on `PATH`, if the program exists and prints one.
     pub(crate) fn installed_version(name: &str) -> Option<String> {
-        // As cargo calls its own: not all of them answer otherwise.
+        // Called like cargo's subcommands: some of them do not answer otherwise.
         let subcommand = name.strip_prefix("cargo-");
         let mut ask = Command::new(name);
         let printed = process::output(ask.args(subcommand).arg("--version")).ok()?;
@@ -65,8 +65,8 @@ impl CargoTool {
             && cargos_record().is_none_or(|record| self.fits(&record))
     }
 
-    /// Whether what cargo noted at the installation has our features. A program that came in
-    /// another way has no note, and is taken as it is.
+    /// Whether cargo's record of the installation has the wanted features. A program that was installed in another
+    /// way has no record and is accepted.
     fn fits(&self, record: &Value) -> bool {
         let ours = format!("{} {} ", self.name, self.version);
         let installs = record["installs"].as_object().into_iter().flatten();
@@ -86,13 +86,12 @@ impl CargoTool {
     }
 }
 
-/// Where cargo has its crates and its notes.
+/// Cargo's home directory, with its crates and records.
 pub(crate) fn cargo_home() -> Option<PathBuf> {
     env::var_os("CARGO_HOME").map(PathBuf::from).or_else(|| Some(env::home_dir()?.join(".cargo")))
 }
 
-/// Where `cargo install` notes how it built what. Its form is cargo's own business: where it cannot
-/// be read, nothing is known.
+/// Cargo's record of its installations. The format is internal to cargo; if it cannot be read, nothing is known.
 fn cargos_record() -> Option<Value> {
     serde_json::from_str(&fs::read_to_string(cargo_home()?.join(".crates2.json")).ok()?).ok()
 }

@@ -9,11 +9,11 @@ use anyhow::{Context, Result};
 use crate::workspace::Workspace;
 use podstuck_process as process;
 
-/// Copies what is or would be committed into a folder.
+/// Copies the files that are committed, or would be, into a folder.
 pub(crate) fn copy_to(workspace: &Workspace, folder: &Path) -> Result<()> {
     for file in files(workspace)? {
         let (from, to) = (workspace.root.join(&file), folder.join(&file));
-        // Removed, and not committed so.
+        // Removed in the working tree, but not in the commit.
         if !from.exists() {
             continue;
         }

@@ -1,4 +1,4 @@
-//! The runtimes of another release of Debian's; `cargo xtask daemons`: the tests with real runtimes, with those.
+//! `cargo xtask daemons`: the tests with the real runtimes of another Debian release.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -9,11 +9,11 @@ use podstuck_process::private_apt::PrivateApt;
 use crate::workspace::Workspace;
 use crate::{setup, test};
 
-/// The one that is taken unless another is asked for.
+/// The default release.
 pub(crate) const SUITE: &str = "forky";
-/// What the tests start of them, as the names of their files begin.
+/// The runtimes that the tests start, as prefixes of the packages' file names.
 const DAEMONS: [&str; 5] = ["docker.io_", "containerd_", "runc_", "crun_", "podman_"];
-/// The daemons, and what stands under `/usr` that they and the tests start.
+/// The daemons, and the programs that they and the tests need under `/usr`.
 const PACKAGES: [&str; 17] = [
     "docker.io",
     "docker-cli",
@@ -45,14 +45,14 @@ pub(crate) struct Options {
     filter: Option<String>,
 }
 
-/// Unpacks them beside the machine's own, and runs the tests.
+/// Unpacks them separately from the machine's own, and runs the tests.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
     setup::run(workspace)?;
     let root = unpacked(workspace, &options.suite)?;
     test::with_daemons(workspace, root, options.filter.as_deref()).map(|()| ExitCode::SUCCESS)
 }
 
-/// The root of a file system that has them, and what they need.
+/// The root of a file system with the daemons and their dependencies.
 pub(crate) fn unpacked(workspace: &Workspace, suite: &str) -> Result<PathBuf> {
     let folder = workspace.target.join("daemons");
     let root = folder.join(suite);

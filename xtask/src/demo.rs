@@ -18,28 +18,28 @@ use crate::setup;
 use crate::workspace::Workspace;
 use podstuck_process as process;
 
-/// What is shown. `cargo xtask pictures` shows the same.
+/// The case that is shown; `cargo xtask pictures` shows the same.
 pub(crate) const CASE: &str = "immutable-attribute";
-/// What `watch` exits with when it found something.
+/// The exit status of `watch` with a finding.
 const FINDING: i32 = 1;
-/// How long the probes may take to attach before the case begins.
+/// Time for the probes to attach before the case begins.
 const HEAD_START: Duration = Duration::from_secs(2);
-/// The watch takes 25 s; on a loaded machine, something more.
+/// The watch takes 25 s, and longer on a loaded machine.
 const LIMIT: Duration = Duration::from_secs(60);
-/// How long a child may take to clean up when asked to end.
+/// Time for a child to clean up after it is asked to end.
 const GRACE: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(100);
 const LINES: usize = 10;
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
-/// Builds, watches the lab's case, and shows what the watch exported.
+/// Builds, watches the lab's case, and shows the exported files.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     if !geteuid().is_root() {
         bail!("the demo loads probes into the kernel, which takes root");
     }
     setup::run(workspace)?;
-    // Optimizing it takes minutes, and makes no visible difference for one pod. The tests use the same build.
+    // An optimized build takes minutes and makes no visible difference for one pod. The tests use the same build.
     let program = build::beside_tests(workspace)?;
     let seconds =
         SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is off")?.as_secs();
@@ -50,7 +50,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let mut watch = Command::new(&program);
     watch.args(["watch", "--output", "text", "--duration", "25s", "--export"]).arg(&export);
     let mut watch = Running::start(watch)?;
-    // A watch that cannot start says so at once, and then there is nothing to show.
+    // A watch that cannot start fails at once.
     let deadline = Instant::now() + HEAD_START;
     while Instant::now() < deadline {
         watch.expect_running()?;
@@ -70,7 +70,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     if watch.code() != Some(FINDING) {
         bail!("the watch was to find the lab's pod and to exit with {FINDING}: {watch}");
     }
-    // Another pod of this machine may be stuck, too.
+    // Another pod of this machine may be stuck as well.
     let findings = export.join("findings.jsonl");
     let text = fs::read_to_string(&findings)
         .with_context(|| format!("the watch left no {}", findings.display()))?;
@@ -80,7 +80,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     show(&export)
 }
 
-/// A child that does not outlive us.
+/// A child process that is ended when this is dropped.
 pub(crate) struct Running {
     shown: String,
     child: Child,
@@ -94,7 +94,7 @@ impl Running {
         Ok(Self { shown, child })
     }
 
-    /// The UID of a lab's pod, from the line that the lab prints before it begins. What it prints is shown.
+    /// The UID of the lab's pod, from the line that the lab prints before the removal. Its output is shown.
     fn pod(&mut self) -> Result<String> {
         let output = self.child.stdout.take().context("the lab has no output")?;
         let mut lines = BufReader::new(output).lines().map_while(Result::ok).inspect(|line| {
@@ -103,7 +103,7 @@ impl Running {
         let ready = lines.next().context("the lab ended before it was ready")?;
         let ready: Value = serde_json::from_str(&ready).context("the lab's first line")?;
         let uid = ready["pod_uid"].as_str().context("the lab's first line has no pod_uid")?;
-        // Ends with the lab, whose writes must not block.
+        // Runs until the lab ends, whose writes must not block.
         thread::spawn(move || lines.for_each(drop));
         Ok(uid.to_owned())
     }
@@ -139,10 +139,10 @@ impl Running {
 }
 
 impl Drop for Running {
-    /// Tells the child to end, so that it can clean up, and ends it if it does not.
+    /// Asks the child to end, so that it can clean up, and kills it if it does not.
     fn drop(&mut self) {
         let Ok(pid) = i32::try_from(self.child.id()) else { return };
-        // A child that was waited for is gone, and its id may be another's.
+        // The id of a child that was waited for may belong to another process.
         if !matches!(self.child.try_wait(), Ok(None))
             || kill(Pid::from_raw(pid), Signal::SIGTERM).is_err()
         {
@@ -166,7 +166,7 @@ extern "C" fn interrupted(_signal: nix::libc::c_int) {
     INTERRUPTED.store(true, Ordering::Relaxed);
 }
 
-/// Has Ctrl-C noted and not kill us, so that the children are ended first.
+/// Notes Ctrl-C instead of being killed, so that the children are ended first.
 pub(crate) fn note_interrupts() -> Result<()> {
     let action =
         SigAction::new(SigHandler::Handler(interrupted), SaFlags::SA_RESTART, SigSet::empty());
@@ -177,7 +177,7 @@ pub(crate) fn note_interrupts() -> Result<()> {
     Ok(())
 }
 
-/// Whether one of the findings is the case's, about this pod.
+/// Whether a finding is the case's and about this pod.
 fn is_found(findings: &str, uid: &str) -> bool {
     let mut findings = findings.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     findings.any(|it| it["id"] == CASE && it["pod"]["uid"] == uid)

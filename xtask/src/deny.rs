@@ -1,4 +1,4 @@
-//! `cargo xtask deny`: the licences, the origin and the known faults of the dependencies.
+//! `cargo xtask deny`: checks the dependencies' licences, origins and known vulnerabilities.
 
 use anyhow::{Result, bail};
 
@@ -8,11 +8,11 @@ use podstuck_process as process;
 
 const CARGO_DENY: CargoTool = CargoTool { name: "cargo-deny", version: "0.20.2", features: &[] };
 
-/// Needs nothing but the lock file and the crates.
+/// Checks that need only the lock file and the crates.
 const AT_HAND: [&str; 3] = ["licenses", "bans", "sources"];
 
-/// Checks against `deny.toml`. The advisories' database is on a server that not every build machine reaches;
-/// there, that check is skipped, and counted so in the last line.
+/// Checks against `deny.toml`. The advisory database is on a server that some build machines cannot reach; there,
+/// that check is skipped, which the last line reports.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     CARGO_DENY.ensure(workspace)?;
     let check = |what| {

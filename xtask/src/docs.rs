@@ -1,5 +1,4 @@
-//! `cargo xtask docs`: writes what the catalogue of causes says into the documents, or checks that
-//! it stands there.
+//! `cargo xtask docs`: writes the catalogue of causes into the documents, or checks that the documents match it.
 
 use std::{collections::BTreeMap, fmt::Write as _, fs, path::PathBuf};
 
@@ -21,7 +20,7 @@ pub(crate) struct Options {
     check: bool,
 }
 
-/// Between these two lines of a document stands what is generated.
+/// The generated part of a document is between these two lines.
 const BEGIN: &str = "<!-- causes: written by `cargo xtask docs` -->";
 const END: &str = "<!-- causes: end -->";
 /// One page for each cause.
@@ -32,7 +31,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     if options.check { check(workspace) } else { write(workspace) }
 }
 
-/// Fails when a document is not what the catalogue makes it.
+/// Fails if a document differs from the catalogue.
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     println!("comparing the documents with the catalogue of causes");
     let mut wrong = Vec::new();
@@ -116,7 +115,7 @@ fn between_marks(text: &str, part: &str) -> Option<String> {
     Some(format!("{before}{BEGIN}\n\n{part}\n{END}{after}"))
 }
 
-/// The book's table: causes that mean the same and have the same remedy share a row.
+/// The book's table. Causes with the same title and the same remedy share a row.
 fn causes_table() -> String {
     let mut rows: Vec<(Vec<&Cause>, &str)> = Vec::new();
     for cause in catalogue::all() {
@@ -135,7 +134,7 @@ fn causes_table() -> String {
     table
 }
 
-/// The book's chapters: one for each cause.
+/// The book's chapters, one for each cause.
 fn chapters() -> String {
     let mut chapters =
         String::from("- [What proves each cause](proof.md)\n- [All causes](causes.md)\n");
@@ -146,7 +145,7 @@ fn chapters() -> String {
     chapters
 }
 
-/// What each cause needs for a firm finding.
+/// The requirements of each cause for a firm finding.
 fn proof_table() -> String {
     let mut table = String::from(
         "| cause | facts that must be seen, and where | concluded from an absence, and what must be complete for it | at most |\n|---|---|---|---|\n",
@@ -181,7 +180,7 @@ fn origins(from: &[Origin]) -> String {
     from.iter().map(|origin| origin.words()).collect::<Vec<_>>().join(" or ")
 }
 
-/// How a page says it.
+/// The wording on a page.
 fn confirmed(proof: &Proof) -> String {
     match proof.by {
         By::Seen(from) | By::OrSeen(from) => format!("{} ({})", proof.fact, origins(from)),
@@ -195,7 +194,7 @@ fn confirmed(proof: &Proof) -> String {
     }
 }
 
-/// What there is of evidence for each cause.
+/// The evidence that exists for each cause.
 fn tried_table() -> String {
     let mut table = String::from(
         "| cause | field | real kubelet | real runtime | real API server | lab | recording | objects | none |\n\
@@ -280,7 +279,7 @@ fn page(cause: &Cause) -> String {
     page
 }
 
-/// With a capital letter, and without emphasis of its own.
+/// With a capital letter, and without emphasis.
 fn sentence(title: &str) -> String {
     let title = title.replace("**", "");
     let mut letters = title.chars();

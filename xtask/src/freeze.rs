@@ -1,8 +1,8 @@
-//! `cargo xtask freeze`: whether podstuck still answers what it answered before a change of its form.
+//! `cargo xtask freeze`: checks that podstuck's answers are unchanged after a refactoring.
 //!
-//! Compared byte for byte: what is replayed of each stored recording (findings, text and report), each scenario of the
-//! engine, each capture of a node. With `--live` each lab is played again, and its causes are compared in their order,
-//! with their certainty and the exit status.
+//! Compared byte for byte: the replays of each stored recording (findings, text and report), each scenario of the
+//! engine, and each capture of a node. With `--live` each lab is played again, and its causes are compared with their
+//! order, their certainty and the exit status.
 
 mod difference;
 mod live;
@@ -22,15 +22,15 @@ use self::difference::difference;
 use crate::workspace::Workspace;
 use crate::{build, setup};
 
-/// What was answered before.
+/// The stored answers.
 const BEFORE: &str = "tests/freeze/before.tar.gz";
 /// Recordings of the labs, made before the change.
 const LABS: &str = "tests/freeze/labs";
 /// Recordings that the tests replay.
 const RECORDINGS: &str = "tests/tests/recordings";
-/// As the crate podstuck-testing has it, which the commands do not depend on.
+/// The same name as in the crate podstuck-testing, on which the commands do not depend.
 const FOLDER: &str = "PODSTUCK_FREEZE";
-/// Tests of libraries that keep what they answer, by a part of their names.
+/// Tests of libraries that store their answers, by a part of their names.
 const KEPT_BY_TESTS: [&str; 2] =
     ["scenarios::each_incident_keeps_its_findings", "captures_tests::"];
 
@@ -45,10 +45,10 @@ pub(crate) struct Options {
     live: bool,
 }
 
-/// An answer by its name.
+/// Answers by name.
 type Answers = BTreeMap<String, Vec<u8>>;
 
-/// Compares, or holds.
+/// Compares the answers, or stores them.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     setup::run(workspace)?;
     let program = build::beside_tests(workspace)?;
@@ -85,7 +85,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// What the tests of the libraries answer.
+/// The answers of the libraries' tests.
 fn kept_by_tests(workspace: &Workspace) -> Result<Answers> {
     let folder = tempfile::tempdir().context("cannot create a folder for answers")?;
     let mut cargo = workspace.cargo(["test", "--quiet", "--workspace", "--lib", "--"]);
@@ -99,7 +99,7 @@ fn kept_by_tests(workspace: &Workspace) -> Result<Answers> {
     Ok(answers)
 }
 
-/// What is answered of each recording in a folder.
+/// The answers to each recording in a folder.
 fn replayed(program: &Path, folder: &Path, kind: &str) -> Result<Answers> {
     let mut answers = Answers::new();
     for file in files(folder)?.into_iter().filter(|file| is_recording(file)) {
@@ -126,7 +126,7 @@ fn is_recording(file: &Path) -> bool {
     file.extension().is_some_and(|extension| extension == "zst")
 }
 
-/// The files of a folder, by name.
+/// The files of a folder, sorted by name.
 fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     let shown = || format!("cannot read {}", folder.display());
     let entries: Result<Vec<_>, _> = fs::read_dir(folder).with_context(shown)?.collect();
@@ -166,7 +166,7 @@ fn held(file: &Path) -> Result<Answers> {
     Ok(answers)
 }
 
-/// A line or two for each answer that differs, is new, or is missing.
+/// One or two lines for each answer that differs, is new, or is missing.
 fn compare(before: &Answers, now: &Answers) -> Vec<String> {
     let names: std::collections::BTreeSet<_> = before.keys().chain(now.keys()).collect();
     let of = |name: &String| match (before.get(name), now.get(name)) {

@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz`: parsers of foreign input with more inputs than the tests take. See the crate
+//! `cargo xtask fuzz`: runs the parsers of foreign input on more inputs than the tests do. See the crate
 //! podstuck-fuzz.
 
 use std::time::Duration;
@@ -23,10 +23,10 @@ pub(crate) struct Options {
     unoptimized: bool,
 }
 
-/// Tries them; what is found is an error, and in the target's corpus from then on.
+/// Runs the targets. A failure is returned as an error and added to the target's corpus.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     setup::run(workspace)?;
-    // Optimized, and with the checks of a build that is not. From the whole workspace, cargo takes what it has.
+    // Optimized, with the checks of an unoptimized build. For the whole workspace, cargo reuses its artefacts.
     let mut test = workspace.cargo(["test", "--workspace", "--lib"]);
     if !options.unoptimized {
         test.args(["--profile", "fuzz"]);

@@ -1,4 +1,4 @@
-//! `cargo xtask lint`: the formatting, and clippy on both sides of the kernel's border.
+//! `cargo xtask lint`: checks the formatting, and runs clippy on user space and on the probes.
 
 use anyhow::{Context, Result};
 
@@ -9,14 +9,14 @@ use podstuck_process as process;
 /// The kernel's lowest priority.
 const LOWEST: i32 = 19;
 
-/// Checks; the first complaint is an error.
+/// Runs all checks; stops at the first failure.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     setup::run(workspace)?;
     texts(workspace)?;
     clippy(workspace)
 }
 
-/// What takes no compiler.
+/// The checks that need no compiler.
 pub(crate) fn texts(workspace: &Workspace) -> Result<()> {
     println!("checking the formatting");
     process::run(&mut workspace.cargo(["fmt", "--all", "--check"]))
@@ -24,13 +24,12 @@ pub(crate) fn texts(workspace: &Workspace) -> Result<()> {
     docs::check(workspace)
 }
 
-/// Compiles for the lints, in folders of their own: nothing else waits for that, and nothing is compiled again after
-/// it.
+/// Runs clippy with target folders of its own: it blocks no other build and causes no recompilation.
 pub(crate) fn clippy(workspace: &Workspace) -> Result<()> {
     println!("clippy on the workspace");
     let all = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
     let mut all = workspace.cargo(all);
-    // No program is linked, so that none needs the probes.
+    // No program is linked, so the probes are not needed.
     all.env("AYA_BUILD_SKIP", "1");
     all.env("CARGO_TARGET_DIR", workspace.target.join("clippy"));
     process::run(&mut all)?;
@@ -47,16 +46,16 @@ pub(crate) fn clippy(workspace: &Workspace) -> Result<()> {
         "-D",
         "warnings",
     ]);
-    // Allows `-Z` on a stable compiler, as the build of the probes does. It changes what every
-    // build script sees, so that a shared target folder would be rebuilt at each turn.
+    // Permits `-Z` on a stable compiler, like the build of the probes. It changes the environment of every build
+    // script, so a shared target folder would be rebuilt each time.
     probes.env("RUSTC_BOOTSTRAP", "1");
     probes.env("CARGO_TARGET_DIR", workspace.target.join("clippy-ebpf"));
     process::run(&mut probes)
 }
 
-/// The same at the lowest priority, for a thread of its own. Only what is wrong is printed.
+/// Runs clippy at the lowest priority, in a thread of its own. Only errors are printed.
 pub(crate) fn clippy_beside(workspace: &Workspace) -> Result<()> {
-    // Of this thread alone, and of what it starts (setpriority(2), "NOTES").
+    // Applies to this thread and its children only (setpriority(2), "NOTES").
     rustix::process::nice(LOWEST).context("cannot lower the priority")?;
     clippy(workspace)
 }

@@ -98,7 +98,7 @@ fn main() -> ExitCode {
     match run(&Arguments::parse().command) {
         Ok(code) => code,
         Err(error) => {
-            // Not as `main` would print it: that adds a backtrace, which does not help here.
+            // Without the backtrace that returning the error from `main` would add.
             eprintln!("error: {error:#}");
             ExitCode::FAILURE
         }

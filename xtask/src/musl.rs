@@ -1,5 +1,5 @@
-//! Static programs that resolve names by themselves. A static program of glibc's loads parts of the machine's own glibc for
-//! that, which must be there and of the same version; one of musl's does not.
+//! Static programs with their own name resolution. A static glibc program loads parts of the machine's glibc for
+//! that, which must exist in the same version; a musl program does not.
 
 use std::fs;
 use std::process::Command;
@@ -18,8 +18,8 @@ const COMPILER: &str = "musl-gcc";
 const NO_OBJECT: &str =
     "int _dl_find_object(void *pc, void *found) { (void)pc; (void)found; return -1; }\n";
 
-/// Has cargo link so; the name of the folder that it then puts programs in. There is no such compiler for other
-/// processors: for them it is glibc's.
+/// Makes cargo link with musl; returns the name of the folder for the programs. There is no such compiler for other
+/// architectures: those use glibc.
 pub(crate) fn link(
     workspace: &Workspace,
     cargo: &mut Command,
@@ -39,7 +39,7 @@ pub(crate) fn link(
     cargo.args(["--target", &target]);
     cargo.env(format!("CARGO_TARGET_{variable}_LINKER"), COMPILER);
     cargo.env(format!("CC_{}", target.replace('-', "_")), COMPILER);
-    // The wrapper knows no static programs that may be loaded anywhere.
+    // The wrapper does not support static position-independent programs.
     let mut flags = vec!["-Ctarget-feature=+crt-static", "-Crelocation-model=static"];
     let folder = format!("-Lnative={}", workspace.target.join("musl").display());
     if !rustc.sysroot.join("lib/rustlib").join(&target).join("lib").is_dir() {
@@ -52,8 +52,9 @@ pub(crate) fn link(
     Ok(target)
 }
 
-/// The standard library asks for LLVM's unwinder by its name. GCC's has the same functions, but asks glibc for the object
-/// that a function belongs to. Without an answer it finds none: a panic ends the program at once, with its message.
+/// The standard library links LLVM's unwinder by its name. GCC's has the same functions, but asks glibc for the
+/// object of a function. The stub reports none: a panic then ends the program at once, with its
+/// message.
 fn unwinder(workspace: &Workspace) -> Result<()> {
     let own = process::output(Command::new(COMPILER).arg("-print-file-name=libgcc_eh.a"))?;
     let folder = workspace.target.join("musl");

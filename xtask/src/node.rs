@@ -1,6 +1,6 @@
-//! `cargo xtask node`: a real Kubernetes node on this machine, for tests and to try things on.
+//! `cargo xtask node`: a real Kubernetes node on this machine, for tests and experiments.
 //!
-//! A crate of its own makes it, `tests/node`, so that the other commands do not wait for its libraries.
+//! A separate crate, `tests/node`, creates it, so that the other commands do not wait for its libraries.
 
 use std::path::PathBuf;
 use std::process::{Command as Process, ExitCode};
@@ -43,7 +43,7 @@ pub(crate) struct Options {
     runtime: String,
 }
 
-/// Does it.
+/// Runs the command.
 pub(crate) fn run(workspace: &Workspace, command: &Command) -> Result<ExitCode> {
     let program = program(workspace)?;
     let start = |words: &[&str], more: &[String]| {
@@ -69,7 +69,7 @@ pub(crate) fn run(workspace: &Workspace, command: &Command) -> Result<ExitCode> 
     }
 }
 
-/// The program that makes nodes, with the CSI driver of the tests beside it.
+/// The program that creates nodes, with the tests' CSI driver next to it.
 fn program(workspace: &Workspace) -> Result<PathBuf> {
     let packages = ["--package", "podstuck-test-node", "--package", "podstuck-csi-driver"];
     process::run(workspace.cargo(["build", "--quiet"]).args(packages))?;

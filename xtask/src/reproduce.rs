@@ -1,4 +1,4 @@
-//! `cargo xtask reproduce`: the same source gives the same program, wherever it is built.
+//! `cargo xtask reproduce`: checks that the same source yields the same program, wherever it is built.
 
 use std::fs;
 
@@ -10,12 +10,11 @@ use crate::copy::copy_to;
 use crate::setup;
 use crate::workspace::Workspace;
 
-/// Builds the static program in two folders that have nothing in common but what is in them; different bytes
-/// are an error. Takes two whole builds.
+/// Builds the static program in two independent folders; different bytes are an error. Takes two full builds.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     setup::run(workspace)?;
     let folder = workspace.target.join("reproduce");
-    // What a build left behind would be taken for built.
+    // Artefacts of an earlier build would be reused.
     if folder.exists() {
         fs::remove_dir_all(&folder).with_context(|| format!("removing {}", folder.display()))?;
     }

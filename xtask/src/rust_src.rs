@@ -1,7 +1,7 @@
 //! The standard library's source, from which cargo builds `core` for the BPF target.
 //!
-//! It must be of exactly the compiler's version. There are three ways to get it, and each is tried
-//! in turn, since rustup has no route to its server on some build machines.
+//! It must have exactly the compiler's version. There are three ways to obtain it, which are tried in turn, since
+//! rustup cannot reach its server on some build machines.
 
 use std::env;
 use std::ffi::OsString;
@@ -17,17 +17,17 @@ use crate::workspace::Workspace;
 use podstuck_process as process;
 use podstuck_process::private_apt::PrivateApt;
 
-/// Names an archive, `*.tar.xz`, that holds `library/`. Unpacking it takes the program `xz`.
+/// Names an archive, `*.tar.xz`, that contains `library/`. Unpacking requires the program `xz`.
 const ARCHIVE_VARIABLE: &str = "PODSTUCK_RUST_SRC";
 
-/// Says an archive's SHA-256, for one that is not among [`ARCHIVES`].
+/// The SHA-256 of an archive that is not among [`ARCHIVES`].
 const SUM_VARIABLE: &str = "PODSTUCK_RUST_SRC_SHA256";
 
-/// Archives that were used before, by the version whose library they hold. What rustup and apt bring, they check.
+/// Known archives, by the version of their library. rustup and apt verify their downloads themselves.
 const ARCHIVES: [(&str, &str); 1] =
     [("1.95.0", "4c5664da1382a93d6505a9c67184aa539273f7f78290fd620e166a9beeeb7652")];
 
-/// What cargo's build-std reads: the source of `core`, and the workspace around it.
+/// The files that cargo's build-std reads: the source of `core`, and its workspace.
 const NEEDED: [&str; 4] = [
     "Cargo.toml",
     "Cargo.lock",
@@ -35,29 +35,29 @@ const NEEDED: [&str; 4] = [
     "compiler-builtins/compiler-builtins/src/lib.rs",
 ];
 
-/// In a copy that we installed: the compiler's version. When rustup updates a toolchain in place
-/// it leaves our copy alone, which is then the wrong one.
+/// The compiler's version, in a copy that this program installed. If rustup updates a toolchain in place, it leaves
+/// the copy unchanged, which is outdated then.
 const STAMP: &str = ".podstuck-rustc-version";
 
-/// The suites of Debian that may have this version, in the order to look.
+/// Debian suites that may have this version, in the order of the search.
 const SUITES: [&str; 5] = ["trixie-backports", "trixie", "forky-backports", "forky", "sid"];
 
-/// A way to get the source.
+/// A way to obtain the source.
 type Way = fn(&RustSource) -> Result<()>;
 
-/// The source, there or to be installed.
+/// The source, which exists or is to be installed.
 pub(crate) struct RustSource {
     library: PathBuf,
     rustc: PathBuf,
     version: String,
     scratch: PathBuf,
     archive: Option<OsString>,
-    /// That of the archive, as the caller says it
+    /// The archive's checksum, as set by the caller
     sum: Option<String>,
 }
 
 impl RustSource {
-    /// The place where cargo looks for the source.
+    /// Determines where cargo expects the source.
     pub(crate) fn new(rustc: &Rustc, workspace: &Workspace) -> Self {
         Self {
             library: rustc.sysroot.join("lib/rustlib/src/rust/library"),
@@ -69,7 +69,7 @@ impl RustSource {
         }
     }
 
-    /// Installs the source, unless it is there.
+    /// Installs the source, unless it exists.
     pub(crate) fn ensure(&self) -> Result<()> {
         let version = &self.version;
         if self.is_stale() {
@@ -123,7 +123,7 @@ impl RustSource {
         if process::find("rustup").is_none() {
             bail!("there is no rustup");
         }
-        // Beside a distribution's rustc there may be a rustup that has nothing to do with it.
+        // The rustup beside a distribution's rustc may be unrelated to it.
         let managed = process::output(Command::new("rustup").args(["which", "rustc"]))?;
         if Path::new(managed.trim_end()) != self.rustc {
             bail!("{} is not rustup's", self.rustc.display());
@@ -176,8 +176,8 @@ impl RustSource {
         })
     }
 
-    /// Has `fill` put the folder `library` into a folder beside the final one, and renames it into
-    /// place when it is complete: a half copy is never taken for the source.
+    /// Lets `fill` create the folder `library` in a temporary folder, and renames it when it is complete, so that a
+    /// partial copy is never used.
     fn install(&self, fill: impl Fn(&Path) -> Result<String>) -> Result<()> {
         let parent = self.library.parent().context("the library has no parent folder")?;
         let stage = parent.join(format!(".podstuck-{}", std::process::id()));
@@ -208,7 +208,7 @@ fn is_library(folder: &Path) -> bool {
 mod tests {
     use super::*;
 
-    /// A source that only an archive can bring, to a sysroot in `folder`.
+    /// A source that only an archive can provide, for a sysroot in `folder`.
     fn source(folder: &Path, files: &[&str]) -> RustSource {
         let packed = folder.join("packed");
         for file in files {

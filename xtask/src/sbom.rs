@@ -1,4 +1,4 @@
-//! What the program is made of, as CycloneDX lists.
+//! The program's dependencies, as CycloneDX lists.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,11 +15,11 @@ use podstuck_process as process;
 const CARGO_CYCLONEDX: CargoTool =
     CargoTool { name: "cargo-cyclonedx", version: "0.5.9", features: &[] };
 
-/// The program, and the probes that it carries: each with what it is compiled for.
+/// The program and its embedded probes, each with its compilation target.
 const PARTS: [(&str, Option<&str>); 2] =
     [("podstuck-user", None), ("podstuck-ebpf", Some("bpfel-unknown-none"))];
 
-/// Writes a list for each part into a folder, `PART.cdx.json`, and returns where they are.
+/// Writes a list for each part into a folder, `PART.cdx.json`; returns the files.
 pub(crate) fn write(
     workspace: &Workspace,
     folder: &Path,
@@ -27,10 +27,10 @@ pub(crate) fn write(
 ) -> Result<Vec<PathBuf>> {
     CARGO_CYCLONEDX.ensure(workspace)?;
     let own = architecture.target();
-    // It writes beside every manifest of a workspace.
+    // The tool writes next to every manifest of a workspace.
     let copy = tempfile::tempdir().context("creating a folder for a copy")?;
     copy_to(workspace, copy.path())?;
-    // The same source has the same list: its time is the commit's.
+    // The list's time is the commit's, so that the same source yields the same list.
     let commit = process::output(
         Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(&workspace.root),
     )?;
@@ -40,7 +40,7 @@ pub(crate) fn write(
         let mut list = workspace.cargo(["cyclonedx", "--format", "json", "--spec-version", "1.5"]);
         list.arg("--manifest-path").arg(&manifest);
         list.args(["--target", target.unwrap_or(&own), "--override-filename", "list"]);
-        // No build dependencies and tests: what is in the program.
+        // Without build dependencies and tests, which are not part of the program.
         list.args(["--no-build-deps", "--quiet"]);
         list.env("SOURCE_DATE_EPOCH", commit.trim());
         process::run(list.current_dir(copy.path()))?;

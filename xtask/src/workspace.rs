@@ -1,4 +1,4 @@
-//! Where the workspace is, and the cargo that started us.
+//! The location of the workspace, and the cargo that started this program.
 
 use std::env;
 use std::ffi::OsString;
@@ -26,15 +26,15 @@ impl Workspace {
         Ok(Self { root, target })
     }
 
-    /// Cargo, in the workspace's root.
+    /// A cargo command in the workspace's root.
     pub(crate) fn cargo<const N: usize>(&self, arguments: [&str; N]) -> Command {
-        // Cargo says which one it is: a plain `cargo` could be another toolchain's.
+        // Cargo sets its own path: a plain `cargo` may be another toolchain's.
         let cargo = env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
         let mut command = Command::new(cargo);
         command
             .args(arguments)
             .current_dir(&self.root)
-            // A relative one would mean another folder to a cargo started elsewhere.
+            // A relative path would mean another folder for a cargo in another directory.
             .env("CARGO_TARGET_DIR", &self.target);
         command
     }

@@ -1,4 +1,4 @@
-//! A call has returned: where it happened is found, and it is counted and reported.
+//! Processes a returned call: finds its place, counts it and reports it.
 
 use aya_ebpf::bindings::BPF_ANY;
 use podstuck_common::{
@@ -20,15 +20,15 @@ use super::{
 };
 
 global_function! {
-    /// Counts and reports the call. A function of its own, as [`rename::renamed`] is: on Linux 5.10 the
-    /// frames of all callers together must fit into 512 bytes.
+    /// Counts and reports the call. A separate function like [`rename::renamed`]: on Linux 5.10 the frames of all
+    /// callers together must fit into 512 bytes.
     pub(crate) fn account(slot) -> u32 {
         locate(slot);
         if stop_after(step::DIRECTORY) || stop_after(step::RECALL) {
             return 0;
         }
         let config = config();
-        // The wanted pod may be where the call was: that is reported, and not counted as if it were known.
+        // A look-alike call may concern the wanted pod: it is reported, but not counted for it.
         let mut why = refuse_look_alike(slot);
         if why == 0 {
             let scratch = slot.scratch();
@@ -60,7 +60,7 @@ global_function! {
 }
 
 global_function! {
-    /// Counts the call; 1 when its key is new. Apart, as what follows.
+    /// Counts the call; returns 1 if its key is new. Separate for the same reason as `account`.
     fn count_call(slot) -> u32 {
         let lane = slot.number();
         let scratch = slot.scratch();
@@ -73,8 +73,9 @@ global_function! {
 }
 
 global_function! {
-    /// A path that only reads like a target's has none. Why user space should see the call even where only one pod is wanted:
-    /// it reads like one in that pod, and the node's root has failed there. Apart, for the sake of its caller's frame: see there.
+    /// Removes the target of a path that only looks like one. Returns a reason to report the call nevertheless if
+    /// only one pod is wanted: the path looks like that pod's, and the node's root failed there. Separate because of
+    /// the caller's frame: see `account`.
     fn refuse_look_alike(slot) -> u32 {
         let scratch = slot.scratch();
         let call = &mut scratch.call;
@@ -92,7 +93,7 @@ global_function! {
     }
 }
 
-/// Whether a process is in the table of callers. Where its start cannot be read, it may be another of that id.
+/// Whether a process is in the table of callers. If its start time is unknown, the entry may be another process's.
 #[inline(always)]
 fn is_known(process: &Process) -> bool {
     process.started_ns != 0 && ACTORS.get_ptr(process).is_some()

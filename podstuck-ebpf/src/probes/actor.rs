@@ -1,4 +1,4 @@
-//! The caller of a system call, as it is shown.
+//! The caller of a system call, as shown in reports.
 
 use aya_ebpf::helpers::{bpf_get_current_cgroup_id, bpf_get_current_comm};
 use podstuck_common::record::{Caller, credential};
@@ -10,12 +10,12 @@ use super::{
     slot::global_function,
 };
 
-/// Its bit in the sets of `struct cred` (include/uapi/linux/capability.h); it is in their first word.
+/// Its bit in the capability sets of `struct cred` (include/uapi/linux/capability.h), in their first word.
 const CAP_SYS_ADMIN: u32 = 21;
 
 global_function! {
-    /// Describes the caller. Apart, for the sake of its callers' frames: on Linux 5.10 all together must fit into
-    /// 512 bytes.
+    /// Describes the caller. Separate because of its callers' frames: on Linux 5.10 all together must fit into 512
+    /// bytes.
     pub(crate) fn describe_caller(slot) -> u32 {
         let Scratch { call, head, .. } = slot.scratch();
         describe(&mut head.actor, call.process.started_ns, call.of_io_uring());
@@ -23,8 +23,8 @@ global_function! {
     }
 }
 
-/// Describes the current process, which was started then, for people: by the name of the calling thread, or of
-/// its main thread.
+/// Describes the current process, which started at this time, with the name of the calling thread or of its main
+/// thread.
 #[inline(always)]
 pub(crate) fn describe(actor: &mut Caller, started_ns: u64, by_main_thread: bool) {
     let o = offsets();
@@ -54,12 +54,13 @@ pub(crate) fn is_root() -> bool {
     credentials(task) == Some(credential::ROOT)
 }
 
-/// Those that `/proc` would show: not what the kernel itself borrows for a file system or a request.
+/// The credentials that `/proc` shows (`real_cred`), not those that the kernel borrows for a file system or a
+/// request.
 #[inline(always)]
 fn credentials(task: u64) -> Option<u32> {
     let o = offsets();
     let credentials: u64 = field(task, o.task_cred)?;
-    // All eight ids, of which the effective one alone does not show which user started a set-user-ID program.
+    // All eight ids: the effective ones alone do not show which user started a set-user-ID program.
     let mut ids = 0;
     for pair in 0..4 {
         ids |= field::<u64>(credentials, o.cred_uid.wrapping_add(pair * 8))?;

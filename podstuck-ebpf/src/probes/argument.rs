@@ -8,10 +8,10 @@ use super::{
     scratch::Scratch,
 };
 
-/// The first byte of the argument; `None` when the caller's memory cannot be read.
+/// The first byte of the argument; `None` if the caller's memory cannot be read.
 ///
-/// Without a directory descriptor the argument is nearly always absolute, and will be read anyway; so is that of
-/// a call that has failed.
+/// Reads the whole argument where it will be needed: without a directory descriptor it is nearly always absolute, and
+/// a failed call needs it as well.
 #[inline(always)]
 pub(crate) fn first_byte(scratch: &mut Scratch) -> Option<u8> {
     let Returned { entry, errno, argument, .. } = &scratch.call;
@@ -23,7 +23,7 @@ pub(crate) fn first_byte(scratch: &mut Scratch) -> Option<u8> {
     unsafe { bpf_probe_read_user(scratch.call.entry.path as *const u8) }.ok()
 }
 
-/// Reads the argument; `None` when the caller's memory cannot be read.
+/// Reads the argument and returns its length; `None` if the caller's memory cannot be read.
 #[inline(always)]
 pub(crate) fn read(scratch: &mut Scratch) -> Option<u32> {
     if scratch.call.argument != NOT_READ {

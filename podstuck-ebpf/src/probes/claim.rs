@@ -1,15 +1,16 @@
-//! Claiming memory that several may want at once.
+//! Claims of memory that several programs may request at once.
 
 use super::atomic;
 
-/// The program that counts the word up from 0 has what it stands for. Kernels before 5.12 add without returning the
-/// sum, so it is read afterwards: of several that add at once at most one reads 1. If none does, none has it.
+/// Claims the resource behind the word: the program that counts it up from 0 gets it. Kernels before 5.12 add without
+/// returning the sum, so it is read afterwards: of several concurrent programs at most one reads 1. If none does,
+/// none gets it.
 ///
 /// # Safety
-/// An aligned word of map memory.
+/// `claims` is an aligned word of map memory.
 #[inline(always)]
 pub(crate) unsafe fn claim(claims: *mut u64) -> bool {
-    // SAFETY: the caller vouches for the address; read again, since others add to it.
+    // SAFETY: the caller guarantees the address; volatile, since others add to it.
     unsafe {
         atomic::add(claims, 1);
         let mine = claims.read_volatile() == 1;
@@ -20,12 +21,12 @@ pub(crate) unsafe fn claim(claims: *mut u64) -> bool {
     }
 }
 
-/// Takes a claim back.
+/// Releases a claim.
 ///
 /// # Safety
 /// As in [`claim`].
 #[inline(always)]
 pub(crate) unsafe fn give_back(claims: *mut u64) {
-    // SAFETY: the caller vouches for the address.
+    // SAFETY: the caller guarantees the address.
     unsafe { atomic::add(claims, u64::MAX) };
 }

@@ -1,7 +1,6 @@
-//! Exact counts: one increment for each call, in this CPU's share of one table entry. With the shortest and the
-//! longest call there is more than an addition to do, and before Linux 5.12 no instruction does it atomically
-//! (compare and exchange). So a program that counts has the entry to itself: the entry belongs to its slot, which no
-//! other program on this CPU has at the time.
+//! Exact counts: one increment for each call, in this CPU's part of one table entry. The minimum and maximum need
+//! compare and exchange, and before Linux 5.12 no BPF instruction does that atomically. So the entry belongs to the
+//! slot of the counting program, which no other program on this CPU holds at that time.
 
 use aya_ebpf::{bindings::BPF_NOEXIST, btf_maps::PerCpuHashMap};
 use podstuck_common::{
@@ -12,7 +11,7 @@ use podstuck_common::{
 use super::atomic;
 use super::maps::{COUNTS_0, COUNTS_1, COUNTS_MADE, GENERATION, count_loss};
 
-/// Adds a call; whether its key, which has the lane of the caller's slot, is new in this generation.
+/// Adds a call to the lane of the caller's slot. Returns whether its key is new in this generation.
 #[inline(always)]
 pub(crate) fn add(key: &CountKey, duration_ns: u64) -> bool {
     let second = GENERATION.get(0).is_some_and(|generation| *generation != 0);
@@ -29,8 +28,8 @@ fn add_to(
         bump(count, duration_ns);
         return false;
     }
-    // Another CPU may insert the same key now; its entry serves as well, so the result of the
-    // insert does not matter for the count, only whether there is an entry afterwards.
+    // Another CPU may insert the same key now. Its entry serves as well, so only the existence of an entry matters,
+    // not the result of the insertion.
     let empty = CallTotals { calls: 0, total_ns: 0, min_ns: 0, max_ns: 0 };
     if table.insert(key, &empty, u64::from(BPF_NOEXIST)).is_ok()
         && let Some(made) = COUNTS_MADE.get_ptr_mut(0)
@@ -47,10 +46,10 @@ fn add_to(
 
 #[inline(always)]
 fn bump(count: *mut CallTotals, duration_ns: u64) {
-    // One that took no time at all took less than the clock shows; 0 is "not yet".
+    // A duration below the clock's resolution counts as 1 ns; 0 means that no call is counted yet.
     let ns = if duration_ns == 0 { 1 } else { duration_ns };
-    // SAFETY: aligned words of this CPU's map memory; only the holder of the slot writes them. User space reads
-    // them when no program has the table any more.
+    // SAFETY: aligned words of this CPU's map memory; only the holder of the slot writes them. User space reads them
+    // when no program uses the table any more.
     unsafe {
         (*count).calls = (*count).calls.wrapping_add(1);
         (*count).total_ns = (*count).total_ns.wrapping_add(duration_ns);

@@ -1,7 +1,7 @@
-//! What was found out about directories, and for how long it is valid.
+//! Cached data about directories, and its validity.
 //!
-//! A slot keeps the latest answer: a bulk delete stays in one directory for a while, and a lookup in the
-//! shared table costs more than comparing a few words.
+//! Each slot keeps its latest answer: a bulk deletion stays in one directory for a while, and a lookup in the shared
+//! table costs more than the comparison of a few words.
 
 use aya_ebpf::bindings::BPF_ANY;
 use podstuck_common::trail::Trail;
@@ -14,11 +14,11 @@ use super::{
     words,
 };
 
-/// How long an answer is valid. A directory renamed above the one in the table is noticed then.
+/// Lifetime of an answer. It bounds how long the rename of a parent directory goes unnoticed.
 const VALID_NS: u64 = 1_000_000_000;
 
-/// An answer in the table. It may be recycled meanwhile for another directory, by another CPU, so there is
-/// no reference to it: it is copied, and checked again afterwards. What it says of itself is written first.
+/// An answer in the shared table. Another CPU may recycle it for another directory at any time, so there is no
+/// reference to it: it is copied and validated again afterwards. Its identifying fields are written first.
 #[derive(Clone, Copy)]
 pub(crate) struct Cached(*const Directory);
 
@@ -41,13 +41,13 @@ impl Cached {
         unsafe { words::copy(answer, self.0) };
     }
 
-    /// Whether the answer is young, and is that for the directory in question: the dentry still the same
-    /// directory of the same name, and its mount still in the same place.
+    /// Whether the answer is recent and is for the directory in question: the dentry is still the same directory with
+    /// the same name, and its mount is still at the same place.
     #[inline(always)]
     pub(crate) fn is_valid(self, scratch: &Scratch) -> bool {
         let Scratch { dentry, mounted, .. } = scratch;
         let now = scratch.call.now;
-        // Each time from memory, and after what was copied before: see above.
+        // Read from memory each time, and after the copy: see above.
         atomic::compiler_barrier();
         // SAFETY: aligned words of a map value.
         unsafe {
@@ -61,14 +61,14 @@ impl Cached {
     }
 }
 
-/// The valid answer for the directory in question, which is at this place.
+/// The valid answer for the directory in question at this place.
 #[inline(always)]
 pub(crate) fn lookup(scratch: &Scratch, place: KernelPath) -> Option<Cached> {
     let cached = Cached(DIRECTORIES.get_ptr(place)?);
     cached.is_valid(scratch).then_some(cached)
 }
 
-/// Whether the slot's own answer is for this directory, and valid.
+/// Whether the slot's own answer is for this directory and valid.
 #[inline(always)]
 pub(crate) fn is_latest(scratch: &Scratch, place: KernelPath) -> bool {
     scratch.known.mnt == place.mnt
@@ -77,22 +77,22 @@ pub(crate) fn is_latest(scratch: &Scratch, place: KernelPath) -> bool {
         && Cached(&raw const scratch.directory).is_valid(scratch)
 }
 
-/// The slot's own answer is for this directory now.
+/// Marks the slot's own answer as being for this directory.
 #[inline(always)]
 pub(crate) fn set_latest(scratch: &mut Scratch, place: KernelPath) {
     scratch.known = place;
     scratch.failures = failures::so_far(failures::MARKED);
 }
 
-/// Enters the slot's own answer into the table.
+/// Inserts the slot's own answer into the table.
 #[inline(always)]
 pub(crate) fn insert(scratch: &Scratch, place: KernelPath) {
-    // The table is LRU: an insert fails only under contention, and then the next call walks again.
+    // The table is LRU: an insertion fails only under contention, and the next call walks again.
     let _ = DIRECTORIES.insert(place, &scratch.directory, u64::from(BPF_ANY));
 }
 
-/// Whether the removal of an object in this directory failed, however long ago: the next attempt may
-/// be minutes away. The inode tells the directory from another in a recycled dentry.
+/// Whether the removal of an object in this directory failed, at any time: the next attempt may be minutes later. The
+/// inode detects a recycled dentry.
 #[inline(always)]
 pub(crate) fn failed_before(place: KernelPath, inode: u64) -> bool {
     let Some(cached) = DIRECTORIES.get_ptr(place) else { return false };
@@ -100,8 +100,8 @@ pub(crate) fn failed_before(place: KernelPath, inode: u64) -> bool {
     unsafe { (*cached).has_failed != 0 && (*cached).inode == inode }
 }
 
-/// Notes that the removal of an object in this directory failed. Where the entry is recycled just now,
-/// another directory has the note: calls in it are looked at more closely, and nothing else.
+/// Marks that the removal of an object in this directory failed. If the entry is recycled concurrently, another
+/// directory gets the mark; the only effect is that calls in it are examined more closely.
 #[inline(always)]
 pub(crate) fn mark_failed(place: KernelPath) {
     let Some(cached) = DIRECTORIES.get_ptr_mut(place) else { return };
@@ -115,13 +115,13 @@ pub(crate) fn mark_failed(place: KernelPath) {
     failures::count(failures::MARKED);
 }
 
-/// Notes that a removal failed whose directory is not known: only where its path starts.
+/// Counts a failed removal whose directory is unknown: only the start of its path is known.
 #[inline(always)]
 pub(crate) fn mark_failed_elsewhere() {
     failures::count(failures::ELSEWHERE);
 }
 
-/// Whether there was any such.
+/// Whether there was such a failure.
 #[inline(always)]
 pub(crate) fn has_failed_elsewhere() -> bool {
     failures::so_far(failures::ELSEWHERE) != 0

@@ -1,4 +1,4 @@
-//! A call is entered: what will be needed when it returns is noted.
+//! Processes the entry of a call: stores the data that is needed when it returns.
 
 use core::hint::black_box;
 
@@ -23,7 +23,7 @@ pub(crate) fn deletion(entry_point: EntryPointId, call: u8, dirfd: i32, path: u6
         // SAFETY: no arguments.
         start_ns: unsafe { bpf_ktime_get_ns() },
         path,
-        // Beside another zero it would be made so byte by byte: see `words`.
+        // `black_box`: adjacent zeros would be set byte by byte, see `words`.
         second: black_box(0),
         mnt: 0,
         dirfd,

@@ -1,4 +1,4 @@
-//! A call returns: what was noted of it is taken, and what is known of it now is noted.
+//! Processes the return of a call: takes the stored entry and hands it on.
 
 use aya_ebpf::helpers::{bpf_get_current_pid_tgid, bpf_ktime_get_ns};
 use podstuck_common::{
@@ -26,14 +26,14 @@ const EPERM: i64 = -1;
 const ENOSYS: i64 = -38;
 const EINVAL: i64 = -22;
 
-/// What seccomp filters of container runtimes answer. They do so before the entry's tracepoint, and
-/// the return's fires all the same (`syscall_trace_enter` in kernel/entry/common.c).
+/// The errors that the seccomp filters of container runtimes return. They act before the entry's tracepoint, but the
+/// return's tracepoint still fires (`syscall_trace_enter` in kernel/entry/common.c).
 #[inline(always)]
 fn refused(result: i64) -> bool {
     result == EPERM || result == ENOSYS
 }
 
-/// The system call of this number returns.
+/// Processes the return of the system call with this number.
 #[inline(always)]
 pub(crate) fn finish_system_call(number: u32, result: i64) {
     match EntryPointId::of_system_call(number) {
@@ -42,7 +42,8 @@ pub(crate) fn finish_system_call(number: u32, result: i64) {
     }
 }
 
-/// A call returns by this way. The slot for it has an argument of this length, if any.
+/// Processes the return of a call through this entry point. `argument` is the length of the argument in the slot, if
+/// there is one.
 #[inline(always)]
 pub(crate) fn finish(entry_point: EntryPointId, result: i64, argument: u32, slot: Option<Slot>) {
     if stops_early() {
@@ -60,7 +61,7 @@ pub(crate) fn finish(entry_point: EntryPointId, result: i64, argument: u32, slot
     }
 }
 
-/// Whether nothing was noted at the entry.
+/// Whether no entry was stored, because a benchmark stops early.
 #[inline(always)]
 fn stops_early() -> bool {
     if stop_after(step::CLOCKS) {
@@ -70,7 +71,7 @@ fn stops_early() -> bool {
     stop_after(step::PAIR) || stop_after(step::CLOCKS)
 }
 
-/// The slot, with a copy of the entry.
+/// Copies the entry into the slot.
 #[inline(always)]
 fn copy(entry: *const InFlight, slot: Option<Slot>) -> Option<Slot> {
     let mut slot = slot?;
@@ -79,7 +80,7 @@ fn copy(entry: *const InFlight, slot: Option<Slot>) -> Option<Slot> {
     Some(slot)
 }
 
-/// The call that the thread is in returns. Whether it is in one.
+/// Processes the return of the thread's current call; returns whether there is one.
 #[inline(always)]
 pub(crate) fn finish_any(result: i64) -> bool {
     let thread = bpf_get_current_pid_tgid();
@@ -95,11 +96,11 @@ fn returned(slot: Option<Slot>, thread: u64, result: i64, argument: u32) {
     let Some(mut slot) = slot else { return count_loss(loss::NO_SLOT) };
     let scratch = slot.scratch();
     let entry = &scratch.call.entry;
-    // Another podstuck has another secret, and deletes nothing by this either.
+    // Another podstuck has another secret; its call deletes nothing either.
     if result == EINVAL && entry.flags & !INDEX_MASK == SHOW {
         let secret = config().secret;
         if entry.path == secret && secret != 0 {
-            // What cannot be read now is shown again.
+            // A directory that cannot be read now is passed again.
             let _ = roots::show(entry.dirfd, entry.flags & INDEX_MASK);
         }
         return;
@@ -115,7 +116,7 @@ fn returned(slot: Option<Slot>, thread: u64, result: i64, argument: u32) {
     }
     // SAFETY: no arguments.
     let now = unsafe { bpf_ktime_get_ns() };
-    // Field by field: the compiler would clear the whole with a loop over bytes.
+    // Field by field: the compiler would clear the whole structure with a loop over bytes.
     let call = &mut scratch.call;
     call.now = now;
     call.duration_ns = now.wrapping_sub(call.entry.start_ns);

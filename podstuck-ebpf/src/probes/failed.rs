@@ -1,16 +1,17 @@
-//! Objects whose removal has failed and not succeeded since, by the hashes of their paths. The first of each target have
-//! places of their own, so that failures in one volume, however many, displace no other's; the rest share a table.
+//! Objects whose removal failed and has not succeeded since, by the hashes of their paths. The first ones of each
+//! target have places of their own, so that any number of failures in one volume does not displace those of others;
+//! the rest share a table.
 
 use aya_ebpf::{bindings::BPF_ANY, btf_maps::Array, macros::btf_map};
 
 use super::maps::FAILED;
 
-/// Targets that have places of their own; two of the same place share them.
+/// Number of targets with places of their own. Targets with the same index share them.
 const TARGETS: u64 = 1024;
-/// Objects that each has places for: one cache line on most machines.
+/// Number of places per target: with the target's hash, half a cache line on most machines.
 const OBJECTS: usize = 3;
 
-/// The first failures of a target.
+/// The first failed objects of a target.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct First {
@@ -26,23 +27,23 @@ fn first(target: u64) -> Option<*mut First> {
     FAILED_FIRST.get_ptr_mut((target % TARGETS) as u32)
 }
 
-/// Whether one of a target's first is noted.
+/// Whether one of a target's first objects is stored.
 #[inline(always)]
 pub(crate) fn is_any(target: u64) -> bool {
     let Some(first) = first(target) else { return false };
-    // SAFETY: map memory, of which each word is whole; only a call that is under way writes meanwhile.
+    // SAFETY: map memory whose words are each read as a whole; only a concurrent call writes them.
     let First { target: whose, objects } = unsafe { first.read() };
     whose == target && target != 0 && objects[0] | objects[1] | objects[2] != 0
 }
 
-/// Notes an object.
+/// Stores an object.
 #[inline(always)]
 pub(crate) fn note(target: u64, object: u64) {
     if let Some(first) = first(target) {
-        // SAFETY: as above. Where two take one place, one of both is not noted, as if its table had forgotten it.
+        // SAFETY: as above. If two calls take one place, one object is not stored, as if the table had evicted it.
         unsafe {
             if (*first).target != target {
-                // That of a target whose volume may be long gone.
+                // The places belong to another target, whose volume may be long gone.
                 (*first).objects = [0; OBJECTS];
                 (*first).target = target;
             }
@@ -58,13 +59,13 @@ pub(crate) fn note(target: u64, object: u64) {
             }
         }
     }
-    // A lookup is cheap, and an insertion takes a lock and a free entry even where there is one already.
+    // A lookup is cheap; an insertion takes a lock and a free entry even if the key exists.
     if FAILED.get_ptr(object).is_none() {
         let _ = FAILED.insert(object, &1, u64::from(BPF_ANY));
     }
 }
 
-/// Whether an object was noted. It is not any more.
+/// Removes an object; returns whether it was stored.
 #[inline(always)]
 pub(crate) fn forget(target: u64, object: u64) -> bool {
     if let Some(first) = first(target) {

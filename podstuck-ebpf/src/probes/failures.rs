@@ -1,14 +1,14 @@
-//! How many removals have failed or succeeded again, by which a private copy of an answer is known to be outdated.
+//! Numbers of failed and recovered removals, by which a slot detects that its private copy of an answer is outdated.
 
 use aya_ebpf::{btf_maps::Array, macros::btf_map};
 
 use super::atomic;
 
-/// Directories that were marked as one in which a removal failed.
+/// Directories that were marked because a removal in them failed.
 pub(crate) const MARKED: u32 = 0;
 /// Removals that failed before their directory was reported.
 pub(crate) const ELSEWHERE: u32 = 1;
-/// Objects whose removal has succeeded after it had failed.
+/// Objects whose removal succeeded after a failure.
 pub(crate) const RECOVERED: u32 = 2;
 
 #[btf_map]

@@ -1,11 +1,11 @@
-//! What user space sets before the probes are loaded.
+//! Settings that user space applies before the probes are loaded.
 
 use core::hint::black_box;
 
 use aya_ebpf::Global;
 use podstuck_common::config::{Config, Offsets};
 
-/// Kernel layout, set by the loader.
+/// The kernel's layout, set by the loader.
 #[unsafe(no_mangle)]
 static OFFSETS: Global<Offsets> = Global::new(
     // SAFETY: `Offsets` is made of integers; `usable` is 0, so none of them is used.
@@ -16,8 +16,8 @@ static OFFSETS: Global<Offsets> = Global::new(
 #[unsafe(no_mangle)]
 static CONFIG: Global<Config> = Global::new(Config::EMPTY);
 
-/// Reading a whole global copies it onto the small stack; a reference that the compiler cannot see
-/// through reads single fields, and the verifier still knows their values.
+/// Reading a whole global copies it onto the small stack. A reference that the compiler cannot analyse reads single
+/// fields, and the verifier still knows their values.
 #[inline(always)]
 pub(crate) fn offsets() -> &'static Offsets {
     let global: *const Offsets = (&raw const OFFSETS).cast();

@@ -1,9 +1,8 @@
 //! Calls between entry and return.
 //!
-//! A thread is in one call at a time, and nearly always alone in the slot that the lower bits of its
-//! id choose. An array costs one bounds check where a hash table takes a lock to insert and another
-//! to remove: 1.17 us of program time for each deletion instead of 1.66, on the machine of the README's
-//! table.
+//! A thread is in one call at a time, and nearly always the only user of the slot that the lower bits of its id
+//! select. An array costs one bounds check, while a hash table takes a lock to insert and another to remove: 1.17 us
+//! of program time for each deletion instead of 1.66, on the machine of the README's table.
 
 use aya_ebpf::{
     bindings::{BPF_ANY, BPF_NOEXIST},
@@ -27,18 +26,18 @@ fn slot_of(thread: u64) -> Option<*mut InFlight> {
     IN_FLIGHT.get_ptr_mut(thread as u32 & (IN_FLIGHT_SLOTS - 1))
 }
 
-/// Notes that a call was entered.
+/// Stores a call at its entry.
 #[inline(always)]
 pub(crate) fn put(entry: &InFlight) {
     let Some(slot) = slot_of(entry.thread) else { return };
-    // SAFETY: map memory; another thread's id may change meanwhile, but not into this thread's.
+    // SAFETY: map memory; another thread's id may change concurrently, but not to this thread's.
     if unsafe { (*slot).thread } == entry.thread {
         count_loss(loss::OVERWRITTEN);
-    // SAFETY: as above, a word that all share.
+    // SAFETY: as above; the word is shared by all.
     } else if !unsafe { claim::claim(&raw mut (*slot).claims) } {
         return put_beside(entry);
     }
-    // SAFETY: the slot is this thread's, but for its claims: there is no reference to the whole.
+    // SAFETY: the slot is this thread's, except its claims, so there is no reference to the whole.
     unsafe {
         (*slot).start_ns = entry.start_ns;
         (*slot).path = entry.path;
@@ -65,7 +64,7 @@ fn put_beside(entry: &InFlight) {
     }
 }
 
-/// The call that the current thread is in.
+/// The current thread's call.
 #[inline(always)]
 fn current() -> Option<*mut InFlight> {
     let thread = bpf_get_current_pid_tgid();
@@ -78,14 +77,14 @@ fn current() -> Option<*mut InFlight> {
     }
 }
 
-/// Whether the current thread is in a call that was entered by this way.
+/// Whether the current thread is in a call through this entry point.
 #[inline(always)]
 pub(crate) fn is_in(entry_point: EntryPointId) -> bool {
     // SAFETY: the entry is this thread's.
     current().is_some_and(|entry| unsafe { (*entry).entry_point } == entry_point)
 }
 
-/// Notes the directory that the kernel has resolved for the call that the current thread is in.
+/// Stores the directory that the kernel has resolved for the current thread's call.
 #[inline(always)]
 pub(crate) fn resolved(directory: Resolved) {
     let Some(entry) = current() else { return };
@@ -99,20 +98,20 @@ pub(crate) fn resolved(directory: Resolved) {
     }
 }
 
-/// The current thread is in no call afterwards.
+/// Removes the current thread's call.
 #[inline(always)]
 pub(crate) fn forget() {
     let _ = take(bpf_get_current_pid_tgid(), |_| ());
 }
 
-/// Hands out the call that the thread is in; it is in none afterwards. Not by value: that would lie on the
-/// small stack.
+/// Removes the thread's call and passes it to `with`. It is not returned by value, which would occupy the small
+/// stack.
 #[inline(always)]
 pub(crate) fn take<T>(thread: u64, with: impl FnOnce(*const InFlight) -> T) -> Option<T> {
     let slot = slot_of(thread)?;
     // SAFETY: as in `put`.
     if unsafe { (*slot).thread } == thread {
-        // The slot is this thread's until its claim is taken back.
+        // The slot is this thread's until the claim is released.
         let result = with(slot);
         // SAFETY: as above.
         unsafe {

@@ -7,7 +7,7 @@ use podstuck_common::config::{CAST, NO_OFFSET};
 
 use super::globals::offsets;
 
-/// Reads a field; `None` when the address cannot be read.
+/// Reads a field; `None` if the address cannot be read.
 #[inline(always)]
 pub(crate) fn field<T: Copy>(base: u64, offset: u32) -> Option<T> {
     let address = base.wrapping_add(u64::from(offset)) as *const T;
@@ -15,20 +15,20 @@ pub(crate) fn field<T: Copy>(base: u64, offset: u32) -> Option<T> {
     unsafe { bpf_probe_read_kernel(address) }.ok()
 }
 
-/// Reads fields into scratch memory, since the stack is small; whether the address could be read.
+/// Reads fields into scratch memory, since the stack is small; returns whether the address could be read.
 #[inline(always)]
 pub(crate) fn read_into<T>(to: &mut T, base: u64, offset: u32) -> bool {
     let from = base.wrapping_add(u64::from(offset)) as *const _;
     let to: *mut T = to;
-    // SAFETY: there is room for as much, and what is read is made of integers; the helper checks the source.
+    // SAFETY: `to` has room for the bytes, and they are integers; the helper checks the source.
     unsafe { generated::bpf_probe_read_kernel(to.cast(), size_of::<T>() as u32, from) == 0 }
 }
 
 /// Loads a field through a pointer whose type the kernel knows.
 ///
 /// # Safety
-/// `base` is an argument of the function that the program is on, or the current task with its type, or comes
-/// from one by way of fields that are pointers; and `T` is the field's type.
+/// `base` is an argument of the function that the program is attached to, the current task with its type, or a
+/// pointer field that is reached from one of them; and `T` is the field's type.
 #[inline(always)]
 pub(crate) unsafe fn follow<T: Copy>(base: *const u8, offset: u32) -> T {
     // SAFETY: the kernel checks the type when it loads the program, and reads 0 where the address
@@ -36,22 +36,21 @@ pub(crate) unsafe fn follow<T: Copy>(base: *const u8, offset: u32) -> T {
     unsafe { base.add(offset as usize).cast::<T>().read() }
 }
 
-/// Loads words from an address; where the kernel cannot read it, they are 0. A call of a helper that reads takes some
-/// 50 ns on the machine of the README's second table, and this takes none. Only where [`Offsets::words_type`] is
-/// known.
+/// Loads words from an address; 0 if the kernel cannot read it. A helper call for a read takes some 50 ns on the
+/// machine of the README's second table; this takes none. Requires a known [`Offsets::words_type`].
 ///
 /// [`Offsets::words_type`]: podstuck_common::config::Offsets::words_type
 #[inline(always)]
 pub(crate) fn words<const N: usize>(address: u64) -> [u64; N] {
     let typed = cast(address, offsets().words_type);
-    // SAFETY: a structure that begins with words, and more of them than are ever asked for.
+    // SAFETY: the structure begins with words, more than are ever requested.
     core::array::from_fn(|word| unsafe { follow(typed, word as u32 * 8) })
 }
 
 #[inline(always)]
 fn cast(address: u64, kind: u32) -> *const u8 {
     let typed;
-    // SAFETY: the kernel puts a move in place of the call; only reached where user space has put the function in.
+    // SAFETY: the kernel replaces the call with a move; only reached if user space has inserted the function.
     unsafe {
         asm!(
             "call {function}",
@@ -75,7 +74,7 @@ pub(crate) fn task() -> u64 {
     unsafe { bpf_get_current_task() }
 }
 
-/// Whether a seccomp filter decides about the current process's calls.
+/// Whether the current process has a seccomp filter.
 #[inline(always)]
 pub(crate) fn has_seccomp_filter() -> bool {
     const SECCOMP_MODE_FILTER: u32 = 2;

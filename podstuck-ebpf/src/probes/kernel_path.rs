@@ -1,4 +1,4 @@
-//! A directory as a path reaches it, and the way up from it.
+//! A directory as a path reaches it, and the steps up from it.
 
 use aya_ebpf::helpers::generated;
 use podstuck_common::component::NAME_SIZE;
@@ -8,8 +8,7 @@ use super::{
     kernel::{field, read_into, words},
 };
 
-/// A directory as a path reaches it: `struct path`, whose order of fields user space makes sure of.
-/// All zero stands for none.
+/// A directory as a path reaches it: `struct path`, whose field order user space verifies. All zeros mean none.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct KernelPath {
@@ -19,8 +18,8 @@ pub(crate) struct KernelPath {
     pub(crate) dentry: u64,
 }
 
-/// The part of `struct dentry` that is read, at once: user space makes sure that this kernel has its
-/// fields in this order without a gap.
+/// The part of `struct dentry` that is read, in one read. User space verifies that this kernel has the fields in this
+/// order without a gap.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct Dentry {
@@ -30,7 +29,7 @@ pub(crate) struct Dentry {
     pub(crate) inode: u64,
 }
 
-/// Where a mount sits, read at once.
+/// The place of a mount, in one read.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Mounted {
@@ -40,10 +39,10 @@ pub(crate) struct Mounted {
     pub(crate) mountpoint: u64,
 }
 
-/// Copies a name to `to`, where [`NAME_SIZE`] bytes are free; its length with the NUL.
+/// Copies a name to `to`, which has room for [`NAME_SIZE`] bytes; returns its length with the NUL.
 #[inline(always)]
 pub(crate) fn copy_name(name: u64, to: *mut u8) -> Option<usize> {
-    // SAFETY: the caller vouches for `to`; the helper checks the source.
+    // SAFETY: the caller guarantees `to`; the helper checks the source.
     let read = unsafe {
         generated::bpf_probe_read_kernel_str(to.cast(), NAME_SIZE as u32, name as *const _)
     };
@@ -52,25 +51,25 @@ pub(crate) fn copy_name(name: u64, to: *mut u8) -> Option<usize> {
 
 /// One step towards the root.
 pub(crate) enum Up {
-    /// The directory is the root of a mount, which sits on this place.
+    /// The directory is the root of a mount, which is mounted at this place.
     Mount(KernelPath),
-    /// The parent directory, and the name of the directory left: an address in the kernel.
+    /// The parent directory, and the address in the kernel of the name of the directory below it.
     Parent(KernelPath, u64),
     /// The root of the mount namespace.
     Top,
-    /// The root of what is reachable: of a mount that is in no namespace, or a directory that is no longer
+    /// The end of the reachable path: the root of a mount without a mount namespace, or a directory that is no longer
     /// below the root of its mount.
     Unreachable,
 }
 
 impl KernelPath {
-    /// Whether this is no directory.
+    /// Whether this is not a directory.
     #[inline(always)]
     pub(crate) fn is_none(self) -> bool {
         self.dentry == 0
     }
 
-    /// One step up, by `d_path`'s rule: at the root of a mount go on where it is mounted.
+    /// One step up, like `d_path`: from the root of a mount to its mount point.
     #[inline(always)]
     pub(crate) fn up(self, dentry: &Dentry) -> Up {
         self.try_up(dentry).unwrap_or(Up::Unreachable)
@@ -103,7 +102,7 @@ impl KernelPath {
         self.mnt.wrapping_sub(u64::from(offsets().mount_vfsmount))
     }
 
-    /// Where its mount sits; whether that could be read.
+    /// Reads the place where its mount is mounted; returns whether that succeeded.
     #[inline(always)]
     pub(crate) fn read_mounted(self, to: &mut Mounted) -> bool {
         let o = offsets();
@@ -115,7 +114,7 @@ impl KernelPath {
         to.parent != 0
     }
 
-    /// See [`Self::dentry`].
+    /// Like [`Self::dentry`], into scratch memory.
     #[inline(always)]
     pub(crate) fn read_dentry(self, to: &mut Dentry) -> bool {
         let o = offsets();
@@ -146,15 +145,15 @@ impl KernelPath {
     }
 }
 
-/// Whether a mount that has no parent is the root of a mount namespace: `prepend_path` in fs/d_path.c. After
-/// `umount -l` it is in none; what `open_tree` has copied is in one without a name, whose number is 0,
-/// or since Linux 6.18 a fixed one (`MNT_NS_ANON_INO`).
+/// Whether a mount without a parent is the root of a mount namespace: `prepend_path` in fs/d_path.c. After `umount
+/// -l` it is in none. A copy made by `open_tree` is in an anonymous one, whose number is 0, or since Linux 6.18 a
+/// fixed one (`MNT_NS_ANON_INO`).
 #[inline(always)]
 fn is_in_namespace(mount: u64) -> bool {
     const ANONYMOUS: u32 = 0xefff_fff7;
     let o = offsets();
     let namespace: u64 = field(mount, o.mount_ns).unwrap_or(0);
-    // Without a namespace, or with an error in its place, this cannot be read.
+    // Without a namespace, or with an error in its place, the number cannot be read and is 0.
     let number: u32 = field(namespace, o.mnt_ns_inum).unwrap_or(0);
     number != 0 && number != ANONYMOUS
 }

@@ -1,5 +1,5 @@
-//! The last component of an argument. Where the kernel has reported the directory, only that counts: links and
-//! `..` before it have been followed.
+//! The last component of an argument. If the kernel has reported the directory, only this component matters: links
+//! and `..` before it are already resolved.
 
 use super::{
     globals::config,
@@ -8,17 +8,17 @@ use super::{
     words,
 };
 
-/// How much of the end of an argument is searched: the longest component, the slash before it, and some behind.
-/// With more, those of many short components would take too many rounds.
+/// How many bytes at the end of an argument are searched: the longest component, the slash before it, and some after
+/// it. More bytes could contain too many short components for the rounds.
 const SEARCHED: u32 = 260;
 
-/// Where to begin in an argument of this length.
+/// The start of the search in an argument of this length.
 #[inline(always)]
 pub(crate) fn search_from(len: u32) -> u32 {
     len.saturating_sub(SEARCHED)
 }
 
-/// Takes note of a component, which is the last one so far.
+/// Stores a component as the last one so far.
 #[inline(always)]
 pub(crate) fn note(scratch: &mut Scratch, component: Last) {
     if component.len != 0 {
@@ -26,8 +26,8 @@ pub(crate) fn note(scratch: &mut Scratch, component: Last) {
     }
 }
 
-/// That of the argument just read. Of the kernel's own it is never `.` or `..`, and it is whole; but the
-/// caller may have written to it since.
+/// The last component of the argument. In the argument that the kernel has read, it is never `.` or `..` and is
+/// complete, but the caller may have changed the memory since.
 #[inline(always)]
 pub(crate) fn found(scratch: &mut Scratch) -> Option<Last> {
     const DOT: u64 = b'.' as u64;
@@ -47,7 +47,7 @@ pub(crate) fn found(scratch: &mut Scratch) -> Option<Last> {
     Some(last)
 }
 
-/// It cannot be determined. Below a target's root that changes nothing.
+/// The component cannot be determined. Below a target's root this does not matter.
 #[inline(always)]
 pub(crate) fn not_found(call: &mut Returned) {
     call.argument = NOT_READ;

@@ -1,25 +1,25 @@
-//! How many records of one kind may be sent: the first always, then a few each second.
+//! Rate limit of records of one kind: the first is always sent, then a few per second.
 
 use aya_ebpf::{bindings::BPF_ANY, btf_maps::LruHashMap, macros::btf_map};
 use podstuck_common::lru;
 
-/// Records of one kind in one second. A shim's burst of EBUSY is 20 a second and must fit.
+/// Maximum number of records of one kind per second. A shim's burst of EBUSY is 20 per second and must fit.
 const PER_SECOND: u32 = 32;
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// What one kind of record was sent how often.
+/// A kind of records.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LimitKey {
     pub(crate) target: u64,
-    /// The caller, or 0: see `Process` in the crate of records.
+    /// The caller's [`podstuck_common::record::Process`], or 0.
     pub(crate) started_ns: u64,
     pub(crate) tgid: u32,
     /// Call, errno and reason.
     pub(crate) what: u32,
 }
 
-/// See [`LimitKey`].
+/// The state of one kind: see [`LimitKey`].
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Limit {
@@ -28,22 +28,22 @@ struct Limit {
     held: u32,
 }
 
-/// Rate limits of records.
+/// The rate limits, by kind.
 #[btf_map]
 static LIMITS: LruHashMap<LimitKey, Limit, { lru::LIMITS }> = LruHashMap::new();
 
-/// What a slot has held back last. A process that cannot remove an object often retries at once, and need not look up its
-/// limit each time: that took 30 of 650 ns of a call that fails with EBUSY.
+/// The kind that a slot suppressed last. A process that cannot remove an object often retries at once and need not
+/// look up its limit each time: that took 30 of 650 ns of a call that fails with EBUSY.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct HeldBack {
     kind: LimitKey,
     window_ns: u64,
-    /// How many of them the table does not know of.
+    /// Number of suppressed records that are not added to the table yet.
     count: u32,
 }
 
-/// Whether a record of this kind may be sent now, and how many were held back before it.
+/// Returns the number of suppressed records before this one if it may be sent; `None` otherwise.
 #[inline(always)]
 pub(crate) fn admit(held_back: &mut HeldBack, key: &LimitKey, now: u64) -> Option<u32> {
     if held_back.kind == *key && now.wrapping_sub(held_back.window_ns) <= SECOND_NS {
@@ -56,8 +56,8 @@ pub(crate) fn admit(held_back: &mut HeldBack, key: &LimitKey, now: u64) -> Optio
         let _ = LIMITS.insert(key, &first, u64::from(BPF_ANY));
         return Some(0);
     };
-    // SAFETY: aligned words of a map value. An entry recycled or raced meanwhile miscounts a limit,
-    // nothing else; for the sake of the race there is no reference to it.
+    // SAFETY: aligned words of a map value. If the entry is recycled or raced, only a limit is miscounted; because of
+    // the race there is no reference to it.
     unsafe {
         if now.wrapping_sub((*limit).window_ns) > SECOND_NS {
             (*limit).window_ns = now;
@@ -76,7 +76,7 @@ pub(crate) fn admit(held_back: &mut HeldBack, key: &LimitKey, now: u64) -> Optio
     }
 }
 
-/// Tells the table what was held back without it.
+/// Adds the slot's suppressed records to the table.
 #[inline(always)]
 fn tell(held_back: &mut HeldBack) {
     if held_back.count == 0 {

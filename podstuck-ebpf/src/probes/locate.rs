@@ -1,4 +1,4 @@
-//! Where a call happened: its directory, and the trail to its object.
+//! Finds the directory of a call and the trail to its object.
 
 use podstuck_common::{
     config::step,
@@ -17,7 +17,7 @@ use super::{
     target, words,
 };
 
-/// Finds the directory, and reads the argument where it matters.
+/// Finds the directory, and reads the argument if it matters.
 #[inline(always)]
 pub(crate) fn locate(slot: &mut Slot) {
     let scratch = slot.scratch();
@@ -28,7 +28,7 @@ pub(crate) fn locate(slot: &mut Slot) {
         }
         target::find_read(slot);
         let scratch = slot.scratch();
-        // It may have failed by the same path before the directory was reported, as with EROFS.
+        // An earlier call with the same path may have failed before the directory was reported, as with EROFS.
         if scratch.call.entry.dirfd == AT_FDCWD && directory_cache::has_failed_elsewhere() {
             scratch.call.has_failed = true;
         }
@@ -53,13 +53,12 @@ pub(crate) fn locate(slot: &mut Slot) {
     if stop_after(step::RECALL) {
         return;
     }
-    // Below a target's root the name of one file more changes nothing that is counted, and is
-    // needed to tell whether this object has failed before. Without the kernel's layout an absolute
-    // argument still says all.
+    // Below a target's root, a further name does not change the counts. It is only needed to detect whether this
+    // object failed before. Without the kernel's layout, an absolute argument still contains the whole path.
     let scratch = slot.scratch();
     let call = &mut scratch.call;
     let is_settled = call.trail.settled(config());
-    // The directory may be forgotten, by which that is known of an object of any number.
+    // The directory's mark may have been evicted; the target's own entries are not.
     if is_settled && call.errno == 0 && failed::is_any(call.trail.target) {
         call.has_failed = true;
     }
@@ -68,7 +67,7 @@ pub(crate) fn locate(slot: &mut Slot) {
         path::follow(slot);
     }
     let scratch = slot.scratch();
-    // An absolute argument has its target only now.
+    // Only now is the target of an absolute argument known.
     let call = &mut scratch.call;
     if !is_settled && call.errno == 0 && failed::is_any(call.trail.target) {
         call.has_failed = true;
@@ -78,13 +77,13 @@ pub(crate) fn locate(slot: &mut Slot) {
     }
 }
 
-/// Takes the directory that the kernel has resolved, if it was reported and is still there.
+/// Takes the directory that the kernel has resolved, if it was reported and still exists.
 ///
-/// The call has given it up, and it may have been freed since. What a dentry still has its inode of is not: an
-/// inode is taken from its dentry first, and dentries and mounts are freed only when all programs that run
-/// now have ended (RCU). So once the inode was compared, all may be read as if it were held. What is left: that
-/// before it, dentry and inode were both freed and given to another directory, at the same addresses. That takes
-/// a grace period between the end of the call and this program.
+/// The call has dropped its references, so the directory may have been freed since. But while a dentry still has its
+/// inode, it is not freed: an inode is detached from its dentry first, and dentries and mounts are freed only after
+/// all programs that run now have ended (RCU). So after the inode was compared, everything may be read as if a
+/// reference were held. One case remains: dentry and inode were both freed before and reused for another directory at
+/// the same addresses. That requires a grace period between the end of the call and this program.
 #[inline(always)]
 fn is_resolved(scratch: &mut Scratch) -> bool {
     let Some(Resolved { mnt, dentry, inode }) = scratch.call.entry.resolved() else { return false };
@@ -93,7 +92,7 @@ fn is_resolved(scratch: &mut Scratch) -> bool {
     place.read_dentry(&mut scratch.dentry) && scratch.dentry.inode as u32 == inode
 }
 
-/// The directory that the argument starts from, if it can be found.
+/// The directory that the argument starts from, if it can be determined.
 #[inline(always)]
 fn start(entry: &InFlight, first: u8) -> Option<KernelPath> {
     let place = if first == b'/' {

@@ -1,4 +1,4 @@
-//! The maps that several files use: who writes each, who reads it, how large it is.
+//! The maps that several files use, with their writers and readers.
 
 use aya_ebpf::{
     bindings::BPF_F_MMAPABLE,
@@ -18,36 +18,36 @@ use super::{
     kernel_path::{KernelPath, Mounted},
 };
 
-/// Calls between entry and return, by the lower bits of the thread's id: see `in_flight`. Written
-/// here; user space sees the same memory.
+/// Calls between entry and return, by the lower bits of the thread's id: see `in_flight`. Written by the probes and
+/// mapped by user space.
 #[btf_map]
 pub(crate) static IN_FLIGHT: Array<
     InFlight,
     { IN_FLIGHT_SLOTS as usize },
     { BPF_F_MMAPABLE as usize },
 > = Array::new();
-/// Those whose slot another thread is in, by thread. Preallocated and not LRU, because the oldest
-/// entry is the most important one: the call that never returns.
+/// Calls of threads whose slot another thread uses, by thread. Preallocated and not LRU, because the oldest entry is
+/// the most important one: a call that never returns.
 #[btf_map]
 pub(crate) static IN_FLIGHT_BESIDE: HashMap<u64, InFlight, 16384> = HashMap::new();
 
-/// Which of the two tables of counts is written now, 0 or 1. Set by user space only.
+/// The table of counts that is written at present, 0 or 1. Set by user space only.
 #[btf_map]
 pub(crate) static GENERATION: Array<u32, 1> = Array::new();
 
-/// Exact counts. Two tables, so that user space can empty one while the other is written: see
-/// `source/counts.rs` for why nothing is lost.
+/// Exact counts. Two tables, so that user space can empty one while the other is written: see `source/counts.rs` for
+/// why no count is lost.
 #[btf_map]
 pub(crate) static COUNTS_0: PerCpuHashMap<CountKey, CallTotals, COUNTS> = PerCpuHashMap::new();
 /// See [`COUNTS_0`].
 #[btf_map]
 pub(crate) static COUNTS_1: PerCpuHashMap<CountKey, CallTotals, COUNTS> = PerCpuHashMap::new();
 
-/// How many entries were made in both, ever: user space sees by it that one fills.
+/// Total number of entries that were created in both tables, from which user space detects that one fills.
 #[btf_map]
 pub(crate) static COUNTS_MADE: Array<u64, 1, { BPF_F_MMAPABLE as usize }> = Array::new();
 
-/// Who made the calls. Written at the first count of a process.
+/// The callers, by process. Written at the first count of a process.
 #[btf_map]
 pub(crate) static ACTORS: LruHashMap<Process, Caller, { lru::ACTORS }> = LruHashMap::new();
 
@@ -55,8 +55,8 @@ pub(crate) static ACTORS: LruHashMap<Process, Caller, { lru::ACTORS }> = LruHash
 #[btf_map]
 pub(crate) static ANNOUNCED: LruHashMap<u64, u8, { lru::ANNOUNCED }> = LruHashMap::new();
 
-/// Objects (hash of their path) whose removal has failed and not succeeded since, beyond the first of each target: see
-/// `failed`.
+/// Objects (hash of their path) whose removal failed and has not succeeded since, in addition to the first ones of
+/// each target: see `failed`.
 #[btf_map]
 pub(crate) static FAILED: LruHashMap<u64, u8, { lru::FAILED }> = LruHashMap::new();
 
@@ -64,41 +64,41 @@ pub(crate) static FAILED: LruHashMap<u64, u8, { lru::FAILED }> = LruHashMap::new
 #[btf_map]
 pub(crate) static EVENTS: RingBuf<u8, { 1 << 20 }> = RingBuf::new();
 
-/// What was lost or left out, by `record::loss`. Read by user space.
+/// Losses and omissions, by `record::loss`. Read by user space.
 #[btf_map]
 pub(crate) static LOSSES: PerCpuArray<u64, { loss::COUNT as usize }> = PerCpuArray::new();
 
-/// Own calls seen by each probe, entry and exit, by `record::call`; behind them those whose directory was reported.
-/// The self-test reads it.
+/// podstuck's own calls seen by each probe, at entry and at exit, by `record::call`, followed by those whose
+/// directory was reported. Read by the self-test.
 #[btf_map]
 pub(crate) static OWN_CALLS: PerCpuArray<u64, { 2 * call::COUNT }> = PerCpuArray::new();
 
-/// What is cached of a directory.
+/// The cached data of a directory.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct Directory {
-    /// By the next three a recycled dentry or a renamed directory is known.
+    /// The next three detect a recycled dentry or a renamed directory.
     pub(crate) parent: u64,
     pub(crate) hash_len: u64,
     pub(crate) inode: u64,
-    /// By these a recycled or moved mount is.
+    /// Detects a recycled or moved mount.
     pub(crate) mounted: Mounted,
     /// When the oldest part of the trail was read.
     pub(crate) born_ns: u64,
     pub(crate) trail: Trail,
-    /// 1 when the removal of an object in it has failed.
+    /// 1 if the removal of an object in it failed.
     pub(crate) has_failed: u64,
 }
 
-/// Answers cached for a second, so that a bulk delete in one directory walks once.
+/// Trails, cached for a second, so that a bulk deletion in one directory walks only once.
 #[btf_map]
 pub(crate) static DIRECTORIES: LruHashMap<KernelPath, Directory, { lru::DIRECTORIES }> =
     LruHashMap::new();
 
-/// The program that those on the ends of functions go on with. Set by user space.
+/// The tail-call target of programs on the return of functions. Set by user space.
 #[btf_map]
 pub(crate) static AFTER_RETURN: ProgramArray<1> = ProgramArray::new();
-/// The one that kretprobes go on with: a table is for programs of one kind.
+/// The tail-call target of kretprobes. A program array accepts programs of one type only.
 #[btf_map]
 pub(crate) static AFTER_KRETPROBE: ProgramArray<1> = ProgramArray::new();
 

@@ -1,8 +1,7 @@
-//! A call is entered (`enter`) and returns (`exit`); what happened is counted (`account`, `count`), the directory
-//! it happened in is found (`path`, `target`), and what user space must see at once (`report`) is
-//! sent (`ring_record`).
+//! A call enters (`enter`) and returns (`exit`). It is counted (`account`, `count`), its directory is found (`path`,
+//! `target`), and calls that user space must see at once (`report`) are sent (`ring_record`).
 //!
-//! A file uses only those that do not use it: `rooms.rs` of the tests checks that.
+//! The dependencies between the files have no cycles: `rooms.rs` of the tests checks that.
 #![expect(
     clippy::needless_borrows_for_generic_args,
     reason = "a value passed to a map by value is copied onto a stack of 512 bytes"
@@ -45,7 +44,7 @@ mod target;
 mod walk;
 mod words;
 
-/// A program that could panic does not pass the verifier: this loop never ends, and is never reached.
+/// The verifier rejects a program that could panic, so this loop is never reached.
 #[panic_handler]
 fn panic(_info: &core::panic::PanicInfo) -> ! {
     loop {}

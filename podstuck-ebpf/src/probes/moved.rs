@@ -1,4 +1,4 @@
-//! Targets that were renamed to a place that belongs to no other, and stay the targets that they were.
+//! Targets that were renamed to a place outside of any target, and remain the same targets.
 
 use aya_ebpf::{
     bindings::BPF_ANY,
@@ -12,7 +12,7 @@ use podstuck_common::{
 
 use super::{atomic, globals::config};
 
-/// What a target was before.
+/// The identity of a renamed target.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Moved {
@@ -20,15 +20,15 @@ struct Moved {
     pod: u64,
 }
 
-/// Where they are now, by [`Trail::path`].
+/// The renamed targets, by their present [`Trail::path`].
 #[btf_map]
 static MOVED: LruHashMap<u64, Moved, { lru::MOVED }> = LruHashMap::new();
 
-/// The number of entries ever made: nothing is looked up while it is 0.
+/// Number of entries ever created. While it is 0, no lookup is made.
 #[btf_map]
 static MOVES: Array<u64, 1> = Array::new();
 
-/// Notes that the target of this trail is at another path now.
+/// Stores the present path of the target of this trail.
 #[inline(always)]
 pub(crate) fn note(was: &Trail, path: u64) {
     let moved = Moved { target: was.target, pod: was.pod };
@@ -40,10 +40,10 @@ pub(crate) fn note(was: &Trail, path: u64) {
     }
 }
 
-/// Looks whether the component just taken is where a target has moved to.
+/// If the last component is a renamed target, continues as that target.
 #[inline(always)]
 pub(crate) fn adopt(trail: &mut Trail) {
-    // A process with a file system of its own can have any path.
+    // A process with its own file systems can create any path.
     if trail.target != 0
         || !trail.is_known(config())
         || MOVES.get(0).is_none_or(|moves| *moves == 0)
@@ -51,7 +51,7 @@ pub(crate) fn adopt(trail: &mut Trail) {
         return;
     }
     if let Some(moved) = MOVED.get_ptr(trail.path) {
-        // SAFETY: a slot recycled meanwhile is another target that has moved, for one call.
+        // SAFETY: a slot that is recycled concurrently contains another renamed target, for one call.
         let moved = unsafe { *moved };
         trail.target = moved.target;
         trail.pod = moved.pod;

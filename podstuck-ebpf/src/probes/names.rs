@@ -10,10 +10,10 @@ use super::{
     slot::{Slot, global_function},
 };
 
-/// They could not be written.
+/// Result if the names could not be written.
 pub(crate) const NO_NAMES: usize = usize::MAX;
 
-/// Writes the directory's names, leaf first, each with its NUL; where they end.
+/// Writes the directory's names, leaf first, each with its NUL; returns their end.
 #[inline(always)]
 pub(crate) fn write_names(slot: &mut Slot) -> usize {
     let scratch = slot.scratch();
@@ -45,7 +45,7 @@ global_function! {
 }
 
 global_function! {
-    /// Writes the next name. Where there is no more space the loops run on without effect.
+    /// Writes the next name. When the space is used up, the loops continue without effect.
     fn write_one(slot) -> u32 {
         let scratch = slot.scratch();
         let place = scratch.state.place;

@@ -1,5 +1,5 @@
-//! The failure that a slot has noted last. A process that cannot remove an object often retries at once, and need not
-//! find its path and note it each time.
+//! The failure that a slot stored last. A process that cannot remove an object often retries at once; its path need
+//! not be found and stored each time.
 
 use super::{
     failures::{RECOVERED, so_far},
@@ -7,7 +7,7 @@ use super::{
     scratch::{NOTED_WORDS, Scratch},
 };
 
-/// Whether the call that has failed is about that object.
+/// Whether the failed call concerns that object.
 #[inline(always)]
 pub(crate) fn is_noted(scratch: &Scratch) -> bool {
     let Scratch { noted, call, directory, argument, .. } = scratch;
@@ -27,7 +27,7 @@ pub(crate) fn is_noted(scratch: &Scratch) -> bool {
             break;
         }
         let difference = noted ^ now;
-        // The bytes behind the argument are left from another one.
+        // The bytes after the argument are left over from another one.
         let behind = if rest < 8 { 64 - rest * 8 } else { 0 };
         if difference << behind != 0 {
             return false;
@@ -36,7 +36,7 @@ pub(crate) fn is_noted(scratch: &Scratch) -> bool {
     true
 }
 
-/// It is noted now.
+/// Stores the failed call's object.
 #[inline(always)]
 pub(crate) fn note(scratch: &mut Scratch) {
     let Scratch { noted, call, directory, argument, .. } = scratch;

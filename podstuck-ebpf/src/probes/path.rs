@@ -1,4 +1,4 @@
-//! The path argument of a call, and the trail it continues.
+//! The path argument of a call, which continues the directory's trail.
 
 use core::hint::black_box;
 
@@ -17,14 +17,12 @@ use super::{
     words,
 };
 
-/// How much of an argument is searched for a target. Pod volumes end within 400 bytes: kubelet's
-/// root, a UID, a plugin and a volume of at most 253 characters. Each of the 256 rounds of the search
-/// ends a component, or takes 128 bytes.
+/// How many bytes of an argument are searched for a target. Pod volumes end within 400 bytes: kubelet's root, a UID,
+/// a plugin and a volume of at most 253 characters. Each of the 256 rounds ends a component or takes 128 bytes.
 const SEARCHED: u32 = 512;
 
 global_function! {
-    /// Continues the trail with the argument, or with its last component where the directory before that is
-    /// known.
+    /// Continues the trail with the argument, or with its last component if the directory is resolved.
     pub(crate) fn follow(slot) -> u32 {
         let scratch = slot.scratch();
         let Some(len) = argument::read(scratch) else {
@@ -53,7 +51,7 @@ global_function! {
     }
 }
 
-/// The argument was read to its end. Where only its last component counts, that is taken.
+/// The argument was read to its end. If only its last component matters, takes it now.
 #[inline(always)]
 fn arrive(slot: &mut Slot) {
     let scratch = slot.scratch();
@@ -66,7 +64,7 @@ fn arrive(slot: &mut Slot) {
     }
 }
 
-/// The argument goes on.
+/// The argument is longer than the search.
 #[inline(always)]
 fn cut_short(trail: &mut Trail) {
     if !trail.settled(config()) {
@@ -86,7 +84,7 @@ global_function! {
 }
 
 global_function! {
-    /// Reads up to the end of a component, and takes it.
+    /// Reads to the end of a component and takes it.
     fn follow_one(slot) -> u32 {
         let scratch = slot.scratch();
         for _ in 0..ROUNDS {
@@ -122,14 +120,14 @@ global_function! {
 #[inline(always)]
 fn next(scratch: &Scratch) -> u64 {
     let at = scratch.state.at;
-    // A mask that the compiler cannot see through: it tells the verifier the bound that holds.
+    // A mask that the compiler cannot analyse: it gives the verifier the bound, which always holds.
     let index = black_box(at as usize / 8) & (ARGUMENT_MAX / 8 - 1);
     unaligned(scratch.argument[index], scratch.argument[index + 1], at)
 }
 
 const EMPTY: Partial = Partial { hash: 0, len: 0 };
 
-/// Takes a whole component, of which `bytes` are the last up to seven.
+/// Takes a complete component; `bytes` are its last bytes, up to seven.
 #[inline(always)]
 fn step(trail: &mut Trail, hash: u64, len: u32, bytes: u64) {
     const DOT: u64 = b'.' as u64;
@@ -137,8 +135,8 @@ fn step(trail: &mut Trail, hash: u64, len: u32, bytes: u64) {
         return;
     }
     if len == 2 && bytes == DOT << 8 | DOT {
-        // Going up would need what came before: leave the target unknown rather than wrong. Below
-        // a target's root the call was counted for it, and its record agrees.
+        // A step up would need the earlier components, so the target is left unknown rather than wrong. Below a
+        // target's root, the call is counted for that target, and its record agrees.
         if !trail.settled(config()) {
             words::clear(trail);
             trail.cut = 1;

@@ -1,4 +1,4 @@
-//! The current process: when it was started, and the directories that relative paths begin at.
+//! The current process: its start time, and the directories from which relative paths start.
 
 use aya_ebpf::helpers::bpf_get_current_task_btf;
 
@@ -8,7 +8,7 @@ use super::{
     kernel_path::KernelPath,
 };
 
-/// The part of `struct fdtable` that is read, at once, as `kernel_path::Dentry` is.
+/// The part of `struct fdtable` that is read, in one read, like `kernel_path::Dentry`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Descriptors {
@@ -19,17 +19,17 @@ struct Descriptors {
 
 /// The current task, for [`follow`].
 ///
-/// The kernel knows the types of what hangs on this pointer, so its fields are loaded by plain
-/// instructions instead of calls of a helper, of which each took about 25 ns in perf's samples.
+/// The kernel knows the types of the objects behind this pointer, so their fields are loaded with plain instructions
+/// instead of helper calls, each of which took about 25 ns in perf's samples.
 #[inline(always)]
 fn typed_task() -> *const u8 {
-    // SAFETY: no arguments; only called where the kernel has it.
+    // SAFETY: no arguments; only called if the kernel has it.
     unsafe { bpf_get_current_task_btf() }.cast()
 }
 
-/// When the current process was started, in nanoseconds since boot; 0 where the kernel's layout is not known.
+/// Start time of the current process, in nanoseconds since boot; 0 if the kernel's layout is unknown.
 ///
-/// It is read in each call, so that calls of a process are never counted for another of its id.
+/// It is read in each call, so that calls are never counted for another process with the same id.
 #[inline(always)]
 pub(crate) fn started(by_main_thread: bool) -> u64 {
     let o = offsets();
@@ -38,7 +38,7 @@ pub(crate) fn started(by_main_thread: bool) -> u64 {
     }
     if o.typed_task == 0 {
         let task = task();
-        // The main thread leads, and each read is a call of a helper.
+        // The main thread is its own leader, which saves a helper call.
         let leader = if by_main_thread { task } else { field(task, o.task_leader).unwrap_or(0) };
         return field(leader, o.task_started).unwrap_or(0);
     }
@@ -84,7 +84,7 @@ pub(crate) fn descriptor(fd: i32) -> Option<KernelPath> {
     Some(KernelPath { mnt, dentry })
 }
 
-/// One of the directories in `fs_struct`.
+/// One of the directories of `fs_struct`.
 #[inline(always)]
 fn directory(offset: u32) -> Option<KernelPath> {
     let o = offsets();

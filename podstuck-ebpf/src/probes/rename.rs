@@ -1,5 +1,5 @@
-//! A target that is renamed before it is deleted, to a place that belongs to no other, stays the target
-//! that it was: `mv pods/<uid>/volumes/.../data /trash` and `rm -rf /trash/data` delete a pod's data.
+//! A target that is renamed before its deletion, to a place outside of any target, remains the same target: `mv
+//! pods/<uid>/volumes/.../data /trash` and `rm -rf /trash/data` delete a pod's data.
 
 use podstuck_common::record::reason;
 
@@ -9,9 +9,9 @@ use super::{
 };
 
 global_function! {
-    /// A rename has succeeded.
+    /// Processes a successful rename.
     ///
-    /// The directories above both names are where they were, so that the paths can still be read.
+    /// The directories above both names are unchanged, so both paths can still be read.
     pub(crate) fn renamed(slot) -> u32 {
         locate(slot);
         let scratch = slot.scratch();
@@ -29,7 +29,7 @@ global_function! {
         locate(slot);
         let scratch = slot.scratch();
         let now = &scratch.call.trail;
-        // A look-alike would be taken for one when it is read back.
+        // A look-alike path could not be distinguished when it is looked up.
         if now.target == 0 && now.cut == 0 && now.is_known(config()) {
             moved::note(&was, now.path);
         }

@@ -1,4 +1,4 @@
-//! Which calls user space sees one by one, and why.
+//! Decides which calls are reported individually to user space, and why.
 
 use aya_ebpf::bindings::BPF_ANY;
 use podstuck_common::{
@@ -23,7 +23,7 @@ const ENOENT: u16 = 2;
 const EISDIR: u16 = 21;
 const ENOTEMPTY: u16 = 39;
 
-/// Why user space should see this call, if at all.
+/// The reasons to report this call; 0 for none.
 #[inline(always)]
 pub(crate) fn reasons(call: &Returned, new: bool) -> u32 {
     let Returned { trail, entry, .. } = call;
@@ -59,20 +59,20 @@ pub(crate) fn reasons(call: &Returned, new: bool) -> u32 {
             why |= reason::RECOVERED;
         }
     } else if call.errno != EISDIR && call.errno != ENOENT {
-        // Every removal of a directory in Go's way begins with EISDIR, and ends with ENOENT where
-        // another process was faster: neither is worth a record, both are counted.
+        // Go's removal of a directory begins with EISDIR, and ends with ENOENT if another process was faster. Both
+        // are counted but not worth a record.
         why |= reason::FAILED;
     }
     why
 }
 
-/// Sends a record, unless there were too many of its kind.
+/// Sends a record, unless its rate limit is reached.
 #[inline(always)]
 pub(crate) fn report(slot: &mut Slot, why: u32) {
     let scratch = slot.scratch();
     let errno = scratch.call.errno;
     if why & reason::FAILED != 0 && errno != ENOTEMPTY {
-        // Before the limit: each success of an object that has failed is reported.
+        // Independent of the rate limit, because the later success of this object is always reported.
         note_failure(slot);
     }
     let scratch = slot.scratch();
@@ -80,15 +80,15 @@ pub(crate) fn report(slot: &mut Slot, why: u32) {
     let Returned { trail, process, entry, now, followed, look_alike, .. } = call;
     let followed = *followed;
     let what = why << 16 | u32::from(errno & 0xfff) << 4 | u32::from(entry.call);
-    // Of look-alikes some are shown, whichever process makes them: they must not displace the limits of others. Those of
-    // the node's root are a kind of their own, which no other process displaces.
+    // Look-alikes have one limit for all processes, so that they do not displace the limits of others. Those of the
+    // node's root have a separate limit, which other processes cannot exhaust.
     let (started_ns, tgid) = match *look_alike {
         look_alike::NONE => (process.started_ns, process.tgid),
         whose => (u64::from(whose), 0),
     };
     let kind = LimitKey { target: trail.target, started_ns, tgid, what };
     let Some(suppressed) = limit::admit(held_back, &kind, *now) else {
-        // Directories are shown as samples; of everything else each record may be wanted.
+        // Directories and look-alikes are sampled; each suppressed record of another kind is a loss.
         if why & !(reason::DIRECTORY | reason::LOOK_ALIKE) != 0 {
             count_loss(loss::RATE_LIMITED);
         }
@@ -105,7 +105,7 @@ pub(crate) fn report(slot: &mut Slot, why: u32) {
 }
 
 global_function! {
-    /// Notes that the removal of the object failed.
+    /// Stores that the removal of the object failed.
     fn note_failure(slot) -> u32 {
         let scratch = slot.scratch();
         if is_noted(scratch) {
@@ -115,14 +115,15 @@ global_function! {
             path::follow(slot);
         }
         let scratch = slot.scratch();
-        // First: a removal of the object meanwhile is counted after this, and it is noted again.
+        // Before the table: if the object is removed concurrently, that is counted after this, and the failure is
+        // stored again.
         noted::note(scratch);
         let Returned { trail, place, entry, resolved, has_failed, .. } = &scratch.call;
         failed::note(trail.target, trail.path);
         if !*has_failed {
             directory_cache::mark_failed(*place);
         }
-        // Every unmount is reported.
+        // Unmounts are reported in any case.
         if !*resolved && entry.dirfd == AT_FDCWD && entry.call != u16::from(call::UMOUNT2) {
             directory_cache::mark_failed_elsewhere();
         }

@@ -1,7 +1,7 @@
-//! Requests of io_uring to delete. They are a call like any other, except that their arguments lie in
-//! the kernel's memory, and that the name is freed before the request has its result.
+//! Deletion requests of io_uring. They are processed like calls, except that their arguments are in kernel memory,
+//! and that the name is freed before the request has its result.
 //!
-//! A thread carries out one request at a time, and none while it is in a call of its own.
+//! A thread executes one request at a time, and none during a call of its own.
 
 use aya_ebpf::{
     bindings::BPF_ANY,
@@ -19,26 +19,25 @@ use super::{
     enter, exit, globals::offsets, in_flight, kernel::field, returned::NOT_READ, slot::Slot,
 };
 
-/// A longer path is counted without a target.
+/// Maximum length of a stored name with its NUL. A longer path is counted without a target.
 const KEPT: u32 = IO_URING_NAME as u32;
-/// An address that no process can have anything at.
+/// An address that is never mapped in a process.
 const NOWHERE: u64 = u64::MAX;
 
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Name([u8; KEPT as usize]);
 
-/// Names of the requests under way, by thread: a process has at most four workers for each CPU. Where
-/// there is no room, a request is counted without its target. User space removes those of threads that
-/// have ended.
+/// Names of the requests in progress, by thread: a process has at most four workers for each CPU. Without room, a
+/// request is counted without its target. User space removes the names of threads that have ended.
 #[btf_map]
 static NAMES: HashMap<u64, Name, { IO_URING_NAMES as usize }> = HashMap::new();
 
-/// Where a name is copied to on its way there.
+/// Buffer of a name before its insertion into the table.
 #[btf_map]
 static COPY: PerCpuArray<Name, 1> = PerCpuArray::new();
 
-/// A request is begun: a `struct io_kiocb`.
+/// Processes the start of a request, a `struct io_kiocb`.
 #[inline(always)]
 pub(crate) fn start(request: u64) {
     let o = offsets();
@@ -54,18 +53,18 @@ fn keep_name(request: u64) -> Option<()> {
     let filename: u64 = field(request, o.request_filename)?;
     let name: u64 = field(filename, o.filename_name)?;
     let copy = COPY.get_ptr_mut(0)?;
-    // SAFETY: the copy has as many bytes; the helper checks the source.
+    // SAFETY: the buffer has this many bytes; the helper checks the source.
     let len = unsafe { generated::bpf_probe_read_kernel_str(copy.cast(), KEPT, name as *const _) };
-    // One that fills the copy may have been cut.
+    // A name that fills the buffer may be truncated.
     if len <= 0 || len >= i64::from(KEPT) {
         return None;
     }
-    // SAFETY: no other program uses it, and this one never runs inside itself on one CPU.
+    // SAFETY: no other program uses it, and this program is never re-entered on one CPU.
     let copy = unsafe { &*copy };
     NAMES.insert(&bpf_get_current_pid_tgid(), copy, u64::from(BPF_ANY)).ok()
 }
 
-/// The function that carries the request out returns: 0 when the request has its result.
+/// The function that executes the request returns: 0 if the request has its result.
 #[inline(always)]
 pub(crate) fn finish(request: u64, returned: i32) {
     let thread = bpf_get_current_pid_tgid();
@@ -75,19 +74,19 @@ pub(crate) fn finish(request: u64, returned: i32) {
         (0, Some(result)) => {
             exit::finish(EntryPointId::IO_UNLINKAT, i64::from(result), argument, slot);
         }
-        // Put off, to where it may block: nothing was done.
+        // Deferred to a context that may block: nothing was executed.
         _ => {
             in_flight::forget();
         }
     }
 }
 
-/// Puts the name where an argument is, as if it had been read; its length.
+/// Puts the name in the place of the argument, as if it had been read; returns its length.
 #[inline(always)]
 fn take_name(thread: u64, slot: Option<&mut Slot>) -> Option<u32> {
     let name = NAMES.get_ptr(&thread)?;
     let to = slot?.scratch().argument.as_mut_ptr();
-    // SAFETY: an argument may be longer; only this thread writes or removes the entry.
+    // SAFETY: the argument's buffer is larger; only this thread writes or removes the entry.
     let len = unsafe { generated::bpf_probe_read_kernel_str(to.cast(), KEPT, name.cast()) };
     let _ = NAMES.remove(&thread);
     u32::try_from(len - 1).ok()

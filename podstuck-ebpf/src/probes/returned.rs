@@ -1,4 +1,4 @@
-//! A call that has returned, and what was found out about its object.
+//! A returned call, and the data about its object.
 
 use podstuck_common::{
     entry_point::EntryPointId, in_flight::InFlight, record::Process, trail::Trail,
@@ -13,46 +13,46 @@ pub(crate) struct Returned {
     pub(crate) now: u64,
     pub(crate) duration_ns: u64,
     pub(crate) place: KernelPath,
-    /// Of the object, once its argument was read; of its directory before.
+    /// The object's trail after its argument was read; the directory's before.
     pub(crate) trail: Trail,
     pub(crate) process: Process,
     pub(crate) tid: u32,
-    /// Length of the argument without NUL, or of its last component where only that counts; [`NOT_READ`] before.
+    /// Length of the argument without NUL, or of its last component if only that matters; [`NOT_READ`] before.
     pub(crate) argument: u32,
-    /// Where in the argument that component begins.
+    /// Offset of that component in the argument.
     pub(crate) last: u32,
     pub(crate) errno: u16,
     /// `Trail::mount_depth` of the directory.
     pub(crate) mount_depth: u8,
-    /// The removal of an object in the directory has failed before.
+    /// Whether the removal of an object in the directory failed before.
     pub(crate) has_failed: bool,
-    /// The directory was not in the cache.
+    /// Whether the directory was not in the cache.
     pub(crate) fresh: bool,
-    /// The trail is the object's.
+    /// Whether the trail is the object's.
     pub(crate) followed: bool,
-    /// Its path reads like a target's: [`look_alike`].
+    /// Whether its path only looks like a target's: [`look_alike`].
     pub(crate) look_alike: u8,
-    /// `place` is the directory that the kernel has resolved: of the argument, only the last component counts.
+    /// Whether `place` is the directory that the kernel has resolved, so that only the last component of the argument
+    /// matters.
     pub(crate) resolved: bool,
 }
 
-/// Whose call it is that only reads like one on a target.
+/// The kinds of callers of a look-alike call.
 pub(crate) mod look_alike {
-    /// It does not read so.
+    /// Not a look-alike.
     pub(crate) const NONE: u8 = 0;
     pub(crate) const ANYBODYS: u8 = 1;
-    /// Of the node's root.
+    /// By the node's root.
     pub(crate) const ROOTS: u8 = 2;
 }
 
 impl Returned {
-    /// Whether it was made by io_uring, perhaps on a worker: a thread of its process with a name of
-    /// the kernel's choice.
+    /// Whether io_uring made the call, perhaps on a worker: a thread of the process whose name the kernel chooses.
     #[inline(always)]
     pub(crate) fn of_io_uring(&self) -> bool {
         self.entry.entry_point == EntryPointId::IO_UNLINKAT
     }
 }
 
-/// The argument of a call was not read, or cannot be.
+/// The argument was not read or cannot be read.
 pub(crate) const NOT_READ: u32 = u32::MAX;

@@ -1,4 +1,4 @@
-//! Ring records: the head, the names of the directory from the bottom up, the argument.
+//! Ring records: the head, the names of the directory from the bottom up, and the argument.
 
 use core::hint::black_box;
 
@@ -17,12 +17,12 @@ use super::{
     slot::global_function,
 };
 
-/// Masks that tell the verifier the bounds that the code keeps anyway. The compiler would remove
-/// a mask that it can prove to be redundant, hence `black_box`.
+/// Masks that give the verifier bounds, which always hold. The compiler would remove a mask that it can prove to be
+/// redundant, hence `black_box`.
 const SIZE_MASK: usize = 16383;
 
 global_function! {
-    /// Sends the call; 1 if the record fitted.
+    /// Sends the call; returns 1 if the record fitted into the ring.
     pub(crate) fn send(slot, why, suppressed) -> u32 {
         actor::describe_caller(slot);
         let scratch = slot.scratch();
@@ -81,7 +81,7 @@ fn write_head(scratch: &mut Scratch, why: u32, suppressed: u32) {
     head.argument_len = 0;
 }
 
-/// Copies the argument behind the names; where it ends.
+/// Copies the argument after the names; returns the end.
 #[inline(always)]
 fn write_argument(end: usize, scratch: &mut Scratch) -> usize {
     let offset = black_box(end) & OFFSET_MASK;
@@ -89,12 +89,12 @@ fn write_argument(end: usize, scratch: &mut Scratch) -> usize {
     if offset > BASE_MAX + NAME_SIZE {
         return end;
     }
-    // SAFETY: the tail holds names and argument at their longest, checked above.
+    // SAFETY: the tail has room for the longest names and argument, checked above.
     let to = unsafe { scratch.tail.as_mut_ptr().add(offset) };
     let begin = black_box(scratch.call.last as usize) & (ARGUMENT_MAX - 1);
     // SAFETY: within the argument.
     let from = unsafe { scratch.argument.as_ptr().cast::<u8>().add(begin) };
-    // SAFETY: there is room for as much; the helper checks the source.
+    // SAFETY: the tail has room for it; the helper checks the source.
     let copied =
         unsafe { generated::bpf_probe_read_kernel(to.cast(), len as u32, from.cast()) } == 0;
     if !copied {

@@ -1,5 +1,5 @@
-//! Directories that are proven to hold targets, and the host's root directory: by the object itself on the
-//! way up, and by a path in a view that user space has proven where a call says more than a name.
+//! Directories that are proven to contain targets, and the host's root directory. On the walk up they are recognised
+//! by their inode; in an argument of several components, by a path in a view that user space has proven.
 
 use aya_ebpf::{
     bindings::BPF_ANY,
@@ -19,12 +19,12 @@ use super::{
     process,
 };
 
-/// What they are. Written by user space.
+/// The roots. Written by user space.
 #[btf_map]
 static ROOT_TABLE: Array<Root, { ROOTS }> = Array::new();
 
-/// A directory that was shown. It is not kept open, so another may have the address of its inode some day:
-/// number and file system tell.
+/// A directory that user space has passed. It is not kept open, so another directory may get the address of its inode
+/// later; inode number and superblock detect that.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Shown {
@@ -33,19 +33,19 @@ struct Shown {
     index: u64,
 }
 
-/// Directories that were shown, by the address of their inode.
+/// The passed directories, by the address of their inode.
 #[btf_map]
 static SHOWN: HashMap<u64, Shown, 1024> = HashMap::new();
 
-/// Paths of such directories. Written by user space.
+/// The paths of these directories. Written by user space.
 #[btf_map]
 static VIEWS: HashMap<ViewKey, u32, 8192> = HashMap::new();
 
-/// A bit for each of these paths. Written by user space.
+/// One bit for each of these paths. Written by user space.
 #[btf_map]
 static VIEW_FILTER: Array<u64, { FILTER_WORDS as usize }> = Array::new();
 
-/// Mount namespaces that user space has read. Written by user space.
+/// The mount namespaces that user space has read. Written by user space.
 #[btf_map]
 static KNOWN_VIEWS: HashMap<u32, u8, 4096> = HashMap::new();
 
@@ -55,8 +55,8 @@ fn root(index: u32) -> Option<&'static Root> {
     (root.flags != 0).then_some(root)
 }
 
-/// Takes note of the directory behind a descriptor. One that is known by another index keeps it: what this one
-/// stands for may not be written yet.
+/// Stores the directory behind a descriptor. If it is already stored under another index, that index stays: the new
+/// index's root may not be written yet.
 #[inline(always)]
 pub(crate) fn show(fd: i32, index: u32) -> Option<()> {
     let dentry = process::descriptor(fd)?.dentry()?;
@@ -74,12 +74,12 @@ fn identity(inode: u64) -> Option<(u64, u64)> {
     Some((field(inode, o.inode_ino)?, field(inode, o.inode_sb)?))
 }
 
-/// What is known of a directory.
+/// The root that this directory is, if any.
 #[inline(always)]
 pub(crate) fn at(dentry: &Dentry) -> Option<&'static Root> {
     let shown = SHOWN.get_ptr(&dentry.inode)?;
-    // SAFETY: a map value; user space removes one where another directory gets its index, and one that is
-    // shown again is written as it was. Its number and file system tell.
+    // SAFETY: a map value. User space removes it if another directory gets its index; if it is passed again, it is
+    // rewritten unchanged. Inode number and superblock are compared below.
     let shown = unsafe { *shown };
     if identity(dentry.inode)? != (shown.ino, shown.superblock) {
         return None;
@@ -87,7 +87,7 @@ pub(crate) fn at(dentry: &Dentry) -> Option<&'static Root> {
     root(shown.index as u32)
 }
 
-/// Looks whether the component just taken from an argument is such a directory.
+/// If the last component of an argument is such a directory, enters it.
 #[inline(always)]
 pub(crate) fn enter(trail: &mut Trail) {
     let (word, bit) = filter_bit(trail.path);
@@ -103,9 +103,9 @@ pub(crate) fn enter(trail: &mut Trail) {
     }
 }
 
-/// The view in which the path is to be understood: the caller's mount namespace. One that user space has not
-/// read yet is taken for the host's if the path comes from the host's root directory and the
-/// namespace belongs to the first user namespace: in any other, an unprivileged process may have mounted it.
+/// The view of a path: the caller's mount namespace. One that user space has not read yet counts as the host's if the
+/// path comes from the host's root directory and the namespace belongs to the initial user namespace. In any other
+/// user namespace, an unprivileged process may have made the mounts.
 #[inline(always)]
 fn view(trail: &Trail) -> Option<u32> {
     let o = offsets();

@@ -1,4 +1,4 @@
-//! What does not fit on the stack of 512 bytes.
+//! Data that does not fit on the stack of 512 bytes.
 
 use podstuck_common::{
     component::{NAME_SIZE, NAME_WORDS},
@@ -12,10 +12,10 @@ use super::{
     returned::Returned,
 };
 
-/// The deepest path that is walked, in components and mounts.
+/// Maximum number of components and mounts of a walked path.
 pub(crate) const WALK_MAX: usize = ROUNDS * ROUNDS;
 
-/// One component found on the way up.
+/// A component found on the walk up.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct WalkedComponent {
@@ -24,7 +24,7 @@ pub(crate) struct WalkedComponent {
     pub(crate) mounted: u32,
 }
 
-/// A component of an argument of which some whole words were read.
+/// A component of an argument of which some complete words were read.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct Partial {
@@ -32,7 +32,7 @@ pub(crate) struct Partial {
     pub(crate) len: u32,
 }
 
-/// The last component so far of an argument.
+/// The last component of an argument so far.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct Last {
@@ -43,32 +43,31 @@ pub(crate) struct Last {
     pub(crate) len: u32,
 }
 
-/// State of the loops over components and bytes. It lies in a map because the verifier follows
-/// every value that it can see in a register or on the stack: a counter that only some rounds
-/// change multiplies the states of the loop by its values.
+/// State of the loops over components and bytes. It is in a map because the verifier tracks each value in a register
+/// or on the stack: a counter that only some rounds change multiplies the states of the loop by its values.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct Loop {
     pub(crate) part: Partial,
-    /// Where in the argument.
+    /// Offset in the argument.
     pub(crate) at: u32,
-    /// Where the search in it began.
+    /// Offset at which the search began.
     pub(crate) from: u32,
     pub(crate) last: Last,
     pub(crate) place: KernelPath,
     pub(crate) components: u32,
     pub(crate) mounted: u32,
     pub(crate) steps: u32,
-    /// End of the names written.
+    /// End of the names written so far.
     pub(crate) end: u32,
 }
 
-/// A longer argument of a call that has failed is not remembered.
+/// Number of words of an argument that are kept. A longer argument of a failed call is not kept.
 pub(crate) const NOTED_WORDS: usize = 8;
 const _: () = assert!(NOTED_WORDS * 8 < ARGUMENT_MAX);
 
-/// An object whose removal has failed, by what the call said of it: it is the same for as long as the directory's answer is, which is a
-/// second, and nothing that had failed was removed.
+/// An object whose removal failed, identified by the call's arguments. They mean the same object as long as the
+/// directory's answer is valid, which is a second, and no failed object was removed.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct Noted {
@@ -79,31 +78,30 @@ pub(crate) struct Noted {
     pub(crate) argument: [u64; NOTED_WORDS],
 }
 
-/// A mask that tells the verifier the bound of an offset into [`Scratch::tail`], which the code keeps
-/// anyway.
+/// A mask that gives the verifier the bound of an offset into [`Scratch::tail`], which always holds.
 pub(crate) const OFFSET_MASK: usize = 8191;
 
-/// What a step of a loop returns to it.
+/// Results of a loop's step: continue.
 pub(crate) const GO_ON: u32 = 0;
-/// The last step was taken.
+/// The loop is complete.
 pub(crate) const ARRIVED: u32 = 1;
 
-/// Loops run in two levels of this many rounds at most. The verifier, which follows each round, has
-/// 32 to follow instead of 256, and the start takes a third of the time.
+/// Loops run on two levels, each with at most this many rounds. The verifier, which follows each round, then follows
+/// 32 instead of 256, and the start takes a third of the time.
 pub(crate) const ROUNDS: usize = 16;
 
 /// The memory of one [`super::slot::Slot`].
 #[repr(C)]
 pub(crate) struct Scratch {
-    /// How many want it: see `claim`.
+    /// Number of programs that claim it: see `claim`.
     pub(crate) claims: u64,
     pub(crate) call: Returned,
-    /// The answer for the directory `known`, and the value of [`super::failures::MARKED`] it holds
-    /// for. They stay from one call to the next.
+    /// The answer for the directory `known`, and the value of [`super::failures::MARKED`] for which it is valid. They
+    /// are kept from one call to the next.
     pub(crate) directory: Directory,
     pub(crate) known: KernelPath,
     pub(crate) failures: u64,
-    /// Of the directory that is looked for in the cache, and where its mount sits.
+    /// The directory that is looked up in the cache, and the place of its mount.
     pub(crate) dentry: Dentry,
     pub(crate) mounted: Mounted,
     pub(crate) noted: Noted,
@@ -111,14 +109,14 @@ pub(crate) struct Scratch {
     pub(crate) state: Loop,
     pub(crate) components: [WalkedComponent; WALK_MAX],
     pub(crate) name: [u64; NAME_WORDS],
-    /// With a word more, so that two can be read at each.
+    /// With an extra word, so that two can be read at each offset.
     pub(crate) argument: [u64; ARGUMENT_MAX / 8 + 1],
     pub(crate) head: RecordHead,
-    /// Directly behind the head: both are sent as one.
+    /// Directly after the head: both are sent as one.
     pub(crate) tail: [u8; TAIL_SIZE],
 }
 
-/// Names and argument at their longest, and one more name behind the last accepted.
+/// The longest names and argument, and one more name after the last accepted one.
 pub(crate) const TAIL_SIZE: usize = BASE_MAX + ARGUMENT_MAX + 2 * NAME_SIZE;
 
 const _: () = assert!(

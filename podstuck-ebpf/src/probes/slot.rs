@@ -1,4 +1,4 @@
-//! The right to use scratch memory, and how it is handed on.
+//! Exclusive access to scratch memory, and its transfer between functions.
 
 use core::mem::{ManuallyDrop, forget};
 
@@ -7,23 +7,22 @@ use podstuck_common::config::SLOTS;
 
 use super::{claim, globals::config, scratch::Scratch};
 
-/// Programs on functions can be preempted, so that others run on their CPU meanwhile, on other functions: a program that
-/// needs a slot claims one. A third at a time has none, and its call's outcome is not known. That is rarer than that
-/// the kernel itself leaves a program out because one on the same function was preempted. Of programs on
-/// tracepoints and of kprobes one at a time runs on a CPU (`trace_call_bpf` in kernel/trace/bpf_trace.c): where there
-/// are no others, user space makes this one slot, which is never claimed.
+/// A program on a function can be preempted, and programs on other functions may then run on the same CPU. A program
+/// that needs scratch memory claims a slot. A third program at the same time gets none, and the outcome of its call
+/// is unknown. That is rarer than the kernel's own omission of a program because one on the same function was
+/// preempted. Programs on tracepoints and kprobes run one at a time per CPU (`trace_call_bpf` in
+/// kernel/trace/bpf_trace.c); if there are no others, user space sets `one_slot`, and the slot is never claimed.
 #[btf_map]
 static SCRATCH: PerCpuArray<Scratch, { SLOTS as usize }> = PerCpuArray::new();
 
-/// The right to use one piece of scratch memory on this CPU. The holder lends the memory, so that no two
-/// references to it live at a time.
+/// Exclusive access to one scratch area on this CPU. It lends the memory, so there are never two references to it.
 pub(crate) struct Slot {
     number: u32,
     scratch: *mut Scratch,
 }
 
 impl Slot {
-    /// A slot that is not in use, if there is one.
+    /// Claims a free slot; `None` if all are in use.
     #[inline(always)]
     pub(crate) fn claim() -> Option<Self> {
         if config().one_slot != 0 {
@@ -31,11 +30,11 @@ impl Slot {
         }
         for number in 0..SLOTS {
             let slot = Self::at(number)?;
-            // SAFETY: map memory, of which only a word is touched that all share.
+            // SAFETY: map memory, of which only a word is accessed that all programs share.
             if unsafe { claim::claim(&raw mut (*slot.scratch).claims) } {
                 return Some(slot);
             }
-            // It belongs to another program.
+            // The slot belongs to another program, so it is not released here.
             forget(slot);
         }
         None
@@ -46,19 +45,19 @@ impl Slot {
         Some(Self { number, scratch: SCRATCH.get_ptr_mut(number)? })
     }
 
-    /// Its memory.
+    /// Its scratch memory.
     #[inline(always)]
     pub(crate) fn scratch(&mut self) -> &mut Scratch {
-        // SAFETY: the map lives as long as its programs. This is the only right to this value, and
-        // it is borrowed for as long as the reference lives. The word with the claims is not used by it.
+        // SAFETY: the map lives as long as its programs. This is the only access to this value, and it is borrowed
+        // for the lifetime of the reference, which is not used for the word with the claims.
         unsafe { &mut *self.scratch }
     }
 
-    /// The slot of this number, on the other side of a call that cannot take a reference. It stays with the program that
-    /// claimed it.
+    /// The slot with this number, on the other side of a call that cannot pass a reference. It remains with the
+    /// program that claimed it.
     ///
     /// # Safety
-    /// It is used only while the slot that has the number is borrowed for it.
+    /// The result is used only while the slot with this number is borrowed for it.
     #[inline(always)]
     pub(crate) unsafe fn borrowed(number: u32) -> Option<ManuallyDrop<Self>> {
         Self::at(number).map(ManuallyDrop::new)
@@ -80,11 +79,11 @@ impl Drop for Slot {
     }
 }
 
-/// Makes of a step with a slot a "global" function, in the verifier's words: one with an unmangled name,
-/// which it checks once and by itself. Checked as part of their callers, path by path, the larger steps
-/// exceed its limit of a million instructions.
+/// Makes a step with a slot a "global" function in the verifier's sense: one with an unmangled name, which is
+/// verified once and separately. If the larger steps were verified as part of their callers, path by path, they would
+/// exceed the limit of a million instructions.
 ///
-/// Before Linux 5.12 such a function takes numbers and nothing else, so the slot crosses by its number.
+/// Before Linux 5.12 such a function accepts only numbers, so the slot is passed by its number.
 macro_rules! global_function {
     (
         $(#[$attribute:meta])*
@@ -96,9 +95,9 @@ macro_rules! global_function {
             #[unsafe(no_mangle)]
             #[inline(never)]
             unsafe extern "C" fn $name(number: u32 $(, $argument: u32)*) -> u32 {
-                // SAFETY: the only caller stands below.
+                // SAFETY: the only caller is below.
                 let slot = unsafe { $crate::probes::slot::Slot::borrowed(number) };
-                // It is there: only the verifier does not know.
+                // It always exists, but the verifier does not know that.
                 let Some(mut slot) = slot else { return 0 };
                 let $slot = &mut *slot;
                 $body

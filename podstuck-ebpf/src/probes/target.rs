@@ -1,5 +1,5 @@
-//! Which target a directory belongs to: the trail from the root of the mount namespace down to it,
-//! cached for each directory.
+//! Finds the target of a directory: the trail from the root of the mount namespace down to it, cached for each
+//! directory.
 
 use super::{
     directory_cache,
@@ -8,8 +8,7 @@ use super::{
     walk, words,
 };
 
-/// Finds the trail of the call's directory, in the cache or by walking up to the nearest ancestor that is
-/// there.
+/// Finds the trail of the call's directory, in the cache or by walking up to the nearest cached ancestor.
 #[inline(always)]
 pub(crate) fn find(slot: &mut Slot) {
     let scratch = slot.scratch();
@@ -21,7 +20,7 @@ pub(crate) fn find(slot: &mut Slot) {
     find_read(slot);
 }
 
-/// The same, where its dentry was read just now.
+/// Like [`find`], if the dentry was just read.
 #[inline(always)]
 pub(crate) fn find_read(slot: &mut Slot) {
     let scratch = slot.scratch();
@@ -45,7 +44,7 @@ global_function! {
     /// Takes the answer for the call's directory from the table, or reads its trail again.
     fn learn(slot) -> u32 {
         let scratch = slot.scratch();
-        // What follows may end half-way.
+        // The slot's answer is invalid until the following steps complete.
         words::clear(&mut scratch.known);
         if recall(scratch) {
             return 0;

@@ -1,4 +1,4 @@
-//! The way from a directory up to the root, and the trail that its names give from the top down.
+//! The walk from a directory up to the root, and the trail of its names from the top down.
 
 use core::hint::black_box;
 
@@ -14,8 +14,7 @@ use super::{
     words,
 };
 
-/// Collects the components from the directory up to the root, or to an ancestor that is in the cache
-/// and then starts the trail.
+/// Collects the components from the directory up to the root, or to a cached ancestor, whose trail is then the start.
 #[inline(always)]
 pub(crate) fn climb(slot: &mut Slot) {
     let scratch = slot.scratch();
@@ -30,7 +29,7 @@ pub(crate) fn climb(slot: &mut Slot) {
             return;
         }
     }
-    // Deeper than the walk goes: what the upper part says is unknown, so nothing is claimed.
+    // Deeper than the walk goes: the upper part is unknown, so the trail is marked as cut.
     let scratch = slot.scratch();
     scratch.directory.trail.cut = 1;
     scratch.state.components = 0;
@@ -55,7 +54,7 @@ global_function! {
             return ARRIVED;
         }
         scratch.state.steps += 1;
-        // The first is the directory asked for.
+        // The first step is the requested directory itself.
         if scratch.state.steps > 1
             && recall(scratch, place)
         {
@@ -95,7 +94,7 @@ global_function! {
     }
 }
 
-/// Starts with the trail of an ancestor, if the cache has it.
+/// Starts with the trail of an ancestor, if it is cached.
 #[inline(always)]
 fn recall(scratch: &mut Scratch, place: KernelPath) -> bool {
     let Some(cached) = directory_cache::lookup(scratch, place) else { return false };
@@ -109,7 +108,7 @@ fn recall(scratch: &mut Scratch, place: KernelPath) -> bool {
     false
 }
 
-/// Reads the components back from the top down.
+/// Steps through the components from the top down.
 #[inline(always)]
 pub(crate) fn descend(slot: &mut Slot) {
     for _ in 0..ROUNDS {
@@ -135,7 +134,7 @@ global_function! {
         let scratch = slot.scratch();
         let Some(index) = scratch.state.components.checked_sub(1) else { return ARRIVED };
         scratch.state.components = index;
-        // A mask that the compiler cannot see through: it tells the verifier the bound that holds.
+        // A mask that the compiler cannot analyse: it gives the verifier the bound, which always holds.
         let Some(c) = scratch.components.get(black_box(index as usize) & (WALK_MAX - 1)) else {
             return ARRIVED;
         };

@@ -1,19 +1,20 @@
-//! Memory taken word by word.
+//! Memory access word by word.
 //!
-//! What the compiler makes of a copy, or of zeros that lie side by side, is often a call of `memmove` or `memset`, and
-//! those take byte by byte here: 64 bytes are 600 instructions. What is volatile it leaves as it stands.
+//! The compiler often turns a copy, or adjacent zeros, into a call of `memmove` or `memset`, which go byte by byte
+//! here: 64 bytes are 600 instructions. Volatile accesses are left unchanged.
 
 use podstuck_common::{component::NAME_WORDS, in_flight::InFlight, trail::Trail};
 
 use super::{kernel_path::KernelPath, maps::Directory};
 
-/// Made of words.
+/// Types that consist of words.
 ///
 /// # Safety
-/// It is made of integers, aligned as words are, and has no padding: all of its words can be read and written.
+/// The type consists of integers, is aligned to 8 bytes and has no padding, so that all of its words can be read and
+/// written.
 pub(crate) unsafe trait Words: Copy {}
 
-// SAFETY: so they are.
+// SAFETY: integers without padding, aligned to 8 bytes.
 unsafe impl Words for InFlight {}
 // SAFETY: as above.
 unsafe impl Words for Directory {}
@@ -29,33 +30,33 @@ const fn count<T: Words>() -> usize {
     size_of::<T>() / 8
 }
 
-/// Copies all of it.
+/// Copies the whole value.
 ///
 /// # Safety
-/// It can be read from there.
+/// `from` is valid for reads of a `T`.
 #[inline(always)]
 pub(crate) unsafe fn copy<T: Words>(to: &mut T, from: *const T) {
     let to: *mut u64 = (&raw mut *to).cast();
     for word in 0..const { count::<T>() } {
-        // SAFETY: a word of both, of which the caller vouches for one.
+        // SAFETY: a word of both; the caller guarantees `from`.
         unsafe { to.add(word).write_volatile(from.cast::<u64>().add(word).read_volatile()) };
     }
 }
 
-/// Makes it zero.
+/// Sets the whole value to zero.
 #[inline(always)]
 pub(crate) fn clear<T: Words>(to: &mut T) {
     let to: *mut u64 = (&raw mut *to).cast();
     for word in 0..const { count::<T>() } {
-        // SAFETY: a word of it.
+        // SAFETY: a word of the value.
         unsafe { to.add(word).write_volatile(0) };
     }
 }
 
-/// Assigns a field by itself.
+/// Assigns a single field with a volatile write.
 #[inline(always)]
 pub(crate) fn put<T: Copy>(to: &mut T, value: T) {
     let to = &raw mut *to;
-    // SAFETY: it is a reference.
+    // SAFETY: the pointer comes from a reference.
     unsafe { to.write_volatile(value) };
 }

@@ -1,9 +1,9 @@
-//! Which Event is written next. Decides by findings and the time alone; what writes is `events.rs`.
+//! Decides which Event is written next, from the findings and the time alone; `events.rs` writes.
 //!
-//! A node writes at most one new Event a minute, the first after a random part of that, so that an outage which holds
-//! thousands of pods at once reaches the API server as a trickle. Of a cause that holds several pods, the Event of the
-//! node comes first and counts them; then come the pods', the longest stuck first. What is over does not wait for
-//! that turn.
+//! A node writes at most one new Event per minute; the first is delayed by a random part of a minute. So an outage
+//! that blocks thousands of pods reaches the API server as a trickle. If a cause holds several pods, an Event of the
+//! node with their number comes first; the pods' Events follow, the longest stuck first. Writes about causes that are
+//! over have a rate limit of their own.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -17,58 +17,59 @@ use crate::{
     stuck::{Pod, Stuck, event_name},
 };
 
-/// Between two new Events, or renewals of old ones.
+/// Interval between two new Events or renewals.
 pub(crate) const EVERY: Duration = Duration::from_secs(60);
-/// Between two writes about what is over, after the first [`AT_ONCE`].
+/// Interval between two writes about causes that are over, after the first [`AT_ONCE`].
 const OVER_EVERY: Duration = Duration::from_secs(12);
-/// Writes about what is over that need not wait.
+/// Number of writes about causes that are over that may follow each other directly.
 const AT_ONCE: u32 = 5;
-/// The API server forgets an Event after an hour.
+/// Age at which an Event is renewed. The API server deletes an Event after an hour.
 const RENEW: Duration = Duration::from_secs(30 * 60);
-/// How soon the count in a node's Event is corrected.
+/// Minimum interval between corrections of the count in a node's Event.
 const RECOUNT: Duration = Duration::from_secs(10 * 60);
-/// A finding of the agent that ran before may take so long to be made again.
+/// Time within which a restarted agent's watch repeats the findings of the previous run.
 const SETTLE: Duration = Duration::from_secs(5 * 60);
-/// Pods that the Event of a node names.
+/// Maximum number of pods that a node's Event names.
 const NAMED: usize = 10;
-/// Findings remembered.
+/// Maximum number of remembered findings.
 pub(crate) const REMEMBERED: usize = 10_000;
 
-/// An Event that is in the API server.
+/// An Event in the API server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Posted {
     /// Its name.
     pub(crate) name: String,
-    /// How often it was written.
+    /// Number of times that it was written.
     pub(crate) count: i32,
-    /// When it was written last, by the agent's own clock. Unknown after a restart: then it is renewed.
+    /// Time of the last write, by the agent's own clock. `None` after a restart; then the Event is renewed.
     #[serde(skip)]
     pub(crate) at: Option<Duration>,
 }
 
-/// What the API server is to be asked for.
+/// A request to the API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Write {
-    /// A new Event about a pod, in place of an older verdict's.
+    /// A new Event about a pod. `replaces` is the Event of an older verdict.
     Pod { stuck: Box<Stuck>, replaces: Option<String> },
-    /// A new Event about the node, with the number of pods that this cause holds. It replaces the one with another count.
+    /// A new Event about the node, with the number of pods that this cause holds. `replaces` is the Event with
+    /// another number.
     Node { cause: String, name: String, note: String, replaces: Option<String> },
-    /// An Event that would be forgotten.
+    /// Renews an Event before the API server deletes it.
     Renew { namespace: String, name: String, count: i32 },
-    /// What an Event says holds no more; with the pod, if nothing else holds it.
+    /// The cause is over, so its Event is removed. `released` is the pod, if no other cause holds it.
     Over { namespace: String, name: String, released: Option<Pod>, cause: String },
 }
 
-/// What came of a write.
+/// The outcome of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// It is as was asked for.
+    /// The write succeeded.
     Done,
-    /// There is no such Event any more.
+    /// The Event no longer exists.
     Gone,
-    /// Never will be: the namespace is being deleted, or the right is missing.
+    /// The API server refused it permanently: the namespace is being deleted, or the right is missing.
     Refused,
-    /// The API server did not answer, or has no time.
+    /// The API server did not answer or is overloaded.
     Later,
 }
 
@@ -85,20 +86,20 @@ struct OfNode {
     pods: usize,
 }
 
-/// Counted, for the metrics.
+/// Counters for the metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     /// Events written.
     pub(crate) written: u64,
-    /// Findings that were over before it was their turn.
+    /// Findings that were over before their Event was written.
     pub(crate) outrun: u64,
-    /// Findings of which the API server takes no Event.
+    /// Findings whose Event the API server refused.
     pub(crate) refused: u64,
-    /// Findings that found no room.
+    /// Findings that exceeded [`REMEMBERED`].
     pub(crate) dropped: u64,
 }
 
-/// What an agent that restarts has to know.
+/// The state that an agent keeps across a restart.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Memory {
     /// Events about pods: pod, cause, Event.
@@ -107,17 +108,17 @@ pub(crate) struct Memory {
     pub(crate) node: Vec<(String, Posted)>,
 }
 
-/// All that is stuck on a node, and which Events say so.
+/// All stuck pods of a node, and the Events about them.
 #[derive(Debug)]
 pub(crate) struct Board {
     node: String,
-    /// By age, which is the order of keys, and what it is.
+    /// By key. Keys increase with time, so the oldest entry comes first.
     stuck: BTreeMap<u64, Entry>,
     keys: BTreeMap<(String, String), u64>,
     next_key: u64,
     of_node: BTreeMap<String, OfNode>,
     over: VecDeque<Write>,
-    /// Events of the agent that ran before.
+    /// Events of the previous agent that no finding has claimed yet.
     before: Memory,
     next: Duration,
     over_next: Duration,
@@ -126,7 +127,7 @@ pub(crate) struct Board {
 }
 
 impl Board {
-    /// Of a node, by what an agent that ran before has left.
+    /// For a node, with the state that the previous agent saved.
     pub(crate) fn new(node: &str, before: Memory) -> Self {
         Self {
             node: node.into(),
@@ -143,7 +144,7 @@ impl Board {
         }
     }
 
-    /// Takes a finding. `random` is below 1.
+    /// Processes a finding. `random` is in 0..1.
     pub(crate) fn take(&mut self, finding: &Finding, now: Duration, random: f64) {
         match Stuck::of(finding) {
             Some(stuck) => self.add(stuck, now, random),
@@ -157,7 +158,7 @@ impl Board {
     fn add(&mut self, stuck: Stuck, now: Duration, random: f64) {
         let key = (stuck.pod.uid.clone(), stuck.cause.clone());
         if let Some(entry) = self.keys.get(&key).and_then(|key| self.stuck.get_mut(key)) {
-            // What is refused stays so: a namespace that is being deleted is not taken back.
+            // A refusal is kept: a namespace that is being deleted does not return.
             entry.stuck = stuck;
             return;
         }
@@ -188,7 +189,8 @@ impl Board {
         }
     }
 
-    /// Another verdict about the pod may follow at once, so whether it is released is decided when this is written.
+    /// Queues the removal of an Event. Another verdict about the pod may follow at once, so [`Board::due`] decides
+    /// whether the pod is released.
     fn is_over(&mut self, pod: Pod, cause: String, posted: Posted) {
         let namespace = pod.namespace.clone();
         self.over.push_back(Write::Over {
@@ -203,7 +205,7 @@ impl Board {
         self.stuck.values().any(|entry| entry.posted.is_none() && !entry.refused)
     }
 
-    /// What is to be written now, if anything. To be answered by [`Board::done`] before the next.
+    /// The next write that is due, if any. Call [`Board::done`] with its outcome before the next call.
     pub(crate) fn due(&mut self, now: Duration) -> Option<Write> {
         if now >= SETTLE {
             for (pod, cause, posted) in std::mem::take(&mut self.before.pods) {
@@ -236,7 +238,7 @@ impl Board {
         }
     }
 
-    /// How many pods each cause holds, and the first of them.
+    /// The pods that each cause holds, the longest stuck first.
     fn by_cause(&self) -> BTreeMap<&str, Vec<&Stuck>> {
         let mut causes: BTreeMap<&str, Vec<&Stuck>> = BTreeMap::new();
         for entry in self.stuck.values() {
@@ -267,7 +269,7 @@ impl Board {
         let left = std::mem::take(&mut self.before.node);
         for (cause, posted) in left {
             if several.contains(&cause) {
-                // With the count of then: it is corrected in its turn.
+                // The count in the Event may be outdated; 0 makes `of_node` correct it.
                 self.of_node.insert(cause, OfNode { posted, pods: 0 });
             } else if now >= SETTLE {
                 self.over_of_node(cause, posted);
@@ -306,7 +308,7 @@ impl Board {
         Some(Write::Node { cause: (*cause).into(), name, note, replaces })
     }
 
-    /// One that no Event names yet, or names with another verdict.
+    /// The first pod without an Event, or with an Event of another verdict.
     fn of_pod(&self) -> Option<Write> {
         let is_due = |entry: &&Entry| {
             let is_right = |posted: &Posted| posted.name == entry.stuck.event_name();
@@ -329,11 +331,11 @@ impl Board {
         Some(Write::Renew { namespace, name, count: posted.count.saturating_add(1).max(2) })
     }
 
-    /// Takes what came of a write.
+    /// Processes the outcome of a write.
     pub(crate) fn done(&mut self, write: Write, outcome: Outcome, now: Duration) {
         if outcome == Outcome::Later {
             self.failures = (self.failures + 1).min(4);
-            // One, two, four ... minutes.
+            // Back-off: 1, 2, 4, 8 minutes.
             self.next = now + EVERY * (1 << (self.failures - 1));
             if let Write::Over { .. } = write {
                 self.over_next = self.next + OVER_EVERY * AT_ONCE;
@@ -352,13 +354,13 @@ impl Board {
                 match key.and_then(|key| self.stuck.get_mut(key)) {
                     Some(entry) if is_done => entry.posted = Some(posted),
                     Some(entry) => entry.refused = true,
-                    // It was over while the API server took it.
+                    // The cause ended while the request was under way.
                     None if is_done => self.is_over(stuck.pod, stuck.cause, posted),
                     None => {}
                 }
             }
             Write::Node { cause, name, .. } => {
-                // One that is refused counts as written, too: it is asked for again with another count only.
+                // A refused Event counts as written, too: it is only retried with another count.
                 let pods = self.by_cause().get(cause.as_str()).map_or(0, Vec::len);
                 let posted = Posted { name, count: 1, at: Some(now) };
                 self.of_node.insert(cause, OfNode { posted, pods });
@@ -385,7 +387,7 @@ impl Board {
         }
     }
 
-    /// What the next agent has to know.
+    /// The state to save for the next agent.
     pub(crate) fn memory(&self) -> Memory {
         let mut memory = self.before.clone();
         for entry in self.stuck.values() {
@@ -405,24 +407,24 @@ impl Board {
         memory
     }
 
-    /// What is stuck now, the longest first.
+    /// The stuck pods, the longest stuck first.
     pub(crate) fn stuck(&self) -> impl Iterator<Item = &Stuck> {
         self.stuck.values().map(|entry| &entry.stuck)
     }
 
-    /// Findings that wait for their Event.
+    /// Number of findings without an Event.
     pub(crate) fn pending(&self) -> usize {
         self.stuck.values().filter(|entry| entry.posted.is_none() && !entry.refused).count()
     }
 
-    /// What was counted.
+    /// The counters.
     pub(crate) const fn counts(&self) -> Counts {
         self.counts
     }
 }
 
-/// Where Events about a node are. API servers before 1.21 take an `events.k8s.io` Event about an object without a
-/// namespace here alone, later ones also in `default` (`legacyValidateEvent`). `kubectl describe node` reads all
+/// Namespace of Events about nodes. API servers before 1.21 accept an `events.k8s.io` Event about an object without a
+/// namespace only here, later ones also in `default` (`legacyValidateEvent`). `kubectl describe node` reads all
 /// namespaces.
 pub(crate) const OF_NODES: &str = "kube-system";
 

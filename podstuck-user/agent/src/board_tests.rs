@@ -13,7 +13,7 @@ fn take(board: &mut Board, uid: &str, cause: &str, state: &str, at: u64) {
     board.take(&finding(uid, cause, state, "firm"), s(at), 0.5);
 }
 
-/// What is written from second to second, with its second.
+/// Collects the writes of these seconds, each with its second. Every write succeeds.
 fn play(board: &mut Board, seconds: std::ops::Range<u64>) -> Vec<(u64, Write)> {
     let mut all = Vec::new();
     for at in seconds {
@@ -66,7 +66,7 @@ fn an_outage_is_one_event_of_the_node_and_then_one_pod_a_minute() {
     );
     assert_eq!(shown.len(), 10, "{shown:?}");
     assert_eq!(board.pending(), 21);
-    // All are released at once: what was said is taken back, the rest was never said.
+    // All pods are released at once: written Events are taken back, the others are never written.
     for pod in 0..30 {
         take(&mut board, &format!("u{pod:02}"), "down", "cleared", 700);
     }
@@ -100,7 +100,7 @@ fn an_agent_that_restarts_says_nothing_twice_and_takes_back_what_is_over() {
     let mut second = Board::new("n1", serde_json::from_str(&text).unwrap());
     take(&mut second, "u", "down", "new", 10);
     let all = play(&mut second, 10..400);
-    // It does not know when the Event was written, so it is renewed.
+    // The time of the last write is unknown after a restart, so the Event is renewed.
     assert_eq!(shown(&all), ["40 renew 2", "300 over down v", "300 over down -"]);
 }
 

@@ -1,4 +1,4 @@
-//! What was typed.
+//! The command line.
 
 use std::{net::SocketAddr, path::PathBuf};
 

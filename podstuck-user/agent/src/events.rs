@@ -19,12 +19,12 @@ use crate::{
     stuck::{Pod, event_name, reason},
 };
 
-/// Who writes, as the Events name it.
+/// The reporting controller in the Events.
 const CONTROLLER: &str = "podstuck-agent";
-/// How long an answer may take.
+/// Timeout of a request.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// The way to the API server.
+/// A client for the API server.
 #[derive(Clone)]
 pub(crate) struct Events {
     client: Client,
@@ -32,10 +32,10 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    /// Of a node, by a kubeconfig, else by the account of the pod that this runs in.
+    /// For this node. Connects with the kubeconfig; without one, with the pod's service account.
     ///
     /// # Errors
-    /// Where there is no usable configuration.
+    /// Fails without a usable configuration.
     pub(crate) async fn of(node: &str, kubeconfig: Option<&Path>) -> Result<Self> {
         let mut config = match kubeconfig {
             Some(path) => {
@@ -48,14 +48,14 @@ impl Events {
             }
             None => Config::incluster().context("this is no pod with a service account")?,
         };
-        // `Board` knows when to try again.
+        // `Board` decides when a write is retried.
         config.default_retry = false;
         (config.connect_timeout, config.read_timeout) = (Some(LIMIT), Some(LIMIT));
         let client = Client::try_from(config).context("cannot use these credentials")?;
         Ok(Self { client, node: node.into() })
     }
 
-    /// Writes one, and says in words why that failed.
+    /// Performs a write. Returns its outcome and, if it failed, the error as text.
     pub(crate) async fn write(self, write: Write) -> (Write, Outcome, Option<String>) {
         let answer = match tokio::time::timeout(LIMIT, self.ask(&write)).await {
             Ok(answer) => answer,
@@ -72,7 +72,7 @@ impl Events {
                     {
                         Outcome::Gone
                     }
-                    // A namespace that is being deleted takes no new object, nor does who lacks the right.
+                    // A retry cannot succeed: the namespace is being deleted, or the right is missing.
                     kube::Error::Api(status) if [403, 404, 422].contains(&status.code) => {
                         Outcome::Refused
                     }
@@ -113,7 +113,7 @@ impl Events {
                 let text = ("Released".into(), "released".into(), note);
                 let event = self.event(namespace, name, "Normal", of_pod(pod), text);
                 match self.create(event).await {
-                    // The readers of the Event go with its namespace.
+                    // The namespace is being deleted, and the Event with it.
                     Err(kube::Error::Api(status)) if [403, 404].contains(&status.code) => Ok(()),
                     done => done,
                 }
@@ -125,7 +125,7 @@ impl Events {
         Api::namespaced(self.client.clone(), namespace)
     }
 
-    /// One that is there is the same: its name says all of it.
+    /// Creates the Event. An existing one has the same content, because the name is derived from it.
     async fn create(&self, event: Event) -> kube::Result<()> {
         let namespace = event.metadata.namespace.clone().unwrap_or_default();
         match self.api(&namespace).create(&PostParams::default(), &event).await {
@@ -167,7 +167,7 @@ impl Events {
         }
     }
 
-    /// As kubelet refers to its node: by its name in place of the UID, which is what `kubectl describe` looks for.
+    /// Refers to the node as kubelet does: with the name in place of the UID, which `kubectl describe` searches for.
     fn of_node(&self) -> ObjectReference {
         ObjectReference {
             api_version: Some("v1".into()),

@@ -1,40 +1,40 @@
-//! Whether the watch sees what it is there to see. The agent removes a file of its own again and again: the probes
-//! have to count that. So a watch that is deaf is known, which answers and hears nothing.
+//! Health of the watch. The agent regularly removes a file of its own, which the probes have to count. This detects a
+//! watch that runs but observes nothing.
 
 use std::{fs, io, path::PathBuf, time::Duration};
 
 use podstuck_model::path::safe_path;
 
-/// The metrics are renewed every ten seconds.
+/// Maximum age of the last change of the count. The watch writes its metrics every ten seconds.
 const RENEWED: Duration = Duration::from_secs(30);
-/// From the start to the first metrics.
+/// Time from the start until the first count is required.
 const BEGINS: Duration = Duration::from_secs(120);
-/// What is counted when the agent removes its file. arm64 has no `unlink`.
+/// The counter of the call with which the agent removes its file. arm64 has no `unlink`.
 const COUNTED: &str = if cfg!(target_arch = "aarch64") {
     "podstuck_calls_total{syscall=\"unlinkat\",outcome=\"ok\""
 } else {
     "podstuck_calls_total{syscall=\"unlink\",outcome=\"ok\""
 };
 
-/// What is known of the watch.
+/// The observed state of the watch.
 #[derive(Debug)]
 pub(crate) struct Health {
     file: PathBuf,
-    /// Whether its probes count.
+    /// Whether the watch has reported that its probes count.
     pub(crate) is_counting: bool,
-    /// Calls that were counted, and when they became others.
+    /// The last count, and the time at which it changed.
     counted: Option<(f64, Duration)>,
     removed_at: Option<Duration>,
     failed: Option<String>,
 }
 
 impl Health {
-    /// Removes this file.
+    /// For a self-test with this file.
     pub(crate) fn new(file: PathBuf) -> Self {
         Self { file, is_counting: false, counted: None, removed_at: None, failed: None }
     }
 
-    /// Makes the file and removes it.
+    /// Creates the file and removes it.
     pub(crate) fn test(&mut self, now: Duration) {
         let done = fs::write(&self.file, "").and_then(|()| fs::remove_file(&self.file));
         self.removed(done, now);
@@ -47,21 +47,21 @@ impl Health {
         }
     }
 
-    /// Takes the metrics of the watch, as they are now.
+    /// Reads the count from the watch's current metrics.
     pub(crate) fn read(&mut self, metrics: &str, now: Duration) {
         let of_call = metrics.lines().filter(|line| line.starts_with(COUNTED));
         let values = of_call.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
         let counted = values.sum::<f64>();
-        // Another watch begins at none.
+        // A watch that was restarted counts from 0.
         if self.counted.is_none_or(|(before, _)| counted != before) && counted > 0.0 {
             self.counted = Some((counted, now));
         }
     }
 
-    /// Why the watch is not well.
+    /// Checks whether the watch is healthy.
     ///
     /// # Errors
-    /// In a sentence.
+    /// Returns the reason in a sentence.
     pub(crate) fn check(&self, now: Duration) -> Result<(), String> {
         if let Some(why) = &self.failed {
             return Err(format!("{} cannot be written: {why}", safe_path(&self.file)));
@@ -79,7 +79,7 @@ impl Health {
         }
     }
 
-    /// Whether it counts.
+    /// Whether the probes count and have counted the agent's own call.
     pub(crate) const fn is_ready(&self) -> bool {
         self.is_counting && self.counted.is_some()
     }
@@ -119,7 +119,7 @@ mod tests {
         health.read(&counted(2), s(51));
         let why = health.check(s(51)).unwrap_err();
         assert!(why.contains("for 31 s"), "{why}");
-        // A watch that was started since has counted less.
+        // A watch that was restarted has a lower count.
         health.read(&counted(1), s(52));
         assert_eq!(health.check(s(52)), Ok(()));
     }

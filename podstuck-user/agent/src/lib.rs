@@ -1,5 +1,6 @@
-//! The agent of one node. It runs a watch (`watch`), keeps what is stuck (`board`), writes Events (`events`) and serves
-//! metrics and health (`serve`). Data flows from the watch to the API server and to who scrapes; nothing flows back.
+//! The agent of one node. It runs a watch (`watch`), keeps the stuck pods (`board`), writes Events (`events`) and
+//! serves metrics and health (`serve`). Data flows from the watch to the API server and to scrapers; nothing flows
+//! back.
 
 mod board;
 pub mod cli;

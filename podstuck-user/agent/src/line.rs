@@ -1,4 +1,4 @@
-//! What `podstuck watch --output json` prints, as far as the agent uses it: schema `podstuck/v1`.
+//! The part of `podstuck watch --output json` that the agent uses: schema `podstuck/v1`.
 
 use podstuck_model::{
     evidence::Certainty,
@@ -10,11 +10,11 @@ use serde::Deserialize;
 #[derive(Debug, Deserialize)]
 #[serde(tag = "type", rename_all = "kebab-case")]
 pub(crate) enum Line {
-    /// The probes count from now on.
+    /// The probes are attached and count.
     Start {},
     /// A finding is new, has changed, or is over.
     Finding(Box<Finding>),
-    /// The rest is for people.
+    /// All other lines.
     #[serde(other)]
     Other,
 }
@@ -22,33 +22,33 @@ pub(crate) enum Line {
 /// A finding.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Finding {
-    /// The cause.
+    /// Id of the cause.
     pub(crate) id: String,
-    /// What has become of it.
+    /// New, changed or cleared.
     pub(crate) state: FindingState,
-    /// How bad it is.
+    /// Severity.
     pub(crate) severity: Severity,
-    /// How sure it is.
+    /// Certainty.
     pub(crate) certainty: Certainty,
-    /// How far the pod's deletion has come.
+    /// The stage that the pod's deletion has reached.
     pub(crate) stage: String,
-    /// Whether the pod waits for it; `None` where that is not known.
+    /// Whether it blocks the pod's deletion; `None` if unknown.
     pub(crate) blocks_deletion: Option<bool>,
-    /// Whose it is.
+    /// The affected pod.
     pub(crate) pod: Option<Pod>,
-    /// What holds it, in a few words.
+    /// The holder, in a few words.
     pub(crate) held_by: Option<String>,
-    /// What it means.
+    /// Explanation of the cause.
     pub(crate) explanation: String,
-    /// What shows it.
+    /// The facts that support it.
     #[serde(default)]
     pub(crate) evidence: Vec<Evidence>,
-    /// What releases the pod.
+    /// Steps that release the pod.
     #[serde(default)]
     pub(crate) remedies: Vec<Remedy>,
 }
 
-/// A pod, as far as its names are known.
+/// A pod; its names may be unknown.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Pod {
     /// Its UID.
@@ -59,7 +59,7 @@ pub(crate) struct Pod {
     pub(crate) name: Option<String>,
 }
 
-/// A fact and where it comes from.
+/// A fact that supports a finding.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Evidence {
     /// The fact.
@@ -73,6 +73,6 @@ pub(crate) struct Remedy {
     pub(crate) does: Option<String>,
     /// The command.
     pub(crate) command: Option<String>,
-    /// In place of both.
+    /// Advice, if there is no command.
     pub(crate) advice: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! Standard output: the lines of the watch as they are. Who does not read them keeps nothing back.
+//! Forwards the watch's lines to standard output unchanged. A slow reader does not block the agent.
 
 use std::{
     io::{self, Write},
@@ -10,20 +10,20 @@ use std::{
     thread,
 };
 
-/// Lines that may wait.
+/// Maximum number of queued lines.
 const WAITING: usize = 1024;
 
-/// Prints on a thread of its own.
+/// Prints lines in a thread of its own.
 pub(crate) struct Log {
     lines: SyncSender<Vec<u8>>,
     lost: Arc<AtomicU64>,
 }
 
 impl Log {
-    /// To standard output.
+    /// Starts the thread.
     ///
     /// # Errors
-    /// Fails where no thread can be started.
+    /// Fails if the thread cannot be started.
     pub(crate) fn start() -> io::Result<Self> {
         let (lines, waiting) = sync_channel::<Vec<u8>>(WAITING);
         let lost = Arc::new(AtomicU64::new(0));
@@ -39,14 +39,14 @@ impl Log {
         Ok(Self { lines, lost })
     }
 
-    /// Prints a line, with its end, when there is room.
+    /// Queues a line, including its end. Drops it if the queue is full.
     pub(crate) fn line(&self, line: Vec<u8>) {
         if self.lines.try_send(line).is_err() {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// How many were not printed.
+    /// Number of lines that were not printed.
     pub(crate) fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! What an agent that restarts has to know, in one small file.
+//! The state that an agent keeps across a restart, in one small file.
 
 use std::{fs, io::Write, path::Path};
 
@@ -9,16 +9,16 @@ use crate::board::Memory;
 /// Name of the file.
 const FILE: &str = "events.json";
 
-/// What the agent before has left; nothing where there is no such file, or not a whole one.
+/// The state that the previous agent saved; empty if the file is missing or incomplete.
 pub(crate) fn read(directory: &Path) -> Memory {
     let text = fs::read(directory.join(FILE)).unwrap_or_default();
     serde_json::from_slice(&text).unwrap_or_default()
 }
 
-/// Replaces it as a whole.
+/// Replaces the file atomically.
 ///
 /// # Errors
-/// Fails where the directory cannot be written.
+/// Fails if the directory cannot be written.
 pub(crate) fn write(directory: &Path, memory: &Memory) -> Result<()> {
     let to = directory.join(FILE);
     let failed = || format!("cannot write {}", to.display());

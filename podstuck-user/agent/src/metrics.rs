@@ -1,4 +1,4 @@
-//! `/metrics`: those of the watch, as it has written them, and the agent's own.
+//! `/metrics`: the watch's metrics, as the watch has written them, and the agent's own.
 
 use prometheus::{
     TextEncoder,
@@ -7,24 +7,24 @@ use prometheus::{
 
 use crate::board::Board;
 
-/// Stuck pods that have a series each; the rest is counted.
+/// Maximum number of stuck pods with a series each. Further pods are only counted.
 const PODS: usize = 200;
 
-/// What the agent knows when it is asked.
+/// The agent's state at the time of a scrape.
 pub(crate) struct State<'a> {
-    /// What is stuck.
+    /// The stuck pods.
     pub(crate) board: &'a Board,
-    /// Whether the watch is well.
+    /// Whether the watch is healthy.
     pub(crate) is_well: bool,
-    /// Lines that standard output did not take.
+    /// Lines that were not printed.
     pub(crate) lines_lost: u64,
     /// Writes that failed.
     pub(crate) api_errors: u64,
-    /// The process of the watch.
+    /// Process id of the watch.
     pub(crate) watch: Option<u32>,
 }
 
-/// The agent's own.
+/// The agent's own metrics, as text.
 pub(crate) fn own(state: &State<'_>) -> String {
     let mut families = Vec::new();
     let stuck: Vec<_> = state.board.stuck().collect();
@@ -116,7 +116,7 @@ fn add(
     kind: MetricType,
     metrics: Vec<Metric>,
 ) {
-    // The encoder takes a family without metrics for a mistake.
+    // The encoder treats a family without metrics as an error.
     if metrics.is_empty() {
         return;
     }

@@ -1,13 +1,12 @@
-//! What the agent itself may do: nothing that any other process may not. The watch, which is started before, keeps what
-//! it was given.
+//! Drops the agent's own privileges. The watch, which is started before, keeps its own.
 
 use anyhow::{Context, Result};
 use caps::CapSet;
 
-/// Drops all capabilities, for good.
+/// Drops all capabilities permanently.
 ///
 /// # Errors
-/// Fails where the kernel does not let go of them.
+/// Fails if the kernel refuses.
 pub(crate) fn drop_all() -> Result<()> {
     for set in [CapSet::Ambient, CapSet::Inheritable, CapSet::Effective, CapSet::Permitted] {
         caps::clear(None, set).context("cannot drop the agent's own capabilities")?;

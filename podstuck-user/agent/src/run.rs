@@ -28,21 +28,21 @@ use crate::{
     watch::Watch,
 };
 
-/// How often the agent removes its file, and looks what is to be written.
+/// Interval at which the agent checks for a due write.
 const TICK: Duration = Duration::from_secs(1);
-/// How often it does without Events, and how often it renews its pages.
+/// Number of ticks after which the agent runs the self-test and renews its pages.
 const PAGES: u32 = 5;
-/// The watch's metrics, below the agent's directory.
+/// File of the watch's metrics, below the export directory.
 const METRICS: &str = "node-metrics.txt";
-/// No metrics of a watch are larger.
+/// Maximum size of the watch's metrics that is read, in bytes.
 const LARGEST: u64 = 4 << 20;
 
 type Writing = JoinHandle<(Write, Outcome, Option<String>)>;
 
-/// Runs until it is asked to end.
+/// Runs until SIGTERM or SIGINT.
 ///
 /// # Errors
-/// Fails where it cannot begin, and when the watch ends.
+/// Fails if the agent cannot start, and when the watch ends.
 pub async fn run(cli: Cli) -> Result<()> {
     let named = cli.node.clone().or_else(|| std::env::var("NODE_NAME").ok());
     let Some(node) = named.or_else(|| cli.no_events.then(String::new)) else {
@@ -55,12 +55,12 @@ pub async fn run(cli: Cli) -> Result<()> {
         .with_context(|| format!("cannot listen on {}", cli.listen))?;
     let export = cli.directory.join("export");
     directory(&cli.directory)?;
-    // That of the watch before says nothing of this one.
+    // The metrics of the previous watch do not apply to this one.
     let _ = fs::remove_file(export.join(METRICS));
     let log = Log::start().context("cannot start a thread")?;
     let mut watch = Watch::start(&program(&cli)?, &export, &cli.watch)?;
     let watch_id = watch.id();
-    // What reads its lines has no right that the watch needs.
+    // The process that reads the watch's lines keeps none of the watch's privileges.
     privilege::drop_all()?;
     let events = match cli.no_events {
         true => None,
@@ -184,7 +184,7 @@ impl Agent {
 
     fn wrote(&mut self, write: Write, outcome: Outcome, why: Option<String>) {
         self.api_errors += u64::from(why.is_some());
-        // Once, not every minute.
+        // The same error is printed once, not every minute.
         if let Some(why) = why.filter(|why| self.last_error.as_ref() != Some(why)) {
             eprintln!("podstuck-agent: no Event was written: {why}");
             self.last_error = Some(why);
@@ -205,13 +205,14 @@ impl Agent {
     }
 }
 
-/// The metrics of the watch; none where there are none yet.
+/// The watch's metrics; empty if there are none yet.
 fn read(path: &Path) -> String {
     let is_small = fs::metadata(path).is_ok_and(|metadata| metadata.len() <= LARGEST);
     is_small.then(|| fs::read_to_string(path).ok()).flatten().unwrap_or_default()
 }
 
-/// Makes it. In a directory of another user, a file that the agent writes may be a link to somewhere else.
+/// Creates the directory. It must belong to this user: in another user's directory, a file that the agent writes may
+/// be a link to elsewhere.
 fn directory(path: &Path) -> Result<()> {
     let failed = || format!("cannot make {}", path.display());
     let mut builder = fs::DirBuilder::new();
@@ -227,7 +228,7 @@ fn directory(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Beside the agent, where it is not named.
+/// The `podstuck` program: the named one, or the one beside the agent.
 fn program(cli: &Cli) -> Result<PathBuf> {
     if let Some(named) = &cli.podstuck {
         return Ok(named.clone());

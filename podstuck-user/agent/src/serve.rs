@@ -1,4 +1,4 @@
-//! Serves `/metrics`, `/healthz` and `/readyz`. It takes no command: whatever else is asked for is not there.
+//! Serves `/metrics`, `/healthz` and `/readyz`, read-only. Every other path is 404.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -16,29 +16,29 @@ use tokio::{
     sync::{Semaphore, watch},
 };
 
-/// Requests at a time: a scraper, kubelet and one person.
+/// Maximum number of concurrent connections: a scraper, kubelet and one person.
 const AT_ONCE: usize = 16;
-/// How long one may take to say what it wants.
+/// Timeout for reading a request's header.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// What is served, as it stands.
+/// The current content of the pages.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pages {
-    /// Of `/metrics`.
+    /// The text of `/metrics`.
     pub(crate) metrics: Bytes,
-    /// Of `/healthz`: why the watch is not well.
+    /// For `/healthz`: the reason if the watch is unhealthy.
     pub(crate) unhealthy: Option<String>,
-    /// Of `/readyz`.
+    /// For `/readyz`.
     pub(crate) is_ready: bool,
 }
 
-/// Serves for ever.
+/// Serves until the process ends.
 pub(crate) async fn serve(listener: TcpListener, pages: watch::Receiver<Pages>) {
     let room = Arc::new(Semaphore::new(AT_ONCE));
     loop {
         let Ok(seat) = room.clone().acquire_owned().await else { return };
         let Ok((stream, _)) = listener.accept().await else {
-            // Out of descriptors, as a rule.
+            // Usually out of file descriptors.
             tokio::time::sleep(Duration::from_secs(1)).await;
             continue;
         };
@@ -51,7 +51,7 @@ pub(crate) async fn serve(listener: TcpListener, pages: watch::Receiver<Pages>) 
             let mut server = http1::Builder::new();
             server.timer(TokioTimer::new()).header_read_timeout(LIMIT).keep_alive(false);
             let served = server.serve_connection(TokioIo::new(stream), service_fn(answer));
-            // A client that does not read its answer does not keep the seat.
+            // A client that does not read its response must not occupy the connection.
             let _ = tokio::time::timeout(LIMIT * 3, served).await;
             drop(seat);
         });

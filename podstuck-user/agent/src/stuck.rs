@@ -1,4 +1,4 @@
-//! A pod that is stuck, as an Event says it.
+//! A stuck pod, as an Event reports it.
 
 use podstuck_model::{
     evidence::Certainty,
@@ -9,12 +9,12 @@ use sha2::{Digest, Sha256};
 
 use crate::line::Finding;
 
-/// The API server takes no longer note (`NoteLengthLimit`).
+/// Maximum length of an Event's note (`NoteLengthLimit` of the API server), in bytes.
 const NOTE: usize = 1024;
-/// Of an Event's name, what comes from the pod's: the API server takes 253 characters in all.
+/// Maximum length of the pod's name in an Event's name, in bytes. The API server accepts 253 characters in total.
 const NAME: usize = 200;
 
-/// A pod with the names that the API server has of it.
+/// A pod that has a name in the API server.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct Pod {
     /// Its UID.
@@ -25,7 +25,7 @@ pub(crate) struct Pod {
     pub(crate) name: String,
 }
 
-/// One pod and one cause of it.
+/// One pod with one of its causes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stuck {
     /// The pod.
@@ -34,14 +34,14 @@ pub(crate) struct Stuck {
     pub(crate) cause: String,
     /// How sure it is: firm or likely.
     pub(crate) certainty: Certainty,
-    /// How far the deletion has come.
+    /// The stage that the deletion has reached.
     pub(crate) stage: String,
-    /// What the Event says.
+    /// The note of the Event.
     pub(crate) note: String,
 }
 
 impl Stuck {
-    /// What a finding says of its pod; `None` where that is over, not sure enough, or holds no pod up.
+    /// Converts a finding. `None` if it is cleared, only possible, does not block the deletion, or has no named pod.
     pub(crate) fn of(finding: &Finding) -> Option<Self> {
         let is_cause = finding.state != FindingState::Cleared
             && finding.severity != Severity::Info
@@ -58,20 +58,20 @@ impl Stuck {
         })
     }
 
-    /// The name of its Event: the same after a restart, and another one when the verdict is.
+    /// Name of the Event. It is the same after a restart, and differs when the verdict changes.
     pub(crate) fn event_name(&self) -> String {
         event_name(&self.pod.name, &[&self.pod.uid, &self.cause, self.certainty.word()])
     }
 }
 
-/// A name that follows from what an Event is about.
+/// A name derived from the subject of an Event.
 pub(crate) fn event_name(of: &str, about: &[&str]) -> String {
     let digest = Sha256::digest(about.join("\n"));
     let hex: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
     format!("{}.{hex}", cut(of, NAME).trim_end_matches(['.', '-']))
 }
 
-/// `immutable-attribute` as `ImmutableAttribute`, the form of a reason.
+/// Converts a cause to an Event reason: `immutable-attribute` to `ImmutableAttribute`.
 pub(crate) fn reason(cause: &str) -> String {
     let word = |word: &str| {
         let mut letters = word.chars();
@@ -80,7 +80,7 @@ pub(crate) fn reason(cause: &str) -> String {
     cause.split('-').filter_map(word).collect()
 }
 
-/// The first command, or advice, comes before what the cause means: a note is short.
+/// Composes the note. The first command or advice comes before the explanation, because a note is short.
 fn note(finding: &Finding) -> String {
     let mut note = format!("{} ({})", finding.id, finding.certainty.word());
     let mut add = |label: &str, text: &str| {
@@ -105,7 +105,7 @@ fn note(finding: &Finding) -> String {
     cut(&note, NOTE).to_owned()
 }
 
-/// The first bytes of a text, up to a limit.
+/// The start of a text, up to a limit in bytes.
 fn cut(text: &str, bytes: usize) -> &str {
     text.get(..text.floor_char_boundary(bytes)).unwrap_or(text)
 }

@@ -1,4 +1,4 @@
-//! The program that watches: started once, and when it ends the agent ends, too.
+//! Runs `podstuck watch`. It is started once; when it ends, the agent ends, too.
 
 use std::{path::Path, process::Stdio};
 
@@ -10,7 +10,7 @@ use tokio::{
     process::{Child, ChildStdout, Command},
 };
 
-/// No line of a watch is longer; of one that is, the rest is left out.
+/// Maximum length of a line, in bytes. A longer line is split.
 const LONGEST: u64 = 1 << 20;
 
 /// A watch of the whole node.
@@ -20,10 +20,10 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Starts it. It writes its files into a directory, and ends with this process.
+    /// Starts the watch. It writes its files into `export` and ends with this process.
     ///
     /// # Errors
-    /// Fails where the program cannot be started.
+    /// Fails if the program cannot be started.
     pub(crate) fn start(program: &Path, export: &Path, options: &[String]) -> Result<Self> {
         let mut command = Command::new(program);
         command.args(["watch", "--output", "json", "--export"]).arg(export).args(options);
@@ -33,7 +33,7 @@ impl Watch {
         unsafe {
             command.pre_exec(move || {
                 set_parent_process_death_signal(Some(Parents::TERM))?;
-                // It may have ended before that.
+                // The agent may have ended before the signal was set.
                 let lives =
                     rustix::process::getppid().is_some_and(|pid| pid.as_raw_pid() as u32 == agent);
                 if lives { Ok(()) } else { Err(std::io::ErrorKind::NotFound.into()) }
@@ -45,29 +45,29 @@ impl Watch {
         Ok(Self { child, lines: BufReader::new(out) })
     }
 
-    /// Its process id; `None` when it has ended.
+    /// Its process id; `None` after it has ended.
     pub(crate) fn id(&self) -> Option<u32> {
         self.child.id()
     }
 
-    /// The next line with its end; `None` when it has ended. Not to be cancelled.
+    /// Reads the next line, including its end; false when the watch has ended. Not cancellation-safe.
     ///
     /// # Errors
-    /// Fails where the pipe does.
+    /// Fails if the pipe cannot be read.
     pub(crate) async fn line(&mut self, line: &mut Vec<u8>) -> std::io::Result<bool> {
         line.clear();
         let length = (&mut self.lines).take(LONGEST).read_until(b'\n', line).await?;
         Ok(length > 0)
     }
 
-    /// Asks it to end.
+    /// Sends SIGTERM.
     pub(crate) fn stop(&self) {
         if let Some(pid) = self.id() {
             let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid as i32), Signal::SIGTERM);
         }
     }
 
-    /// Its exit status in words.
+    /// Waits for its end; returns the exit status as text.
     pub(crate) async fn end(mut self) -> String {
         match self.child.wait().await {
             Ok(status) => status.to_string(),

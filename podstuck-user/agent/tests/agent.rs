@@ -1,5 +1,5 @@
-//! The agent beside a real watch, a real API server and a pod that is stuck by a real attribute: what it says appears,
-//! outlives the agent, is not said twice, and is taken back.
+//! The agent with a real watch, a real API server and a pod that is stuck by a real attribute. Its Events appear,
+//! survive the agent, are not duplicated, and are taken back.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
 
 mod common;
@@ -18,7 +18,7 @@ use podstuck_testing::skip;
 use podstuck_tests::{lab, requires, root_and_btf};
 use serde_json::{Value, json};
 
-/// Where the lab's pod is.
+/// Namespace of the lab's pod.
 const NAMESPACE: &str = "podstuck-lab";
 fn capabilities(pid: i32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
@@ -39,7 +39,7 @@ fn reasons(plane: &ControlPlane, uid: &str) -> Vec<String> {
     events(plane, uid).into_iter().map(|(reason, _)| reason).collect()
 }
 
-/// The series of the lab's pod: the watch is of the whole node.
+/// The series of the lab's pod, if any. The watch covers the whole node.
 fn info(metrics: &str) -> Option<String> {
     let of_pod = |line: &&str| {
         line.starts_with("podstuck_finding_info{") && line.contains("pod=\"immutable-attribute\"")
@@ -47,7 +47,7 @@ fn info(metrics: &str) -> Option<String> {
     metrics.lines().find(of_pod).map(str::to_owned)
 }
 
-/// Whether a pod of the same name is stuck in another test: its series has the same labels.
+/// Whether another test has a stuck pod of the same name: its series has the same labels.
 fn another_is_stuck(agent: &Agent, uid: &str) -> bool {
     let lines = fs::read_to_string(&agent.out).unwrap();
     let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
@@ -58,7 +58,7 @@ fn another_is_stuck(agent: &Agent, uid: &str) -> bool {
     states.values().any(|is_stuck| *is_stuck)
 }
 
-/// The first command of the finding that the agent has printed.
+/// The first command of the finding that the agent printed about this pod.
 fn command(agent: &Agent, uid: &str) -> String {
     let lines = fs::read_to_string(&agent.out).unwrap();
     let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
@@ -97,7 +97,7 @@ fn what_is_stuck_is_an_event_and_a_metric_until_it_is_released() {
     let of_calls = |line: &&str| line.starts_with("podstuck_calls_total{");
     assert!(metrics.lines().filter(of_calls).all(|line| !line.contains("pod=")), "{metrics}");
 
-    // Killed, and started again: it takes over what was said.
+    // After SIGKILL and a restart, the agent takes over the existing Events.
     agent.end(Signal::SIGKILL);
     let agent = Agent::start(top.path(), &plane, root);
     wait_for("finding again", || info(&agent.get("/metrics").1));
@@ -112,7 +112,7 @@ fn what_is_stuck_is_an_event_and_a_metric_until_it_is_released() {
         (is_over || another_is_stuck(&agent, uid)).then_some(())
     });
 
-    // A watch that hears nothing is known, and is well when it hears again.
+    // A watch that observes nothing is reported as unhealthy, and as healthy when it continues.
     let watch = Pid::from_raw(agent.watch());
     assert_eq!(agent.get("/healthz").0, 200);
     kill(watch, Signal::SIGSTOP).unwrap();

@@ -1,5 +1,5 @@
-//! The chart, by the tools of its users: Helm, the schemas of Kubernetes' versions, promtool, and a real API server, where
-//! the agent writes with the rights of the chart's manifest. Nothing here needs a kernel.
+//! The chart with its users' tools: Helm, the schemas of Kubernetes' versions, promtool, and a real API server, where
+//! the agent writes with the rights of the chart's manifest. No test here needs BPF.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
 
 mod common;
@@ -18,13 +18,13 @@ use podstuck_test_node::ControlPlane;
 use podstuck_testing::{requires, skip};
 use serde_json::{Value, json};
 
-/// What the chart makes without any choice.
+/// The manifest that the chart generates with default values.
 const MANIFEST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/podstuck-agent.yaml");
 
 const ALERTS: &str = include_str!("chart/alerts.yaml");
-/// Where the stuck pods are.
+/// Namespace of the stuck pods.
 const NAMESPACE: &str = "shop";
-/// All objects that the chart can make.
+/// Values with which the chart generates all its objects.
 const ALL: [&str; 4] = [
     "alerts.enabled=true",
     "alerts.runbooks=https://runbooks.example/causes",
@@ -32,7 +32,7 @@ const ALL: [&str; 4] = [
     "dashboard.enabled=true",
 ];
 
-/// Python, with what `cargo xtask test` has installed for it.
+/// The Python that `cargo xtask test` has prepared.
 fn python() -> Command {
     Command::new(std::env::var_os("PODSTUCK_PYTHON").unwrap_or_else(|| "python3".into()))
 }
@@ -44,7 +44,7 @@ fn has_schemas() -> Result<(), &'static str> {
     found.ok().filter(|status| status.success()).map(drop).ok_or(missing)
 }
 
-/// `helm`, with these values.
+/// A `helm` command with these values.
 fn helm(words: &[&str], values: &[&str]) -> Command {
     let mut helm = Command::new("helm");
     helm.args(words).args(values.iter().flat_map(|value| ["--set", value]));
@@ -78,7 +78,7 @@ fn each_version_of_kubernetes_takes_what_the_chart_makes() {
     ];
     for values in [&[][..], &ALL, &fewest, &others] {
         done(helm(&["lint", "--strict", CHART], values).arg("--quiet"));
-        // Before and since AppArmor's profile is a field.
+        // Before and after the AppArmor profile became a field (1.30).
         for version in ["1.25", "1.29", "1.30", "1.37"] {
             let made = done(&mut template(values, &["--kube-version", version]));
             fs::write(&file, made).unwrap();
@@ -87,12 +87,12 @@ fn each_version_of_kubernetes_takes_what_the_chart_makes() {
                 .args(["-m", "kubernetes_validate", "--strict", "--quiet", "-k", version])
                 .arg(&file);
             let text = done(&mut validate);
-            // The operator's objects are none of Kubernetes'.
+            // Only the Prometheus operator's objects have no schema.
             let of_others = |line: &str| line.contains("monitoring.coreos.com/v1");
             assert!(text.lines().all(of_others), "{values:?} {version}: {text}");
         }
     }
-    // What has been checked can fail.
+    // Validation can fail: an old schema rejects the new field.
     fs::write(&file, done(&mut template(&[], &["--kube-version", "1.30"]))).unwrap();
     let mut old = python();
     let (is_valid, text) =
@@ -127,7 +127,7 @@ fn the_plain_manifest_is_what_the_chart_makes() {
     assert_eq!(fs::read_to_string(MANIFEST).unwrap_or_default(), made);
 }
 
-/// The alerts of the chart as a file of rules, below this directory.
+/// Writes the chart's alerts as a file of rules below this directory.
 fn rules(top: &Path) {
     let made = done(&mut template(&ALL, &["--show-only", "templates/prometheusrule.yaml"]));
     let (_, spec) = made.split_once("\nspec:\n").unwrap();
@@ -152,7 +152,7 @@ fn alerts_fire_lead_to_the_causes_page_and_clear() {
     done(Command::new("promtool").args(["test", "rules", "test.yaml"]).current_dir(top.path()));
 }
 
-/// A finding as the watch prints it, of a pod whose name ends so.
+/// A finding as the watch prints it, about a pod with this UID, whose name ends with it.
 fn finding(pod: &str, state: &str) -> String {
     let line = json!({
         "schema": "podstuck/v1", "type": "finding", "time": "2026-11-28T13:13:05Z", "id": "nfs-server-unreachable",
@@ -163,7 +163,7 @@ fn finding(pod: &str, state: &str) -> String {
     format!("{line}\n")
 }
 
-/// Credentials of the account that the manifest has made.
+/// Writes a kubeconfig with a token of the service account that the manifest created; returns its path.
 fn as_service_account(top: &Path, plane: &ControlPlane) -> String {
     let (file, path) = (top.join("token"), top.join("kubeconfig").to_str().unwrap().to_owned());
     let request =
@@ -181,7 +181,7 @@ fn as_service_account(top: &Path, plane: &ControlPlane) -> String {
     path
 }
 
-/// Needs no kernel: a file takes the watch's place. The API server is real, and so are the rights that the manifest gives.
+/// Needs no BPF: a file replaces the watch. The API server and the manifest's rights are real.
 #[test]
 fn of_pods_that_one_cause_holds_the_node_has_an_event() {
     if let Err(missing) = ControlPlane::is_possible() {
@@ -195,7 +195,7 @@ fn of_pods_that_one_cause_holds_the_node_has_an_event() {
     ] {
         plane.apply(&object).unwrap();
     }
-    // kubectl 1.20 does not know the field for AppArmor.
+    // kubectl 1.20 does not know the AppArmor field.
     plane.kubectl(&["apply", "--validate=false", "-f", MANIFEST]).unwrap();
     let kubeconfig = as_service_account(top.path(), &plane);
     let may = |verb, what| {

@@ -1,14 +1,14 @@
-//! What is asked about, and the answers to it, once nothing more is wanted for them.
+//! Reads facts from the API server until every answer is decided.
 
 use podstuck_engine::cluster::{Answer, answer};
 use podstuck_model::cluster::{Facts, Key, Kind};
 
 use crate::read::Reader;
 
-/// The longest way from a question to the next that it leads to.
+/// Maximum number of rounds of judging and reading: one answer can lead to further questions.
 const ROUNDS: usize = 24;
 
-/// The types that are listed: of a namespace, or of the cluster.
+/// The types that are listed in a namespace; with `None`, those of the whole cluster.
 pub(crate) fn kinds(namespace: Option<&str>) -> Vec<Kind> {
     let of_namespace = [Kind::POD, Kind::CLAIM];
     let global = [Kind::VOLUME, Kind::ATTACHMENT, Kind::NODE, Kind::NAMESPACE];
@@ -16,7 +16,7 @@ pub(crate) fn kinds(namespace: Option<&str>) -> Vec<Kind> {
     of_namespace.into_iter().chain(global).collect()
 }
 
-/// Judges these until nothing more is wanted, and reads what is.
+/// Judges the objects and reads the facts that the judgement asks for, until it asks for none.
 pub(crate) async fn settle(keys: &[Key], reader: &Reader, facts: &mut Facts) -> Vec<Answer> {
     for _ in 0..ROUNDS {
         let answers = keys.iter().map(|key| answer(key, facts)).collect();

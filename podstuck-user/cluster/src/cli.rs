@@ -1,4 +1,4 @@
-//! What was typed. Options have the names that kubectl gives them.
+//! The command line. Options have kubectl's names.
 
 use std::path::PathBuf;
 
@@ -116,21 +116,21 @@ pub struct Cli {
 }
 
 impl Cli {
-    /// Whether nodes are examined that have to say something.
+    /// Whether nodes are examined if the API server does not decide.
     pub fn examines(&self) -> bool {
         let one = self.target.is_some() || self.pod_uid.is_some();
         self.examine || (one && !self.no_examine && self.output != Output::Name)
     }
 }
 
-/// What goes into the path of a request.
+/// Accepts only names that are valid in the path of a request.
 fn object_name(text: &str) -> Result<String, String> {
     let is_name = is_object_name(text);
     is_name.then(|| text.to_owned()).ok_or_else(|| "no object can be called that".to_owned())
 }
 
 impl Output {
-    /// Whether it is one document, which is written when all is known.
+    /// Whether the output is one document, written at the end.
     pub fn is_document(self) -> bool {
         matches!(self, Self::Json | Self::Yaml)
     }

@@ -1,8 +1,9 @@
-//! `kubectl podstuck`: what is being deleted in a cluster and does not go, each with what keeps it.
+//! `kubectl podstuck`: shows which objects of a cluster are being deleted but remain, and the cause of each.
 //!
-//! Data flows one way. [`read`] makes requests, within a budget; what it was not permitted to read is data, too. The
-//! decision is `podstuck_engine::cluster`, a pure function, which says what it lacks. [`present`] returns text. Nothing
-//! here changes anything in the cluster, but that [`examine`], where it is asked for, has a pod of podstuck's own examine a node.
+//! Data flows in one direction. [`read`] makes requests, within a budget; a refused request is data as well. The
+//! decision is `podstuck_engine::cluster`, a pure function, which returns the questions that it still has.
+//! [`present`] returns text. No module changes anything in the cluster, except that [`examine`], if requested,
+//! creates and removes podstuck's own pod.
 
 mod answers;
 pub mod cli;

@@ -1,4 +1,4 @@
-//! The program that kubectl calls for `kubectl podstuck`.
+//! The program that kubectl runs for `kubectl podstuck`.
 
 use std::{
     io::{self, ErrorKind, Write},
@@ -27,7 +27,7 @@ fn main() {
             3
         }
     };
-    // At once: what still waits for standard output must not keep a program that was ended.
+    // Exits at once: a thread that is blocked on standard output must not keep the program running.
     process::exit(status.into());
 }
 
@@ -68,7 +68,7 @@ async fn shown(cli: &Cli, Outcome { mut report, exit, examine }: Outcome) -> u8 
         let ended = examine::examine(&client, own, seconds, &mut out, std::future::pending());
         return match ended.await {
             Ok(end) => status(&end),
-            // The API server's answer stands, where the node's was not asked for by name.
+            // The API server's answer is sufficient unless the user asked for the node's answer explicitly.
             Err(failure) if !cli.examine && cli.node.is_none() => {
                 failed(&failure);
                 eprintln!("kubectl podstuck: --no-examine asks the API server alone");
@@ -81,12 +81,12 @@ async fn shown(cli: &Cli, Outcome { mut report, exit, examine }: Outcome) -> u8 
     status(&examine::all(&client, own, at_a_time, seconds, exit, take).await)
 }
 
-/// Writes it. Where that cannot be done, nothing more is, and the run ends with this exit status.
+/// Writes the text. If that fails, the run ends with the returned exit status.
 fn printed(text: &str, exit: u8) -> Result<(), u8> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Ok(()) => Ok(()),
-        // What read the pipe has seen enough.
+        // The reader has closed the pipe.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(exit),
         Err(error) => {
             eprintln!("kubectl podstuck: cannot write to standard output: {error}");
@@ -95,7 +95,7 @@ fn printed(text: &str, exit: u8) -> Result<(), u8> {
     }
 }
 
-/// One JSON document; several of them are what kubectl takes, too.
+/// The manifest as one JSON document. kubectl also accepts several in a row.
 fn manifest(own: &OwnPod) -> String {
     serde_json::to_string_pretty(&own.manifest()).unwrap_or_default() + "\n"
 }

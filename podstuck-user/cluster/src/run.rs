@@ -1,4 +1,4 @@
-//! From what was typed to what is printed.
+//! Runs the command: from the command line to the report.
 
 use std::{
     collections::BTreeSet,
@@ -31,38 +31,39 @@ use crate::{
     watch,
 };
 
-/// How many objects are judged together: those that are stuck for longest come first where requests run out.
+/// Number of objects that are judged together. The objects that have been stuck longest come first, in case the
+/// requests run out.
 const TOGETHER: usize = 25;
 
-/// What the image of a release is called; `xtask/src/dist` may have another name for it.
+/// Name of the release image. `xtask/src/dist` may set another name.
 const IMAGE: &str = match option_env!("PODSTUCK_IMAGE_NAME") {
     Some(name) => name,
     None => "docker.io/library/podstuck",
 };
 
-/// What the API server shows, and how the run ends.
+/// The result from the API server, and how the run ends.
 pub struct Outcome {
-    /// What is printed.
+    /// The report to print.
     pub report: Report,
     /// The exit status.
     pub exit: Exit,
-    /// What has to be examined then: the API server does not decide, and it was wanted.
+    /// The nodes to examine next, if the API server does not decide and examination is enabled.
     pub examine: Option<Examination>,
 }
 
-/// Nodes that are to be examined.
+/// Nodes to examine.
 pub struct Examination {
-    /// The way to the API server.
+    /// The client for the API server.
     pub client: Client,
-    /// podstuck's own pods on them, one for each pod that is stuck.
+    /// podstuck's own pods, one for each stuck pod.
     pub own: Vec<OwnPod>,
 }
 
-/// Answers.
+/// Produces the report.
 ///
 /// # Errors
 ///
-/// Where the object is not named properly, or the API server does not answer.
+/// Fails if the object's name is invalid or the API server does not answer.
 pub async fn run(cli: &Cli) -> Result<Outcome, Failure> {
     if cli.examine && cli.output == Output::Name {
         return Err(Failure::Usage(anyhow!(
@@ -98,7 +99,7 @@ pub async fn run(cli: &Cli) -> Result<Outcome, Failure> {
     if cli.watch {
         let scope = (!cli.all_namespaces).then_some(namespace.as_str());
         let mut out = io::stdout();
-        // Until what reads it has seen enough.
+        // Ends when the reader closes the output.
         let say = |line: &str| writeln!(out, "{line}").and_then(|()| out.flush()).is_ok();
         watch::watch(cli, &client, scope, server.now, say).await?;
         return Ok(Outcome { report: Report::default(), exit: Exit::Clean, examine: None });
@@ -121,7 +122,7 @@ pub async fn run(cli: &Cli) -> Result<Outcome, Failure> {
     }
     let mut report = match report {
         Ok(report) => complete(report, &head, &facts),
-        // What the API server has no more may be on the node that was named.
+        // A pod that the API server no longer has may still exist on the named node.
         Err(Failure::Usage(_)) if named.is_some() => Report::default(),
         Err(failure) => return Err(failure),
     };
@@ -144,7 +145,7 @@ pub async fn run(cli: &Cli) -> Result<Outcome, Failure> {
     Ok(Outcome { exit: exit(&report), report, examine })
 }
 
-/// podstuck's own pod, as it was asked for.
+/// podstuck's own pod, with the options of the command line.
 fn own_pod(cli: &Cli, node: &str, about: About) -> OwnPod {
     let image = cli.image.clone().or_else(|| env::var("PODSTUCK_IMAGE").ok());
     OwnPod {
@@ -159,12 +160,13 @@ fn own_pod(cli: &Cli, node: &str, about: About) -> OwnPod {
     }
 }
 
-/// As `podstuck diagnose --pod` takes it.
+/// `namespace/name`, as `podstuck diagnose --pod` takes it.
 fn named_as(pod: &Key) -> String {
     format!("{}/{}", pod.namespace.as_deref().unwrap_or_default(), pod.name)
 }
 
-/// The whole record of a pod, of which the node gets a part. Without it, podstuck there asks the API server itself.
+/// The pod's whole API object, a part of which is passed to the node. With `None`, podstuck on the node reads it
+/// itself.
 async fn record(client: &Client, pod: &Key) -> Option<Value> {
     let path = pod.path();
     let sent = page::send(client, Method::GET, &path, "application/json", None);
@@ -172,7 +174,7 @@ async fn record(client: &Client, pod: &Key) -> Option<Value> {
     response.json().ok().filter(|_| response.status == 200)
 }
 
-/// The same answer from the facts of a recording, without a request.
+/// Computes the report from a recording, without requests.
 async fn replay(file: &Path) -> Result<Outcome, Failure> {
     let (head, answers) = recording::read(file).map_err(Failure::Usage)?;
     let mut facts = Facts::new(head.server.now);
@@ -200,7 +202,7 @@ fn complete(mut report: Report, head: &Head, facts: &Facts) -> Report {
     report
 }
 
-/// As it is printed.
+/// The report in the chosen output format.
 pub fn shown(cli: &Cli, report: &Report) -> String {
     let color = std::io::stdout().is_terminal() && env::var_os("NO_COLOR").is_none();
     let kubectl = present::kubectl(cli);
@@ -217,7 +219,7 @@ fn exit(report: &Report) -> Exit {
     let has_cause = |answer: &&Answer| {
         answer.cases().flat_map(|case| &case.findings).any(|found| !found.cause.is_admission())
     };
-    // That an object is not being deleted is no fault; that a node is not heard is one.
+    // An object that is not being deleted is no fault, except a node with a cause.
     let is_stuck = |answer: &&Answer| match answer.case.state {
         State::NotDeleted => answer.case.key.kind == Kind::NODE && has_cause(answer),
         _ => true,
@@ -317,13 +319,13 @@ async fn all(
         let all: Vec<String> = all.into_iter().collect();
         return Err(Failure::CannotRun(anyhow!("nothing could be listed: {}", all.join("; "))));
     }
-    // What is stuck for longest comes first.
+    // The objects that have been stuck longest come first.
     found.sort();
     let keys: Vec<Key> = found.into_iter().map(|(_, key)| key).collect();
     for some in keys.chunks(TOGETHER) {
         report.answers.extend(settle(some, reader, facts).await);
     }
-    // What is gone since the list was read is not stuck.
+    // Objects that were removed after the list was read are not stuck.
     report.answers.retain(|answer| answer.case.state != State::Gone);
     Ok(report)
 }

@@ -1,4 +1,4 @@
-//! The object that is asked about.
+//! The object that the user asks about.
 
 use anyhow::{Result, bail};
 use podstuck_model::{
@@ -7,15 +7,15 @@ use podstuck_model::{
 };
 use serde::{Deserialize, Serialize};
 
-/// An object, or one of a type that the API server has to name first.
+/// An object, or an object of a custom type, whose version the API server has to name first.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Target {
-    /// It is this one.
+    /// An object of a known type.
     Object(Key),
-    /// Its type is a custom one.
+    /// An object of a custom type.
     Custom {
-        /// As in `widgets`.
+        /// The plural of the type, as in `widgets`.
         plural: String,
         /// Its API group.
         group: String,
@@ -24,7 +24,7 @@ pub enum Target {
     },
 }
 
-/// What a run answers.
+/// The scope of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Asked {
@@ -32,20 +32,20 @@ pub enum Asked {
     One {
         /// The object.
         target: Target,
-        /// Its namespace, if its type has them.
+        /// Its namespace, if its type is namespaced.
         namespace: String,
     },
-    /// All that is stuck.
+    /// All stuck objects.
     All {
-        /// In one namespace; `None` for the cluster.
+        /// In this namespace; `None` for the whole cluster.
         namespace: Option<String>,
-        /// A label selector.
+        /// With this label selector.
         labels: Option<String>,
     },
 }
 
 impl Target {
-    /// The pod that it is.
+    /// The key, if the target is a pod.
     pub fn pod(&self) -> Option<&Key> {
         match self {
             Self::Object(key) if key.kind == Kind::POD => Some(key),
@@ -54,7 +54,7 @@ impl Target {
     }
 }
 
-/// The names of types that kubectl takes, short ones too.
+/// kubectl's names of types, including the short ones.
 const NAMES: [(&[&str], Kind); 13] = [
     (&["pod", "pods", "po"], Kind::POD),
     (&["persistentvolumeclaim", "persistentvolumeclaims", "pvc"], Kind::CLAIM),
@@ -71,11 +71,11 @@ const NAMES: [(&[&str], Kind); 13] = [
     (&["apiservice", "apiservices"], Kind::API_SERVICE),
 ];
 
-/// What was typed, in a namespace that was given, or in the context's.
+/// Parses an argument. The namespace is that of the argument, `given`, or `default`, in this order.
 ///
 /// # Errors
 ///
-/// Where that can be no object's name.
+/// Fails if the text cannot be an object's name.
 pub fn parse(text: &str, given: Option<&str>, default: &str) -> Result<Target> {
     let (of, name) = match text.split_once('/') {
         Some((of, name)) => (Some(of), name),

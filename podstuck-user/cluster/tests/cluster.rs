@@ -1,6 +1,6 @@
-//! `kubectl podstuck` on a real API server with real controllers: objects made stuck by the mechanisms of the field, asked
-//! about as a user types it, and released by the command as it is printed. There is no node: where a kubelet is asked, a
-//! stand-in of it answers, to which the real API server hands the request.
+//! `kubectl podstuck` against a real API server with real controllers. Objects are made stuck by the mechanisms seen
+//! in the field, queried as a user types it, and released by the printed command. There is no node: where a kubelet
+//! is read, the API server forwards the request to a stand-in.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
 
 use std::{
@@ -20,11 +20,11 @@ use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 use stand_in::Kubelet;
 
-/// A deletion counts as stuck from then on.
+/// Time after which a deletion counts as stuck.
 const PATIENCE: Duration = Duration::from_secs(32);
 
-/// What is asked, as typed behind `kubectl podstuck`; the cause that must come first, which must be firm; and what is
-/// gone once the command was run.
+/// The arguments of `kubectl podstuck`; the cause that must come first with certainty `firm`; and the object that is
+/// gone after the command was run.
 struct Case {
     ask: &'static [&'static str],
     cause: &'static str,
@@ -70,7 +70,7 @@ const CASES: [Case; 8] = [
     },
 ];
 
-/// A user's machine: kubectl with the plugin on its path.
+/// A user's machine: kubectl with the plugin in its `PATH`.
 struct Workstation {
     plane: ControlPlane,
     schema: Schema,
@@ -95,7 +95,7 @@ impl Workstation {
         (text, status.code().unwrap())
     }
 
-    /// What is said about one object, as JSON, and about all.
+    /// The JSON answer, checked against the schema.
     fn json(&self, args: &[&str]) -> Value {
         let (text, _) = self.podstuck(&[args, &["-o", "json"]].concat());
         let document = serde_json::from_str(&text);
@@ -104,7 +104,7 @@ impl Workstation {
         document
     }
 
-    /// Runs a command as it is printed.
+    /// Runs a printed command in a shell.
     fn run(&self, command: &str) -> Result<String, String> {
         let Output { status, stdout, stderr } =
             self.command("sh").args(["-c", command]).output().unwrap();
@@ -167,7 +167,7 @@ fn pod(name: &str, node: &str, claim: Option<&str>, metadata: &Value) -> Value {
     object("v1", "Pod", "shop", name, &json!({"metadata": metadata, "spec": spec}))
 }
 
-/// A pod of the node whose kubelet has a stand-in.
+/// A pod on the node whose kubelet is a stand-in.
 fn at_edge(name: &str) -> Value {
     let mut pod = pod(name, "n2", None, &json!({}));
     pod["metadata"]["namespace"] = json!("edge");
@@ -201,7 +201,7 @@ fn namespaces() -> Vec<Value> {
     ["shop", "full", "locked", "operators", "guard", "edge"].map(of).to_vec()
 }
 
-/// What is stuck, each by its own mechanism.
+/// Creates the stuck objects, each with its own mechanism.
 fn make(at: &Workstation) {
     let mut silent = pod("silent", "n1", None, &json!({}));
     silent["spec"]["terminationGracePeriodSeconds"] = json!(1);
@@ -268,7 +268,7 @@ fn delete(at: &Workstation) {
     at.delete(&["namespace", "full"]);
 }
 
-/// Deletions that nothing holds up: while they last and afterwards, nothing is said.
+/// Deletions that are not blocked are never reported, neither while they run nor afterwards.
 fn healthy_deletions_are_silent(at: &Workstation) {
     at.apply(vec![object("v1", "Namespace", "", "healthy", &json!({}))]);
     let mut objects = Vec::new();
@@ -321,7 +321,7 @@ fn released_by_what_is_printed(at: &Workstation, case: &Case) {
     at.wait_until_gone(case.gone);
 }
 
-/// What would be refused is said before; and so is what lets it pass.
+/// The webhook that would refuse the command is reported first, with the command that lets it pass.
 fn a_dead_webhook_is_released_before_the_finalizer(at: &Workstation) {
     let ask = ["pvc/data", "-n", "locked"];
     let causes = |document: &Value| {
@@ -338,7 +338,7 @@ fn a_dead_webhook_is_released_before_the_finalizer(at: &Workstation) {
     let refused = at.run(&last(&document, 1)).unwrap_err();
     assert!(refused.contains("failed calling webhook"), "{refused}");
     at.run(&last(&document, 0)).unwrap();
-    // The API server takes a moment to see it.
+    // The API server takes a moment to apply the change.
     at.plane.wait_for("the webhook to be passed", || at.run(&last(&document, 1)).is_ok()).unwrap();
     at.wait_until_gone(&["pvc", "data", "--namespace=locked"]);
 }
@@ -358,13 +358,13 @@ fn dead_webhook() -> Value {
     )
 }
 
-/// The lists of all: as often as requests allow, and with a Role alone.
+/// All stuck objects are listed: with sufficient rights, and with only a Role.
 fn all_are_listed(at: &Workstation) {
     let (text, status) = at.podstuck(&["-A"]);
     println!("$ kubectl podstuck -A\n{text}");
     assert_eq!(status, 1, "{text}");
     for case in &CASES {
-        // Of other types, those are listed to which something leads.
+        // Other types are listed only if a listed object leads to them.
         if ["configmap", "replicaset"].contains(&case.gone[0]) {
             continue;
         }
@@ -383,7 +383,8 @@ fn all_are_listed(at: &Workstation) {
     assert_eq!(status, 5, "{text}");
 }
 
-/// A recording gives the same answer without the API server, and a redacted one the same causes without the names.
+/// A recording yields the same answer without the API server. A redacted one yields the same causes without the
+/// names.
 fn a_recording_gives_the_same_answer(at: &Workstation) {
     let top = tempfile::tempdir().unwrap();
     let path = |name: &str| top.path().join(name).to_str().unwrap().to_owned();
@@ -413,7 +414,7 @@ fn a_recording_gives_the_same_answer(at: &Workstation) {
                 causes.map(|it| format!("{} {}", it["id"], it["certainty"])).collect::<Vec<_>>()
             };
             let mut all: Vec<_> = items.iter().map(each).collect();
-            // What was deleted within the same second is sorted by its name.
+            // Objects that were deleted within the same second are sorted by name, and redaction changes names.
             all.sort();
             all
         };
@@ -435,31 +436,31 @@ fn the_documented_rights_suffice(at: &Workstation) {
     let manifests: Vec<&str> =
         page.split("```yaml\n").skip(1).map(|rest| rest.split_once("```").unwrap().0).collect();
     let [of_cluster, of_namespace] = manifests[..] else { panic!("{} manifests", manifests.len()) };
-    // Who may get nodes/proxy may run commands in any container.
+    // The right to get nodes/proxy permits running commands in any container.
     assert!(manifests.iter().all(|manifest| !manifest.contains("nodes/")), "{manifests:?}");
     let apply = |manifest: &str| {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), manifest).unwrap();
         at.kubectl(&["apply", "--filename", file.path().to_str().unwrap()]);
     };
-    // Nothing at all: there is no answer.
+    // Without any right there is no answer.
     let (text, status) = at.podstuck(&["-n", "shop", "--as", "jane"]);
     assert!(text.contains("list pods in shop: not permitted"), "{text}");
     assert_eq!(status, 3, "{text}");
-    // A Role: what needs more is named, with the command that checks it.
+    // With a Role, each missing right is named, with the command that checks it.
     apply(of_namespace);
     let (text, status) = at.podstuck(&["-n", "shop", "--as", "jane"]);
     println!("$ kubectl podstuck -n shop --as jane\n{text}");
     assert_eq!(status, 1, "{text}");
     assert!(text.contains("pod-finalizer") && text.contains("claim-in-use"), "{text}");
     assert!(text.contains("check: kubectl --as=jane auth can-i get nodes"), "{text}");
-    // A node that may not be read is not said to be gone or not to be heard.
+    // A node that may not be read is reported neither as gone nor as unreachable.
     let silent = at.json(&["shop/silent", "--as", "jane"]);
     assert_eq!(silent["items"][0]["causes"], json!([]), "{silent:#}");
     assert_eq!(silent["items"][0]["examine"], "n1");
     let error = silent["examined"][0]["error"].as_str().unwrap();
     assert!(error.contains("cannot make the pod of podstuck in kube-system"), "{error}");
-    // That node is examined by a pod of podstuck's own, whose manifest can be read before.
+    // podstuck's own pod examines that node; its manifest can be read beforehand.
     let (manifest, status) =
         at.podstuck(&["shop/silent", "--as", "jane", "--examine", "--print", "--", "--brief"]);
     let manifest: Value = serde_json::from_str(&manifest).unwrap();
@@ -474,7 +475,7 @@ fn the_documented_rights_suffice(at: &Workstation) {
     assert_eq!(mine, all);
 }
 
-/// What kubelet of n2 does every few seconds: it renews its Lease, and reports that its node is Ready and where it listens.
+/// The heartbeat of n2's kubelet: it renews its Lease and reports that its node is Ready, and its address.
 fn heartbeat(at: &Workstation, kubelet: &Kubelet) {
     let now = format!("{:.0}", jiff::Timestamp::now());
     let micro = now.replace('Z', ".000000Z");
@@ -502,19 +503,20 @@ fn heartbeat(at: &Workstation, kubelet: &Kubelet) {
             let file = tempfile::NamedTempFile::new().unwrap();
             fs::write(file.path(), node.to_string()).unwrap();
             let args = ["replace", "--raw", path, "--filename", file.path().to_str().unwrap()];
-            // The node controller writes there, too.
+            // The node controller writes the same object, so the replacement may conflict.
             at.plane.kubectl(&args).is_ok()
         })
         .unwrap();
 }
 
-/// A pod as the API server has it.
+/// A pod's API object.
 fn record(at: &Workstation, name: &str) -> Value {
     let text = at.kubectl(&["get", "pod", name, "--namespace=edge", "--output=json"]);
     serde_json::from_str(&text).unwrap()
 }
 
-/// kubelet's own list decides whether it has missed a deletion, and is read only by a caller who wants that and may.
+/// kubelet's own list decides whether it has missed a deletion. It is read only on request and with the right to do
+/// so.
 fn a_missed_deletion_is_proven_by_two_reads(at: &Workstation, kubelet: &Kubelet, before: &Value) {
     at.apply(vec![at_edge("later")]);
     kubelet.has(&[before.clone(), record(at, "later")]);
@@ -524,7 +526,7 @@ fn a_missed_deletion_is_proven_by_two_reads(at: &Workstation, kubelet: &Kubelet,
     let (text, status) = at.podstuck(&ask);
     assert_eq!((status, kubelet.reads()), (5, 0), "{text}");
     assert!(text.contains("kubectl podstuck edge/missed --via-node-proxy"), "{text}");
-    // The rights of docs/cluster.md are not enough.
+    // The rights of docs/cluster.md do not suffice.
     heartbeat(at, kubelet);
     let (text, status) = at.podstuck(&[&with_proxy[..], &["--as", "jane"]].concat());
     assert_eq!((status, kubelet.reads()), (5, 0), "{text}");
@@ -539,7 +541,7 @@ fn a_missed_deletion_is_proven_by_two_reads(at: &Workstation, kubelet: &Kubelet,
     let cause = "kubelet-missed-deletion";
     assert!(status == 1 && text.contains(&format!("{cause} (certain)")), "{text}");
     assert_eq!(kubelet.reads(), 2);
-    // What a kubelet does that lists its pods again.
+    // Like a kubelet that lists its pods again.
     kubelet.has(&[record(at, "missed"), record(at, "later")]);
     heartbeat(at, kubelet);
     let (text, status) = at.podstuck(&with_proxy);
@@ -563,7 +565,7 @@ fn what_keeps_objects_is_found_and_released_on_a_real_api_server() {
     make(&at);
     let kubelet = Kubelet::start();
     let before = record(&at, "missed");
-    // The webhook comes later: it would keep the controllers from writing to the claim, too.
+    // The webhook is created last: it would also keep the controllers from writing to the claim.
     delete(&at);
     at.apply(vec![dead_webhook()]);
     let deleted = std::time::Instant::now();
@@ -586,7 +588,7 @@ fn what_keeps_objects_is_found_and_released_on_a_real_api_server() {
     assert_eq!(status, 0, "{text}");
 }
 
-/// What `--watch` says meanwhile.
+/// A running `--watch`, whose output goes to a file.
 struct Followed {
     podstuck: Child,
     file: tempfile::NamedTempFile,

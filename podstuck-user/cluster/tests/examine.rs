@@ -1,5 +1,5 @@
-//! `kubectl podstuck --examine` before an API server that gives prepared answers and notes the requests. The same before a
-//! real API server and a real kubelet is in `tests/tests/on_node/plugin.rs`.
+//! `kubectl podstuck --examine` against an API server stub that gives prepared answers and records the requests. The
+//! same with a real API server and a real kubelet is in `tests/tests/on_node/plugin.rs`.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
 
 use std::{
@@ -19,20 +19,20 @@ use nix::{
 };
 use serde_json::{Value, json};
 
-/// A hostile name: in a pod's record it is data.
+/// A hostile name, which must be treated as data in a pod's record.
 const FINALIZER: &str = "x.example.com/$(touch pwned) '\"` \\n";
 const LOG: &str = "pod shop/cart-0: immutable-attribute\n";
 
-/// What there is, and what was asked.
+/// The state of the stub, and the requests that it received.
 struct State {
-    /// The pods that are stuck.
+    /// The stuck pods.
     stuck: Vec<Value>,
     /// The status of podstuck's own pod.
     status: Value,
     log: String,
-    /// Whether the log goes on for ever.
+    /// Whether the log never ends.
     hangs: bool,
-    /// Why no pod may be made.
+    /// The error with which pods are refused.
     refused: Option<(u16, &'static str)>,
     created: Vec<Value>,
     requests: Vec<String>,
@@ -51,7 +51,7 @@ fn pending(reason: &str, message: &str) -> Value {
     json!({"phase": "Pending", "containerStatuses": [{"state": {"waiting": {"reason": reason, "message": message}}}]})
 }
 
-/// A pod whose grace has passed.
+/// A pod whose grace period has passed.
 fn overdue(name: &str, node: &str) -> Value {
     json!({"kind": "Pod",
         "metadata": {"name": name, "namespace": "shop", "uid": format!("uid-{name}"),
@@ -61,7 +61,7 @@ fn overdue(name: &str, node: &str) -> Value {
 }
 
 impl Cluster {
-    /// One in which all goes well, and podstuck finds a cause.
+    /// A cluster without failures, in which podstuck finds a cause.
     fn new() -> Self {
         let state = State {
             stuck: vec![overdue("cart-0", "worker-3")],
@@ -79,7 +79,7 @@ impl Cluster {
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 let state = shared.clone();
-                // A client that goes away does not fail the test.
+                // A closed connection does not fail the test.
                 thread::spawn(move || serve(client, &state));
             }
         });
@@ -123,7 +123,7 @@ impl Cluster {
         self.state.lock().unwrap().created.last().cloned().unwrap()
     }
 
-    /// How often the one pod that was made was removed.
+    /// Number of requests that removed the one pod that was created.
     fn removed(&self) -> usize {
         let own = format!("DELETE /api/v1/namespaces/kube-system/pods/{}", name(&self.created()));
         self.requests().iter().filter(|request| **request == own).count()
@@ -158,7 +158,7 @@ fn serve(client: TcpStream, state: &Mutex<State>) -> Option<()> {
     let length = if hangs { String::new() } else { format!("Content-Length: {}\r\n", text.len()) };
     write!(stream, "HTTP/1.1 {status} X\r\nContent-Type: application/json\r\n{length}Connection: close\r\n\r\n{text}").ok()?;
     stream.flush().ok()?;
-    // Until the client goes.
+    // Until the client closes the connection.
     if hangs { stream.read(&mut [0]).ok().map(drop) } else { Some(()) }
 }
 
@@ -218,7 +218,7 @@ fn the_answer_is_shown_and_the_pod_is_removed() {
         container["image"],
         format!("docker.io/library/podstuck:{}", env!("CARGO_PKG_VERSION"))
     );
-    // What matters for the deletion goes along as it is, and nothing else.
+    // The fields that matter for the deletion are passed unchanged; all others are left out.
     let record = pod["metadata"]["annotations"]["podstuck-record"].as_str().unwrap();
     let record: Value = serde_json::from_str(record).unwrap();
     assert_eq!(record["metadata"]["finalizers"], json!([FINALIZER]));
@@ -239,7 +239,7 @@ fn what_the_api_server_decides_needs_no_node() {
         "{:?}",
         cluster.requests()
     );
-    // Unless its user names the node.
+    // Unless the user names the node.
     let (status, out, _) = cluster.run(&["shop/cart-0", "--node", "worker-9"]);
     assert!(status == Some(1) && out.ends_with(LOG), "{out}");
     assert_eq!(cluster.created()["spec"]["nodeName"], "worker-9");
@@ -287,7 +287,7 @@ fn a_pod_that_does_not_start_is_explained_and_removed() {
         assert!(error.contains(expected), "{expected}: {error}");
         assert_eq!(cluster.removed(), 1, "{expected}");
     }
-    // A request that failed may have been fulfilled all the same; one that was refused was not.
+    // A request that failed may have been fulfilled; one that was refused was not.
     for (code, is_removed) in [(403, false), (500, true)] {
         let cluster = Cluster::with(|it| it.refused = Some((code, "no host paths here")));
         let (status, _, error) = cluster.run(&["shop/cart-0", "--examine"]);
@@ -346,7 +346,7 @@ fn all_nodes_that_have_to_say_something_are_examined() {
     for (pod, node) in [("cart-0", "worker-3"), ("cart-1", "worker-3"), ("cart-2", "worker-4")] {
         assert!(out.contains(&format!("\n== shop/{pod} on {node} ==\n{LOG}")), "{out}");
     }
-    // One after the other: each is removed before the next is made.
+    // One after the other: each pod is removed before the next is created.
     let changes = cluster.requests().into_iter().filter(|it| !it.starts_with("GET"));
     let verbs: Vec<String> = changes.map(|it| it.split(' ').next().unwrap().to_owned()).collect();
     assert_eq!(verbs, ["POST", "DELETE", "POST", "DELETE", "POST", "DELETE"]);
@@ -391,7 +391,7 @@ fn a_program_gets_one_document_with_what_the_nodes_say() {
     assert_eq!(examined, all);
     let args = &cluster.created()["spec"]["containers"][0]["args"];
     assert_eq!(args.as_array().unwrap()[3..5], [json!("--output"), json!("json")]);
-    // What stands in the way of an answer is in it, too.
+    // The document also contains the reason for a missing answer.
     let error = |out: &str| {
         let document: Value = serde_json::from_str(out).unwrap();
         document["examined"][0]["error"].as_str().unwrap().to_owned()
@@ -418,7 +418,7 @@ fn all_pods_of_its_own_are_removed_when_it_is_asked_to_end() {
     }
     kill(Pid::from_raw(podstuck.id().cast_signed()), Signal::SIGTERM).unwrap();
     assert_eq!(podstuck.wait().unwrap().code(), Some(143));
-    // Neither is one left, nor was a third made.
+    // No pod is left, and no third pod was created.
     let of = |verb: &str| cluster.requests().iter().filter(|it| it.starts_with(verb)).count();
     assert_eq!((of("POST"), of("DELETE")), (2, 2), "{:?}", cluster.requests());
 }

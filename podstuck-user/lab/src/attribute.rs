@@ -5,7 +5,7 @@ use std::{fs::File, path::Path};
 use anyhow::{Context, Result};
 use rustix::fs::{IFlags, Mode, OFlags, ioctl_getflags, ioctl_setflags, open};
 
-/// What forbids the deletion.
+/// An attribute that forbids deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Attribute {
     /// `chattr +i`
@@ -31,14 +31,14 @@ impl Attribute {
     }
 }
 
-/// Sets it, beside those that the file has.
+/// Sets the attribute, in addition to those that the file has.
 pub(super) fn set(path: &Path, attribute: Attribute) -> Result<()> {
     let file = open_here(path)?;
     let flags = ioctl_getflags(&file).with_context(|| cannot("read", path))?;
     ioctl_setflags(&file, flags | attribute.flag()).with_context(|| cannot("set", path))
 }
 
-/// Takes both attributes from the file or directory.
+/// Removes both attributes from the file or directory.
 pub(super) fn clear(path: &Path) -> Result<()> {
     let file = open_here(path)?;
     let flags = ioctl_getflags(&file).with_context(|| cannot("read", path))?;
@@ -49,7 +49,7 @@ pub(super) fn clear(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Never follows a link, and never waits for the other end of a FIFO.
+/// Opens the file itself: follows no link, and does not block on a FIFO.
 fn open_here(path: &Path) -> Result<File> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = open(path, flags, Mode::empty());

@@ -1,33 +1,33 @@
-//! How long kubelet waits after a failed volume operation.
+//! kubelet's back-off after a failed volume operation.
 
 use std::time::Duration;
 
-/// The waits: 0.5 s, doubled each time, at most 2 min 2 s.
+/// The back-off: 0.5 s, doubled after each failure, at most 2 min 2 s.
 #[derive(Debug)]
 pub(super) struct Backoff {
     next: Duration,
-    /// Attempts to come that are said to have been made before.
+    /// Number of upcoming attempts that are logged as past ones.
     past: u32,
 }
 
 impl Backoff {
-    /// Between the attempts after the first ten minutes.
+    /// The back-off after the first ten minutes.
     pub(super) const LONGEST: Duration = Duration::from_secs(122);
-    /// Attempts of a case that is played late, and made one after the other.
+    /// Number of attempts that a late case makes in quick succession.
     const PAST: u32 = 6;
     const BETWEEN_PAST: Duration = Duration::from_millis(50);
 
-    /// Before the first failure.
+    /// The state before the first failure.
     pub(super) fn new() -> Self {
         Self { next: Duration::from_millis(500), past: 0 }
     }
 
-    /// An hour later.
+    /// The state an hour later.
     pub(super) fn late() -> Self {
         Self { next: Self::LONGEST, past: Self::PAST }
     }
 
-    /// How long to wait after one more failure.
+    /// The wait after another failure.
     pub(super) fn after_failure(&mut self) -> Duration {
         self.past = self.past.saturating_sub(1);
         if self.past > 0 {
@@ -38,7 +38,7 @@ impl Backoff {
         wait
     }
 
-    /// How long ago the attempt that is under way is said to be.
+    /// The age with which the current attempt is logged.
     pub(super) fn ago(&self) -> Duration {
         Self::LONGEST * self.past.saturating_sub(1)
     }

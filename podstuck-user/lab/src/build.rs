@@ -1,4 +1,4 @@
-//! Builds a pod's files as kubelet and the containers leave them. No mounts yet.
+//! Creates a pod's files as kubelet and the containers leave them, without mounts.
 
 use std::{ffi::OsStr, fs, path::Path};
 
@@ -12,12 +12,12 @@ use super::{
     program,
 };
 
-/// Bytes of a disk.
+/// Size of a disk, in bytes.
 const DISK: u64 = 8 << 20;
-/// Where in a volume the protected file lies.
+/// Path of the protected file in its volume.
 const PROTECTED: &str = "store/index/journal.db";
 
-/// Builds the pod. The entries of a mass deletion are the caller's business.
+/// Creates the pod's files. The caller creates the entries of a mass deletion.
 pub(super) fn pod(pod: &Pod, case: &Case) -> Result<()> {
     let directory = pod.directory();
     file(&directory.join("etc-hosts"), "127.0.0.1\tlocalhost\n")?;
@@ -62,7 +62,7 @@ fn build_volume(pod: &Pod, volume: &Volume) -> Result<()> {
     }
 }
 
-/// A little of everything that applications leave behind.
+/// A few files such as applications leave behind.
 pub(super) fn some_files(directory: &Path) -> Result<()> {
     file(&directory.join("config.yaml"), "answer: 42\n")?;
     for shard in 0..4 {
@@ -100,7 +100,7 @@ fn csi(pod: &Pod, volume: &Volume, driver: Driver) -> Result<()> {
     file(&pod.volume(volume).join("vol_data.json"), &data)
 }
 
-/// An empty ext4 in a file, without a journal: it is small and lives for seconds.
+/// An empty ext4 in a file. It has no journal, because it is small and short-lived.
 fn disk_image(path: &Path) -> Result<()> {
     file(path, "")?;
     let image = fs::File::options().write(true).open(path);
@@ -117,7 +117,7 @@ fn file(path: &Path, text: &str) -> Result<()> {
     fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Makes a directory and those above it.
+/// Creates a directory and its parents.
 pub(super) fn make(path: &Path) -> Result<()> {
     fs::create_dir_all(path).with_context(|| format!("cannot create {}", path.display()))
 }

@@ -1,4 +1,4 @@
-//! The deleting and unmounting calls of the lab, each counted: the truth that probes must match.
+//! The lab's deleting and unmounting calls. Each is counted, as the reference for the probes.
 
 use std::{
     collections::BTreeMap,
@@ -21,7 +21,7 @@ use podstuck_engine::model::{
     summary::ByOutcome,
 };
 
-/// How many calls ended how.
+/// Number of calls by call and outcome.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tally(BTreeMap<(Call, Outcome), u64>);
 
@@ -30,7 +30,7 @@ impl Tally {
         *self.0.entry((call, outcome)).or_default() += 1;
     }
 
-    /// As in the summary of a watch: every call is named, also one that never happened.
+    /// In the form of a watch's summary: every call is named, including those with no count.
     pub(super) fn by_outcome(&self) -> ByOutcome {
         let mut table: ByOutcome =
             Call::ALL.iter().map(|call| (call.name(), BTreeMap::new())).collect();
@@ -41,22 +41,22 @@ impl Tally {
     }
 }
 
-/// Makes the calls.
+/// Makes and counts the calls.
 #[derive(Debug)]
 pub(super) struct Calls<'a> {
-    /// What was done so far.
+    /// The counts so far.
     pub(super) tally: Tally,
     pace: Option<Pace>,
     stop: &'a AtomicBool,
 }
 
 impl<'a> Calls<'a> {
-    /// At most `rate` deletions per second, until `stop` is set.
+    /// At most `rate` deletions per second; `stop` ends the removal.
     pub(super) fn new(rate: Option<u32>, stop: &'a AtomicBool) -> Self {
         Self { tally: Tally::default(), pace: rate.map(Pace::new), stop }
     }
 
-    /// Whether to give up.
+    /// Whether the removal is stopped.
     pub(super) fn stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
@@ -82,7 +82,7 @@ impl<'a> Calls<'a> {
     fn count(&mut self, call: Call, result: Result<(), Errno>) -> Result<(), Errno> {
         let outcome = match result {
             Ok(()) => Outcome::OK,
-            // Every errno of the kernel fits.
+            // Every errno of Linux fits.
             Err(errno) => Outcome(errno.raw_os_error() as u16),
         };
         self.tally.add(call, outcome);
@@ -93,10 +93,10 @@ impl<'a> Calls<'a> {
     }
 }
 
-/// What is lost beyond this, to a slow disk or between attempts, is not caught up with.
+/// A delay beyond this, from a slow disk or between attempts, is not made up for.
 const LATE: Duration = Duration::from_millis(100);
 
-/// Slows a loop down to a number of steps per second.
+/// Limits a loop to a number of steps per second.
 #[derive(Debug)]
 struct Pace {
     per_second: u32,
@@ -109,8 +109,8 @@ impl Pace {
         Self { per_second: per_second.max(1), steps: 0, start: Instant::now() }
     }
 
-    /// Sleeps a hundred times a second, which costs nothing and looks smooth. The count restarts
-    /// every second.
+    /// Sleeps at most a hundred times per second, so that the rate is even at little cost. The count restarts every
+    /// second.
     fn step(&mut self) {
         self.steps += 1;
         if !self.steps.is_multiple_of((self.per_second / 100).max(1)) {

@@ -1,59 +1,59 @@
-//! What can be played: each case is a pod with certain volumes.
+//! The cases that the lab can play. Each is a pod with certain volumes.
 
 use podstuck_engine::{cause::CauseId, model::finding::Severity};
 
 use super::attribute::Attribute;
 
-/// A cause that the lab can build.
+/// A case of the lab.
 #[derive(Debug)]
 pub struct Case {
-    /// Its own name, as in `csi-driver-lost-publish-state-silent`.
+    /// Its id, as in `csi-driver-lost-publish-state-silent`.
     pub id: &'static str,
-    /// The cause that it builds; `None` where nothing is wrong.
+    /// The cause that it produces; `None` for a healthy case.
     pub cause: Option<CauseId>,
-    /// One line for the list of cases.
+    /// A one-line summary for the list of cases.
     pub summary: &'static str,
-    /// What the machine must have and may lack, beside root and the kernel's types.
+    /// Requirements that a machine may lack, in addition to root and the kernel's BTF.
     pub needs: Option<&'static str>,
-    /// Options of `podstuck lab` with which the finding comes to its last form. Without a duration, that
-    /// takes some seconds after its first report.
+    /// Options of `podstuck lab` with which the finding reaches its final form. Without a duration, that takes some
+    /// seconds after its first report.
     pub options: &'static [&'static str],
-    /// Those of a `podstuck watch` beside it.
+    /// Options of `podstuck watch` for this case.
     pub watch_options: &'static [&'static str],
-    /// What is to be found.
+    /// The expected finding.
     pub expected: Option<Expected>,
-    /// Another cause that may be found when the lab ends, and its processes one after the other.
+    /// Another cause that may be found when the lab ends, while its processes end one after the other.
     pub aftermath: Option<CauseId>,
-    /// The pod's volumes; the last is the one that the case is about.
+    /// The pod's volumes. The last is the subject of the case.
     pub(super) volumes: &'static [Volume],
-    /// What else there is.
+    /// Additional fixtures.
     pub(super) fixtures: &'static [Fixture],
-    /// Whether pods are built and deleted one after the other until the end.
+    /// Whether pods are built and deleted one after the other until the lab ends.
     pub(super) repeats: bool,
 }
 
-/// What a finding about a case says, in the names of the tool's JSON.
+/// The expected content of a finding, with the names of the tool's JSON.
 #[derive(Clone, Copy, Debug)]
 pub struct Expected {
-    /// The call that shows the fault, as in `unlinkat+AT_REMOVEDIR`; `None` without one.
+    /// The call that shows the fault, as in `unlinkat+AT_REMOVEDIR`; `None` if no call does.
     pub syscall: Option<&'static str>,
-    /// How it ended: `ok` or the errno's name. None for one that has not; several where calls on the way
-    /// up fail at nearly the same time, and each shows it.
+    /// Possible outcomes of the call: `ok` or the name of an errno. Empty for a call that has not returned. Several
+    /// if calls on successive directory levels fail at nearly the same time, and each can be reported.
     pub outcomes: &'static [&'static str],
-    /// How the path of the object ends.
+    /// The end of the object's path.
     pub object: &'static str,
     /// How bad it is.
     pub severity: Severity,
-    /// Whether it keeps the pod from going away; `None` when that cannot be known.
+    /// Whether it blocks the pod's deletion; `None` if this cannot be known.
     pub blocks: Option<bool>,
-    /// Name of the process that calls, or that does not end.
+    /// Name of the process that makes the call or does not end.
     pub actor: Option<&'static str>,
-    /// Whether it is about the pod, and not about the node.
+    /// Whether the finding is about the pod, not about the node.
     pub of_pod: bool,
 }
 
 impl Expected {
-    /// Kubelet does not come on with the pod. Which call and object show it is to be filled in.
+    /// kubelet makes no progress with the pod. The call and the object are left open.
     pub(super) const STUCK: Self = Self {
         syscall: None,
         outcomes: &[],
@@ -72,57 +72,57 @@ pub(super) struct Volume {
     pub(super) plugin: &'static str,
     /// The volume's directory below it.
     pub(super) name: &'static str,
-    /// What is in it, and what is wrong with it.
+    /// Its content and its fault.
     pub(super) kind: Kind,
 }
 
-/// What is in a volume, and what is wrong with it.
+/// The content and the fault of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Files and directories.
     Files,
-    /// The same, and a file some levels down that may not be deleted.
+    /// Files and directories, with a file some levels down that has this attribute.
     Protected(Attribute),
     /// Very many files and directories.
     MassFiles,
-    /// A directory that is not the pod's is mounted in it.
+    /// A directory that does not belong to the pod is mounted in it.
     ForeignMount,
-    /// A directory that is not the pod's is mounted over it, read-only.
+    /// A directory that does not belong to the pod is mounted over it, read-only.
     Covered,
     /// A file system in memory.
     Memory,
-    /// The same, with another one mounted in it.
+    /// A file system in memory, with another one mounted in it.
     MemoryWithChild,
-    /// A container has a directory in it by subPath, and what was mounted there is gone by name.
+    /// A container uses a directory of it through subPath, and the mounted directory has been deleted.
     SubPath,
     /// A disk of its own, with ext4.
     Disk,
     /// A file system that a fixture mounts.
     Mounted,
-    /// Published by a CSI driver, by a bind mount.
+    /// Published by a CSI driver with a bind mount.
     Csi(Driver),
 }
 
-/// How a CSI driver answers the request to unpublish.
+/// The behaviour of a CSI driver on NodeUnpublishVolume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Driver {
     /// It unmounts.
     Works,
-    /// It forgot what it had published, says "nothing to do", and that all is well.
+    /// It has lost its publish state and reports success without unmounting.
     Forgot,
-    /// The same, and kubelet (from 1.30 on) sees the mount, and waits for its end without a word.
+    /// Like `Forgot`; kubelet (since 1.30) detects the mount and waits for its end without logging.
     ForgotInSilence,
-    /// It had published twice, one mount over the other, and unmounts once.
+    /// It has published twice, one mount over the other, and unmounts once.
     PublishedTwice,
-    /// It is not there.
+    /// It is not registered.
     Missing,
-    /// It cannot be reached, or does not answer: what is wrong is a fixture's.
+    /// It is unreachable or does not answer; a fixture provides the fault.
     Silent,
-    /// It unmounted long ago; another process has written into the mount point since.
+    /// It unmounted long ago. Since then, another process has written into the mount point.
     UnmountedEarly,
-    /// kubelet lost what it knew of the volume, and does not find it.
+    /// kubelet has lost its data about the volume and cannot tear it down.
     Unknown,
-    /// The pod is gone from the API server, and its directory stayed.
+    /// The pod is gone from the API server, but its directory remains.
     Orphaned,
 }
 
@@ -134,8 +134,8 @@ impl Driver {
 }
 
 impl Case {
-    /// Kubelet tries at once and after 0.5, 1.5 and 3.5 s, and not once more: then there is time to look.
-    /// All else is to be filled in.
+    /// kubelet tries at once and after 0.5, 1.5 and 3.5 s, and then never again, so that the state can be inspected.
+    /// All other fields are left open.
     pub(super) const PLAIN: Self = Self {
         id: "",
         cause: None,
@@ -150,12 +150,12 @@ impl Case {
         repeats: false,
     };
 
-    /// The volume that the case is about.
+    /// The volume that is the subject of the case.
     pub(super) fn subject(&self) -> Option<&'static Volume> {
         self.volumes.last()
     }
 
-    /// The attribute that one of its files gets.
+    /// The attribute of the protected file, if there is one.
     pub(super) fn attribute(&self) -> Option<Attribute> {
         self.volumes.iter().find_map(|volume| match volume.kind {
             Kind::Protected(attribute) => Some(attribute),
@@ -163,13 +163,13 @@ impl Case {
         })
     }
 
-    /// Whether the CSI driver is there, and is no fixture.
+    /// Whether the CSI driver is registered and no fixture provides it.
     pub(super) fn has_driver(&self) -> bool {
         let without = [Driver::Missing, Driver::Silent, Driver::ForgotInSilence].map(Kind::Csi);
         !self.volumes.iter().any(|volume| without.contains(&volume.kind))
     }
 
-    /// Whether the API server no longer knows the pod, so that only housekeeping deals with it.
+    /// Whether the API server no longer knows the pod, so that only kubelet's housekeeping removes it.
     pub(super) fn is_orphan(&self) -> bool {
         self.volumes.iter().any(|volume| volume.kind == Kind::Csi(Driver::Orphaned))
     }
@@ -179,74 +179,73 @@ impl Case {
         self.fixtures.contains(&Fixture::Writer)
     }
 
-    /// Whether the fault shows only after the pod is gone, so that the case stays until it is asked
-    /// to end.
+    /// Whether the fault appears only after the pod is removed, so that the case runs until it is stopped.
     pub(super) fn stays_until_stopped(&self) -> bool {
         let stays = [Fixture::PrivateCopy, Fixture::ManyMounts];
         self.fixtures.iter().any(|fixture| stays.contains(fixture))
     }
 
-    /// Whether a container is there, for whose end kubelet waits.
+    /// Whether there is a container whose end kubelet waits for.
     pub(super) fn has_container(&self) -> bool {
         self.fixtures
             .iter()
             .any(|fixture| matches!(fixture, Fixture::Unkillable | Fixture::FrozenGroup))
     }
 
-    /// Whether kubelet has no space to write to.
+    /// Whether kubelet's file system is full.
     pub(super) fn has_full_disk(&self) -> bool {
         self.fixtures.contains(&Fixture::FullDisk)
     }
 
-    /// Whether it builds a great many entries.
+    /// Whether it creates a very large number of entries.
     pub(super) fn has_mass_files(&self) -> bool {
         self.volumes.iter().any(|volume| volume.kind == Kind::MassFiles)
     }
 }
 
 impl Volume {
-    /// The directory below the pod's `plugins` that says it was set up; none for CSI.
+    /// The directory below the pod's `plugins` that marks the volume as set up; `None` for CSI.
     pub(super) fn ready_name(&self) -> Option<String> {
         match (self.plugin, self.kind) {
             (_, Kind::Csi(_) | Kind::Mounted) => None,
             ("kubernetes.io~empty-dir", _) => Some(self.name.into()),
-            // Tokens and the like are an emptyDir under another name to kubelet.
+            // For kubelet, a projected volume and its like are an emptyDir under another name.
             _ => Some(format!("wrapped_{}", self.name)),
         }
     }
 }
 
-/// Something that is put in place before the removal begins.
+/// Something that is set up before the removal begins.
 ///
-/// Those of the namespace are set up in the removal process, after the volumes are mounted; the
-/// others in the lab's own process, once the files are built.
+/// Fixtures of the mount namespace are set up in the removal process, after the volumes are mounted; the others in
+/// the lab's own process, after the files are created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fixture {
     /// A process that keeps writing into the pod's emptyDir.
     Writer,
-    /// A process works in the volume.
+    /// A process has its working directory in the volume.
     HostProcess,
-    /// A process that has the volume open until shortly after its first unmount was tried.
+    /// A process keeps the volume open until shortly after its first unmount.
     Reader,
     /// A process of an agent works in its own copy of the volume, which receives unmounts.
     Agent,
-    /// A process in a mount namespace of its own that has the volume mounted elsewhere.
+    /// A process in a private mount namespace has the volume mounted elsewhere.
     PrivateCopy,
     /// The volume has an active swap file.
     SwapFile,
-    /// A process stays in the pod's control group.
+    /// A process remains in the pod's cgroup.
     GroupMember,
-    /// The pod's control group is frozen, and its container was killed.
+    /// The pod's cgroup is frozen, and its container was killed.
     FrozenGroup,
-    /// The pod's container was killed, and waits for a file system that is frozen.
+    /// The pod's container was killed while it waits for a frozen file system.
     Unkillable,
     /// The file system of kubelet's root is full.
     FullDisk,
     /// The file system of kubelet's root is read-only.
     ReadOnlyDisk,
-    /// A FUSE file system in the emptyDir `data` whose server answers nothing.
+    /// A FUSE file system in the emptyDir `data` whose server never answers.
     SilentServer,
-    /// The same, and the server is gone.
+    /// A FUSE file system in the emptyDir `data` whose server has ended.
     DeadServer,
     /// The file system of kubelet's root is frozen.
     Frozen,
@@ -254,11 +253,11 @@ pub(super) enum Fixture {
     SlowDisk,
     /// The volume `pv` is on a disk that stops at the first write.
     StoppedDisk,
-    /// A CSI driver and its registrar, in the mount namespace of kubelet's part, as on a node.
+    /// A CSI driver and its registrar run in the mount namespace of the removal process, as on a node.
     DriverUp,
-    /// The CSI driver has ended, and its registrar has not.
+    /// The CSI driver has ended; its registrar still runs.
     DriverDown,
-    /// The CSI driver is stopped.
+    /// The CSI driver is stopped (SIGSTOP).
     DriverStopped,
     /// A process has mounted a directory very many times.
     ManyMounts,

@@ -1,5 +1,5 @@
-//! The pod's control groups: real ones, below a group of the lab's own. kubelet makes one in each
-//! hierarchy of version 1; the lab is content with two.
+//! The pod's cgroups: real ones, below the lab's own cgroup. With cgroup version 1, kubelet creates one in each
+//! hierarchy; the lab uses two.
 
 use std::{
     fs,
@@ -15,7 +15,7 @@ use super::{go_remove::Failure, layout::Pod};
 
 const ROOT: &str = "/sys/fs/cgroup";
 
-/// Where the pod's groups are, or would be.
+/// Paths of the pod's cgroups, whether or not they exist.
 pub(super) fn of_pod(pod: &Pod) -> Vec<PathBuf> {
     let root = Path::new(ROOT);
     let trees = if root.join("cgroup.controllers").exists() {
@@ -27,21 +27,21 @@ pub(super) fn of_pod(pod: &Pod) -> Vec<PathBuf> {
     trees.map(|tree| tree.join("podstuck-lab").join(format!("pod{}", pod.uid))).collect()
 }
 
-/// Groups of containers in one of the pod's.
+/// Cgroups of containers in one of the pod's cgroups.
 fn of_containers(group: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(group).into_iter().flatten().flatten();
     entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect()
 }
 
-/// Whether a process is left in a group of a container. A zombie does not count.
+/// Whether a container's cgroup contains a process. A zombie does not count.
 pub(super) fn has_container(pod: &Pod) -> bool {
     let mut containers = of_pod(pod).into_iter().flat_map(|group| of_containers(&group));
     containers
         .any(|group| fs::read(group.join("cgroup.procs")).is_ok_and(|procs| !procs.is_empty()))
 }
 
-/// Removes them as libcontainer does, once, from the innermost. These calls are not counted: they concern no
-/// volume.
+/// Removes the cgroups like libcontainer, in one attempt, innermost first. These calls are not counted, because they
+/// do not concern a volume.
 pub(super) fn remove(pod: &Pod) -> Result<(), Failure> {
     let pods = of_pod(pod);
     let containers = pods.iter().flat_map(|group| of_containers(group));

@@ -1,4 +1,4 @@
-//! Leaves nothing behind: the lab's directory goes whatever happens.
+//! Removes the lab's directory in all cases.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use super::{attribute, layout::Pod};
 
-/// The lab's directory, removed at the end of its life.
+/// The lab's directory, removed when this is dropped.
 #[derive(Debug)]
 pub(super) struct LabDirectory {
     path: PathBuf,
@@ -28,7 +28,7 @@ impl LabDirectory {
         &self.path
     }
 
-    /// Removes it with all that is in it.
+    /// Removes the directory with its contents.
     pub(super) fn remove(&mut self) -> Result<()> {
         if !self.present {
             return Ok(());
@@ -62,19 +62,19 @@ impl Drop for LabDirectory {
     }
 }
 
-/// Moves what is left of the pod out of the places where pods are, so that a watcher does not take
-/// the clean-up for deletions of the pod.
+/// Moves the rest of the pod out of the directories of pods, so that a watcher does not report the clean-up as
+/// deletions of the pod.
 ///
-/// The directories above the pod's own are moved: a pod's that is renamed stays the pod's.
+/// Moves the directories above the pod's own: a renamed pod directory still counts as the pod's.
 pub(super) fn move_aside(pod: &Pod) {
     for (place, name) in [(pod.directory(), "retired"), (pod.logs(), "retired-logs")] {
-        // What cannot be moved is removed in place.
+        // If the rename fails, the files are removed in place.
         let _ = place.parent().map(|pods| fs::rename(pods, pod.root.join(name)));
     }
 }
 
-/// Takes the attributes that forbid deletion from everything below. What fails here shows when the
-/// removal is tried again, with the reason.
+/// Clears the attributes that forbid deletion, recursively. An error here shows up in the following removal, with its
+/// reason.
 fn clear_attributes(path: &Path) {
     let _ = attribute::clear(path);
     let Ok(entries) = fs::read_dir(path) else { return };
@@ -102,7 +102,7 @@ fn mount_below(root: &Path) -> Result<Option<PathBuf>> {
     Ok(found.map(Path::to_owned))
 }
 
-/// The name as the kernel writes it there: blanks, line ends and backslashes in octal.
+/// The name as the kernel escapes it there: white space and backslashes in octal.
 fn as_in_mountinfo(path: &Path) -> PathBuf {
     let mut escaped = Vec::new();
     for byte in path.as_os_str().as_bytes() {

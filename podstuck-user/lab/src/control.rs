@@ -1,7 +1,7 @@
-//! How the removal process is started and stopped: by its standard input.
+//! Starts and stops the removal process through its standard input.
 //!
-//! One line starts it, the end of the input stops it. Thus it stops also when the lab's process
-//! dies, and no signal can hit it between two counts.
+//! One line starts it; the end of the input stops it. So it also stops when the lab's process dies, and no signal can
+//! interrupt it between a call and its count.
 
 use std::{
     io,
@@ -16,7 +16,7 @@ use std::{
 
 use anyhow::{Context, Result};
 
-/// Says when to stop.
+/// Tells the removal when to stop.
 #[derive(Debug)]
 pub(super) struct Control {
     stopped: Arc<AtomicBool>,
@@ -24,14 +24,14 @@ pub(super) struct Control {
 }
 
 impl Control {
-    /// Waits for the start. Without one, it has stopped already.
+    /// Waits for the start. If the input ends first, it is already stopped.
     pub(super) fn wait_for_start() -> Result<Self> {
         let started = io::stdin().read_line(&mut String::new()).context("cannot read stdin")? > 0;
         let stopped = Arc::new(AtomicBool::new(!started));
         let (sender, end) = channel();
         let flag = Arc::clone(&stopped);
         let reader = move || {
-            // An error is an end, too.
+            // An error also counts as the end of the input.
             let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
             flag.store(true, Ordering::Relaxed);
             drop(sender);
@@ -40,12 +40,12 @@ impl Control {
         Ok(Self { stopped, end })
     }
 
-    /// Set once it is time to stop.
+    /// Set when the removal has to stop.
     pub(super) fn stopped(&self) -> &AtomicBool {
         &self.stopped
     }
 
-    /// Sleeps; says whether to go on.
+    /// Sleeps; returns false if the removal has to stop.
     pub(super) fn sleep(&self, time: Duration) -> bool {
         matches!(self.end.recv_timeout(time), Err(RecvTimeoutError::Timeout))
     }

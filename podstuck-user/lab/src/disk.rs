@@ -1,4 +1,4 @@
-//! Finds a file system on which a case can be played.
+//! Selects a file system on which a case can be played.
 
 use std::{
     env, fs,
@@ -16,7 +16,7 @@ use super::{
     mass_files::{self, DEFAULT_ENTRIES},
 };
 
-/// What a case wants of its file system.
+/// Requirements for the file system.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Needs {
     attribute: Option<Attribute>,
@@ -25,11 +25,11 @@ pub(super) struct Needs {
 }
 
 impl Needs {
-    /// Those of a case.
+    /// The requirements of a case.
     pub(super) fn of(case: &Case, options: &Options) -> Self {
         let entries =
             if case.has_mass_files() { options.entries.unwrap_or(DEFAULT_ENTRIES) } else { 0 };
-        // A directory takes a block; names and inodes take what is added at the end.
+        // A directory occupies one block; the remaining bytes are for names and inodes.
         let bytes = u64::from(mass_files::directories(entries)) * 4096 + u64::from(entries) * 512;
         Self {
             attribute: case.attribute(),
@@ -38,7 +38,7 @@ impl Needs {
         }
     }
 
-    /// Why this directory does not do.
+    /// Why this directory does not meet the requirements; `None` if it does.
     fn unmet_by(self, directory: &Path) -> Option<String> {
         let space = match statvfs(directory) {
             Ok(space) => space,
@@ -48,7 +48,7 @@ impl Needs {
         if free < self.bytes {
             return Some(format!("{} MiB free, {} needed", free >> 20, self.bytes >> 20));
         }
-        // File systems that make inodes as they go say 0 of 0.
+        // File systems that allocate inodes dynamically report 0.
         if space.f_files != 0 && space.f_favail < self.inodes {
             return Some(format!("{} inodes free, {} needed", space.f_favail, self.inodes));
         }
@@ -62,13 +62,13 @@ fn try_attribute(directory: &Path, wanted: Attribute) -> Result<(), String> {
     result.map_err(|error| format!("no `chattr +{}`: {}", wanted.letter(), error.root_cause()))
 }
 
-/// Makes a directory where the needs are met: in `$TMPDIR`, `/var/tmp` or `/tmp`.
+/// Creates a directory where the requirements are met: in `$TMPDIR`, `/var/tmp` or `/tmp`.
 pub(super) fn make_directory(needs: Needs) -> Result<TempDir> {
     let from_environment = env::var_os("TMPDIR").filter(|text| !text.is_empty()).map(PathBuf::from);
     let places = from_environment.into_iter().chain(["/var/tmp".into(), "/tmp".into()]);
     let mut refused = Vec::new();
     for place in places {
-        // Tracers see the path without links, so that is the one to be named.
+        // Resolves links, because tracers report the resolved path.
         let unmet = match fs::canonicalize(&place) {
             Ok(place) => match needs.unmet_by(&place) {
                 None => return make_in(&place),

@@ -1,4 +1,4 @@
-//! Freezing a file system, and thawing it again.
+//! Freezes and thaws a file system.
 
 use std::os::fd::AsFd;
 
@@ -12,14 +12,14 @@ use rustix::{
 const FREEZE: rustix::ioctl::Opcode = opcode::read_write::<i32>(b'X', 119);
 const THAW: rustix::ioctl::Opcode = opcode::read_write::<i32>(b'X', 120);
 
-/// Stops all changes to the file system that a file is on.
+/// Freezes the file system of a file: all changes to it block.
 pub(super) fn freeze(file: impl AsFd) -> Result<()> {
-    // SAFETY: the call takes no argument, and the kernel does not look at the one that is passed.
+    // SAFETY: the call takes no argument, and the kernel ignores the one that is passed.
     let frozen = unsafe { ioctl(file, IntegerSetter::<FREEZE>::new_usize(0)) };
     frozen.context("cannot freeze the file system")
 }
 
-/// Lets it go on. One that is not frozen is left alone.
+/// Thaws it. A file system that is not frozen is not an error.
 pub(super) fn thaw(file: impl AsFd) -> Result<()> {
     // SAFETY: as in `freeze`.
     match unsafe { ioctl(file, IntegerSetter::<THAW>::new_usize(0)) } {

@@ -1,9 +1,9 @@
-//! Go's `os.Remove` and `os.RemoveAll`, call for call: kubelet and the container runtimes delete
-//! with them, and their habits shape what a tracer sees.
+//! Go's `os.Remove` and `os.RemoveAll`, call for call. kubelet and the container runtimes delete with them, and their
+//! call patterns determine what a tracer sees.
 //!
-//! Two of these habits look like errors and are none: every directory is first tried as a file
-//! (`EISDIR`), and every tree that is not empty is first tried as an empty directory (`ENOTEMPTY`).
-//! A third one is dangerous: `RemoveAll` descends into whatever is mounted in the tree.
+//! Two of the patterns look like errors but are none: every directory is first unlinked as a file (`EISDIR`), and
+//! every non-empty tree is first removed as an empty directory (`ENOTEMPTY`). A third one is dangerous: `RemoveAll`
+//! descends into mounts in the tree.
 
 use std::{
     borrow::Cow,
@@ -21,29 +21,29 @@ use rustix::{
 use super::calls::Calls;
 use podstuck_engine::model::path::safe_path;
 
-/// Why something is still there.
+/// Why an object still exists.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
     /// The first call that failed.
     #[error("{call} {}: {errno}", safe_path(.path))]
     Call {
-        /// `unlinkat`, `openfdat`, ... as Go calls it
+        /// `unlinkat`, `openfdat`, ...: Go's name of the call
         call: &'static str,
         /// The object.
         path: PathBuf,
         /// Why.
         errno: Errno,
     },
-    /// Something else than a call, as kubelet's log has it.
+    /// A failure that is not a system call's, in the words of kubelet's log.
     #[error("{0}")]
     Refused(Cow<'static, str>),
-    /// The same, before the operation is begun: then no retry is said.
+    /// Like `Refused`, but before the operation begins: kubelet logs no retry.
     #[error("{0}")]
     NotBegun(String),
-    /// A container was killed, and has not ended.
+    /// A container was killed but has not ended.
     #[error("StopContainer: DeadlineExceeded: it was killed, and runs")]
     Alive,
-    /// The volume is still mounted, and kubelet expects another component to change that.
+    /// The volume is still mounted, and kubelet expects another component to unmount it.
     #[error("waiting for volumes that are still mounted")]
     Waiting,
     /// The run ended before the removal did.
@@ -56,7 +56,7 @@ impl Failure {
         Self::Call { call, path: path.into(), errno }
     }
 
-    /// The same, seen from the directory above.
+    /// The same failure, with the path relative to the parent directory.
     fn below(self, directory: &Path) -> Self {
         match self {
             Self::Call { call, path, errno } => {
@@ -69,8 +69,8 @@ impl Failure {
     }
 }
 
-/// How many names are read at once. After a full batch the directory is opened again, because
-/// deleting may have moved what was not read yet.
+/// Number of names per read. After a full batch the directory is reopened, because deletions may move entries that
+/// were not read yet.
 const BATCH: usize = 1024;
 
 /// `os.Remove`: as a file, then as an empty directory.
@@ -83,7 +83,7 @@ pub(super) fn remove(calls: &mut Calls, path: &Path) -> Result<(), Errno> {
     }
 }
 
-/// `os.RemoveAll`: keeps the first error, goes on with the siblings, takes a missing path for done.
+/// `os.RemoveAll`: returns the first error, continues with the siblings, and treats a missing path as success.
 pub(super) fn remove_all(calls: &mut Calls, path: &Path) -> Result<(), Failure> {
     if is_gone(remove(calls, path)) {
         return Ok(());
@@ -104,7 +104,7 @@ fn remove_from(calls: &mut Calls, parent: &OwnedFd, name: &OsStr) -> Result<(), 
     }
     let as_file = match calls.unlink(parent, name) {
         Ok(()) | Err(Errno::NOENT) => return Ok(()),
-        // The last two may come before the kernel checks whether it is a directory.
+        // The last two may be returned before the kernel checks whether the object is a directory.
         Err(errno @ (Errno::ISDIR | Errno::PERM | Errno::ACCESS)) => errno,
         Err(errno) => return Err(Failure::new("unlinkat", name, errno)),
     };
@@ -133,7 +133,7 @@ fn remove_from(calls: &mut Calls, parent: &OwnedFd, name: &OsStr) -> Result<(), 
     }
 }
 
-/// Removes batches of entries until one of them made room; says how many names the last one had.
+/// Removes batches of entries until a batch has at least one success; returns the number of names in the last batch.
 fn remove_entries(
     calls: &mut Calls,
     directory: &OwnedFd,
@@ -179,7 +179,7 @@ fn read_batch(entries: &mut Dir) -> Result<Vec<Box<OsStr>>, Errno> {
     Ok(batch)
 }
 
-/// Whether a removal left nothing, because it worked or because nothing was there.
+/// Whether the object no longer exists: it was removed or was already missing.
 pub(super) fn is_gone(result: Result<(), Errno>) -> bool {
     matches!(result, Ok(()) | Err(Errno::NOENT))
 }

@@ -1,4 +1,4 @@
-//! The counts that a real Go program makes, as recorded with strace.
+//! The call counts of a real Go program, as recorded with strace.
 
 use std::{
     fs,

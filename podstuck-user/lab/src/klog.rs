@@ -1,4 +1,4 @@
-//! What kubelet writes to its log of attempts that fail: its own words, with the times of the last ten minutes.
+//! kubelet's log messages about failed attempts, in its own words, with times of the last ten minutes.
 
 use std::{
     io::{self, Write},
@@ -15,8 +15,8 @@ use super::{
     layout::{DRIVER, Pod},
 };
 
-/// That an attempt to tear a volume down has failed, so long ago (`GenerateUnmountVolumeFunc` and
-/// `nestedpendingoperations`). What is only waited for is not written.
+/// Logs a failed attempt to tear a volume down that is `ago` old (`GenerateUnmountVolumeFunc` and
+/// `nestedpendingoperations`). A mere wait is not logged.
 pub(super) fn failed(pod: &Pod, volume: &Volume, failure: &Failure, ago: Duration) {
     let (uid, unique) = (&pod.uid, unique_name(pod, volume));
     let about = format!(
@@ -53,7 +53,7 @@ fn error(pod: &Pod, volume: &Volume, failure: &Failure) -> Option<String> {
     match failure {
         Failure::Call { call: "umount", path, errno } => {
             let path = path.display();
-            // As umount(8) says EBUSY, the only error that a case has here.
+            // As umount(8) prints EBUSY, the only error that a case has here.
             let why = if *errno == Errno::BUSY { "target is busy".into() } else { words(*errno) };
             Some(format!(
                 "unmount failed: exit status 32\nUnmounting arguments: {path}\nOutput: umount: {path}: {why}."
@@ -88,6 +88,6 @@ fn before(ago: Duration) -> Timestamp {
 fn write(ago: Duration, source: &str, text: &str) {
     let time = before(ago).to_zoned(TimeZone::system()).strftime("%m%d %H:%M:%S.%6f");
     let pid = getpid().as_raw_nonzero();
-    // A log that cannot be written does not stop the case.
+    // A failed write to the log does not stop the case.
     let _ = writeln!(io::stderr().lock(), "E{time} {pid:>7} {source}] {text}");
 }

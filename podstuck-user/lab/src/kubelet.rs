@@ -1,8 +1,8 @@
-//! How kubelet deletes a pod, in the words of its own functions.
+//! kubelet's deletion of a pod. The comments name kubelet's own functions.
 //!
-//! Kubelets up to 1.29 recognize a mount by its device number alone, so that a bind mount from the same
-//! file system does not look like one, and they try to remove it. One thing differs from the
-//! original: kubelet and CSI drivers start `umount(8)`, the lab makes the call itself.
+//! Kubelets up to 1.29 recognise a mount only by its device number. They do not recognise a bind mount from the same
+//! file system and try to remove it. One thing differs from the original: kubelet and CSI drivers run `umount(8)`,
+//! while the lab makes the call itself.
 
 use std::{fs, os::unix::net::UnixStream, path::Path};
 
@@ -25,7 +25,7 @@ use super::{
 pub(super) struct Kubelet<'a, 'b> {
     calls: &'a mut Calls<'b>,
     pod: &'a Pod,
-    /// The volumes of the CSI driver that it believes to be published.
+    /// Whether the CSI driver still knows its volumes as published.
     published: bool,
 }
 
@@ -35,19 +35,19 @@ impl<'a, 'b> Kubelet<'a, 'b> {
         Self { calls, pod, published: true }
     }
 
-    /// Why it does not even begin to tear down volumes.
+    /// Why kubelet does not begin to tear down volumes; `None` if it does.
     pub(super) fn cannot_begin(&self, case: &Case) -> Option<Failure> {
         if case.has_container() && cgroup::has_container(self.pod) {
             return Some(Failure::Alive);
         }
-        // The pod's status, a checkpoint, a log line.
+        // Such as the pod's status, a checkpoint or a log line.
         let file = kubelet_root(&self.pod.root).join("state.tmp");
         let written = case.has_full_disk().then(|| fs::write(&file, "state")).transpose();
         let errno = written.err().and_then(|error| Errno::from_io_error(&error));
         errno.map(|errno| Failure::new("write", file, errno))
     }
 
-    /// What it does once the volumes are gone, and before it lets the API server know.
+    /// Removes the pod's cgroups, after the volumes and before kubelet reports to the API server.
     pub(super) fn remove_cgroups(&self) -> Result<(), Failure> {
         cgroup::remove(self.pod)
     }
@@ -64,8 +64,7 @@ impl<'a, 'b> Kubelet<'a, 'b> {
         }
     }
 
-    /// `subpath.doCleanSubPaths`, as when `stat` says of what is mounted there that it does not
-    /// exist: such a mount is skipped.
+    /// `subpath.doCleanSubPaths`, for a mount whose directory `stat` reports as missing: kubelet skips such a mount.
     fn clean_sub_paths(&mut self, volume: &Volume) -> Result<(), Failure> {
         let container = self.pod.sub_path(volume);
         let mount = container.join("0");
@@ -79,7 +78,7 @@ impl<'a, 'b> Kubelet<'a, 'b> {
         }
     }
 
-    /// `emptyDir.TearDownAt`, which tokens and the like share.
+    /// `emptyDir.TearDownAt`, which projected volumes and their like share.
     fn tear_down_empty_dir(&mut self, volume: &Volume) -> Result<(), Failure> {
         if let Some(ready) = self.pod.ready(volume) {
             remove_all(self.calls, &ready)?;
@@ -116,7 +115,7 @@ impl<'a, 'b> Kubelet<'a, 'b> {
                     directory.join("vol_data.json").display()
                 )));
             }
-            // From 1.30 on it knows a mount by `STATX_ATTR_MOUNT_ROOT`.
+            // kubelet recognises mounts by `STATX_ATTR_MOUNT_ROOT` since 1.30.
             Driver::ForgotInSilence if is_mount_point(&target) => return Err(Failure::Waiting),
             Driver::Forgot | Driver::ForgotInSilence => {}
             Driver::UnmountedEarly | Driver::Orphaned => {}
@@ -127,7 +126,7 @@ impl<'a, 'b> Kubelet<'a, 'b> {
             Driver::PublishedTwice if self.published => self.umount(&target)?,
             Driver::Works | Driver::PublishedTwice => {}
         }
-        // From now on it says "not published, nothing to do".
+        // Later calls of the driver report success without an action.
         self.published = false;
         let directory = self.pod.volume(volume);
         self.os_remove(&target)?;
@@ -135,7 +134,7 @@ impl<'a, 'b> Kubelet<'a, 'b> {
         self.os_remove(&directory)
     }
 
-    /// What housekeeping does once all volumes are gone: `cleanupOrphanedPodDirs`.
+    /// Removes the pod's directory, as housekeeping does after all volumes: `cleanupOrphanedPodDirs`.
     pub(super) fn remove_pod_directory(&mut self) -> Result<(), Failure> {
         let directory = self.pod.directory();
         let volumes = directory.join("volumes");
@@ -143,13 +142,13 @@ impl<'a, 'b> Kubelet<'a, 'b> {
         for part in entries.map(|entry| entry.path()).filter(|part| *part != volumes) {
             self.remove_on_one_device(&part, remove)?;
         }
-        // Never a file below `volumes`: it could be data of another owner.
+        // Removes no file below `volumes`: it may be another owner's data.
         self.remove_on_one_device(&volumes, rmdir)?;
         rmdir(self.calls, &directory).map_err(|errno| Failure::new("unlinkat", directory, errno))
     }
 
-    /// `removeall.RemoveAllOneFilesystem` and its sister for directories only: whole paths at
-    /// every level, and no descent into a mount.
+    /// `removeall.RemoveAllOneFilesystem` and its variant for directories only: full paths at every level, and no
+    /// descent into mounts.
     fn remove_on_one_device(&mut self, path: &Path, how: Remove) -> Result<(), Failure> {
         let failure = |errno| Failure::new("unlinkat", path, errno);
         let errno = match how(self.calls, path) {
@@ -166,7 +165,7 @@ impl<'a, 'b> Kubelet<'a, 'b> {
         gone_or(how(self.calls, path), failure)
     }
 
-    /// What comes of a call of the driver; none answers here. It is not waited for so long.
+    /// The error of a call of the driver, which never answers here. The call's timeout is not awaited.
     fn call_driver(&self) -> String {
         let socket = driver_socket(&self.pod.root);
         let why = match UnixStream::connect(&socket) {
@@ -194,7 +193,7 @@ impl<'a, 'b> Kubelet<'a, 'b> {
 
 type Remove = fn(&mut Calls, &Path) -> Result<(), Errno>;
 
-/// Go's `syscall.Rmdir`, which is no rmdir(2).
+/// Go's `syscall.Rmdir`, which calls unlinkat(2), not rmdir(2).
 fn rmdir(calls: &mut Calls, path: &Path) -> Result<(), Errno> {
     calls.rmdir(CWD, path)
 }
@@ -203,14 +202,14 @@ fn gone_or(result: Result<(), Errno>, failure: impl Fn(Errno) -> Failure) -> Res
     if is_gone(result) { Ok(()) } else { result.map_err(failure) }
 }
 
-/// The same from 1.30 on: the kernel is asked, since Linux 5.8.
+/// kubelet's check since 1.30, which asks the kernel (since Linux 5.8).
 fn is_mount_point(path: &Path) -> bool {
     let wanted = StatxFlags::empty();
     let found = statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, wanted);
     found.is_ok_and(|found| found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
 }
 
-/// Kubelet's `IsLikelyNotMountPoint` up to 1.29, the other way round.
+/// The negation of kubelet's `IsLikelyNotMountPoint` up to 1.29.
 fn on_other_device(path: &Path) -> Result<bool, Errno> {
     let parent = path.parent().unwrap_or(path);
     Ok(stat(path)?.st_dev != stat(parent)?.st_dev)

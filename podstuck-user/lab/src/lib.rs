@@ -1,11 +1,10 @@
-//! Real, contained cases of what keeps a pod Terminating, to see a diagnosis on a laptop.
+//! Real, contained cases of pods that stay Terminating, to try a diagnosis on a laptop.
 //!
-//! [`run`] builds a kubelet-like tree in a temporary directory and starts a second process, this
-//! same program by [`removal_main`], that plays kubelet's part: it makes the mounts of the case in
-//! a mount namespace of its own and deletes the pod with the calls, the order and the retries of a
-//! real kubelet. What it does is real (real calls, real errors of the kernel); only the tree, the
-//! pod and the name of the process are made up. The host sees no mount of it, and when it ends,
-//! nothing is left.
+//! [`run`] builds a tree like kubelet's in a temporary directory and starts a second process of the same program
+//! through [`removal_main`], which plays kubelet: it makes the mounts of the case in a mount namespace of its own and
+//! deletes the pod with the calls, the order and the retries of a real kubelet. The calls and the kernel's errors are
+//! real; only the tree, the pod and the process name are made up. The host sees none of the mounts, and nothing
+//! remains afterwards.
 
 mod attribute;
 mod backoff;
@@ -47,26 +46,26 @@ pub use layout::lab_directory;
 pub use removal::{RemovalArgs, removal_main};
 pub use runner::{relaunch_self, run};
 
-/// How a case is played.
+/// The options of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// End after this time, counted from the start of the removal; `None` waits for the case to
-    /// end by itself (a stuck one only does so when its fault is cured) or for the stop flag.
+    /// Duration from the start of the removal. `None` runs until the case ends by itself (a stuck one only when its
+    /// fault is fixed) or the stop flag is set.
     pub duration: Option<Duration>,
-    /// How long the finished tree lies still before the removal starts, so that a watcher that
-    /// wants the pod's directory to exist can be started.
+    /// Delay between the completion of the tree and the start of the removal, so that a watcher that requires the
+    /// pod's directory can be started.
     pub start_delay: Duration,
     /// Entries of `emptydir-mass-files`; `None` for 300,000.
     pub entries: Option<u32>,
-    /// Most deletions per second; `None` leaves it to the case.
+    /// Maximum number of deletions per second; `None` for the case's default.
     pub rate: Option<u32>,
-    /// End after this number of whole attempts, over all pods; `None` sets no limit. For tests that count calls:
-    /// how many fit into a duration depends on the machine.
+    /// Maximum number of complete attempts, over all pods; `None` for no limit. For tests that count calls: how many
+    /// attempts fit into a duration depends on the machine.
     pub attempts: Option<u64>,
-    /// As an hour into the incident: the removal is tried before the case is announced, kubelet's log tells of
-    /// attempts at its longest back-off, and the next one is two minutes away.
+    /// Plays the case as if an hour had passed: removals are attempted before the case is announced, kubelet's log
+    /// contains attempts at the longest back-off, and the next attempt is two minutes away.
     pub late: bool,
-    /// Makes the command that ends up in [`removal_main`].
+    /// Creates the command that runs [`removal_main`].
     pub launcher: fn(&RemovalArgs) -> io::Result<Command>,
 }
 
@@ -84,13 +83,13 @@ impl Default for Options {
     }
 }
 
-/// The lab cannot work on this machine: privilege or file system. The message names what is
-/// missing and what to do.
+/// The lab cannot run on this machine: a privilege or a file system is missing. The message says which, and what to
+/// do.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Unsupported(pub String);
 
-/// Tells the person at the terminal. A closed stderr must not end the run, which has to clean up.
+/// Prints a note for the user. A closed stderr must not end the run, which has to clean up.
 fn note(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }

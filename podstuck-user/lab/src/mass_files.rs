@@ -1,7 +1,7 @@
-//! Fills a volume with very many entries.
+//! Fills a volume with a very large number of entries.
 //!
-//! On ext4 a second run within some minutes of the first one fills slowly: the file system does not
-//! give out inodes that were deleted a moment ago, and searches for others each time.
+//! On ext4, a second run within a few minutes is slow: the file system does not reuse recently deleted inodes and
+//! searches for others each time.
 
 use std::{
     fmt::Write,
@@ -17,14 +17,14 @@ use rustix::{
     io,
 };
 
-/// Entries unless asked otherwise.
+/// Default number of entries.
 pub(super) const DEFAULT_ENTRIES: u32 = 300_000;
-/// Every fifth entry is a directory, which has the other four.
+/// Every fifth entry is a directory; it contains the other four.
 const FILES_PER_DIRECTORY: u32 = 4;
-/// How long the deletion takes unless asked otherwise: long enough to watch.
+/// Default duration of the deletion, in seconds: long enough to observe.
 const SECONDS_TO_WATCH: u32 = 18;
 
-/// Deletions per second unless asked otherwise.
+/// Default number of deletions per second.
 pub(super) fn default_rate(entries: u32) -> u32 {
     (entries / SECONDS_TO_WATCH).max(1)
 }
@@ -34,7 +34,7 @@ pub(super) fn directories(entries: u32) -> u32 {
     entries / (FILES_PER_DIRECTORY + 1)
 }
 
-/// Creates exactly `entries` entries, unless stopped before. A terminal sees a progress bar.
+/// Creates exactly `entries` entries, unless stopped. Shows a progress bar on a terminal.
 pub(super) fn fill(directory: &Path, entries: u32, stop: &AtomicBool) -> Result<()> {
     let bar = ProgressBar::new(entries.into());
     if let Ok(style) = ProgressStyle::with_template("creating {wide_bar} {human_pos}/{human_len}") {
@@ -80,14 +80,14 @@ fn fill_item(top: &OwnedFd, name: &str) -> io::Result<()> {
     })
 }
 
-/// One call instead of the two of open and close.
+/// Creates a file with one call instead of open and close.
 fn touch(directory: impl AsFd, name: &str) -> io::Result<()> {
     mknodat(directory, name, FileType::RegularFile, Mode::from_raw_mode(0o644), 0)
 }
 
 fn set_name(name: &mut String, kind: &str, number: u32) {
     name.clear();
-    // Writing to a String does not fail.
+    // Writing to a `String` cannot fail.
     let _ = write!(name, "{kind}-{number:06}");
 }
 

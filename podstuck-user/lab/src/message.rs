@@ -16,45 +16,45 @@ pub(super) struct Ready<'a> {
     pub(super) state: &'a str,
     /// The pod.
     pub(super) pod_uid: &'a str,
-    /// The volume that the case is about.
+    /// The volume that is the subject of the case.
     #[serde(flatten)]
     pub(super) path: JsonPath,
     /// The lab's directory.
     pub(super) root: String,
-    /// Kubelet's root in it.
+    /// kubelet's root directory in it.
     pub(super) kubelet_root: String,
-    /// The process that plays kubelet; its mount namespace has the mounts.
+    /// Process id of the removal process, whose mount namespace has the mounts.
     pub(super) pid: u32,
 }
 
-/// From the removal process: its mounts are made. Not for the outside.
+/// The removal process has made its mounts. An internal message.
 #[derive(Debug, Serialize)]
 pub(super) struct Mounted {
     /// Always `mounted`.
     pub(super) state: &'static str,
 }
 
-/// What the removal process did.
+/// The result of the removal process.
 #[derive(Debug, Serialize)]
 pub(super) struct Done<'a> {
     /// The case.
     pub(super) lab: &'a str,
     /// The pod.
     pub(super) pod_uid: &'a str,
-    /// How often the pod's remaining volumes were tried, over all pods.
+    /// Number of attempts, over all pods.
     pub(super) attempts: u64,
-    /// How many pods went away entirely.
+    /// Number of pods that were removed completely.
     pub(super) pods_removed: u64,
-    /// Every call that it made.
+    /// Counts of all calls.
     pub(super) calls: ByOutcome,
 }
 
-/// Writes one line at once, for a reader that waits for it.
+/// Writes one line and flushes it.
 pub(super) fn send(out: &mut impl Write, message: &impl Serialize) -> Result<()> {
     send_line(out, &serde_json::to_string(message).context("cannot write JSON")?)
 }
 
-/// The same for a line that is JSON already.
+/// Like [`send`], for a line that is already JSON.
 pub(super) fn send_line(out: &mut impl Write, line: &str) -> Result<()> {
     let sent = out.write_all(format!("{line}\n").as_bytes()).and_then(|()| out.flush());
     sent.context("cannot write to stdout")

@@ -1,4 +1,4 @@
-//! The case's mounts, in a mount namespace that dies with the process that made it.
+//! The mounts of a case, in a mount namespace that ends with the process that made it.
 
 use std::path::Path;
 
@@ -15,8 +15,7 @@ use super::{
     program,
 };
 
-/// Enters a mount namespace of its own. No mount made from now on is seen outside, and none made
-/// outside comes in.
+/// Enters a new mount namespace. Later mounts do not propagate in either direction.
 pub(super) fn enter() -> Result<()> {
     unshare(CloneFlags::CLONE_NEWNS).context(
         "cannot make a mount namespace; the lab needs CAP_SYS_ADMIN and a seccomp profile that \
@@ -27,7 +26,7 @@ pub(super) fn enter() -> Result<()> {
         .context("cannot make the mounts of the new namespace private")
 }
 
-/// Mounts what the pod's volumes need.
+/// Mounts the pod's volumes.
 pub(super) fn mount_volumes(pod: &Pod, case: &Case) -> Result<()> {
     case.volumes.iter().try_for_each(|volume| mount_volume(pod, volume))
 }

@@ -1,4 +1,4 @@
-//! Programs of the system that some cases need.
+//! Runs system programs that some cases need.
 
 use std::{
     ffi::OsStr,
@@ -10,10 +10,10 @@ use anyhow::{Context, Result};
 
 use super::Unsupported;
 
-/// Runs a program to its end.
+/// Runs a program to completion.
 ///
 /// # Errors
-/// [`Unsupported`], with what it said, when it is not there or fails.
+/// [`Unsupported`], with the program's output, if it is missing or fails.
 pub(super) fn run<'a>(program: &str, arguments: impl IntoIterator<Item = &'a OsStr>) -> Result<()> {
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null());

@@ -1,4 +1,4 @@
-//! The process that plays kubelet.
+//! The removal process, which plays kubelet.
 
 use std::{
     io::{self, Write},
@@ -29,45 +29,45 @@ use super::{
     namespace, note,
 };
 
-/// What the removal process must know.
+/// The arguments of the removal process.
 #[derive(Clone, Debug)]
 pub struct RemovalArgs {
-    /// The lab's directory, which holds kubelet's (`--root-dir`).
+    /// The lab's directory. `--root-dir` is kubelet's root directory in it.
     pub root: PathBuf,
     /// The case's id (`--case`).
     pub case: String,
     /// The pod's UID (`--uid`).
     pub uid: String,
-    /// Most deletions per second (`--rate`, left out for no limit).
+    /// Maximum number of deletions per second (`--rate`); `None` for no limit.
     pub rate: Option<u32>,
-    /// Ends after this number of attempts (`--attempts`, left out for no limit).
+    /// Maximum number of attempts (`--attempts`); `None` for no limit.
     pub attempts: Option<u64>,
-    /// Whether the first attempts are those of the last hour (`--late`); standard error then is kubelet's log.
+    /// Whether the first attempts are logged as those of the last hour (`--late`). Standard error is kubelet's log
+    /// then.
     pub late: bool,
 }
 
-/// Plays kubelet. To be called by a process of its own, in its main thread and before any other
-/// thread is started: it changes the mount namespace and the name of the thread that calls it.
+/// Plays kubelet. Call it in the main thread of a process of its own, before another thread is started: it changes
+/// the mount namespace and the name of the calling thread.
 ///
-/// The thread is called `kubelet` from then on, because it plays that part and a tracer goes by
-/// the name.
+/// The thread gets the name `kubelet`, by which a tracer recognises it.
 ///
 /// # Errors
-/// When a mount or a fixture of the case cannot be made: the message names it. A call of the removal that
-/// fails is no error: it is counted.
+/// Fails if a mount or a fixture of the case cannot be made; the message names it. A failed call of the removal is
+/// counted and is not an error.
 pub fn removal_main(args: &RemovalArgs) -> Result<()> {
     play(args, &mut io::stdout().lock())
 }
 
-/// The same, with the messages to `out`.
+/// Like [`removal_main`], with the messages written to `out`.
 pub(super) fn play(args: &RemovalArgs, out: &mut impl Write) -> Result<()> {
     let case = find(&args.case).with_context(|| format!("there is no case {:?}", args.case))?;
     let pod = Pod { root: args.root.clone(), uid: args.uid.clone(), name: case.id.into() };
-    // Also a lab that was killed leaves no process behind.
+    // The process ends with the lab, even if the lab is killed.
     set_parent_process_death_signal(Some(Signal::KILL)).context("cannot tie to the parent")?;
     set_name(c"kubelet").context("cannot set the thread's name")?;
     namespace::enter()?;
-    // It sees the mounts that kubelet sees, as one does whose mounts are propagated.
+    // The socket is in the mount namespace that kubelet sees, as with a driver whose mounts are propagated.
     let _driver = case.has_driver().then(|| fixture::registered_driver(&pod)).transpose()?;
     fixture::before_volumes(case.fixtures, &pod)?;
     namespace::mount_volumes(&pod, case)?;
@@ -87,7 +87,7 @@ pub(super) fn play(args: &RemovalArgs, out: &mut impl Write) -> Result<()> {
         if ends || !control.sleep(BETWEEN_PODS) {
             break;
         }
-        // The next one keeps the UID, as that of a static pod does, so that one target sees all.
+        // The next pod has the same UID, like a static pod's, so that all pods are one target.
         build::pod(&pod, case)?;
         namespace::mount_volumes(&pod, case)?;
     }
@@ -96,18 +96,18 @@ pub(super) fn play(args: &RemovalArgs, out: &mut impl Write) -> Result<()> {
     message::send(out, &Done { lab: case.id, pod_uid: &pod.uid, attempts, pods_removed, calls })
 }
 
-/// Long enough to tell one pod from the next.
+/// Pause between two pods, long enough to distinguish them.
 const BETWEEN_PODS: Duration = Duration::from_millis(500);
 
-/// How often kubelet checks whether a pod's volumes are still there.
+/// Interval at which kubelet checks whether a pod's volumes still exist.
 const POLL: Duration = Duration::from_millis(100);
-/// After which a pod whose containers could not be ended is tried again (`backOffPeriod`, without its jitter).
+/// Delay before kubelet retries a pod whose containers could not be terminated (`backOffPeriod`, without its jitter).
 const POD_WORKER: Duration = Duration::from_secs(10);
-/// How often kubelet tries to remove the directories of pods that it no longer knows.
+/// Interval at which kubelet removes the directories of pods that it no longer knows.
 const HOUSEKEEPING: Duration = Duration::from_secs(2);
 
-/// Tries until the pod is gone, the time is up, or it has tried so often. Says how often it tried, and
-/// whether the pod is gone.
+/// Tries until the pod is removed, `control` stops it, or `most` attempts were made. Returns the number of attempts
+/// and whether the pod was removed.
 fn delete_pod(
     calls: &mut Calls,
     pod: &Pod,
@@ -152,7 +152,8 @@ fn delete_pod(
     (attempts, false)
 }
 
-/// Tears down the volumes that are left, and once none is, the pod's directory.
+/// Tears down the remaining volumes. If none fails, removes the pod's cgroups and directory. Returns the first
+/// failure.
 fn try_once(
     kubelet: &mut Kubelet,
     volumes: &mut Vec<&Volume>,

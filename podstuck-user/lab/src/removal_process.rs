@@ -1,4 +1,4 @@
-//! The removal process, seen from the lab.
+//! Controls the removal process from the lab's process.
 
 use std::{
     fs::{self, File},
@@ -15,7 +15,7 @@ use anyhow::{Context, Result, bail};
 
 use super::{layout::Pod, note};
 
-/// Runs until finished or dropped.
+/// A running removal process. Dropping it kills the process.
 #[derive(Debug)]
 pub(super) struct RemovalProcess {
     child: Child,
@@ -23,17 +23,17 @@ pub(super) struct RemovalProcess {
     lines: Receiver<String>,
 }
 
-/// How long it may take to end once asked to. A deletion on a slow disk may be under way.
+/// Maximum wait for its end after it is asked to stop. A deletion on a slow disk may be under way.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Where the process that plays kubelet writes what kubelet would.
+/// The file to which the removal process writes kubelet's log.
 pub(super) struct KubeletLog {
     path: PathBuf,
     file: File,
 }
 
 impl KubeletLog {
-    /// Empty, in the lab's directory.
+    /// Creates an empty log in the lab's directory.
     pub(super) fn create(pod: &Pod) -> Result<Self> {
         let path = pod.root.join("kubelet.log");
         let file = File::create_new(&path);
@@ -43,14 +43,14 @@ impl KubeletLog {
 }
 
 impl RemovalProcess {
-    /// Starts the process and waits until its mounts are made. Its standard error is ours, or that log.
+    /// Starts the process and waits until its mounts are made. Its standard error is inherited, or goes to the log.
     pub(super) fn launch(command: io::Result<Command>, log: Option<KubeletLog>) -> Result<Self> {
         let (path, file) = log.map(|log| (log.path, log.file)).unzip();
         let mut child = command
             .and_then(|mut command| {
                 command.stdin(Stdio::piped()).stdout(Stdio::piped());
                 command.stderr(file.map_or_else(Stdio::inherit, Stdio::from));
-                // Ctrl-C is for the lab, which then ends this process in an orderly way.
+                // Ctrl-C goes only to the lab, which then ends this process in an orderly way.
                 command.process_group(0).spawn()
             })
             .context("cannot start the removal process")?;
@@ -80,7 +80,7 @@ impl RemovalProcess {
         self.child.id()
     }
 
-    /// Lets the removal begin.
+    /// Starts the removal.
     pub(super) fn start(&mut self) -> Result<()> {
         match &mut self.input {
             Some(input) => input.write_all(b"start\n").context("cannot start the removal"),
@@ -88,7 +88,7 @@ impl RemovalProcess {
         }
     }
 
-    /// Waits for its last line, and asks it to end as soon as `is_over` says so.
+    /// Waits for its last line. Asks it to stop as soon as `is_over` returns true.
     pub(super) fn finish(&mut self, is_over: impl Fn() -> bool) -> Result<String> {
         let mut asked: Option<Instant> = None;
         let line = loop {
@@ -120,10 +120,10 @@ impl RemovalProcess {
 }
 
 impl Drop for RemovalProcess {
-    /// Its mounts must be gone before the tree is removed. After [`RemovalProcess::finish`] it is no
-    /// more.
+    /// The mounts must be gone before the tree is removed. After [`RemovalProcess::finish`], the process has already
+    /// ended.
     fn drop(&mut self) {
-        // Its helpers end with it, and release a process that is stuck in what they serve.
+        // Its helpers end with their input, which releases a process that is blocked on a file system they serve.
         self.input = None;
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -1,4 +1,4 @@
-//! Builds a case, has it played, and cleans up.
+//! Builds a case, plays it and cleans up.
 
 use std::{
     env,
@@ -27,8 +27,8 @@ use super::{
 };
 use podstuck_engine::model::path::{JsonPath, safe_path};
 
-/// The command `lab-removal` of this same program, with its arguments: kubelet's name and kubelet's flag, by which a
-/// tracer learns the root directory of a real one.
+/// The command `lab-removal` of this program with its arguments. It has kubelet's name and kubelet's flag, from which
+/// a tracer learns the root directory of a real kubelet.
 pub fn relaunch_self(args: &RemovalArgs) -> io::Result<Command> {
     let mut command = Command::new(env::current_exe()?);
     command.arg0("kubelet").arg("lab-removal");
@@ -46,16 +46,17 @@ pub fn relaunch_self(args: &RemovalArgs) -> io::Result<Command> {
     Ok(command)
 }
 
-/// Plays a case until it ends, its time is up or `stop` is set, and leaves nothing behind. Two
-/// JSON lines go to stdout: `ready` before the removal starts, and the exact count of its calls.
+/// Plays a case until it ends, its duration has passed or `stop` is set, and leaves nothing behind. Two JSON lines go
+/// to stdout: `ready` before the removal starts, and the exact counts of its calls.
 ///
 /// # Errors
-/// [`Unsupported`] when this machine lacks what the case needs; else what could not be made or removed.
+/// [`Unsupported`] if this machine lacks a requirement of the case; otherwise the object that could not be created or
+/// removed.
 pub fn run(case: &Case, options: &Options, stop: &AtomicBool) -> Result<()> {
     run_to(&mut io::stdout().lock(), case, options, stop)
 }
 
-/// The same, with the lines to `out`.
+/// Like [`run`], with the lines written to `out`.
 pub(super) fn run_to(
     out: &mut impl Write,
     case: &Case,
@@ -74,10 +75,10 @@ pub(super) fn run_to(
     played.and(removed)
 }
 
-/// How long the attempts of the last hour take. One that hangs does so by then.
+/// Time for the attempts of the last hour. An attempt that hangs does so within this time.
 const PAST_ATTEMPTS: Duration = Duration::from_secs(2);
 
-/// Deletions per second that leave another process the time to write in between.
+/// Deletions per second, slow enough for another process to write in between.
 const WRITERS_RATE: u32 = 25;
 
 fn require_privileges(case: &Case) -> Result<()> {
@@ -133,7 +134,7 @@ fn play(
         announce(out, case, pod, removal.pid())?;
     } else {
         announce(out, case, pod, removal.pid())?;
-        // One that is stopped before it began has made no calls, and says so.
+        // If it is stopped before the start, the removal reports zero calls.
         if sleep(options.start_delay, stop) {
             removal.start()?;
         }
@@ -170,7 +171,7 @@ fn announce(out: &mut impl Write, case: &Case, pod: &Pod, pid: u32) -> Result<()
     message::send(out, &ready)
 }
 
-/// Sleeps; says whether to go on.
+/// Sleeps; returns false if `stop` is set.
 fn sleep(time: Duration, stop: &AtomicBool) -> bool {
     let start = Instant::now();
     while !stop.load(Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! Plays every case and looks for what it left behind. The removal process is the test itself, started
+//! Plays every case and checks that it leaves nothing behind. The removal process is this test program, started
 //! again.
 
 use std::{
@@ -19,7 +19,7 @@ use super::{Options, RemovalArgs, cases::find, removal, runner::run_to};
 
 const ROOT: &str = "PODSTUCK_LAB_TEST_ROOT";
 
-/// libtest writes to stdout, too: the messages get a descriptor of their own.
+/// The messages use a file descriptor of their own, because libtest also writes to stdout.
 fn relaunch_test(args: &RemovalArgs) -> io::Result<Command> {
     let test = podstuck_testing::again();
     let mut command = Command::new("sh");
@@ -45,8 +45,7 @@ fn play_removal(root: PathBuf) {
     removal::play(&args, &mut out).unwrap();
 }
 
-/// Every test begins with this. In a process that a test started for the removal, it plays that and
-/// ends the process.
+/// Every test begins with this. In a process that a test has started for the removal, it plays the removal and exits.
 fn privileges() -> Result<(), &'static str> {
     if let Some(root) = std::env::var_os(ROOT) {
         play_removal(root.into());
@@ -57,11 +56,11 @@ fn privileges() -> Result<(), &'static str> {
 }
 
 fn options() -> Options {
-    // Not a duration: how many attempts fit into one depends on the machine.
+    // Limits the number of attempts, not the duration: how many attempts fit into a duration depends on the machine.
     Options { attempts: Some(2), launcher: relaunch_test, ..Options::default() }
 }
 
-/// Plays a case to its end; returns the last line.
+/// Plays a case to its end; returns its last line.
 fn play(id: &str, options: &Options) -> Value {
     let mut out = Vec::new();
     run_to(&mut out, find(id).unwrap(), options, &AtomicBool::new(false)).unwrap();
@@ -94,7 +93,7 @@ fn busy_directories_are_tried_again() {
         assert_eq!(done["attempts"], 2, "{id}");
         assert_eq!(done["pods_removed"], 0, "{id}");
         assert_eq!(failures(&done, "unlinkat+AT_REMOVEDIR", "EBUSY"), 2, "{id}");
-        // The token volume's umount, and the one of two that the driver remembers.
+        // The umount of the token volume, and the one of two that the driver remembers.
         let expected = if id == "stacked-mounts" { 2 } else { 1 };
         assert_eq!(done["calls"]["umount2"], json!({"ok": expected}), "{id}");
     }
@@ -111,7 +110,7 @@ fn what_kubelet_waits_for_in_silence_makes_no_call() {
         let done = play(id, &options());
         assert_eq!(done["pods_removed"], 0, "{id}");
         assert_eq!(done["attempts"], 2, "{id}");
-        // What the token and log volumes take, once.
+        // The umount of the token volume only.
         assert_eq!(done["calls"]["umount2"], json!({"ok": 1}), "{id}");
         assert_eq!(failures(&done, "unlinkat+AT_REMOVEDIR", "ENOTEMPTY"), 3, "{id}");
         assert_eq!(failures(&done, "unlinkat+AT_REMOVEDIR", "EBUSY"), Value::Null, "{id}");
@@ -180,7 +179,7 @@ fn many_entries_go_in_one_attempt() {
 #[test]
 fn a_stop_ends_it_and_cleans_up() {
     requires!(privileges());
-    // Both while the removal runs and while it is held back.
+    // Stops both during the removal and before its start.
     for start_delay in [Duration::ZERO, Duration::from_secs(60)] {
         let (stop, mut out) = (AtomicBool::new(false), Vec::new());
         let options = Options { attempts: None, start_delay, ..options() };
@@ -197,7 +196,7 @@ fn a_stop_ends_it_and_cleans_up() {
             .unwrap();
         let [ready, done] = lines.try_into().unwrap();
         assert_nothing_left(&ready);
-        // One that never began has made no call, and says so.
+        // A removal that never began reports zero calls.
         let has_begun = start_delay.is_zero();
         assert_eq!(done["attempts"].as_u64() > Some(0), has_begun, "{done:#}");
         let has_called = done["calls"]

@@ -16,15 +16,15 @@ use super::tracer::Tracer;
 use super::workload::Workload;
 use super::{machine, picture};
 
-/// Rounds in which the programs' time is measured: it varies less than that of a call.
+/// Number of rounds in which the programs' run time is measured: it varies less than the time of a call.
 const PROGRAM_TIME_ROUNDS: u32 = 3;
 
-/// What to measure.
+/// The options of the measurement.
 pub(crate) struct Choice {
     pub(crate) rounds: u32,
     pub(crate) scale: f64,
     pub(crate) workloads: Vec<Workload>,
-    /// No tracer is the first.
+    /// The first is no tracer.
     pub(crate) tracers: Vec<Tracer>,
 }
 
@@ -46,7 +46,7 @@ pub(crate) fn run(bench: &Bench, place: &mut Place, choice: &Choice, results: &P
         let Some((_, Ok(volume))) = volumes.iter().find(|(w, _)| *w == subject.workload) else {
             continue;
         };
-        // One failure is reported at the end and does not cost the other measurements.
+        // A failure is reported at the end and does not prevent the other measurements.
         let (workload, tracer) = (subject.workload.title(), subject.tracer.title());
         match bench.measure(subject, volume) {
             Ok(row) => {
@@ -124,8 +124,8 @@ fn volumes(place: &mut Place, workloads: &[Workload]) -> Result<Volumes> {
     Ok(volumes)
 }
 
-/// Each round goes through all workloads, and for each through all tracers, in an order that is
-/// shifted and turned round from round to round: no tracer always comes first, or after the same one.
+/// Each round runs all workloads, and for each all tracers. The order of the tracers is rotated and reversed from
+/// round to round, so that no tracer always comes first or after the same one.
 fn plan(choice: &Choice, tracers: &[Tracer]) -> Vec<Subject> {
     let Choice { rounds, scale, workloads, .. } = choice;
     let mut plan = Vec::new();
@@ -135,7 +135,7 @@ fn plan(choice: &Choice, tracers: &[Tracer]) -> Vec<Subject> {
     let timed = (0..*rounds).map(|round| (round, false, tracers));
     let programs = (0..measured).map(|i| (rounds + i, true, with_programs.as_slice()));
     for (round, program_time, tracers) in timed.chain(programs) {
-        // Beside a bystander, the programs do not run.
+        // During the bystander workload, the programs do not run.
         let traced = |w: &&Workload| !(program_time && **w == Workload::Bystander);
         for workload in workloads.iter().filter(traced) {
             for tracer in order(tracers, round) {
@@ -150,7 +150,7 @@ fn plan(choice: &Choice, tracers: &[Tracer]) -> Vec<Subject> {
 fn order(tracers: &[Tracer], round: u32) -> Vec<Tracer> {
     let mut order = tracers.to_vec();
     if !order.is_empty() {
-        // Every second time, so that a round and its mirror image stand side by side.
+        // Every second round, so that a round is followed by its reverse.
         order.rotate_left((round / 2) as usize % tracers.len());
     }
     if !round.is_multiple_of(2) {

@@ -1,4 +1,4 @@
-//! Very many deletions: podstuck is to count every one, and not to grow.
+//! Very many deletions: checks that podstuck counts every one and does not grow.
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +16,7 @@ use super::tracer::{PODSTUCK_MARKER, watch};
 use super::usage;
 use super::workload::total;
 
-/// Long enough for a slow machine.
+/// Sufficient for a slow machine.
 const LIMIT: Duration = Duration::from_secs(3600);
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -28,7 +28,7 @@ struct Case {
     portion: u64,
 }
 
-/// Portions bound the memory: an empty file on tmpfs takes about one KiB.
+/// Portions limit the memory: an empty file on tmpfs takes about one KiB.
 const CASES: [Case; 4] = [
     Case {
         name: "10 million files",
@@ -51,7 +51,7 @@ const CASES: [Case; 4] = [
         calls: 5_000_000,
         portion: 250_000,
     },
-    // Each volume itself is one more.
+    // The removal of each volume itself is an additional call.
     Case {
         name: "10 million directories in 100,000 volumes",
         kind: "volumes",
@@ -69,7 +69,7 @@ struct Sample {
     cpu_s: f64,
 }
 
-/// Runs all cases, prints what they showed, and writes `endurance.csv`.
+/// Runs all cases, prints the results, and writes `endurance.csv`.
 pub(crate) fn run(bench: &Bench, place: &mut Place, scale: f64, results: &Path) -> Result<()> {
     let volume =
         place.volume(FileSystem::Tmpfs)?.map_err(|tool| anyhow::anyhow!(tool.missing()))?;

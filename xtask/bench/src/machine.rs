@@ -1,10 +1,10 @@
-//! What was measured on.
+//! The description of the machine.
 
 use procfs::{CpuInfo, Current, Meminfo};
 
 use super::tool::{BPFTRACE, PERF, STRACE};
 
-/// The machine and the tools, one fact a line.
+/// The machine and the tools, one fact per line.
 pub(crate) fn describe() -> Vec<String> {
     let mut facts = vec![jiff::Zoned::now().strftime("%Y-%m-%d").to_string()];
     if let Ok(name) = nix::sys::utsname::uname() {
@@ -13,7 +13,7 @@ pub(crate) fn describe() -> Vec<String> {
     }
     if let Ok(cpus) = CpuInfo::current() {
         let model = cpus.model_name(0).unwrap_or("unknown");
-        // The processor reports to guests that they are guests.
+        // In guests, the processor reports a hypervisor.
         let guest = cpus.flags(0).is_some_and(|flags| flags.contains(&"hypervisor"));
         let kind = if guest { "a virtual machine" } else { "no virtual machine" };
         facts.push(format!("{} CPUs ({model}), {kind}", cpus.num_cores()));

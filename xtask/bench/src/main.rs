@@ -1,4 +1,4 @@
-//! What tracers cost, side by side. `cargo xtask bench` builds what is measured and starts this.
+//! Compares the cost of tracers. `cargo xtask bench` builds the measured programs and starts this one.
 
 mod compare;
 mod endurance;
@@ -111,14 +111,14 @@ fn main() -> ExitCode {
     match run(&options) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Not as `main` would print it: that adds a backtrace, which does not help here.
+            // Without the backtrace that returning the error from `main` would add.
             eprintln!("error: {error:#}");
             ExitCode::FAILURE
         }
     }
 }
 
-/// Measures, prints, and leaves files in the folder of the results.
+/// Measures, prints, and writes files into the results folder.
 fn run(options: &Options) -> Result<()> {
     let results = path_from("PODSTUCK_BENCH_RESULTS")?;
     fs::create_dir_all(&results).with_context(|| format!("cannot create {}", results.display()))?;
@@ -130,7 +130,7 @@ fn run(options: &Options) -> Result<()> {
         workload: path_from("PODSTUCK_WORKLOAD_BIN")?,
         stuck: path_from("PODSTUCK_STUCK_BIN")?,
         folder: place.folder().to_path_buf(),
-        // The last one: the first has the machine's interrupts.
+        // The last processor: the first one handles the machine's interrupts.
         cpu: available_parallelism().map_or(0, |cpus| cpus.get() - 1),
         interrupt,
     };
@@ -162,7 +162,7 @@ fn run(options: &Options) -> Result<()> {
     }
 }
 
-/// Those that are wanted, and the first of all; all of a kind where none is.
+/// The selected values and always the first one; without a selection, all usual ones.
 fn chosen<T: ValueEnum + PartialEq>(wanted: &[T], is_usual: impl Fn(&T) -> bool) -> Vec<T> {
     let all = T::value_variants().iter().enumerate();
     let chosen = all.filter(|(at, one)| {
@@ -171,7 +171,7 @@ fn chosen<T: ValueEnum + PartialEq>(wanted: &[T], is_usual: impl Fn(&T) -> bool)
     chosen.map(|(_, one)| one.clone()).collect()
 }
 
-/// A path that xtask puts into the environment: options are left to the user.
+/// A path from an environment variable that xtask sets; the options are the user's.
 fn path_from(variable: &str) -> Result<PathBuf> {
     let value = env::var_os(variable);
     let value = value.with_context(|| {

@@ -1,4 +1,4 @@
-//! The summary as a picture: for each workload, how many times longer a call takes.
+//! The summary as a picture: for each workload, the ratio of the time of a call.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ const PER_TRACER: u32 = 24;
 const PODSTUCK: RGBColor = RGBColor(0x1f, 0x77, 0xb4);
 const OTHERS: RGBColor = RGBColor(0x9a, 0x9a, 0x9a);
 const NOISE: RGBColor = RGBColor(0xf0, 0xd9, 0xa8);
-/// Below it, differences are noise; a logarithmic axis has to start somewhere.
+/// Lower bound of the logarithmic axis; differences below it are noise.
 const LEAST: f64 = 0.7;
 
 /// Writes the picture as SVG.

@@ -1,5 +1,4 @@
-//! Where the benchmark works: a mount namespace of its own, so that whatever happens to the
-//! process, no mount and no loop device outlives it.
+//! The benchmark's mount namespace: whatever happens to the process, no mount and no loop device outlives it.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -14,17 +13,17 @@ use tempfile::TempDir;
 use super::tool::Tool;
 use podstuck_process as process;
 
-/// The pod that the workloads work in.
+/// The pod of the workloads.
 pub(crate) const POD: &str = "7b0c6a52-95b0-4a57-9f43-0d6f1f9a2c11";
-/// A pod that nothing happens to.
+/// A pod without any activity.
 pub(crate) const OTHER_POD: &str = "c5a1d4de-3c0e-4f0b-8f0f-6d1d1c3f6f21";
-/// The image of a disk; only what is written takes memory.
+/// Size of a disk image; only written parts take memory.
 const IMAGE_BYTES: u64 = 1 << 30;
 
 const MKFS_EXT4: Tool = Tool { program: "mkfs.ext4", package: "e2fsprogs" };
 const MKFS_XFS: Tool = Tool { program: "mkfs.xfs", package: "xfsprogs" };
 
-/// A file system to delete on.
+/// The file system of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileSystem {
     Tmpfs,
@@ -38,14 +37,14 @@ pub(crate) struct Volume {
     pub(crate) dir: PathBuf,
 }
 
-/// The folder of the benchmark, with what is mounted in it.
+/// The folder of the benchmark, and the mounts in it.
 pub(crate) struct Place {
     folder: TempDir,
     mounted: Vec<PathBuf>,
 }
 
 impl Place {
-    /// Leaves the machine's mount namespace and mounts what tracers need.
+    /// Leaves the machine's mount namespace and mounts the file systems that tracers need.
     pub(crate) fn enter() -> Result<Self> {
         if !geteuid().is_root() {
             bail!("the benchmark mounts file systems and loads probes, which takes root");
@@ -73,8 +72,7 @@ impl Place {
         self.folder.path()
     }
 
-    /// The volume on a file system, which is made when it is asked for first; or the tool that is
-    /// missing for it.
+    /// The volume on a file system, which is created on first use; or the tool that is missing for it.
     pub(crate) fn volume(&mut self, on: FileSystem) -> Result<Result<Volume, Tool>> {
         let (name, mkfs) = match on {
             FileSystem::Tmpfs => ("tmpfs", None),
@@ -99,7 +97,7 @@ impl Place {
         Ok(Ok(Volume { dir: dir_of(POD), kubelet_root }))
     }
 
-    /// Mounts a tmpfs on `mounted` in the volume, for a storm of EBUSY.
+    /// Mounts a tmpfs on `mounted` in the volume, for calls that fail with EBUSY.
     pub(crate) fn make_busy(&mut self, volume: &Volume) -> Result<()> {
         let dir = volume.dir.join("mounted");
         if self.mounted.contains(&dir) {
@@ -123,7 +121,7 @@ impl Place {
             .with_context(|| format!("cannot create {}", image.display()))?;
         process::output(mkfs.arg(&image))?;
         fs::create_dir_all(top).with_context(|| format!("cannot create {}", top.display()))?;
-        // `mount` has the kernel free the loop device with the mount.
+        // With `mount`, the kernel frees the loop device together with the mount.
         process::output(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(top))?;
         self.mounted.push(top.to_path_buf());
         fs::remove_file(&image).with_context(|| format!("cannot remove {}", image.display()))

@@ -1,4 +1,4 @@
-//! One measurement: one workload under one tracer.
+//! One measurement: one workload with one tracer.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,58 +16,58 @@ use super::tracer::{Mode, Tracer};
 use super::usage;
 use super::workload::{Report, Workload, total};
 
-/// How long a tracer may take to attach.
+/// Maximum time for a tracer to attach.
 pub(crate) const ATTACH_LIMIT: Duration = Duration::from_secs(60);
-/// How long a tracer is left alone between attaching and the workload.
+/// Pause between attaching and the workload.
 pub(crate) const SETTLE: Duration = Duration::from_millis(300);
-/// How long a workload may take.
+/// Maximum duration of a workload.
 const WORKLOAD_LIMIT: Duration = Duration::from_secs(600);
-/// How often a process is sampled while something is measured.
+/// Interval between samples of a process during a measurement.
 pub(crate) const POLL: Duration = Duration::from_millis(10);
 
-/// What all measurements share.
+/// The common parameters of all measurements.
 pub(crate) struct Bench {
     pub(crate) podstuck: PathBuf,
-    /// Another build of it
+    /// Another build of podstuck
     pub(crate) before: Option<PathBuf>,
     pub(crate) workload: PathBuf,
-    /// The kubelet that cannot remove its pods
+    /// The program that plays a kubelet that cannot remove its pods
     pub(crate) stuck: PathBuf,
-    /// For files of the run; in memory.
+    /// The folder of the run's files, in memory.
     pub(crate) folder: PathBuf,
     pub(crate) cpu: usize,
     pub(crate) interrupt: Interrupt,
 }
 
-/// What to measure.
+/// The subject of a measurement.
 #[derive(Clone, Copy)]
 pub(crate) struct Subject {
     pub(crate) round: u32,
     pub(crate) workload: Workload,
     pub(crate) tracer: Tracer,
     pub(crate) calls: u64,
-    /// Whether to measure the programs' time, which slows them down.
+    /// Whether to measure the BPF programs' run time, which slows them down.
     pub(crate) program_time: bool,
 }
 
-/// The outcome, as it is written to the CSV file.
+/// The result, as written to the CSV file.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Row {
     pub(crate) workload: String,
     pub(crate) tracer: String,
     pub(crate) round: u32,
-    /// Such a row has no meaningful time per call.
+    /// If true, the time per call is not meaningful.
     pub(crate) program_time: bool,
     pub(crate) calls: u64,
-    /// Calls that the tracer should have seen.
+    /// Number of calls that the tracer should have counted.
     pub(crate) truth: u64,
     pub(crate) ns_per_call: f64,
-    /// Without the time in which something else had the processor.
+    /// Without the time in which other processes used the processor.
     pub(crate) cpu_ns_per_call: f64,
     pub(crate) program_ns_per_call: Option<f64>,
-    /// While the workload ran.
+    /// During the workload.
     pub(crate) tracer_cpu_s: Option<f64>,
-    /// From start to exit, or to the last sample of a tracer that starts the workload itself.
+    /// From the start to the exit, or to the last sample of a tracer that starts the workload itself.
     pub(crate) tracer_total_cpu_s: Option<f64>,
     pub(crate) rss_kib: Option<u64>,
     pub(crate) seen: Option<u64>,
@@ -80,13 +80,13 @@ pub(crate) struct Row {
 }
 
 impl Bench {
-    /// Measures once.
+    /// Makes one measurement.
     pub(crate) fn measure(&self, subject: Subject, volume: &Volume) -> Result<Row> {
         let Subject { workload, tracer, .. } = subject;
         let folder = self.folder.join("run");
         fs::create_dir_all(&folder)
             .with_context(|| format!("cannot create {}", folder.display()))?;
-        // Switched off when dropped.
+        // Disabled when dropped.
         let _stats = subject
             .program_time
             .then(|| enable_stats(Stats::RunTime))
@@ -119,7 +119,7 @@ impl Bench {
                 row.tracer_cpu_s = Some((usage::group_cpu_s(running.pid()) - cpu_s).max(0.0));
                 row.rss_kib = Some(usage::group_rss_kib(running.pid()));
                 let before = usage::children_cpu_s()?;
-                // bpftrace 0.17 sleeps through a signal that comes just before it begins to wait.
+                // bpftrace 0.17 misses a signal that arrives just before it begins to wait.
                 let again = if tracer.is_podstuck() { Again::No } else { Again::Yes };
                 row.detach_ms = Some(running.stop(again)?.0.as_secs_f64() * 1e3);
                 row.tracer_total_cpu_s = Some(usage::children_cpu_s()? - before);
@@ -135,8 +135,8 @@ impl Bench {
                 let mut samples: Vec<(f64, f64)> = Vec::new();
                 running.succeed(WORKLOAD_LIMIT, POLL, || {
                     row.rss_kib = usage::rss_kib(pid).or(row.rss_kib);
-                    // Not what waiting for it tells: that has the workload's time in it, or not,
-                    // depending on whether the tracer waits for the workload.
+                    // Not the children's time after waiting: whether that contains the workload's time depends on
+                    // whether the tracer waits for the workload.
                     samples.extend(now_ms().ok().zip(usage::cpu_s(pid)));
                 })?;
                 let over = now_ms()?;
@@ -177,13 +177,13 @@ impl Bench {
     }
 }
 
-/// Reads what the workload's program printed.
+/// Parses the output of the workload's program.
 pub(crate) fn parse(printed: &str) -> Result<Report> {
     serde_json::from_str(printed.trim())
         .with_context(|| format!("the workload printed something else than a report: {printed}"))
 }
 
-/// The clock that the workload's program reads, too.
+/// The clock that the workload's program reads as well.
 pub(crate) fn now_ms() -> Result<f64> {
     let now = clock_gettime(ClockId::CLOCK_MONOTONIC).context("cannot read the clock")?;
     Ok(Duration::from(now).as_secs_f64() * 1e3)

@@ -1,4 +1,4 @@
-//! Processes that the benchmark starts, none of which outlives it.
+//! Processes of the benchmark, none of which outlives it.
 
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
@@ -17,10 +17,10 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use podstuck_process as process;
 
-/// How long a process may take to end in order once it is asked to.
+/// Maximum time for a process to end after it is asked to.
 const GRACE: Duration = Duration::from_secs(20);
 
-/// When a signal has been missed: longer than ending takes.
+/// Time after which a signal counts as missed: longer than a normal end takes.
 const REPEAT: Duration = Duration::from_secs(1);
 
 /// Whether to interrupt a process a second time.
@@ -30,7 +30,7 @@ pub(crate) enum Again {
     No,
 }
 
-/// Set by Ctrl-C: everything that waits gives up, so that it is cleaned up.
+/// Set by Ctrl-C: all waits end, so that the benchmark cleans up.
 #[derive(Clone)]
 pub(crate) struct Interrupt(Arc<AtomicBool>);
 
@@ -56,8 +56,7 @@ impl Interrupt {
     }
 }
 
-/// A process in a group of its own, with its output in files: a pipe would wake its reader while
-/// something is measured.
+/// A process in its own process group, with its output in files: a pipe would wake its reader during a measurement.
 pub(crate) struct Running {
     shown: String,
     child: Child,
@@ -93,12 +92,12 @@ impl Running {
         self.child.id().cast_signed()
     }
 
-    /// What it printed so far.
+    /// Its standard output so far.
     pub(crate) fn printed(&self) -> Result<String> {
         read(&self.out)
     }
 
-    /// What it complained about so far.
+    /// Its standard error so far.
     pub(crate) fn complained(&self) -> Result<String> {
         read(&self.err)
     }
@@ -116,7 +115,7 @@ impl Running {
         Ok(())
     }
 
-    /// Waits for its end, and calls `each` now and then meanwhile.
+    /// Waits for its end, and calls `each` periodically.
     pub(crate) fn wait(
         &mut self,
         limit: Duration,
@@ -134,7 +133,7 @@ impl Running {
         }
     }
 
-    /// Waits for a good end.
+    /// Waits for a successful end.
     pub(crate) fn succeed(
         &mut self,
         limit: Duration,
@@ -148,8 +147,8 @@ impl Running {
         Ok(())
     }
 
-    /// Ends it as Ctrl-C does; how long that took, and how it ended. Some miss a signal that comes
-    /// at the wrong moment and are asked again; others take a second one for impatience.
+    /// Interrupts it like Ctrl-C; returns the time until its end and the exit status. Some tracers miss a signal at
+    /// certain moments and need a second one; others treat a second one as a forced end.
     pub(crate) fn stop(&mut self, again: Again) -> Result<(Duration, ExitStatus)> {
         let holder = holder_of(self.pid());
         let began = Instant::now();
@@ -158,13 +157,13 @@ impl Running {
         let mut next = Instant::now() + REPEAT;
         let status = self.wait(GRACE, Duration::from_millis(1), || {
             if again == Again::Yes && Instant::now() > next {
-                // It may have ended just now, which the next check shows.
+                // It may have just ended, which the next check detects.
                 let _ = kill(pid, Signal::SIGINT);
                 next += REPEAT;
             }
         })?;
         let took = began.elapsed();
-        // What is measured next is not to pay for its probes.
+        // The next measurement must not include the cost of its probes.
         let goes_on = |holder: &PathBuf| {
             let status = fs::read_to_string(holder.join("status"));
             status.is_ok_and(|status| !status.contains("State:\tZ"))
@@ -189,7 +188,7 @@ impl Running {
     }
 }
 
-/// The process that holds podstuck's probes in their hooks: it ends some time after podstuck itself.
+/// The process that holds podstuck's probes in their hooks. It ends some time after podstuck itself.
 fn holder_of(tool: i32) -> Option<PathBuf> {
     let children = |pid: &str| {
         fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default()
@@ -205,11 +204,11 @@ fn holder_of(tool: i32) -> Option<PathBuf> {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // One that was waited for is gone, and its number may be another's.
+        // The id of a process that was waited for may belong to another process.
         if !matches!(self.child.try_wait(), Ok(None)) {
             return;
         }
-        // The whole group: a traced process would go on without its tracer.
+        // The whole group: a traced process would continue without its tracer.
         match killpg(Pid::from_raw(self.pid()), Signal::SIGKILL) {
             Ok(()) | Err(Errno::ESRCH) => {}
             Err(errno) => eprintln!("cannot kill `{}`: {errno}", self.shown),

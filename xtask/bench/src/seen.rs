@@ -1,4 +1,4 @@
-//! What a tracer says it counted, and whether that is the truth.
+//! The counts that a tracer reports, and whether they are correct.
 
 use std::fs;
 use std::path::Path;
@@ -11,21 +11,21 @@ use super::place::POD;
 use super::tracer::Tracer;
 use super::workload::{Tally, Workload, total};
 
-/// A tracer's account of a run.
+/// The counts of a tracer.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
-    /// Calls counted; a tracer of the whole machine counts other processes' too.
+    /// Counted calls; a tracer of the whole machine includes other processes' calls.
     pub(crate) calls: u64,
-    /// Calls that it says it did not count.
+    /// Calls that it reports as not counted.
     pub(crate) lost_calls: u64,
-    /// Event records that it says it lost; they hold no counts.
+    /// Event records that it reports as lost; they contain no counts.
     pub(crate) lost_events: u64,
-    /// By call and outcome, where the tracer tells those of the pod.
+    /// By call and outcome, if the tracer distinguishes the pod's.
     pub(crate) of_pod: Option<Tally>,
 }
 
 impl Seen {
-    /// Reads it from what the tracer printed or left in its folder.
+    /// Reads the counts from the tracer's output or from its folder.
     pub(crate) fn read(
         tracer: Tracer,
         workload: Workload,
@@ -51,7 +51,7 @@ impl Seen {
         })
     }
 
-    /// What differs from the truth without being reported as lost; none if nothing does.
+    /// The difference to the truth that is not reported as lost; `None` without one.
     pub(crate) fn contradiction(&self, tracer: Tracer, truth: &Tally) -> Option<String> {
         let of_pod = self.of_pod.as_ref()?;
         let nothing = Tally::new();
@@ -67,7 +67,7 @@ impl Seen {
     }
 }
 
-/// A line of JSON for each map.
+/// The output has a line of JSON for each map.
 fn bpftrace(printed: &str, complained: &str) -> Seen {
     let mut seen = Seen::default();
     for line in printed.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
@@ -86,7 +86,7 @@ fn bpftrace(printed: &str, complained: &str) -> Seen {
     seen
 }
 
-/// The tables of strace and perf have a row for each system call, with the calls behind its name.
+/// The tables of strace and perf have a row for each system call; the number of calls follows its name.
 fn from_table(table: &str, syscall: &str) -> Seen {
     let mut seen = Seen::default();
     for line in table.lines() {
@@ -118,7 +118,7 @@ struct Completeness {
     events_lost: u64,
     unmatched_exits: u64,
     map_full: u64,
-    /// Builds before it was counted have no such field.
+    /// Older builds do not have this field.
     #[serde(default)]
     outcome_unknown: u64,
     probes_skipped: Option<u64>,
@@ -130,7 +130,7 @@ pub(crate) fn podstuck(printed: &str) -> Result<Seen> {
     let last = printed.lines().last().context("podstuck printed nothing")?;
     let mut summary: Summary = serde_json::from_str(last)
         .with_context(|| format!("the last line of podstuck is no summary: {last}"))?;
-    // It names the calls that were not made, too.
+    // It also names calls that were not made.
     summary.by_outcome.retain(|_, outcomes| !outcomes.is_empty());
     let Completeness {
         events_lost,
@@ -140,7 +140,7 @@ pub(crate) fn podstuck(printed: &str) -> Result<Seen> {
         probes_skipped,
         unresolved,
     } = summary.completeness;
-    // The same calls, seen twice.
+    // Both fields describe the same calls.
     let not_returned = outcome_unknown.max(probes_skipped.unwrap_or(0));
     Ok(Seen {
         calls: summary.calls,
@@ -158,7 +158,7 @@ struct Series {
     count: u64,
 }
 
-/// The pod's calls among the exported series.
+/// The pod's calls in the exported series.
 fn from_export(path: &Path) -> Result<Tally> {
     let mut tally = Tally::new();
     let mut reader = csv::Reader::from_path(path)
@@ -166,7 +166,7 @@ fn from_export(path: &Path) -> Result<Tally> {
     for series in reader.deserialize() {
         let series: Series =
             series.with_context(|| format!("{} is not as expected", path.display()))?;
-        // Phases of an unmount, as in `umount2/after-exit`, are no calls.
+        // Phases of an unmount, such as `umount2/after-exit`, are not calls.
         if series.pod == POD && !series.syscall.contains('/') {
             *tally.entry(series.syscall).or_default().entry(series.outcome).or_default() +=
                 series.count;

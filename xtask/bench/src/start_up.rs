@@ -1,4 +1,4 @@
-//! How long podstuck takes from its start to its first count, and from Ctrl-C to its end.
+//! Measures podstuck's time from its start to its first count, and from Ctrl-C to its end.
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +16,7 @@ use super::stats::Spread;
 use super::tracer::{PODSTUCK_MARKER, watch};
 use super::workload::total;
 
-/// One a millisecond: longer than podstuck takes to start, and then some.
+/// One per millisecond: longer than podstuck takes to start.
 const CALLS: &str = "3000";
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -70,7 +70,7 @@ fn measure(bench: &Bench, volume: &Volume) -> Result<Times> {
 
     let report = parse(&caller.printed()?)?;
     let counted = seen::podstuck(&podstuck.printed()?)?.of_pod.as_ref().map_or(0, total);
-    // Nothing is lost, so the calls that were counted are the last ones.
+    // No call is lost, so the counted calls are the last ones.
     let missed = report.calls.saturating_sub(counted);
     let first = usize::try_from(missed)
         .ok()

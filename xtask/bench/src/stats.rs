@@ -1,4 +1,4 @@
-//! From single measurements to what is shown of them.
+//! Summarises single measurements.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::round::Row;
 use super::tracer::Tracer;
 use super::workload::Workload;
 
-/// Of several values.
+/// The distribution of several values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Spread {
     pub(crate) min: f64,
@@ -20,13 +20,13 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// None of no values; a ratio to nothing is no value.
+    /// Ignores values that are not finite; `None` without values.
     pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let values: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
         let min = values.iter().copied().reduce(f64::min)?;
         let max = values.iter().copied().reduce(f64::max)?;
         let mut data = Data::new(values);
-        // Between two of few values, the library extrapolates.
+        // For few values, the library's quartiles may exceed the range.
         Some(Self {
             min,
             lower: data.lower_quartile().clamp(min, max),
@@ -47,7 +47,7 @@ pub(crate) struct Summary {
     pub(crate) most_calls: u64,
     #[serde(skip)]
     pub(crate) ns: Option<Spread>,
-    /// To no tracer in the same round: what drifts over the run does not show in it.
+    /// The ratio to no tracer in the same round, which excludes drift over the run.
     #[serde(skip)]
     pub(crate) ratio: Option<Spread>,
     pub(crate) ns_median: Option<f64>,
@@ -62,7 +62,7 @@ pub(crate) struct Summary {
     pub(crate) cpu_s_per_million: Option<f64>,
     pub(crate) rss_mib: Option<f64>,
     pub(crate) truth: u64,
-    /// What the tracer counted: of the pod where it distinguishes pods, else on the whole machine.
+    /// The tracer's count: of the pod if it distinguishes pods, otherwise of the whole machine.
     pub(crate) seen: Option<u64>,
     pub(crate) lost_calls: Option<u64>,
     pub(crate) lost_events: Option<u64>,
@@ -70,7 +70,7 @@ pub(crate) struct Summary {
     pub(crate) detach_ms: Option<f64>,
 }
 
-/// Sums up one tracer on one workload; none without measurements.
+/// Summarises one tracer on one workload; `None` without measurements.
 pub(crate) fn summarize(rows: &[Row], workload: Workload, tracer: Tracer) -> Option<Summary> {
     let (workload, tracer) = (workload.name(), tracer.name());
     let mine: Vec<&Row> =
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn ratios_are_those_of_each_round() {
-        // The machine grows ten times slower; the tracer always costs a half.
+        // The machine becomes ten times slower; the tracer always costs a half.
         let rows = [
             row(Tracer::None, 0, 100.0),
             row(Tracer::Strace, 0, 150.0),

@@ -1,4 +1,5 @@
-//! How soon each of many pods that are stuck at once is named, live: from its first failing call to the finding's line.
+//! Measures, for many pods that are stuck at once, the time from a pod's first failing call to the line of its
+//! finding.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -18,7 +19,7 @@ use super::running::{Again, Running};
 use super::tracer::{PODSTUCK_MARKER, watch};
 use super::usage;
 
-/// What is asked for.
+/// The options of the measurement.
 pub(crate) struct Choice {
     pub(crate) pods: usize,
     pub(crate) attempts: u32,
@@ -26,11 +27,11 @@ pub(crate) struct Choice {
     pub(crate) rounds: u32,
 }
 
-/// Making them takes some hundred programs.
+/// Maximum time to create the pods, which takes some hundred programs.
 const MADE: Duration = Duration::from_secs(120);
-/// How often podstuck's lines are read: the most by which a measured time is too long.
+/// Interval between reads of podstuck's output: the maximum error of a measured time.
 const POLL: Duration = Duration::from_millis(5);
-/// The goal: a finding should take no longer.
+/// The goal for the time of a finding, in seconds.
 const GOAL_S: f64 = 3.0;
 
 /// A line of the program that plays kubelet.
@@ -63,16 +64,16 @@ struct Completeness {
     objects_dropped: u64,
 }
 
-/// What a run took, and what it left out.
+/// The result of a run.
 struct Run {
     log_lines: usize,
     rows: Vec<Row>,
-    /// Questions that were not asked, and objects that were forgotten.
+    /// Number of dropped questions and objects.
     dropped: u64,
-    /// Of podstuck and its helpers.
+    /// CPU time of podstuck and its helpers.
     cpu_s: f64,
     window_s: f64,
-    /// How many processes wanted a CPU: the mean of the last minute.
+    /// Number of runnable processes: the mean of the last minute.
     load: f64,
 }
 
@@ -81,14 +82,14 @@ struct Named {
     uid: String,
 }
 
-/// What became of a pod, as it is written to the CSV file.
+/// The result of one pod, as written to the CSV file.
 #[derive(Serialize)]
 struct Row {
     round: u32,
     log_lines: usize,
     kind: String,
     uid: String,
-    /// Until a finding was about the pod, and until one named the cause.
+    /// Time until a finding was about the pod, and until one named the cause.
     any_s: Option<f64>,
     named_s: Option<f64>,
 }
@@ -152,7 +153,7 @@ fn measure(
     println!("round {round}: started in {:.2} s", begun.elapsed().as_secs_f64());
     kill(Pid::from_raw(kubelet.pid()), Signal::SIGUSR1).context("cannot let kubelet begin")?;
     let mut reported = Reported::new(folder.join("podstuck.out"));
-    // It takes a second for each attempt, and what it has to clean up.
+    // One second for each attempt, and time for the clean-up.
     let limit = Duration::from_secs(choice.attempts.into()) * 2 + MADE;
     kubelet.succeed(limit, POLL, || reported.read_new())?;
     let before = usage::children_cpu_s()?;
@@ -175,7 +176,7 @@ fn measure(
     Ok(Run { log_lines, rows, dropped, cpu_s, window_s, load })
 }
 
-/// How long podstuck has watched, and what it dropped.
+/// The duration of podstuck's watch, and the number of objects that it dropped.
 fn summary(printed: &str) -> Result<(f64, u64)> {
     let mut lines = printed.lines().rev().filter_map(|line| serde_json::from_str(line).ok());
     let found = lines.find_map(|line| match line {
@@ -185,7 +186,7 @@ fn summary(printed: &str) -> Result<(f64, u64)> {
     found.context("podstuck printed no summary")
 }
 
-/// What podstuck has reported so far: a pod's UID, a cause, and when its line was there (seconds since the epoch).
+/// podstuck's findings so far: a pod's UID, a cause, and the time of its line (seconds since the epoch).
 struct Reported {
     path: PathBuf,
     read: usize,
@@ -237,7 +238,7 @@ fn line<'a>(name: &str, rows: impl Iterator<Item = &'a &'a Row>) {
     println!("| {name} | {pods} | {} | {} | {} | {late} | {missing} |", of(0.5), of(0.9), of(1.0));
 }
 
-/// The value that this share of them does not exceed.
+/// The value that this share of the values does not exceed.
 fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
     let rank = (share * sorted.len() as f64).ceil() as usize;
     sorted.get(rank.saturating_sub(1)).copied()

@@ -34,7 +34,7 @@ tracer's user space while the workload ran. bpftrace counts the calls of the who
 it may see more than the truth; podstuck's counts are those of the pod. strace and perf trace \
 follow the workload only, and are measured on fewer calls; by the clock, they also make it wait.";
 
-/// All tables, with what was measured on and how to read them.
+/// All tables, with the description of the machine and explanations.
 pub(crate) fn document(machine: &[String], rounds: u32, summaries: &[Section]) -> String {
     let mut text = format!("{rounds} rounds. {}.\n", machine.join("; "));
     for section in summaries {
@@ -52,7 +52,7 @@ pub(crate) fn document(machine: &[String], rounds: u32, summaries: &[Section]) -
 /// A workload with its tracers.
 pub(crate) struct Section {
     pub(crate) workload: Workload,
-    /// Why there are none.
+    /// Why the workload was not measured.
     pub(crate) missing: Option<String>,
     pub(crate) tracers: Vec<(Tracer, Result<Summary, &'static str>)>,
 }

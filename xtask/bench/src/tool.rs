@@ -1,11 +1,11 @@
-//! Programs that the benchmark uses if they are there; it installs nothing.
+//! Programs that the benchmark uses if they are installed; it installs none.
 
 use std::path::PathBuf;
 use std::process::Command;
 
 use podstuck_process as process;
 
-/// A program, and the Debian package that has it.
+/// A program and its Debian package.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tool {
     pub(crate) program: &'static str,
@@ -21,7 +21,7 @@ impl Tool {
         process::find(self.program)
     }
 
-    /// What it says about itself, in a line.
+    /// Its version, in one line.
     pub(crate) fn version(self) -> String {
         let Some(program) = self.find() else { return self.missing() };
         process::output(Command::new(program).arg("--version"))

@@ -1,4 +1,4 @@
-//! The tracers that are measured, and how each is started.
+//! The measured tracers, and how each is started.
 
 use std::path::Path;
 use std::process::Command;
@@ -46,7 +46,7 @@ pub(crate) enum Tracer {
     StepCount,
 }
 
-/// What each step costs: the tracers of `ladder`.
+/// The tracers of `ladder`, which measures the cost of each step.
 pub(crate) const LADDER: [Tracer; 10] = [
     Tracer::None,
     Tracer::NoneAgain,
@@ -63,12 +63,12 @@ pub(crate) const LADDER: [Tracer; 10] = [
 /// How a tracer is run.
 pub(crate) enum Mode {
     Nothing,
-    /// Runs beside the workload from when it prints the marker.
+    /// Runs beside the workload, which starts when the tracer prints the marker.
     Beside {
         command: Command,
         marker: &'static str,
     },
-    /// Starts the workload itself: the command, to which the workload's is added.
+    /// Starts the workload itself: the workload's command is appended.
     Around(Command),
 }
 
@@ -105,7 +105,7 @@ impl Tracer {
         ) || self.step().is_some()
     }
 
-    /// After which step of a call podstuck's programs stop, as it takes it.
+    /// The step after which podstuck's programs stop, as its option value.
     pub(crate) fn step(self) -> Option<&'static str> {
         Some(match self {
             Self::StepPair => "pair",
@@ -118,7 +118,7 @@ impl Tracer {
         })
     }
 
-    /// Whether its programs run in the kernel, where their time can be measured.
+    /// Whether it runs BPF programs, whose run time can be measured.
     pub(crate) fn has_programs(self) -> bool {
         self.is_podstuck() || matches!(self, Self::BpftraceCount | Self::BpftraceLatency)
     }
@@ -128,7 +128,7 @@ impl Tracer {
         matches!(self, Self::Strace | Self::PerfTrace)
     }
 
-    /// The program that it needs and the project does not build.
+    /// The program that it needs, unless the project builds it.
     pub(crate) fn tool(self) -> Option<Tool> {
         match self {
             Self::BpftraceCount | Self::BpftraceLatency => Some(BPFTRACE),
@@ -138,7 +138,7 @@ impl Tracer {
         }
     }
 
-    /// How to run it; it may leave files in the folder.
+    /// How to run it. It may write files into the folder.
     pub(crate) fn mode(
         self,
         workload: Workload,
@@ -162,8 +162,8 @@ impl Tracer {
                 Mode::Around(with_output(command, folder))
             }
             Self::Podstuck | Self::PodstuckBefore => {
-                // The whole node's counts include what others delete; the exported series say
-                // which calls were the pod's.
+                // The counts of the whole node include other processes' deletions; the exported series contain those
+                // of the pod.
                 let mut command = watch(podstuck, &volume.kubelet_root);
                 command.arg("--export").arg(folder.join("export"));
                 beside_podstuck(command)
@@ -189,14 +189,14 @@ fn with_output(mut command: Command, folder: &Path) -> Command {
     command
 }
 
-/// `podstuck watch`, for a reader that is a program.
+/// `podstuck watch` with JSON output.
 pub(crate) fn watch(podstuck: &Path, kubelet_root: &Path) -> Command {
     let mut command = Command::new(podstuck);
     command.args(["watch", "--output", "json", "--kubelet-root"]).arg(kubelet_root);
     command
 }
 
-/// What podstuck prints once it watches.
+/// podstuck prints this when it watches.
 pub(crate) const PODSTUCK_MARKER: &str = r#""type":"start""#;
 
 fn watch_pod(podstuck: &Path, volume: &Volume, pod: &str) -> Mode {
@@ -210,8 +210,8 @@ fn beside_podstuck(command: Command) -> Mode {
 }
 
 fn bpftrace(script: &str) -> Mode {
-    // bpftrace's BEGIN comes before the other probes are attached; an interval that stands last
-    // comes after.
+    // bpftrace runs BEGIN before the other probes are attached; an interval probe at the end of the script runs after
+    // that.
     let marked =
         format!(r#"{script} interval:ms:20 /!@marked/ {{ @marked = 1; printf("attached\n"); }}"#);
     let mut command = Command::new("bpftrace");

@@ -1,4 +1,4 @@
-//! What a tracer uses of the machine.
+//! The resources that a tracer uses.
 
 use std::collections::BTreeSet;
 
@@ -12,19 +12,19 @@ pub(crate) fn group_cpu_s(group: i32) -> f64 {
     members(group).filter_map(|process| threads_cpu_s(&process)).sum()
 }
 
-/// The same of one process; none once it is gone.
+/// The same of one process; `None` if it has ended.
 pub(crate) fn cpu_s(pid: i32) -> Option<f64> {
     threads_cpu_s(&Process::new(pid).ok()?)
 }
 
-/// Finer than the clock ticks of `stat`, which are longer than a short workload needs.
+/// From `schedstat`, because the clock ticks of `stat` are longer than a short workload.
 fn threads_cpu_s(process: &Process) -> Option<f64> {
     let times = process.tasks().ok()?.filter_map(|task| task.ok()?.schedstat().ok());
     let nanoseconds: u64 = times.map(|times| times.sum_exec_runtime).sum();
     (nanoseconds > 0).then_some(nanoseconds as f64 / 1e9)
 }
 
-/// CPU time of all children waited for so far, with their own, in seconds.
+/// CPU time of all children that were waited for so far, with their descendants', in seconds.
 pub(crate) fn children_cpu_s() -> Result<f64> {
     let usage =
         getrusage(UsageWho::RUSAGE_CHILDREN).context("cannot read the children's CPU time")?;
@@ -32,7 +32,7 @@ pub(crate) fn children_cpu_s() -> Result<f64> {
     Ok(seconds(usage.user_time()) + seconds(usage.system_time()))
 }
 
-/// Resident memory of one process in KiB; none once it is gone.
+/// Resident memory of one process in KiB; `None` if it has ended.
 pub(crate) fn rss_kib(pid: i32) -> Option<u64> {
     Process::new(pid).and_then(|process| process.status()).ok()?.vmrss
 }
@@ -50,7 +50,7 @@ fn members(group: i32) -> impl Iterator<Item = Process> {
         .filter(move |process| process.stat().is_ok_and(|stat| stat.pgrp == group))
 }
 
-/// The BPF programs that a process holds: others' on the same machine are not its cost.
+/// The BPF programs that a process holds; those of other processes are not its cost.
 pub(crate) fn programs(pid: i32) -> Result<BTreeSet<u32>> {
     let folder = format!("/proc/{pid}/fdinfo");
     let entries = std::fs::read_dir(&folder).with_context(|| format!("cannot read {folder}"))?;
@@ -63,7 +63,7 @@ pub(crate) fn programs(pid: i32) -> Result<BTreeSet<u32>> {
         .collect())
 }
 
-/// Run time of programs so far, in nanoseconds.
+/// Run time of the programs so far, in nanoseconds.
 pub(crate) fn program_ns(programs: &BTreeSet<u32>) -> Result<u128> {
     let mut sum = 0;
     for info in loaded_programs() {

@@ -1,4 +1,4 @@
-//! What is measured: the workloads, their sizes, and what their program reports.
+//! The workloads, their sizes, and the reports of their program.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,11 +13,11 @@ use super::tracer::Tracer;
 /// Counts by call, then outcome.
 pub(crate) type Tally = BTreeMap<String, BTreeMap<String, u64>>;
 
-/// A tracer that stops the workload at each call is measured on fewer calls, to bound the time.
+/// A tracer that stops the workload at each call is measured with fewer calls, to limit the time.
 const CALLS_WHEN_SLOW: u64 = 20_000;
-/// Once in a run, a tree as large as a mass deletion.
+/// Once per run, a tree as large as a mass deletion.
 const LARGE_TREE: u64 = 1_000_000;
-/// The fewest calls that are worth timing.
+/// Minimum number of calls for a useful time.
 const FEWEST: u64 = 100;
 
 /// A workload.
@@ -76,7 +76,7 @@ impl Workload {
         }
     }
 
-    /// The system call to trace, as strace and perf name it.
+    /// The system call to trace, by its name in strace and perf.
     pub(crate) fn syscall(self) -> &'static str {
         match self {
             Self::Umount => "umount2",
@@ -84,7 +84,7 @@ impl Workload {
         }
     }
 
-    /// The same as the kernel's tracepoints name it.
+    /// The system call to trace, by its name in the kernel's tracepoints.
     pub(crate) fn tracepoint(self) -> &'static str {
         match self {
             Self::Umount => "umount",
@@ -94,7 +94,7 @@ impl Workload {
         }
     }
 
-    /// How many calls, or entries of a tree.
+    /// Number of calls, or of entries of a tree.
     pub(crate) fn calls(self, tracer: Tracer, round: u32, scale: f64) -> u64 {
         let calls: u64 = match self {
             Self::Tmpfs | Self::Busy | Self::Rename => 100_000,
@@ -110,7 +110,7 @@ impl Workload {
         ((calls as f64 * scale) as u64).max(FEWEST)
     }
 
-    /// The program that makes the calls.
+    /// The command that makes the calls.
     pub(crate) fn command(
         self,
         program: &Path,
@@ -137,18 +137,18 @@ impl Workload {
             command.args(["--cpu", &cpu.to_string()]);
         }
         if self == Self::Storm {
-            // A volume for each thread, whose removal is a call, too.
+            // One volume for each thread, whose removal is also a call.
             command.args(["--portion", &(calls / 2 - 1).to_string()]);
         }
         if self == Self::Tree {
-            // A whole tree at once, as a deletion meets it.
+            // The whole tree at once, as in a real deletion.
             command.args(["--portion", &calls.to_string()]);
         }
         command
     }
 }
 
-/// What the workload's program prints.
+/// The output of the workload's program.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Report {
     pub(crate) calls: u64,
@@ -162,7 +162,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Of the calls, those that a tracer of deletions should see.
+    /// The calls that a tracer of deletions should count.
     pub(crate) fn truth(&self) -> Tally {
         let mut tally = self.tally.clone();
         tally.retain(|call, _| !["getppid", "renameat", "execve"].contains(&call.as_str()));
@@ -170,7 +170,7 @@ impl Report {
     }
 }
 
-/// All counts of a tally.
+/// The sum of all counts of a tally.
 pub(crate) fn total(tally: &Tally) -> u64 {
     tally.values().flat_map(BTreeMap::values).sum()
 }

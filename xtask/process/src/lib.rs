@@ -1,4 +1,4 @@
-//! Running other programs, with errors that say which command failed.
+//! Runs other programs; errors contain the failed command.
 
 pub mod phases;
 pub mod private_apt;
@@ -9,11 +9,11 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-/// Runs a command with our own output.
+/// Runs a command; its output goes to this process's output.
 ///
 /// # Errors
 ///
-/// When it cannot be started, or its exit status is not 0.
+/// Fails if it cannot be started, or if its exit status is not 0.
 pub fn run(command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| format!("cannot start `{}`", show(command)))?;
     if !status.success() {
@@ -22,12 +22,11 @@ pub fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Runs a command and returns what it printed.
+/// Runs a command and returns its standard output.
 ///
 /// # Errors
 ///
-/// When it cannot be started, or its exit status is not 0: then with what it printed to standard
-/// error.
+/// Fails if it cannot be started, or if its exit status is not 0; the error then contains its standard error.
 pub fn output(command: &mut Command) -> Result<String> {
     let output = command.output().with_context(|| format!("cannot start `{}`", show(command)))?;
     if !output.status.success() {
@@ -37,15 +36,14 @@ pub fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// The command as a person would type it.
+/// The command as typed in a shell, without quoting.
 pub fn show(command: &Command) -> String {
     let mut words = vec![command.get_program().to_string_lossy()];
     words.extend(command.get_args().map(|word| word.to_string_lossy()));
     words.join(" ")
 }
 
-/// Where a program is, looked for in `PATH` and in the administrator's folders, which the `PATH`
-/// of a plain user leaves out.
+/// The path of a program, in `PATH` or in the administrator's folders, which are missing in a user's `PATH`.
 pub fn find(program: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     env::split_paths(&path)

@@ -1,23 +1,23 @@
-//! How long each part of a command took, since what is slow is to be seen and not guessed.
+//! The durations of a command's parts.
 
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// The parts so far, in their order.
+/// The completed parts, in order.
 pub struct Phases {
     begun: Instant,
     done: Vec<(String, Duration)>,
 }
 
 impl Default for Phases {
-    /// None yet.
+    /// No parts yet.
     fn default() -> Self {
         Self { begun: Instant::now(), done: Vec::new() }
     }
 }
 
 impl Phases {
-    /// Does a part of the work, says its name before it, and notes its time however it ends.
+    /// Runs a part: prints its name first, and records its duration however it ends.
     pub fn run<T>(&mut self, name: &str, work: impl FnOnce() -> T) -> T {
         println!("== {name}");
         let begun = Instant::now();

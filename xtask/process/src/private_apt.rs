@@ -1,8 +1,6 @@
-//! Debian packages that are unpacked and not installed, possibly from another release than the
-//! machine's.
+//! Debian packages that are unpacked but not installed, possibly from another release than the machine's.
 //!
-//! apt is given its own source list, package lists and cache: the machine's stay as they are. No
-//! privileges are needed.
+//! apt gets its own source list, package lists and cache: the machine's are not changed. No privileges are needed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,10 +12,10 @@ use crate as process;
 
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
-/// Which packages a folder was made from.
+/// Records the packages from which a folder was made.
 const STAMP: &str = "packages";
 
-/// An apt of our own.
+/// An apt configuration that is separate from the machine's.
 pub struct PrivateApt {
     folder: PathBuf,
     mirror: String,
@@ -25,12 +23,12 @@ pub struct PrivateApt {
 }
 
 impl PrivateApt {
-    /// An apt that keeps its files in `folder` and asks the machine's own mirror of Debian.
+    /// Keeps its files in `folder` and uses the machine's Debian mirror.
     pub fn new(folder: PathBuf) -> Result<Self> {
         if process::find("apt-get").is_none() {
             bail!("this machine has no apt");
         }
-        // Only prints: the addresses that the machine's apt would read.
+        // Only prints the addresses that the machine's apt would read.
         let addresses = process::output(Command::new("apt-get").args(["update", "--print-uris"]))?;
         let mirror = debian_mirror(&addresses)
             .context("no source of Debian among this machine's apt sources")?
@@ -38,17 +36,17 @@ impl PrivateApt {
         Ok(Self { folder, mirror, architecture: None })
     }
 
-    /// The same for machines with other processors, by Debian's name of them.
+    /// The same for another architecture, by Debian's name.
     #[must_use]
     pub fn for_architecture(self, architecture: &'static str) -> Self {
         Self { architecture: Some(architecture), ..self }
     }
 
-    /// Downloads a package from one suite, at a version given as a pattern, and unpacks it into
-    /// the folder `unpacked`, which is replaced.
+    /// Downloads a package from one suite, at a version given as a pattern, and unpacks it into the folder
+    /// `unpacked`, which is replaced.
     pub fn unpack(&self, suite: &str, package: &str, version: &str, unpacked: &Path) -> Result<()> {
         let pool = self.folder.join("pool");
-        // What an earlier try left must not be mistaken for this one's package.
+        // A package of an earlier attempt must not be mistaken for this one.
         for folder in [pool.as_path(), unpacked] {
             if folder.exists() {
                 fs::remove_dir_all(folder)
@@ -68,20 +66,20 @@ impl PrivateApt {
         process::output(Command::new("dpkg").arg("-x").arg(archive).arg(unpacked)).map(drop)
     }
 
-    /// Gets the package indexes of these suites, and of no others.
+    /// Updates the package indexes of exactly these suites.
     pub fn update(&self, suites: &[&str]) -> Result<()> {
         self.configure("deb", suites)?;
         process::output(self.apt_get().arg("update")).map(drop)
     }
 
-    /// The names of all packages that begin with this.
+    /// The names of all packages with this prefix.
     pub fn names(&self, prefix: &str) -> Result<Vec<String>> {
         let mut command = Command::new("apt-cache");
         command.arg("-c").arg(self.settings()).args(["pkgnames", prefix]).env("LC_ALL", "C");
         Ok(process::output(&mut command)?.lines().map(str::to_owned).collect())
     }
 
-    /// The files that hold these packages' newest versions, which is part of their names.
+    /// The file names of these packages' newest versions, which contain the versions.
     pub fn files(&self, packages: &[String]) -> Result<Vec<String>> {
         let uris =
             process::output(self.apt_get().args(["download", "--print-uris"]).args(packages))?;
@@ -92,10 +90,10 @@ impl PrivateApt {
         Ok(files)
     }
 
-    /// These packages with all that they depend on, on a machine where nothing is installed.
+    /// These packages with all dependencies, as on a machine without installed packages.
     pub fn with_dependencies(&self, packages: &[&str]) -> Result<Vec<String>> {
         let mut command = self.apt_get();
-        // A file that is not there: nothing is installed.
+        // A missing file: no package is installed.
         let status = format!("Dir::State::status={}", self.folder.join("no-status").display());
         command.args(["-o", &status, "-o", "Debug::NoLocking=true"]);
         command.args(["install", "--no-install-recommends", "--print-uris"]).args(packages);
@@ -104,8 +102,8 @@ impl PrivateApt {
         Ok(uris.lines().filter_map(file_of_uri).filter_map(name).collect())
     }
 
-    /// Unpacks the newest packages of a suite with all that they depend on into the folder `root`, unless they are there;
-    /// the files that hold them.
+    /// Unpacks the newest packages of a suite with all dependencies into the folder `root`, unless that has been
+    /// done; returns the packages' file names.
     pub fn fill_root(&self, suite: &str, packages: &[&str], root: &Path) -> Result<Vec<String>> {
         self.update(&[suite]).context("cannot get Debian's package indexes")?;
         let packages = self.with_dependencies(packages)?;
@@ -122,7 +120,7 @@ impl PrivateApt {
                 .with_context(|| format!("cannot remove {}", root.display()))?;
         }
         self.unpack_all(&packages, root)?;
-        // Written last: an unpacking that was cut off is repeated.
+        // Written last, so that an interrupted unpacking is repeated.
         fs::write(&file, stamp).with_context(|| format!("cannot write {}", file.display()))?;
         Ok(files)
     }
@@ -152,8 +150,8 @@ impl PrivateApt {
         Ok(version.with_context(|| format!("{suite} has no source of {package}"))?.to_owned())
     }
 
-    /// Downloads the source of a package and unpacks it into a folder of its own below `folder`, which
-    /// is replaced, and returns that folder. The version has been asked for.
+    /// Downloads the source of a package and unpacks it into a separate folder below `folder`, which is replaced;
+    /// returns that folder. Requires an earlier call of `source_version`.
     pub fn source(&self, package: &str, folder: &Path) -> Result<PathBuf> {
         if folder.exists() {
             fs::remove_dir_all(folder)
@@ -168,7 +166,7 @@ impl PrivateApt {
         folders.next().with_context(|| format!("apt-get unpacked nothing in {}", folder.display()))
     }
 
-    /// Writes apt's settings for these suites: `deb` for their packages, `deb-src` for the sources.
+    /// Writes apt's settings for these suites: `deb` for packages, `deb-src` for sources.
     fn configure(&self, kind: &str, suites: &[&str]) -> Result<()> {
         let [lists, cache] = ["lists", "cache"].map(|name| self.folder.join(name));
         for folder in [lists.join("partial"), cache.join("archives/partial")] {
@@ -218,13 +216,12 @@ fn file_of_uri(line: &str) -> Option<&str> {
     line.strip_prefix('\'')?.split_whitespace().nth(1)
 }
 
-/// The address of Debian's archive, among lines like
-/// `'http://mirror/debian/dists/bookworm/InRelease' mirror_debian_..._InRelease 0`.
-/// Security updates come from an archive of another name.
+/// The address of Debian's archive, from lines like `'http://mirror/debian/dists/bookworm/InRelease'
+/// mirror_debian_..._InRelease 0`. The archive of security updates has another name.
 fn debian_mirror(addresses: &str) -> Option<&str> {
     addresses.lines().find_map(|line| {
         let (mirror, _) = line.trim_start_matches('\'').split_once("/dists/")?;
-        // Debian's cloud images name a file of mirrors instead.
+        // Debian's cloud images name a list of mirrors instead.
         (mirror.ends_with("/debian") || mirror.ends_with("/debian.list")).then_some(mirror)
     })
 }

@@ -1,4 +1,4 @@
-//! What a new cause changes, as texts.
+//! The edits for a new cause, as texts.
 
 use std::{
     fs,
@@ -9,22 +9,22 @@ use anyhow::{Context, Result, bail};
 
 use super::FAMILIES;
 
-/// The compiler reads it with the engine's tests.
+/// Compiled with the engine's tests.
 const CAUSE: &str = include_str!("../../../podstuck-user/engine/src/causes/skeleton.rs");
 const OF_THE_FORM: &str = "//! The form of a new cause, which `cargo xtask cause new` copies.";
 const CASE: &str = include_str!("case.txt");
 const IDS: &str = "podstuck-user/engine/src/ids.rs";
-/// Where labs are.
+/// The folder of the labs.
 pub(super) const LABS: &str = "podstuck-user/lab/src/cases";
 
-/// A file as it is to be.
+/// The new content of a file.
 #[derive(Debug)]
 pub(super) struct Edit {
     pub(super) path: PathBuf,
     pub(super) text: String,
 }
 
-/// All of them for a cause of this name in this family, with a lab in this file of cases.
+/// All edits for a cause of this name in this family, with a lab in this file of cases.
 pub(super) fn edits(root: &Path, id: &str, family: &str, lab: &str) -> Result<Vec<Edit>> {
     let module = id.replace('-', "_");
     let value = module.to_uppercase();
@@ -45,7 +45,7 @@ pub(super) fn edits(root: &Path, id: &str, family: &str, lab: &str) -> Result<Ve
     let declared = changed(folder.join("mod.rs"), |text| {
         tracker = text.split_once("id: TrackerId::")?.1.split_once(',')?.0.to_owned();
         let line = format!("pub(crate) mod {module};\n");
-        // A small family is one file, which has no modules yet.
+        // A small family is a single file, which has no modules yet.
         let text = with_line(&text, "pub(crate) mod ", &line)
             .or_else(|| Some(text.replacen("\nuse ", &format!("\n{line}\nuse "), 1)))?;
         let (before, after) = text.split_once("causes: &[")?;
@@ -83,7 +83,7 @@ fn families(root: &Path) -> Result<Vec<String>> {
     let mut families = Vec::new();
     for entry in fs::read_dir(&folder).with_context(listing)? {
         let entry = entry?;
-        // What families share has no cause of its own.
+        // The families' shared code has no causes.
         if fs::read_to_string(entry.path().join("mod.rs")).is_ok_and(|it| it.contains("causes: &["))
         {
             families.push(entry.file_name().to_string_lossy().into_owned());
@@ -100,7 +100,7 @@ fn changed(path: PathBuf, change: impl FnOnce(String) -> Option<String>) -> Resu
     Ok(Edit { path, text })
 }
 
-/// Lines that begin so are in their order.
+/// Inserts a line in order among the lines that begin with `start`.
 fn with_line(text: &str, start: &str, line: &str) -> Option<String> {
     let first = text.find(start)?;
     let (head, rest) = text.split_at(first);

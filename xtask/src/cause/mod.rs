@@ -33,7 +33,7 @@ pub(crate) enum Command {
     },
 }
 
-/// Where families are.
+/// The folder of the families.
 const FAMILIES: &str = "podstuck-user/engine/src/causes";
 
 /// Runs the command.
@@ -51,7 +51,7 @@ fn new(workspace: &Workspace, id: &str, family: &str, lab: &str) -> Result<()> {
     if catalogue::find(id).is_some() {
         bail!("there is a cause {id} already: `podstuck explain {id}` says what it means");
     }
-    // All or nothing: nothing is written before everything is known to fit.
+    // All edits are computed before any is written.
     let edits = edits(&workspace.root, id, family, lab)?;
     println!("Written:");
     let mut left = Vec::new();
@@ -66,7 +66,7 @@ fn new(workspace: &Workspace, id: &str, family: &str, lab: &str) -> Result<()> {
     Ok(())
 }
 
-/// What a person does with what was written.
+/// The user's next steps.
 fn next_steps(id: &str) -> String {
     let value = value_of(id);
     format!(
@@ -86,7 +86,7 @@ Then, in this order:
     )
 }
 
-/// Each place of a file that is still to be filled in.
+/// Each place in a file that has to be filled in.
 fn not_filled_in(path: &Path, text: &str) -> Vec<String> {
     let lines = text.lines().enumerate().filter(|(_, line)| line.contains("FILL IN"));
     let place =
@@ -142,7 +142,7 @@ fn check(workspace: &Workspace, id: &str) -> Result<()> {
     test::programs(workspace, &["catalogue", "ways_out"])
 }
 
-/// The family that has the value of a cause.
+/// The family that defines a cause.
 fn family_of(root: &Path, id: &str) -> Result<String> {
     let needle = format!(" id: ids::{},", value_of(id));
     let folder = root.join(FAMILIES);

@@ -1,4 +1,4 @@
-//! Archives whose bytes depend on nothing but what is in them.
+//! Archives whose bytes depend only on their contents.
 
 use std::io::Write;
 
@@ -13,26 +13,26 @@ pub(super) struct Archive {
 }
 
 impl Archive {
-    /// An empty one, whose files are as old as this.
+    /// An empty archive, whose files get this modification time.
     pub(super) fn new(time: u64) -> Self {
         Self { builder: Builder::new(Vec::new()), time }
     }
 
-    /// A directory, named without a slash at its end.
+    /// Adds a directory; the name has no slash at its end.
     pub(super) fn directory(&mut self, name: &str, mode: u32) -> Result<()> {
         let mut header = self.header(EntryType::Directory, mode, 0);
         let added = self.builder.append_data(&mut header, format!("{name}/"), std::io::empty());
         added.with_context(|| format!("packing {name}"))
     }
 
-    /// A file.
+    /// Adds a file.
     pub(super) fn file(&mut self, name: &str, mode: u32, content: &[u8]) -> Result<()> {
         let mut header = self.header(EntryType::Regular, mode, content.len());
         let added = self.builder.append_data(&mut header, name, content);
         added.with_context(|| format!("packing {name}"))
     }
 
-    /// Its bytes.
+    /// The bytes of the archive.
     pub(super) fn finish(self) -> Result<Vec<u8>> {
         self.builder.into_inner().context("ending an archive")
     }
@@ -49,7 +49,7 @@ impl Archive {
     }
 }
 
-/// As gzip packs it, without a time or a name.
+/// Compresses like gzip, without a time or a name.
 pub(super) fn gzip(bytes: &[u8], quick: bool) -> Result<Vec<u8>> {
     let level = if quick { Compression::fast() } else { Compression::best() };
     let mut packer = GzBuilder::new().mtime(0).write(Vec::new(), level);

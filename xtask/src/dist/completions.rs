@@ -1,4 +1,4 @@
-//! What makes shells ask the program for what can be typed: causes, labs and pods of the node, too.
+//! Scripts with which shells ask the program for completions: also causes, labs and pods of the node.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -7,12 +7,12 @@ use std::process::Command;
 use anyhow::Result;
 use podstuck_process as process;
 
-/// A shell's script.
+/// The script of a shell.
 pub(super) struct Completion {
     pub(super) shell: &'static str,
-    /// The folder where that shell looks for what packages bring, below `/usr/share`
+    /// The folder in which the shell looks for the scripts of packages, below `/usr/share`
     pub(super) folder: &'static str,
-    /// The name that it looks for there
+    /// The file name that the shell looks for there
     pub(super) name: &'static str,
     pub(super) text: String,
 }
@@ -23,11 +23,11 @@ const SHELLS: [(&str, &str, &str); 3] = [
     ("fish", "fish/vendor_completions.d", "podstuck.fish"),
 ];
 
-/// One for each shell.
+/// The script of each shell.
 pub(super) fn of(program: &Path) -> Result<Vec<Completion>> {
     let made = |(shell, folder, name)| {
         let mut ask = Command::new(program);
-        // The script calls the program as it was called itself: by its name alone, from `PATH`.
+        // The script calls the program by the name with which it was called here: the bare name, from `PATH`.
         let text = process::output(ask.arg0("podstuck").env("COMPLETE", shell))?;
         Ok(Completion { shell, folder, name, text })
     };

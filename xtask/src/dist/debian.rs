@@ -16,7 +16,7 @@ use super::{Built, Release, read, write};
 const CONTROL: &str = include_str!("files/control");
 const COPYRIGHT: &str = include_str!("files/copyright");
 
-/// Writes it; the file.
+/// Writes it; returns the file.
 pub(super) fn make(
     release: &Release<'_>,
     built: &Built,
@@ -46,7 +46,7 @@ pub(super) fn make(
         let list_name = list.file_name().context("a list has a name")?.to_string_lossy();
         put(root, &format!("{documents}/{list_name}.gz"), 0o644, &release.gzip(&read(list)?)?)?;
     }
-    // In units of 1,024 bytes, which the package manager shows before it installs.
+    // In units of 1,024 bytes, which the package manager shows before the installation.
     let size = size_of(root)?.div_ceil(1024);
     let depends = if libraries::of(&built.program)?.is_empty() { "" } else { "Depends: libc6\n" };
     let control = CONTROL

@@ -1,4 +1,4 @@
-//! The container image: the program and the agent, and nothing else.
+//! The container image, which contains only the program and the agent.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use super::archive::Archive;
 use super::oci::{CONFIG, LAYER, Layout, MANIFEST, hex};
 use super::{Built, Release, libraries, read, write};
 
-/// Writes it, for all processors at once; the file.
+/// Writes it for all architectures; returns the file.
 pub(super) fn make(release: &Release<'_>, built: &[Built]) -> Result<PathBuf> {
     let mut layout = Layout::default();
     let mut manifests = Vec::new();
@@ -23,13 +23,13 @@ pub(super) fn make(release: &Release<'_>, built: &[Built]) -> Result<PathBuf> {
     Ok(file)
 }
 
-/// What it is for these processors; its descriptor.
+/// The manifest for one architecture; returns its descriptor.
 fn manifest(release: &Release<'_>, built: &Built, layout: &mut Layout) -> Result<Value> {
     let content = layer(release, built)?;
     let unpacked = hex(&content);
     let architecture = built.architecture.of_debian();
     let layer = layout.add(LAYER, release.gzip(&content)?);
-    // Without the times of a build, so that the same source gives the same image.
+    // Without build times, so that the same source yields the same image.
     let config = json!({
         "architecture": architecture,
         "os": "linux",
@@ -62,7 +62,7 @@ fn manifest(release: &Release<'_>, built: &Built, layout: &mut Layout) -> Result
 fn layer(release: &Release<'_>, built: &Built) -> Result<Vec<u8>> {
     let mut layer = Archive::new(release.time);
     layer.file("podstuck", 0o755, &read(&built.program)?)?;
-    // Where the node's root, and what a run is to leave behind, are mounted.
+    // Mount points for the node's root and for the output of a run.
     for folder in ["host", "proc", "sys", "dev", "etc"] {
         layer.directory(folder, 0o755)?;
     }

@@ -1,4 +1,4 @@
-//! `cargo xtask dist`: everything by which podstuck gets onto a node.
+//! `cargo xtask dist`: all artefacts with which podstuck is installed on a node.
 
 mod archive;
 mod completions;
@@ -52,34 +52,34 @@ pub(crate) struct Options {
     release_url: String,
 }
 
-/// The program for some processors.
+/// The built programs for one architecture.
 struct Built {
     architecture: Architecture,
     program: PathBuf,
     /// For a workstation.
     plugin: PathBuf,
-    /// In the image, beside the program.
+    /// For the image, beside the program.
     agent: PathBuf,
-    /// What it is made of
+    /// The lists of its dependencies
     lists: Vec<PathBuf>,
 }
 
-/// What all artefacts have in common.
+/// Properties of all artefacts.
 struct Release<'a> {
     workspace: &'a Workspace,
     out: PathBuf,
     version: &'static str,
-    /// Seconds since 1970 of the commit: the same source gives the same files.
+    /// The commit's time in seconds since 1970: the same source yields the same files.
     time: u64,
     quick: bool,
     image: &'a str,
     release_url: &'a str,
 }
 
-/// Makes all, and prints where each is.
+/// Makes all artefacts and prints their paths.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let out = options.out.clone().unwrap_or_else(|| workspace.target.join("dist"));
-    // What an earlier run left would get a checksum, too.
+    // Files of an earlier run would get a checksum as well.
     if options.out.is_none() && out.exists() {
         fs::remove_dir_all(&out).with_context(|| format!("removing {}", out.display()))?;
     }
@@ -158,7 +158,7 @@ fn time_of_commit(workspace: &Workspace) -> Result<u64> {
 }
 
 impl Release<'_> {
-    /// As gzip packs it.
+    /// Compresses like gzip.
     fn gzip(&self, bytes: &[u8]) -> Result<Vec<u8>> {
         archive::gzip(bytes, self.quick)
     }

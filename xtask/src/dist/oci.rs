@@ -1,5 +1,5 @@
-//! A layout of images as the Open Container Initiative defines it (image-spec 1.1), in one archive: blobs named by
-//! their checksums, and an index of them. No daemon is needed to write it.
+//! An image layout of the Open Container Initiative (image-spec 1.1) in one archive: blobs named by their checksums,
+//! and an index. It is written without a daemon.
 
 use std::collections::BTreeMap;
 
@@ -14,14 +14,14 @@ pub(super) const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 pub(super) const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 pub(super) const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 
-/// Blobs, each once.
+/// Blobs, by checksum.
 #[derive(Default)]
 pub(super) struct Layout {
     blobs: BTreeMap<String, Vec<u8>>,
 }
 
 impl Layout {
-    /// Takes a blob; its descriptor.
+    /// Adds a blob; returns its descriptor.
     pub(super) fn add(&mut self, kind: &str, content: Vec<u8>) -> Value {
         let (sum, size) = (hex(&content), content.len());
         let descriptor =
@@ -30,11 +30,11 @@ impl Layout {
         descriptor
     }
 
-    /// An archive with one image under its name, which is for all the processors of these manifests.
+    /// An archive with one named image, for the architectures of these manifests.
     pub(super) fn pack(mut self, name: &str, manifests: &[Value], time: u64) -> Result<Vec<u8>> {
         let index = json!({ "schemaVersion": 2, "mediaType": INDEX, "manifests": manifests });
         let mut image = self.add(INDEX, index.to_string().into_bytes());
-        // The first is what containerd imports it by, the second what skopeo and podman read.
+        // containerd imports it by the first annotation; skopeo and podman read the second.
         let tag = name.rsplit_once(':').map_or(name, |(_, tag)| tag);
         image["annotations"] = json!({
             "io.containerd.image.name": name,

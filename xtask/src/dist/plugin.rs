@@ -1,4 +1,4 @@
-//! `kubectl podstuck`: a program in an archive for each kind of processor, as krew takes it, with krew's manifest.
+//! `kubectl podstuck`: an archive with the program for each architecture, and the manifest for krew.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use crate::checksum::sha256;
 const MANIFEST: &str = include_str!("files/krew.yaml");
 const PLATFORM: &str = include_str!("files/krew-platform.yaml");
 
-/// Writes all; the files.
+/// Writes everything; returns the files.
 pub(super) fn make(release: &Release<'_>, built: &[Built]) -> Result<Vec<PathBuf>> {
     let mut made = Vec::new();
     let mut platforms = String::new();

@@ -1,4 +1,4 @@
-//! Checksums of all files, as `sha256sum --check` reads them.
+//! Checksums of all files, in the format of `sha256sum --check`.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use super::{Release, write};
 use crate::checksum::sha256;
 
-/// Writes them; the file.
+/// Writes them; returns the file.
 pub(super) fn make(release: &Release<'_>, files: &[PathBuf]) -> Result<PathBuf> {
     let mut sums = String::new();
     for file in files {

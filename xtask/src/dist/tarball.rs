@@ -1,4 +1,4 @@
-//! The program with its pages, completions and licences, to be unpacked anywhere.
+//! The program with its pages, completions and licences, to be unpacked in any folder.
 
 use std::path::PathBuf;
 
@@ -9,11 +9,11 @@ use super::completions::Completion;
 use super::pages::Page;
 use super::{Built, Release, read, write};
 
-/// What goes along from the workspace.
+/// Files of the workspace that are included.
 const DOCUMENTS: [&str; 5] =
     ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE", "LICENSE-GPL-2.0"];
 
-/// Writes it; the file.
+/// Writes it; returns the file.
 pub(super) fn make(
     release: &Release<'_>,
     built: &Built,

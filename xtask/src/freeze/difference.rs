@@ -1,11 +1,11 @@
-//! Where two answers differ first, in a few words: a line of JSON has thousands.
+//! The first difference between two answers, shortened: a line of JSON may have thousands of characters.
 
-/// How much of a line is shown from where it differs.
+/// Number of characters shown from the difference on.
 const SHOWN: usize = 160;
-/// How much before it.
+/// Number of characters shown before it.
 const BEFORE: usize = 40;
 
-/// The first line that differs, from shortly before the place; `None` if none does.
+/// The first differing line, from shortly before the difference; `None` without one.
 pub(super) fn difference(before: &[u8], now: &[u8]) -> Option<String> {
     if before == now {
         return None;

@@ -1,4 +1,5 @@
-//! Labs, played: each is recorded by its test, and what the recording says is compared in what no run changes.
+//! Plays labs: the test of each records it, and those parts of the recordings are compared that do not vary between
+//! runs.
 
 use std::fs;
 use std::path::Path;
@@ -11,13 +12,13 @@ use super::{files, is_recording};
 use crate::test;
 use crate::workspace::Workspace;
 
-/// Plays each lab by its test, which keeps a recording in the folder.
+/// Runs the test of each lab, which stores a recording in the folder.
 pub(super) fn play(workspace: &Workspace, program: &Path, folder: &Path) -> Result<()> {
     fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
     test::recording_labs(workspace, program.to_owned(), folder.to_owned())
 }
 
-/// Compares the labs that both folders have; one that was not played here is named.
+/// Compares the labs that both folders contain; a lab that was not played here is named.
 pub(super) fn compare(program: &Path, before: &Path, now: &Path) -> Result<()> {
     let mut differences = 0;
     for file in files(before)?.into_iter().filter(|file| is_recording(file)) {
@@ -40,7 +41,7 @@ pub(super) fn compare(program: &Path, before: &Path, now: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Each cause in the order in which it was named first, with its last certainty, and the exit status.
+/// The causes in the order of their first mention, each with its last certainty, and the exit status.
 fn verdict(program: &Path, recording: &Path) -> Result<String> {
     let mut command = Command::new(program);
     command.args(["replay", "--output", "json"]).arg(recording);

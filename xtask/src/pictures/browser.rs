@@ -1,4 +1,4 @@
-//! A real browser without a window: Chromium.
+//! A headless browser: Chromium.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Result, bail};
 use podstuck_process as process;
 
-/// Where it is.
+/// The path of the browser.
 pub(super) struct Browser(PathBuf);
 
 impl Browser {
@@ -19,10 +19,10 @@ impl Browser {
         }
     }
 
-    /// Draws the beginning of a page, in a window of this size in pixels.
+    /// Draws the top of a page, in a window of this size in pixels.
     pub(super) fn draw(&self, page: &Path, (width, height): (u32, u32), file: &Path) -> Result<()> {
         let mut browser = Command::new(&self.0);
-        // It refuses to sandbox what root runs; the page is our own, and loads nothing.
+        // As root, it refuses to run with its sandbox; the page is generated here and loads nothing.
         browser.args(["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]);
         browser.arg(format!("--window-size={width},{height}"));
         browser.arg(format!("--screenshot={}", file.display()));

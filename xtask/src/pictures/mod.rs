@@ -1,4 +1,4 @@
-//! `cargo xtask pictures`: the pictures of the documents, from a real terminal and a real browser.
+//! `cargo xtask pictures`: the pictures in the documents, from a real terminal and a real browser.
 
 mod browser;
 mod terminal;
@@ -21,15 +21,15 @@ use crate::{build, setup};
 use self::browser::Browser;
 use self::terminal::Terminal;
 
-/// Where the documents have them.
+/// The folder of the pictures.
 const FOLDER: &str = "docs/pictures";
 const PROMPT: &str = "# ";
-/// How long what is to be seen may take.
+/// Maximum wait for the expected text.
 const PATIENCE: Duration = Duration::from_secs(90);
 const LOOK: Duration = Duration::from_millis(200);
 /// Longer than both pictures take together.
 const LAB: &str = "180s";
-/// What the large screen and the report are of: a recording has all that a run shows, and needs no kernel.
+/// The source of the large screen and the report: a recording contains all that a run shows, and needs no kernel.
 const RECORDING: &str = "tests/tests/recordings/emptydir-mass-files.zst";
 
 /// How to make them.
@@ -40,7 +40,7 @@ pub(crate) struct Options {
     program: Option<PathBuf>,
 }
 
-/// Makes all of them.
+/// Makes all pictures.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     if !geteuid().is_root() {
         bail!("the pictures show probes in the kernel, which takes root");
@@ -70,7 +70,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let mut lab_runs = || lab.expect_running();
     let terminal = Terminal::start(120, 30, &program, workspace)?;
     terminal.line(&format!("podstuck diagnose {pod} --brief"))?;
-    // The shell says again that it waits, below the answer.
+    // The shell prints its prompt again below the answer.
     terminal.wait_for(&mut lab_runs, |screen| {
         screen.contains("since") && screen.contains(CASE) && screen.trim_end().ends_with('#')
     })?;
@@ -94,14 +94,14 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     browser.draw(page.path(), (390, 1600), &folder.join("report-phone.png"))
 }
 
-/// The lab's pod, as its options.
+/// The lab's pod, in the form of options.
 struct Pod {
     uid: String,
     kubelet_root: String,
 }
 
 impl Pod {
-    /// What the lab has said of it, once it is ready.
+    /// Reads the pod from the lab's output when the lab is ready.
     fn of(lab: &mut Running, said: &Path) -> Result<Self> {
         let end = Instant::now() + PATIENCE;
         while Instant::now() < end {

@@ -1,4 +1,4 @@
-//! A real terminal, in which commands are typed and whose screen is drawn: tmux.
+//! A real terminal (tmux), in which commands are typed and whose screen is drawn.
 
 use std::env;
 use std::fs;
@@ -17,13 +17,13 @@ use crate::workspace::Workspace;
 
 const FOREGROUND: Color = Color::Ansi(AnsiColor::BrightWhite);
 
-/// A terminal with a server of its own, which ends with it.
+/// A terminal with its own tmux server, which ends when this is dropped.
 pub(super) struct Terminal {
     socket: String,
 }
 
 impl Terminal {
-    /// With a shell that finds the program by its name.
+    /// Starts a shell that has the program in its `PATH`.
     pub(super) fn start(
         width: u16,
         height: u16,
@@ -47,7 +47,7 @@ impl Terminal {
         set.push(path);
         start.arg(set).arg(format!("PS1={PROMPT}")).args(["bash", "--norc", "--noprofile"]);
         process::output(&mut start)?;
-        // What is typed before the shell is ready is shown twice.
+        // Text that is typed before the shell is ready is shown twice.
         terminal.wait_for(|| Ok(()), |screen| screen.starts_with(PROMPT.trim_end()))?;
         Ok(terminal)
     }
@@ -64,7 +64,7 @@ impl Terminal {
         process::output(&mut self.tmux(&["send-keys", "Enter"])).map(drop)
     }
 
-    /// Waits until something is on the screen, while what is beside it goes on.
+    /// Waits until the screen satisfies `is_there`. `beside` checks that the other processes still run.
     pub(super) fn wait_for(
         &self,
         mut beside: impl FnMut() -> Result<()>,
@@ -84,11 +84,11 @@ impl Terminal {
         }
     }
 
-    /// Draws the screen as it stands, with its colours.
+    /// Draws the present screen, with its colours.
     pub(super) fn draw(&self, file: &Path) -> Result<()> {
         let screen = process::output(&mut self.tmux(&["capture-pane", "-p", "-e", "-N"]))?;
         let terminal = Term::new().palette(WIN10_CONSOLE).fg_color(FOREGROUND);
-        // Terminals dim text, and do not hide it.
+        // Terminals dim such text less than the renderer does.
         let picture =
             terminal.render_svg(screen.trim_end()).replace("opacity: 0.4;", "opacity: 0.65;");
         fs::write(file, picture).with_context(|| format!("writing {}", file.display()))?;

@@ -1,13 +1,13 @@
-//! What takes longest, so that it is known where to shorten.
+//! The programs and tests that take longest.
 
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// How many are printed of each kind.
+/// Number of printed entries of each kind.
 const SHOWN: usize = 12;
 
-/// How long tests took, those of a program one after another: from the end of the one before to their own. Where a
-/// program plays several at once that is a share of the time.
+/// Durations of programs and tests. A test's duration counts from the end of the previous test of its program; where
+/// a program runs several at once, that is only a part of the time.
 #[derive(Debug, Default)]
 pub(crate) struct Longest {
     programs: Vec<(String, Duration)>,
@@ -30,20 +30,20 @@ impl Clock {
 }
 
 impl Longest {
-    /// Notes that a test ended just now.
+    /// Records that a test has just ended.
     pub(crate) fn test_ended(&mut self, clock: &mut Clock, name: &str) {
         let now = Instant::now();
         self.tests.push((format!("{}::{name}", clock.program), now - clock.last));
         clock.last = now;
     }
 
-    /// Takes what was noted elsewhere.
+    /// Adds the durations of another instance.
     pub(crate) fn add(&mut self, other: Self) {
         self.programs.extend(other.programs);
         self.tests.extend(other.tests);
     }
 
-    /// Notes that a program did.
+    /// Records that a program has ended.
     pub(crate) fn program_ended(&mut self, clock: Clock) {
         self.programs.push((clock.program, clock.begun.elapsed()));
     }

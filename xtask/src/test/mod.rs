@@ -24,7 +24,7 @@ use crate::workspace::Workspace;
 use crate::{lint, setup};
 use podstuck_process::phases::Phases;
 
-/// The workspace's member that tests the whole program.
+/// The workspace member with the tests of the whole program.
 const KERNEL_TESTS: &str = "podstuck-tests";
 
 /// Runs the tests whose name contains the filter, or the lints and all tests.
@@ -38,8 +38,8 @@ pub(crate) fn run(workspace: &Workspace, filter: Option<&str>) -> Result<()> {
     some(workspace, filter, &concerned)
 }
 
-/// Everything is selected from the whole workspace: a package by itself gets its dependencies with
-/// fewer features, and then they and it are compiled again.
+/// Everything is built from the whole workspace: a single package gets its dependencies with fewer features, and they
+/// would be compiled again.
 fn all(workspace: &Workspace, filter: Option<&str>) -> Result<()> {
     let mut phases = Phases::default();
     let mut runner = Runner::new(workspace, filter)?;
@@ -81,7 +81,7 @@ pub(crate) fn programs(workspace: &Workspace, names: &[&str]) -> Result<()> {
     runner.finish("")
 }
 
-/// Runs the tests that need a Kubernetes node: each is ignored otherwise.
+/// Runs the tests that need a Kubernetes node; they are ignored otherwise.
 pub(crate) fn on_the_node(workspace: &Workspace, filter: Option<&str>) -> Result<()> {
     let mut phases = Phases::default();
     let mut runner = Runner::new(workspace, filter)?;
@@ -95,7 +95,7 @@ pub(crate) fn on_the_node(workspace: &Workspace, filter: Option<&str>) -> Result
     runner.finish(&phases.to_string())
 }
 
-/// Runs the tests with real runtimes, whose daemons and clients are taken from this root.
+/// Runs the tests with real runtimes, with the daemons and clients from this root directory.
 pub(crate) fn with_daemons(
     workspace: &Workspace,
     root: PathBuf,
@@ -113,7 +113,7 @@ pub(crate) fn with_daemons(
     runner.finish(&phases.to_string())
 }
 
-/// Plays each lab by its test, which keeps a recording of it in this folder.
+/// Runs the test of each lab, which stores a recording in this folder.
 pub(crate) fn recording_labs(
     workspace: &Workspace,
     program: PathBuf,
@@ -126,7 +126,7 @@ pub(crate) fn recording_labs(
     runner.finish("")
 }
 
-/// Builds and runs only what has such tests.
+/// Builds and runs only the programs that contain matching tests.
 fn some(workspace: &Workspace, filter: &str, concerned: &[Selection]) -> Result<()> {
     let mut phases = Phases::default();
     let mut runner = Runner::new(workspace, Some(filter))?;
@@ -144,7 +144,7 @@ fn some(workspace: &Workspace, filter: &str, concerned: &[Selection]) -> Result<
     for Selection { package, flags, .. } in concerned {
         let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
         phases.run(&format!("testing {package}"), || {
-            // No other package has test programs of these names, but each has a library.
+            // Only this package has test programs of these names, but every package has a library.
             if package == KERNEL_TESTS && !flags.contains(&"--lib") {
                 runner.run_against_the_kernel(&[&["--workspace"], &flags[..]].concat(), false);
             } else {

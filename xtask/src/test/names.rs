@@ -1,23 +1,22 @@
-//! Whether a source file has a test whose name contains something, read off its text.
+//! Determines from its text whether a source file has a test whose name contains a filter.
 //!
-//! Only a build knows the names for certain. This is for leaving out what need not be built, and so
-//! errs on the side of yes.
+//! Only a build knows the names for certain. This decides what need not be built, so false positives are acceptable.
 
 use std::path::Path;
 
-/// Whether a filter could fit a test of this file, whose path is given from its crate's root.
+/// Whether a filter may match a test of this file, whose path is relative to its crate's root.
 pub(crate) fn may_have(filter: &str, file: &Path, text: &str) -> bool {
     let tests = tests_of(text);
     if tests.is_empty() {
         return false;
     }
-    // A macro that writes tests gives them names from anywhere in the file.
+    // A macro that generates tests may take their names from anywhere in the file.
     let made_up = tests.iter().any(|name| name.starts_with('$'));
     let modules: Vec<String> = modules_of(file).chain(inline_modules(text)).collect();
     let mut parts = filter.split("::").filter(|part| !part.is_empty());
     parts.all(|part| {
         let fits = |name: &str| name.contains(part);
-        // A file may be included as a module of this name, whatever the file's own is.
+        // A file may be included as a module of this name, whatever its own name is.
         "tests".contains(part)
             || tests.iter().any(|name| fits(name))
             || modules.iter().any(|name| fits(name))
@@ -25,20 +24,20 @@ pub(crate) fn may_have(filter: &str, file: &Path, text: &str) -> bool {
     })
 }
 
-/// Whether a test program makes up its tests when it runs: none is marked.
+/// Whether a test program generates its tests at run time, so that no function is marked as a test.
 pub(crate) fn are_made_up(root: &str) -> bool {
     tests_of(root).is_empty() && root.contains("fn main")
 }
 
-/// Whether the last part of a filter stands in quotes: names that are made up come from there. They
-/// are spelled with a hyphen or an underscore.
+/// Whether the last part of a filter appears in a string literal, from which generated names come. A hyphen and an
+/// underscore are equivalent.
 pub(crate) fn quotes(filter: &str, text: &str) -> bool {
     let same = |text: &str| text.replace('_', "-");
     let part = same(filter.rsplit("::").next().unwrap_or(filter));
     text.lines().any(|line| line.split('"').skip(1).step_by(2).any(|q| same(q).contains(&part)))
 }
 
-/// The names of functions that are marked as tests.
+/// The names of the functions that are marked as tests.
 fn tests_of(text: &str) -> Vec<&str> {
     let mut names = Vec::new();
     let mut marked = false;

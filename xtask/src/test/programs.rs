@@ -1,5 +1,5 @@
-//! The test programs that cargo builds, started one by one: which of them failed, and how long each took, is then known
-//! and not guessed from what cargo prints.
+//! The test programs that cargo builds, started one by one: so the failed ones and the duration of each are known
+//! exactly, not derived from cargo's output.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -10,18 +10,18 @@ use serde_json::Value;
 
 use crate::workspace::Workspace;
 
-/// One of them.
+/// A test program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Program {
-    /// Its target's name, as in `labs`
+    /// The name of its target, such as `labs`
     pub(crate) name: String,
     executable: PathBuf,
-    /// The package's folder, in which cargo starts tests
+    /// The folder of its package, in which cargo runs tests
     folder: PathBuf,
 }
 
 impl Program {
-    /// The program with these options, as `cargo test` would start it.
+    /// The command with these options, as `cargo test` would run it.
     pub(crate) fn command(&self, options: &[&str]) -> Command {
         let mut command = Command::new(&self.executable);
         command.args(options).current_dir(&self.folder).env("CARGO_MANIFEST_DIR", &self.folder);
@@ -31,10 +31,11 @@ impl Program {
 
 #[cfg(test)]
 impl Program {
-    /// A shell's script in place of one, whose folder is this.
+    /// A shell script in place of a test program, for tests of this crate.
     pub(super) fn of_script(folder: &Path, name: &str, script: &str) -> Self {
         let executable = folder.join(format!("{name}.sh"));
-        // No descriptor of ours, which another test's child could have open while this is to be executed (ETXTBSY).
+        // Written by a child, because another test's child could inherit an open descriptor while this is executed
+        // (ETXTBSY).
         let write = r#"printf %s "$1" >"$2" && chmod +x "$2""#;
         process::run(Command::new("sh").args(["-c", write, "sh", script]).arg(&executable))
             .unwrap();
@@ -42,11 +43,11 @@ impl Program {
     }
 }
 
-/// Builds what is selected, in the words of `cargo test`.
+/// Builds the selection, given as arguments of `cargo test`.
 pub(crate) fn build(workspace: &Workspace, selection: &[&str]) -> Result<Vec<Program>> {
     let mut cargo = workspace.cargo(["test", "--no-run"]);
     cargo.args(selection).arg("--message-format=json-render-diagnostics");
-    // Its progress stays to be seen.
+    // Its progress remains visible.
     let output = cargo.stderr(Stdio::inherit()).output();
     let output = output.with_context(|| format!("cannot start `{}`", process::show(&cargo)))?;
     if !output.status.success() {
@@ -55,8 +56,7 @@ pub(crate) fn build(workspace: &Workspace, selection: &[&str]) -> Result<Vec<Pro
     listed(&String::from_utf8_lossy(&output.stdout))
 }
 
-/// The test programs among cargo's messages, a line each, in the order of their names: that of the messages is the
-/// order in which they were built.
+/// The test programs in cargo's messages, one per line, sorted by name; the messages are in build order.
 fn listed(messages: &str) -> Result<Vec<Program>> {
     let mut programs = Vec::new();
     for message in messages.lines() {

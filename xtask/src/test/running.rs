@@ -1,4 +1,4 @@
-//! Running test programs, with their output passed on and counted.
+//! Runs test programs, forwards their output and counts the results.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -16,11 +16,10 @@ use super::unsteady::Unsteady;
 use crate::tools::Tools;
 use crate::workspace::Workspace;
 
-/// How tests run that count what the whole machine does.
+/// Option for tests that count events of the whole machine.
 pub(super) const ONE_AT_A_TIME: &str = "--test-threads=1";
 
-/// Test programs that load no probe, and make nothing on the machine that those with probes could see: they run beside
-/// them.
+/// Test programs that load no probe and whose actions do not affect tests with probes: they run beside those.
 const BESIDE: [&str; 13] = [
     "book",
     "catalogue",
@@ -37,8 +36,8 @@ const BESIDE: [&str; 13] = [
     "ways_out",
 ];
 
-/// Test programs with probes that ask about their own pods and paths only, and make nothing that others count: they run
-/// beside the others with probes. Tried beside each of these but [`ALONE`].
+/// Test programs with probes that only watch their own pods and paths, and whose actions do not affect other counts:
+/// they run beside the others with probes. Tested beside each of these except [`ALONE`].
 const SECOND_LANE: [&str; 14] = [
     "absence",
     "actors",
@@ -56,31 +55,31 @@ const SECOND_LANE: [&str; 14] = [
     "times",
 ];
 
-/// Test programs that take any finding of the node for their own, and any loss, count on no other kubelet, or see what a run
-/// does within its limits of time.
+/// Test programs that attribute any finding or loss on the node to themselves, require that there is no other
+/// kubelet, or check time limits of a run.
 const ALONE: [&str; 5] = ["api", "attacks", "ends", "runtimes", "unknown_roots"];
 
-/// How those that run beside give way to the others, whose outcome depends on time.
+/// Priority of the test programs beside the others, whose outcome depends on time.
 const NICE: i32 = 10;
 
-/// As the crate podstuck-testing has it, which the commands do not depend on.
+/// The same name as in the crate podstuck-testing, on which the commands do not depend.
 const SKIPS: &str = "PODSTUCK_TEST_SKIPS";
 
-/// What all tests of a run have in common.
+/// The common state of all tests of a run.
 pub(crate) struct Runner<'a> {
     workspace: &'a Workspace,
     filter: Option<&'a str>,
     tools: Option<Tools>,
     program: Option<PathBuf>,
-    /// Variables of the tests' environment
+    /// Additional environment variables of the tests
     variables: Vec<(&'static str, PathBuf)>,
     skips: NamedTempFile,
     totals: Totals,
     unsteady: Unsteady,
     longest: Longest,
-    /// The first command that failed
+    /// The first failure
     failure: Option<anyhow::Error>,
-    /// Where the programs' output goes
+    /// The destination of the programs' output
     output: fn() -> Box<dyn Write>,
 }
 
@@ -101,19 +100,19 @@ impl<'a> Runner<'a> {
         })
     }
 
-    /// Gives the tests the programs that they start.
+    /// Sets the programs that the tests start.
     pub(crate) fn equip(&mut self, tools: Tools, program: Option<PathBuf>) {
         self.tools = Some(tools);
         self.program = program;
     }
 
-    /// Gives the tests a variable.
+    /// Adds an environment variable for the tests.
     pub(crate) fn tell(&mut self, variable: &'static str, value: PathBuf) {
         self.variables.push((variable, value));
     }
 
-    /// Tests what is selected in the words of `cargo test`, with options for the test programs. A failure is kept for the
-    /// end, so that the other tests run, too.
+    /// Runs the selection, given as arguments of `cargo test`, with options for the test programs. A failure is kept
+    /// until the end, so that the other tests run as well.
     pub(crate) fn run(&mut self, selection: &[&str], options: &[&str]) {
         for program in self.build(selection) {
             let ran = self.start(&program, options, &mut (self.output)());
@@ -127,9 +126,9 @@ impl<'a> Runner<'a> {
         self.totals.add(ran.totals);
     }
 
-    /// The same with tests against the kernel, in two lanes with one test at a time in each, and at the end again what
-    /// failed: see [`Unsteady`]. Beside them those of [`BESIDE`], and the examples in the documentation where these are
-    /// wanted.
+    /// Like [`Self::run`], for tests against the kernel: in two lanes with one test at a time in each; failed tests
+    /// are repeated at the end, see [`Unsteady`]. Beside them run the programs of [`BESIDE`] and, if `documented`,
+    /// the documentation's examples.
     pub(crate) fn run_against_the_kernel(&mut self, selection: &[&str], documented: bool) {
         let programs = self.build(selection);
         self.run_lanes(Lanes::of(programs), documented);
@@ -184,13 +183,14 @@ impl<'a> Runner<'a> {
         }
     }
 
-    /// On a thread of its own.
+    /// Runs programs in a thread of its own.
     fn start_beside(
         &self,
         programs: Vec<Program>,
         documented: bool,
     ) -> (Vec<(Ran, Program)>, Option<Ran>) {
-        // Of this thread alone, and of what it starts (setpriority(2), "NOTES"). Without it, they take more time.
+        // Applies to this thread and its children only (setpriority(2), "NOTES"). If it fails, they merely take more
+        // time.
         let _ = rustix::process::nice(NICE);
         let start = |program: Program| {
             (self.passed_on(|printed| self.start(&program, &[], printed)), program)
@@ -199,7 +199,7 @@ impl<'a> Runner<'a> {
         (ran, documented.then(|| self.passed_on(|printed| self.start_documented(printed))))
     }
 
-    /// Tests the examples in the documentation.
+    /// Runs the documentation's examples.
     fn start_documented(&self, output: &mut impl Write) -> Ran {
         let mut command =
             self.workspace.cargo(["test", "--no-fail-fast", "--workspace", "--doc", "--"]);
@@ -238,7 +238,7 @@ impl<'a> Runner<'a> {
         if let Some(program) = &self.program {
             command.env("PODSTUCK_BIN", program);
         }
-        // The reader is gone.
+        // Fails if the reader is gone.
         let _ = writeln!(output, "\n== {name}");
         let (mut totals, mut longest) = (Totals::default(), Longest::default());
         let mut clock = Clock::start(name);
@@ -251,28 +251,28 @@ impl<'a> Runner<'a> {
         Ran { end, totals, longest }
     }
 
-    /// Passes on as a whole what is printed, since others print at the same time.
+    /// Forwards the output as a whole at the end, since other programs print at the same time.
     fn passed_on(&self, run: impl FnOnce(&mut Vec<u8>) -> Ran) -> Ran {
         let mut printed = Vec::new();
         let ran = run(&mut printed);
-        // The reader is gone.
+        // Fails if the reader is gone.
         let _ = (self.output)().write_all(&printed);
         ran
     }
 
-    /// Keeps a failure for the end, too.
+    /// Keeps a failure until the end.
     pub(crate) fn note(&mut self, result: Result<()>) {
         if let Err(error) = result {
             self.failure.get_or_insert(error);
         }
     }
 
-    /// Whether no test was there to run.
+    /// Whether the selection contained no test.
     pub(crate) fn has_found_none(&self) -> bool {
         self.failure.is_none() && self.totals.is_empty()
     }
 
-    /// Prints what was skipped, and the totals as the last line; the first failure is an error.
+    /// Prints the skipped tests, and the totals as the last line; returns the first failure.
     pub(crate) fn finish(mut self, remarks: &str) -> Result<()> {
         self.totals.add_skips(&read(self.skips.path())?);
         self.note(self.unsteady.verdict());
@@ -289,16 +289,16 @@ impl<'a> Runner<'a> {
     }
 }
 
-/// Which programs run beside which.
+/// Assigns programs to lanes.
 #[derive(Default)]
 struct Lanes {
-    /// One after the other
+    /// Run one after the other
     first: Vec<Program>,
-    /// One after the other, beside the first lane
+    /// Run one after the other, beside the first lane
     second: Vec<Program>,
-    /// When both lanes have ended
+    /// Run after both lanes
     alone: Vec<Program>,
-    /// Beside all of them
+    /// Run beside all others
     beside: Vec<Program>,
 }
 
@@ -318,7 +318,7 @@ impl Lanes {
             };
             lane.push(program);
         }
-        // What runs by itself is seen as it goes.
+        // The output of a single lane is visible while it runs.
         if lanes.first.is_empty() {
             std::mem::swap(&mut lanes.first, &mut lanes.second);
         }
@@ -326,7 +326,7 @@ impl Lanes {
     }
 }
 
-/// How a program ended, and what it counted.
+/// The result of a program.
 struct Ran {
     end: Result<()>,
     totals: Totals,
@@ -334,7 +334,7 @@ struct Ran {
 }
 
 impl Ran {
-    /// The tests that failed, if that is all that went wrong: a program that dies has not said what else it would have.
+    /// The failed tests, if nothing else failed: a program that dies has not reported all of its tests.
     fn failed_tests(&self) -> Vec<String> {
         let (counted, names) = self.totals.failed();
         let names: Vec<String> = names.map(str::to_owned).collect();
@@ -347,7 +347,7 @@ fn read(file: &Path) -> Result<String> {
     std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))
 }
 
-/// Runs a command and passes on each line that it prints.
+/// Runs a command and forwards each line that it prints.
 fn pass_on(command: &mut Command, to: &mut impl Write, mut take: impl FnMut(&str)) -> Result<()> {
     let shown = process::show(command);
     let mut child = command
@@ -357,11 +357,11 @@ fn pass_on(command: &mut Command, to: &mut impl Write, mut take: impl FnMut(&str
     if let Some(output) = child.stdout.take() {
         let mut lines = BufReader::new(output);
         let mut line = Vec::new();
-        // A test may print what is not UTF-8.
+        // A test may print invalid UTF-8.
         while lines.read_until(b'\n', &mut line).with_context(|| format!("reading `{shown}`"))? > 0
         {
             let text = String::from_utf8_lossy(&line);
-            // The reader is gone.
+            // Fails if the reader is gone.
             let _ = to.write_all(text.as_bytes());
             take(&text);
             line.clear();
@@ -399,7 +399,7 @@ mod tests {
         assert!(ran(Ok(()), "test result: ok. 4 passed; 0 failed; 0 ignored").is_empty());
     }
 
-    /// A test program of one test, which fails until a file is there that its first run makes.
+    /// A test program with one test that fails the first time; its second run executes `again`.
     fn program(folder: &Path, name: &str, again: &str) -> Program {
         let script = format!(
             "#!/bin/sh\nif [ -e {name} ]; then {again}; fi\ntouch {name}\n\
@@ -417,11 +417,11 @@ mod tests {
         let workspace = Workspace::locate().unwrap();
         let verdict = |names: &[&str], again: &str| {
             let mut runner = Runner::new(&workspace, None).unwrap();
-            // The runner of this test counts what it prints.
+            // The runner of this test counts the lines that it prints.
             runner.output = || Box::new(io::sink());
             let programs: Vec<Program> =
                 names.iter().map(|name| program(folder.path(), name, again)).collect();
-            // Wherever it runs.
+            // In each lane.
             let mut lanes = Lanes::default();
             for (number, program) in programs.into_iter().enumerate() {
                 let all =
@@ -435,7 +435,7 @@ mod tests {
             verdict(&["a", "b", "c"], PASSES),
             ("3 passed, 0 failed, 0 skipped".into(), true)
         );
-        // The same lines as the first time.
+        // The second run prints the same lines as the first.
         assert_eq!(verdict(&["d"], "true"), ("0 passed, 1 failed, 0 skipped".into(), false));
         assert_eq!(verdict(&["e"], RUNS_NONE), ("0 passed, 1 failed, 0 skipped".into(), false));
         let four = verdict(&["f", "g", "h", "i"], PASSES);

@@ -1,4 +1,4 @@
-//! Which packages and test programs a filter could concern.
+//! The packages and test programs that a filter may match.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,10 +11,10 @@ use serde_json::Value;
 use super::names::{are_made_up, may_have, quotes};
 use crate::workspace::Workspace;
 
-/// Builds the probes; whatever depends on a package that has it does so, too.
+/// Builds the probes. A package that depends on a package with it builds them as well.
 const PROBE_BUILDER: &str = "aya-build";
 
-/// One that has tests.
+/// A target with tests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Target {
     /// The flags with which cargo tests it alone, such as `--test labs`
@@ -32,17 +32,17 @@ struct Package {
     dependencies: Vec<String>,
 }
 
-/// Tests of one package.
+/// The selected tests of one package.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Selection {
     pub(crate) package: String,
-    /// None means all of its test programs
+    /// Empty for all of its test programs
     pub(crate) flags: Vec<String>,
     /// Whether building them builds the probes
     pub(crate) with_probes: bool,
 }
 
-/// What holds tests that the filter fits; nothing if no source has such a name.
+/// The packages with tests that match the filter; empty if no source has such a name.
 pub(crate) fn concerned(workspace: &Workspace, filter: &str) -> Result<Vec<Selection>> {
     let arguments = ["metadata", "--no-deps", "--format-version", "1", "--offline"];
     let metadata = process::output(&mut workspace.cargo(arguments))?;
@@ -107,8 +107,8 @@ fn builds_probes(package: &Package, all: &[Package]) -> bool {
     false
 }
 
-/// Whether a target may make up such a test when it runs, from what stands in its package or in one
-/// that this depends on.
+/// Whether a target may generate a matching test at run time, from texts in its package or in one that the package
+/// depends on.
 fn makes_up(target: &Target, package: &Package, all: &[Package], filter: &str) -> Result<bool> {
     if target.flags.first().is_none_or(|flag| flag != "--test")
         || !are_made_up(&text(&target.root)?)
@@ -131,16 +131,16 @@ fn text(file: &Path) -> Result<String> {
     fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))
 }
 
-/// Whether a file of a target has such a test.
+/// Whether a file of a target has a matching test.
 fn fits(target: &Target, all: &[Target], filter: &str) -> Result<bool> {
     let Some(folder) = target.root.parent() else { return Ok(false) };
     let roots: Vec<&Path> =
         all.iter().map(|other| other.root.as_path()).filter(|root| *root != target.root).collect();
-    // The root's own name is not in its tests' names.
+    // The root's own name is not part of its tests' names.
     if may_have(filter, Path::new(""), &text(&target.root)?) {
         return Ok(true);
     }
-    // Beside a library, what else is there is the library's.
+    // Next to a library, the other files belong to the library.
     let beside = |root: &Path| root.parent() == Some(folder) && root.ends_with("lib.rs");
     if roots.iter().any(|root| beside(root)) {
         return Ok(false);
@@ -154,8 +154,7 @@ fn fits(target: &Target, all: &[Target], filter: &str) -> Result<bool> {
     Ok(false)
 }
 
-/// Rust files in a folder, without those that other targets begin with and what lies beside them in
-/// a folder of their own.
+/// The Rust files in a folder, except the roots of other targets and the files in these roots' own folders.
 fn files_below(folder: &Path, others: &[&Path]) -> Result<Vec<PathBuf>> {
     let cannot = || format!("cannot read {}", folder.display());
     let mut files = Vec::new();

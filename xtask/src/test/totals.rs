@@ -1,33 +1,32 @@
-//! The sum of what test programs count, and what was skipped.
+//! The sum of the test programs' counts, and the skipped tests.
 //!
-//! To the test library, a test that finds out that it cannot run has passed. Such a test notes
-//! itself in a file (see the crate podstuck-testing), by which it is taken from the passed ones.
+//! For the test library, a test that detects that it cannot run has passed. Such a test notes itself in a file (see
+//! the crate podstuck-testing) and is subtracted from the passed tests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// How tests ended.
+/// The results of tests.
 #[derive(Debug, Default)]
 pub(crate) struct Totals {
-    /// As the test library counts
+    /// Counted by the test library
     returned: u64,
     failed: u64,
-    /// Left out by the test library itself
+    /// Ignored by the test library
     ignored: u64,
-    /// Two programs may have tests of one name
+    /// May contain a name twice: two programs may have tests of the same name
     failed_names: Vec<String>,
-    /// Those with their reasons
+    /// The ignored tests with their reasons
     ignored_names: Vec<(String, String)>,
-    /// Those that noted themselves, with their reasons
+    /// The tests that noted themselves as skipped, with their reasons
     skipped: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl Totals {
-    /// Takes what a line of a test program's output says.
+    /// Processes a line of a test program's output.
     ///
-    /// Its closing line is like
-    /// `test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 1s`,
-    /// and a single test's like `test name ... FAILED`: its name is returned.
+    /// The last line is like `test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in
+    /// 1s`, and that of a single test like `test name ... FAILED`, for which the name is returned.
     pub(crate) fn add_line<'a>(&mut self, line: &'a str) -> Option<&'a str> {
         let rest = line.trim_end().strip_prefix("test ")?;
         if let Some(counts) = rest.strip_prefix("result: ") {
@@ -35,7 +34,7 @@ impl Totals {
             return None;
         }
         let (name, outcome) = rest.split_once(" ... ")?;
-        // Names may be padded.
+        // Names may be padded with blanks.
         let name = name.trim_end().trim_end_matches(" - should panic");
         if outcome == "FAILED" {
             self.failed_names.push(name.to_owned());
@@ -59,7 +58,7 @@ impl Totals {
         }
     }
 
-    /// Takes a test that failed and has passed since for one that passed.
+    /// Counts a failed test as passed, because it passed when repeated.
     pub(crate) fn forgive(&mut self, name: &str) {
         if let Some(at) = self.failed_names.iter().position(|failed| failed == name) {
             self.failed_names.remove(at);
@@ -68,17 +67,17 @@ impl Totals {
         }
     }
 
-    /// How many failed, and those of them whose names were printed.
+    /// The number of failed tests, and the names that were printed.
     pub(crate) fn failed(&self) -> (u64, impl Iterator<Item = &str>) {
         (self.failed, self.failed_names.iter().map(String::as_str))
     }
 
-    /// Whether one test ran, and nothing else, and did not fail.
+    /// Whether exactly one test ran and passed.
     pub(crate) fn is_one_that_passed(&self) -> bool {
         (self.returned, self.failed, self.ignored) == (1, 0, 0)
     }
 
-    /// Takes what another program counted.
+    /// Adds the results of another program.
     pub(crate) fn add(&mut self, other: Self) {
         self.returned += other.returned;
         self.failed += other.failed;
@@ -87,21 +86,21 @@ impl Totals {
         self.ignored_names.extend(other.ignored_names);
     }
 
-    /// Takes what the tests noted, lines like `program::test: reason`. One may have several reasons.
+    /// Adds the tests' notes, lines like `program::test: reason`. A test may have several reasons.
     pub(crate) fn add_skips(&mut self, noted: &str) {
         for line in noted.lines() {
-            // A name has colons in pairs, and no blanks.
+            // A name contains only double colons and no blanks.
             let (test, reason) = line.split_once(": ").unwrap_or((line, "no reason given"));
             self.skipped.entry(test.to_owned()).or_default().insert(reason.to_owned());
         }
     }
 
-    /// Whether no test ran, or would have run.
+    /// Whether no test ran or was ignored.
     pub(crate) fn is_empty(&self) -> bool {
         self.returned + self.failed + self.ignored == 0
     }
 
-    /// What was skipped, a test a line, for those who read the last line only after it.
+    /// The skipped tests, one per line. They are printed before the last line, for readers that only read that one.
     pub(crate) fn skips(&self) -> String {
         let noted = self.noted().flat_map(|(test, reasons)| {
             reasons.iter().map(move |reason| format!("SKIPPED {test}: {reason}\n"))
@@ -111,15 +110,15 @@ impl Totals {
         noted.chain(ignored).collect()
     }
 
-    /// One that was skipped in part and then failed has failed.
+    /// A test that was partially skipped and then failed counts as failed.
     fn noted(&self) -> impl Iterator<Item = (&String, &BTreeSet<String>)> {
         let bare = |test: &str| test.split_once("::").map_or(test, |(_, bare)| bare).to_owned();
         self.skipped.iter().filter(move |(test, _)| !self.failed_names.contains(&bare(test)))
     }
 }
 
-/// Why a test was left out, if that is its outcome: `ignored` alone, with a reason as the test library
-/// has it (`ignored, reason`), or as libtest-mimic does (`ignored (reason)`).
+/// The reason of an ignored test: `ignored` alone, or with a reason as printed by the test library (`ignored,
+/// reason`) or libtest-mimic (`ignored (reason)`). `None` for other outcomes.
 pub(crate) fn ignored(outcome: &str) -> Option<&str> {
     let rest = outcome.trim().strip_prefix("ignored")?;
     let in_brackets = rest.strip_prefix(" (").and_then(|rest| rest.strip_suffix(')'));

@@ -1,24 +1,24 @@
-//! Tests that fail once and pass when they are run again: against the kernel, the rest of the machine is part of what is
-//! tested. A few are listed and forgiven, so that they are mended one by one; what fails twice has failed.
+//! Tests that fail once and pass when repeated: against the kernel, the rest of the machine is part of the test. A
+//! few are listed and tolerated, so that they are fixed one by one; a test that fails twice has failed.
 
 use std::fmt;
 
 use anyhow::{Result, bail};
 
-/// How many a run may have. `.ci/run` has no more in all its runs together.
+/// Maximum number per run. `.ci/run` applies the same limit to all its runs together.
 pub(crate) const FORGIVEN: usize = 3;
 
-/// Those of one run.
+/// The unsteady tests of one run.
 #[derive(Debug, Default)]
 pub(crate) struct Unsteady(Vec<String>);
 
 impl Unsteady {
-    /// Notes one.
+    /// Adds a test.
     pub(crate) fn add(&mut self, name: String) {
         self.0.push(name);
     }
 
-    /// An error if there are too many to be forgiven.
+    /// Returns an error if there are too many.
     pub(crate) fn verdict(&self) -> Result<()> {
         if self.0.len() > FORGIVEN {
             bail!(
@@ -32,7 +32,7 @@ impl Unsteady {
 }
 
 impl fmt::Display for Unsteady {
-    /// A line each. `.ci/run` counts them.
+    /// One line per test, which `.ci/run` counts.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|name| writeln!(formatter, "unsteady: {name}"))
     }

@@ -1,5 +1,5 @@
-//! A disk with a whole release of Debian's on it, for guests whose tests start what an archive in memory has no room
-//! for: real runtimes.
+//! A disk with a complete Debian release, for guests whose tests need more than fits into an in-memory archive: real
+//! runtimes.
 
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
@@ -10,12 +10,12 @@ use anyhow::{Context, Result};
 
 use podstuck_process as process;
 
-/// With room for what the tests write, which no file of ours takes: it is sparse, and a guest's changes are its own.
+/// Includes room for what the tests write. The file is sparse, and a guest's changes are discarded.
 const SIZE: u64 = 12 << 30;
-/// Folders that lie in `/usr`, which a package makes that cannot be unpacked beside others.
+/// Folders that are links into `/usr`. The package that creates them cannot be unpacked beside others.
 const MERGED: [&str; 4] = ["bin", "sbin", "lib", "lib64"];
 
-/// The file of a disk that holds what was unpacked into this folder, made below another one.
+/// The image of a disk with the contents of `root`, created below `folder`.
 pub(super) fn image(root: &Path, folder: &Path) -> Result<PathBuf> {
     let image = folder.join("runtimes.img");
     let changed = |file: &Path| fs::metadata(file).and_then(|file| file.modified());

@@ -13,51 +13,50 @@ use crate::architecture::Architecture;
 use podstuck_process as process;
 
 const MEMORY_MIB: u32 = 2048;
-/// Two writers at a time are to be two at a time.
+/// Two, so that two writers can run at a time.
 const PROCESSORS: &str = "2";
-/// Both processors take turns in one thread. With a thread for each, QEMU 7.2 now and then executes
-/// a breakpoint that the other processor has already patched away again, which the kernel takes
-/// for a fault of its own (`Oops: int3` while probes are attached).
+/// Both processors take turns in one thread. With a thread for each, QEMU 7.2 sometimes executes a breakpoint that
+/// the other processor has already removed, which the kernel treats as its own fault (`Oops: int3` while probes are
+/// attached).
 const IN_TURN: &str = "tcg,thread=single";
-/// A thread for each. Such a fault shall end the machine, so that it is run again, and so shall one processor
-/// that waits for the other for ever.
+/// One thread per processor. The fault above, or a processor that waits forever for the other, must end the machine,
+/// so that it is run again.
 const AT_ONCE: &str = "tcg,thread=multi";
 const ENDS_BY_FAULTS: &str = "oops=panic softlockup_panic=1 watchdog_thresh=30";
-/// Every instruction that the emulator knows but CMPXCHG16B: QEMU 7.2 leaves garbage in the flags
-/// after it, and an interrupt just then takes the kernel down with a double fault. The kernel's
-/// memory allocator uses it all the time, unless the processor says that it has none.
+/// All instructions that the emulator supports except CMPXCHG16B: QEMU 7.2 leaves garbage in the flags after it, and
+/// an interrupt at that moment crashes the kernel with a double fault. The kernel's memory allocator uses it all the
+/// time, unless the processor does not report it.
 const AMD64: [&str; 2] = ["-cpu", "max,-cx16"];
-/// The processor of many nodes in clouds.
+/// The processor of many cloud nodes.
 const ARM64: [&str; 4] = ["-machine", "virt,gic-version=3", "-cpu", "neoverse-n1"];
-/// The kernel's own: what panics ends the machine; memory is not wiped twice, which an emulator
-/// does slowly.
+/// Kernel arguments: a panic ends the machine; memory is not cleared twice, which is slow in an emulator.
 const ARGUMENTS: &str = "panic=-1 quiet init_on_alloc=0";
 const POLL: Duration = Duration::from_millis(200);
-/// Measured: a machine boots in 6 to 15 s, with three others beside it. One whose processors run at once may be in a
-/// loop for ever instead, before its kernel says a word.
+/// Measured: a machine boots in 6 to 15 s, with three others beside it. A machine with concurrent processors may loop
+/// forever instead, before the kernel's first message.
 const BOOT_LIMIT: Duration = Duration::from_secs(180);
-/// What the firmware says is shorter.
+/// Length of the console's output below which only the firmware has printed, in bytes.
 const FIRST_WORDS: u64 = 160;
 
 /// How a machine ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// It switched itself off, by its own will or by a panic
+    /// It powered off, by itself or after a panic
     Off,
-    /// Its time was up, and it was killed
+    /// It exceeded its time limit and was killed
     Deadline,
-    /// It had said nothing when it should long have booted, and was killed
+    /// It had printed nothing within the boot limit and was killed
     Silent,
-    /// We were asked to stop, and it was killed
+    /// This process was interrupted, and the machine was killed
     Interrupted,
 }
 
-/// The program that is such a machine.
+/// The emulator's program for this architecture.
 pub(super) fn emulator(architecture: Architecture) -> String {
     format!("qemu-system-{}", architecture.of_rust())
 }
 
-/// Its serial line, as the kernel calls it.
+/// The kernel's name of the serial line.
 const fn console(architecture: Architecture) -> &'static str {
     match architecture {
         Architecture::Amd64 => "ttyS0",
@@ -65,27 +64,27 @@ const fn console(architecture: Architecture) -> &'static str {
     }
 }
 
-/// What to boot.
+/// The machine to boot.
 pub(super) struct Guest<'a> {
     pub(super) architecture: Architecture,
     pub(super) kernel: &'a Path,
     pub(super) initramfs: &'a Path,
-    /// What is written to it is gone with the machine
+    /// Changes to it are discarded
     pub(super) disk: Option<&'a Path>,
     /// Kernel arguments, most of them for `init.sh`
     pub(super) arguments: &'a str,
-    /// Both processors run at once, and not in turn
+    /// Whether the processors run concurrently, not in turn
     pub(super) at_once: bool,
-    /// Where the console goes
+    /// The file for the console's output
     pub(super) log: &'a Path,
     pub(super) limit: Duration,
 }
 
 impl Guest<'_> {
-    /// Memory that one machine takes.
+    /// Memory of one machine, in bytes.
     pub(super) const MEMORY: u64 = (MEMORY_MIB as u64 + 256) << 20;
 
-    /// Runs the machine to its end.
+    /// Runs the machine until it ends.
     pub(super) fn run(&self, stop: &AtomicBool) -> Result<End> {
         let cannot_log = || format!("cannot write {}", self.log.display());
         let log = File::create(self.log).with_context(cannot_log)?;
@@ -101,7 +100,7 @@ impl Guest<'_> {
             ["-drive".to_owned(), format!("file={file},if=virtio,format=raw,snapshot=on")]
         });
         let disk = disk.iter().flatten();
-        // A machine never outlives us, however we end.
+        // The machine is killed with this process, however that ends.
         let mut command = Command::new("setpriv");
         command
             .args(["--pdeathsig", "KILL", &emulator])
@@ -127,7 +126,7 @@ impl Guest<'_> {
         let deadline = begun + self.limit;
         loop {
             if running.0.try_wait().context("waiting for the emulator")?.is_some() {
-                // Ctrl-C in a terminal reaches the machine, too.
+                // Ctrl-C in a terminal also reaches the machine.
                 let stopped = stop.load(Ordering::Relaxed);
                 return Ok(if stopped { End::Interrupted } else { End::Off });
             }
@@ -146,12 +145,12 @@ impl Guest<'_> {
     }
 }
 
-/// A machine that is killed when it is no longer waited for.
+/// A machine that is killed when this is dropped.
 struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Nothing in it is worth a clean end. One that has ended already is not an error.
+        // The machine needs no clean shutdown. It is no error if it has ended already.
         if self.0.kill().and_then(|()| self.0.wait()).is_err() {
             eprintln!("cannot end the emulator, pid {}", self.0.id());
         }

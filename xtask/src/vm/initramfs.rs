@@ -11,11 +11,11 @@ use cpio::NewcBuilder;
 use crate::vm::programs::Programs;
 use crate::vm::userland::Userland;
 
-/// What the tests and podstuck's remedies call, where busybox does less than the real one.
+/// Programs that the tests and podstuck's remedies call and of which busybox's versions are insufficient.
 const TOOLS: [&str; 9] =
     ["bash", "chattr", "dmsetup", "mkfs.ext4", "mountpoint", "nsenter", "rm", "setpriv", "umount"];
-/// Where tests look for a runtime, and where its containers, which see the node's `/usr`, have what busybox does
-/// otherwise: it is what it is called, and removes by `unlink`.
+/// Programs at the paths where tests search for a runtime, and where its containers, which see the node's `/usr`,
+/// have replacements for busybox's applets: those have another process name, and its `rm` calls `unlink`.
 const OTHERS: [(&str, &str); 3] =
     [("runc", "usr/sbin/runc"), ("bash", "usr/bin/sh"), ("rm", "usr/bin/rm")];
 const INIT: &str = include_str!("init.sh");
@@ -23,13 +23,13 @@ const INIT: &str = include_str!("init.sh");
 const DIRECTORY: u32 = 0o040_755;
 const PROGRAM: u32 = 0o100_755;
 const LINK: u32 = 0o120_777;
-/// Folders that lie in `/usr`, as Debian has it.
+/// Folders that are links into `/usr`, as in Debian.
 const MERGED: [&str; 2] = ["lib", "lib64"];
 
 /// Contents by path in the guest, without the leading slash.
 pub(super) type Files = BTreeMap<String, Vec<u8>>;
 
-/// What is the same with every kernel.
+/// The files that are the same for every kernel.
 pub(super) fn common_files(programs: &Programs, userland: &Userland) -> Result<Files> {
     let mut files = Files::from([("init".to_owned(), INIT.as_bytes().to_vec())]);
     let mut add = |place: String, file: &Path| -> Result<()> {
@@ -39,14 +39,14 @@ pub(super) fn common_files(programs: &Programs, userland: &Userland) -> Result<F
     for program in &programs.tools {
         add(format!("podstuck/{}", program.name), &program.file)?;
     }
-    // One folder below, where cargo would have put them: tests find podstuck-call from there.
+    // In a subfolder, as in cargo's layout: tests find podstuck-call relative to it.
     for program in &programs.tests {
         add(format!("podstuck/tests/{}", program.name), &program.file)?;
     }
     add("bin/busybox".to_owned(), &userland.find("busybox")?)?;
-    // A container's are the node's own programs, which it sees below `/usr`.
+    // A container runs the node's programs, which it sees below `/usr`.
     add("usr/bin/busybox".to_owned(), &userland.find("busybox")?)?;
-    // Beside busybox's own, and before them in PATH.
+    // In addition to busybox's applets, and before them in `PATH`.
     let tools = TOOLS.map(|tool| (tool, format!("tools/{tool}")));
     let others = OTHERS.map(|(tool, place)| (tool, place.to_owned()));
     for (tool, place) in tools.into_iter().chain(others) {
@@ -59,7 +59,7 @@ pub(super) fn common_files(programs: &Programs, userland: &Userland) -> Result<F
     Ok(files)
 }
 
-/// Adds a policy of SELinux's.
+/// Adds an SELinux policy.
 pub(super) fn add_policy(files: &mut Files, policy: &Path) -> Result<()> {
     files.insert("selinux/policy".to_owned(), read(policy)?);
     Ok(())
@@ -77,7 +77,7 @@ pub(super) fn write(common: &Files, modules: &[PathBuf], archive: &Path) -> Resu
         links.iter().map(|(folder, target)| (*folder, (LINK, target.as_bytes()))).collect();
     for (place, content) in &files {
         entries.insert(place, (PROGRAM, content));
-        // The kernel makes no directory by itself.
+        // The kernel does not create parent directories.
         for (end, _) in place.match_indices('/') {
             entries.insert(&place[..end], (DIRECTORY, &[]));
         }
@@ -90,7 +90,7 @@ pub(super) fn write(common: &Files, modules: &[PathBuf], archive: &Path) -> Resu
     cpio::write_cpio(inputs, file).and_then(|mut file| file.flush()).with_context(cannot)
 }
 
-/// Where a library lies behind the links.
+/// The path of a library with the links resolved.
 fn merged(place: &Path) -> String {
     let is_merged = MERGED.iter().any(|folder| place.starts_with(folder));
     let place = place.display();

@@ -1,4 +1,4 @@
-//! Debian's kernels: looked up in its package indexes each time, and downloaded when they are new.
+//! Debian's kernels: looked up in the package indexes on each run, and downloaded if they are new.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,31 +11,32 @@ use crate::vm::modules;
 use crate::vm::offer::{self, Flavour, Name, Offer, Series};
 use podstuck_process::private_apt::PrivateApt;
 
-/// Where to look. Together they have the kernels of five years.
+/// The suites to search. Together they contain the kernels of five years.
 const SUITES: [&str; 5] = ["bullseye", "bookworm", "trixie", "trixie-backports", "sid"];
-/// Those of Debian's stable releases, what they run stays in use for years; and how many of the newest series,
-/// beside those.
+/// The series of Debian's stable releases, which remain in use for years; and how many of the newest series are
+/// tested in addition.
 const fn usual(architecture: Architecture) -> (&'static [Series], usize) {
     match architecture {
         Architecture::Amd64 => (&[(5, 10), (6, 1), (6, 12)], 2),
         Architecture::Arm64 => (&[(6, 1), (6, 12)], 1),
     }
 }
-/// The kernel whose types are hidden, which is locked down, and which has runtimes; or else the last one of the run.
+/// The series of the machines with hidden BTF, with a locked-down kernel, and with runtimes; if it is not selected,
+/// the last one of the run.
 pub(super) const COMMON_SERIES: Series = (6, 12);
-/// Which packages a folder was made from.
+/// Records the packages from which a folder was made.
 const STAMP: &str = "packages";
 
-/// A kernel, unpacked.
+/// An unpacked kernel.
 pub(super) struct Kernel {
     pub(super) name: Name,
-    /// What the boot loader takes
+    /// The image for the boot loader
     pub(super) image: PathBuf,
-    /// In the order in which to load them
+    /// In load order
     pub(super) modules: Vec<PathBuf>,
 }
 
-/// Which kernels.
+/// The wanted kernels.
 pub(super) enum Wanted<'a> {
     /// Those that are tested to this extent
     All(Extent),
@@ -43,18 +44,18 @@ pub(super) enum Wanted<'a> {
     These(&'a [String]),
 }
 
-/// How much is tried.
+/// The extent of the tests.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Extent {
-    /// What fails first where hooks differ: on the oldest kernel, the newest, and one that stands for those between
+    /// The tests that fail first if hooks differ: on the oldest kernel, the newest one, and one between
     Brief,
-    /// What the kernel decides most
+    /// The tests that depend most on the kernel
     Usual,
-    /// All of it, and of Debian's stable releases also the kernels for any machine and those with `PREEMPT_RT`
+    /// All tests; for Debian's stable releases also the plain kernels and those with `PREEMPT_RT`
     Whole,
 }
 
-/// Gets the wanted ones.
+/// Provides the wanted kernels.
 pub(super) fn get(
     folder: &Path,
     architecture: Architecture,
@@ -79,7 +80,7 @@ pub(super) fn get(
     Ok(kernels)
 }
 
-/// Those to test, all of which are offered.
+/// The kernels to test, all of which must be offered.
 fn choose(offered: &[Name], architecture: Architecture, wanted: &Wanted<'_>) -> Result<Vec<Name>> {
     let all = || offered.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let named = |wanted: &String| {
@@ -116,7 +117,7 @@ fn choose(offered: &[Name], architecture: Architecture, wanted: &Wanted<'_>) -> 
 impl Kernel {
     fn get(apt: &PrivateApt, folder: &Path, name: Name, offer: &Offer) -> Result<Self> {
         let place = folder.join(name.to_string());
-        // Of other modules, too, there is nothing in an old folder.
+        // A folder that was made with another list of modules is outdated as well.
         let mut stamp = apt.files(&offer.packages)?;
         stamp.extend(modules::WANTED.map(str::to_owned));
         let stamp = stamp.join("\n");
@@ -124,7 +125,7 @@ impl Kernel {
             println!("Linux {}: there", offer.release);
         } else {
             println!("Linux {}: downloading it", offer.release);
-            // Complete or not there: a download that was cut off leaves no kernel behind.
+            // Renamed when complete: an interrupted download leaves no kernel behind.
             let new = folder.join(format!("{name}.new"));
             for old in [&new, &place] {
                 remove(old)?;
@@ -139,7 +140,7 @@ impl Kernel {
     }
 }
 
-/// Puts the image and the modules that the tests use into a folder, and nothing else.
+/// Extracts only the image and the modules that the tests use into a folder.
 fn unpack(apt: &PrivateApt, offer: &Offer, place: &Path) -> Result<()> {
     let whole = place.join("whole");
     apt.unpack_all(&offer.packages, &whole)?;

@@ -1,24 +1,24 @@
-//! What is unusual about a machine.
+//! The special property of a machine.
 
-/// One of the machines is unlike the others in that.
+/// The special property of a machine, if any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Usual,
-    /// It has disks that do not answer
+    /// Disks that do not respond
     Faulty,
-    /// It has a tenant who wants to mislead
+    /// A hostile tenant
     Attacked,
-    /// Its processors run at once, and not in turn
+    /// Concurrent processors, not in turn
     AtOnce,
-    /// Its kernel lets no program read its memory
+    /// A kernel that lets no program read its memory
     LockedDown,
-    /// Its kernel enforces SELinux
+    /// A kernel that enforces SELinux
     Confined,
-    /// It has a disk with a release of Debian's, and that release's runtimes
+    /// A disk with a Debian release and its runtimes
     Runtimes(OciRuntime),
 }
 
-/// What starts the containers of all runtimes.
+/// The OCI runtime of all container runtimes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OciRuntime {
     Runc,
@@ -36,7 +36,7 @@ impl OciRuntime {
 }
 
 impl Kind {
-    /// What is added to its name.
+    /// The suffix of the machine's name.
     pub(super) const fn says(self) -> &'static str {
         match self {
             Self::Usual => "",
@@ -50,7 +50,7 @@ impl Kind {
         }
     }
 
-    /// What is added to the name of its log.
+    /// The suffix of the log's name.
     pub(super) const fn file_name(self) -> &'static str {
         match self {
             Self::Usual => "",
@@ -64,8 +64,8 @@ impl Kind {
         }
     }
 
-    /// How often one may be run whose kernel dies of the emulator's faults, of which there are more with a
-    /// thread for each processor.
+    /// Maximum number of runs if the kernel dies of the emulator's faults, which are more frequent with a thread per
+    /// processor.
     pub(super) const fn runs(self) -> usize {
         match self {
             Self::AtOnce => 4,

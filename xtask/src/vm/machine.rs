@@ -1,4 +1,4 @@
-//! Which machines there are.
+//! The machines of the matrix.
 
 use std::path::{Path, PathBuf};
 
@@ -8,13 +8,13 @@ use crate::vm::kind::{Kind, OciRuntime};
 use crate::vm::offer::{Flavour, Name, Series};
 use crate::vm::selection::{self, Tests};
 
-/// Before it, arm64 has no `fentry` on a function of the kernel (`DYNAMIC_FTRACE_WITH_DIRECT_CALLS`).
+/// Before this series, arm64 does not support `fentry` on kernel functions (`DYNAMIC_FTRACE_WITH_DIRECT_CALLS`).
 const FENTRY_ON_ARM64: Series = (6, 4);
-/// Before it, a kprobe's program is set by a command for events of perf, which Debian's policy for SELinux allows to no
-/// process (`perf_event { write }`).
+/// Before this series, a kprobe's program is attached by an ioctl on a perf event, which Debian's SELinux policy
+/// allows to no process (`perf_event { write }`).
 const LINKS_OF_KPROBES: Series = (5, 15);
 
-/// One machine to boot.
+/// A machine to boot.
 #[derive(Clone)]
 pub(super) struct Machine {
     pub(super) architecture: Architecture,
@@ -22,17 +22,17 @@ pub(super) struct Machine {
     pub(super) cgroup: u8,
     pub(super) btf: bool,
     pub(super) kind: Kind,
-    /// Whether kprobes are tried, too.
+    /// Whether kprobes are tested as well.
     pub(super) with_kprobes: bool,
     pub(super) tests: Tests,
     pub(super) image: PathBuf,
     pub(super) initramfs: PathBuf,
-    /// A release of Debian's, in place of what is in memory
+    /// A Debian release, in place of the in-memory file system
     pub(super) disk: Option<PathBuf>,
 }
 
 impl Machine {
-    /// Those that boot these kernels, given from the oldest to the newest.
+    /// The machines that boot these kernels, which are sorted from the oldest to the newest.
     pub(super) fn all_with(
         architecture: Architecture,
         kernels: &[(Kernel, PathBuf)],
@@ -73,7 +73,7 @@ impl Machine {
             if !brief || Some(kernel.name) == oldest {
                 machines.push(machine(1, selection::WITH_CGROUP_V1));
             }
-            // These need time to answer, of which four machines on two processors have little.
+            // These tests need time, which four machines on two processors hardly have.
             if !brief {
                 let usual = machine(2, selection::AT_ONCE);
                 machines.push(Self { kind: Kind::AtOnce, ..usual });
@@ -102,7 +102,7 @@ impl Machine {
         usual.or(machines.last())
     }
 
-    /// The one whose kernel keeps its types to itself, and the one whose kernel keeps its memory.
+    /// One machine whose kernel hides its BTF, and one whose kernel is locked down.
     fn that_refuse(&self) -> [Self; 2] {
         let like = Self { cgroup: 2, kind: Kind::Usual, with_kprobes: true, ..self.clone() };
         let locked_down =
@@ -110,7 +110,7 @@ impl Machine {
         [Self { btf: false, tests: selection::WITHOUT_BTF, ..like }, locked_down]
     }
 
-    /// Those with cgroup v2 alone, as nodes have it, and runtimes that are newer than this machine's.
+    /// Machines with only cgroup v2, like nodes, and with newer runtimes than this machine's.
     fn with_runtimes(&self, disk: &Path) -> [Self; 2] {
         [OciRuntime::Runc, OciRuntime::Crun].map(|runtime| Self {
             cgroup: 2,
@@ -121,14 +121,14 @@ impl Machine {
         })
     }
 
-    /// As a person would say it.
+    /// The name for people.
     pub(super) fn name(&self) -> String {
         let btf = if self.btf { "" } else { ", BTF hidden" };
         let says = self.kind.says();
         format!("Linux {}, cgroup v{}{btf}{says}", self.system(), self.cgroup)
     }
 
-    /// Its kernel, and its processors unless they are the usual ones.
+    /// Its kernel, and its architecture unless it is this machine's.
     pub(super) fn system(&self) -> String {
         if self.architecture == Architecture::own() {
             self.kernel.to_string()
@@ -143,8 +143,8 @@ impl Machine {
         format!("{system}-cgroup{}{btf}{}.log", self.cgroup, self.kind.file_name())
     }
 
-    /// Whether probes cannot be had here: with `fentry` they need the kernel's types, and so does what reports directories by
-    /// kprobes. Debian's policy for SELinux allows events of tracepoints to no process.
+    /// Whether probes are unavailable here. `fentry` requires BTF, and so do the kprobes that report directories.
+    /// Debian's SELinux policy allows tracepoint events to no process.
     pub(super) fn refuses(&self, backend: &str) -> bool {
         match self.kind {
             Kind::LockedDown => true,
@@ -153,12 +153,12 @@ impl Machine {
         }
     }
 
-    /// Why nothing is tried with this backend, if nothing is.
+    /// Why nothing is tested with this backend; `None` if it is tested.
     pub(super) fn leaves_out(&self, backend: &str) -> Option<&'static str> {
         let is_old =
             self.architecture == Architecture::Arm64 && self.kernel.series < FENTRY_ON_ARM64;
         match backend {
-            // What is tried there is what is made of calls, and not how they are seen.
+            // These machines test the results made of calls, not the way calls are observed.
             _ if self.disk.is_some() => (backend != "fentry").then_some("elsewhere"),
             "fentry" if is_old => Some("not there"),
             "kprobe" if !self.with_kprobes => Some("elsewhere"),
@@ -170,15 +170,15 @@ impl Machine {
     }
 }
 
-/// How much of what takes long is tried.
+/// How many of the long tests are run.
 #[derive(Clone, Copy)]
 pub(super) struct Breadth<'a> {
     pub(super) extent: Extent,
-    /// Kprobes in all machines, or only where their hooks differ: on the oldest and on the newest kernel, with many
-    /// calls under way, and without the kernel's types.
+    /// Whether kprobes are tested in all machines, or only where their hooks differ: on the oldest and the newest
+    /// kernel, with many calls in flight, and without BTF.
     pub(super) kprobes_everywhere: bool,
-    /// Machines whose kernel enforces SELinux: there is a policy for them.
+    /// Whether there are machines that enforce SELinux, which need a policy.
     pub(super) selinux: bool,
-    /// A disk for machines with real runtimes, if there are to be some.
+    /// The disk of the machines with real runtimes, if there are any.
     pub(super) runtimes: Option<&'a Path>,
 }

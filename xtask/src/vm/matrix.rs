@@ -1,4 +1,4 @@
-//! Running machines side by side.
+//! Runs machines concurrently.
 
 use std::cmp::Reverse;
 use std::fs;
@@ -17,16 +17,16 @@ use crate::vm::kind::Kind;
 use crate::vm::machine::Machine;
 use crate::vm::report::{self, Outcome, Report};
 
-/// Measured: starting podstuck takes about ten times as long as on the machine itself.
+/// Measured: podstuck takes about ten times as long to start as on the machine itself.
 const SLOWDOWN: u32 = 10;
-/// Measured: a guest waits about half of its time.
+/// Measured: a guest is idle about half of its time.
 const GUESTS_PER_PROCESSOR: usize = 2;
 /// The longest test takes about a minute.
 const TEST_LIMIT: Duration = Duration::from_secs(240);
-/// The longest takes 1,800 s with three others beside it: with `PREEMPT_RT` all are three times as slow.
+/// The longest takes 1,800 s with three others beside it: with `PREEMPT_RT` all tests are three times as slow.
 const GUEST_LIMIT: Duration = Duration::from_secs(2700);
 
-/// How to run them.
+/// How to run the machines.
 pub(super) struct Plan<'a> {
     pub(super) backends: &'a [String],
     pub(super) filter: Option<&'a str>,
@@ -34,7 +34,7 @@ pub(super) struct Plan<'a> {
     pub(super) logs: &'a Path,
 }
 
-/// What became of a machine.
+/// The result of a machine.
 pub(super) struct Outcomes {
     pub(super) machine: Machine,
     pub(super) end: End,
@@ -42,14 +42,14 @@ pub(super) struct Outcomes {
     pub(super) report: Report,
     /// The console's last lines
     pub(super) tail: Vec<String>,
-    /// What the kernel said when it died, or that it never began; in a machine that finished, the first time that it
-    /// ran
+    /// The kernel's messages before it died, or a note that it never started; for a machine that finished, those of
+    /// its first run
     pub(super) panic: Option<Vec<String>>,
 }
 
 impl Outcomes {
-    /// Whether it came to its end, ran tests with each backend (of a filter it may have none), none failed, and no
-    /// probe was missing that can be had there.
+    /// Whether it finished, ran tests with each backend (with a filter there may be none), no test failed, and no
+    /// available probe was missing.
     pub(super) fn is_good(&self, backends: &[String], filter: Option<&str>) -> bool {
         let ran = |name: &String| {
             let mut of_it = self.report.backends.iter().filter(|b| b.name == *name);
@@ -65,7 +65,7 @@ impl Outcomes {
     }
 }
 
-/// Runs all, as many at a time as fit.
+/// Runs all machines, as many concurrently as fit.
 pub(super) fn run(
     machines: &[Machine],
     plan: &Plan<'_>,
@@ -73,7 +73,7 @@ pub(super) fn run(
 ) -> Result<Vec<Outcomes>> {
     let at_once = plan.at_once.map_or_else(room, Ok)?.clamp(1, machines.len().max(1));
     println!("{} machines, {at_once} at a time", machines.len());
-    // The long ones first, so that none of them runs alone in the end.
+    // The long ones first, so that none of them runs alone at the end.
     let mut order: Vec<(usize, &Machine)> = machines.iter().enumerate().collect();
     order.sort_by_key(|(_, machine)| {
         Reverse((machine.cgroup, machine.btf, machine.tests.first.len()))
@@ -90,7 +90,7 @@ pub(super) fn run(
                     if stop.load(Ordering::Relaxed) {
                         return;
                     }
-                    // The receiver is gone only when all is over.
+                    // Fails only if the receiver has ended.
                     let _ = sender.send((*number, machine.run_again_after_panic(plan, stop)));
                 }
             });
@@ -113,7 +113,7 @@ fn announce(result: &Result<Outcomes>) {
     }
 }
 
-/// How many machines the processors and the free memory are good for.
+/// Number of machines for which processors and free memory suffice.
 fn room() -> Result<usize> {
     let processors = thread::available_parallelism().context("cannot count processors")?.get();
     let memory = Meminfo::current().context("cannot read /proc/meminfo")?;
@@ -123,8 +123,8 @@ fn room() -> Result<usize> {
 }
 
 impl Machine {
-    /// Runs it, and again if its kernel died: the emulator has such faults of its own. A death
-    /// is always reported, and dying each time is failing.
+    /// Runs the machine, and repeats the run if its kernel died, because the emulator has faults of its own. A death
+    /// is always reported; if every run ends with one, the machine has failed.
     fn run_again_after_panic(&self, plan: &Plan<'_>, stop: &AtomicBool) -> Result<Outcomes> {
         let mut first_panic = None;
         for run in 1.. {
@@ -199,7 +199,7 @@ impl Machine {
     }
 }
 
-/// What the kernel said when it died, and what led to it.
+/// The kernel's last messages before it died.
 fn before_panic(console: &str) -> Option<Vec<String>> {
     const LED_TO_IT: usize = 60;
     let lines: Vec<&str> = console.lines().collect();

@@ -34,7 +34,7 @@ use crate::{daemons, setup};
 use podstuck_process as process;
 use podstuck_process::phases::Phases;
 
-/// What needs to be there, each with Debian's package.
+/// Required programs, each with its Debian package.
 const NEEDED: [(&str, &str); 7] = [
     ("busybox", "busybox-static"),
     ("modprobe", "kmod"),
@@ -45,7 +45,7 @@ const NEEDED: [(&str, &str); 7] = [
     ("xz", "xz-utils"),
 ];
 
-/// Debian's package with the emulator.
+/// Debian's package of the emulator.
 const fn emulators_package(architecture: Architecture) -> &'static str {
     match architecture {
         Architecture::Amd64 => "qemu-system-x86",
@@ -53,7 +53,7 @@ const fn emulators_package(architecture: Architecture) -> &'static str {
     }
 }
 
-/// Every way of attaching that podstuck has.
+/// All of podstuck's attachment methods.
 const BACKENDS: [&str; 3] = ["tracepoint", "fentry", "kprobe"];
 
 /// What to do in virtual machines.
@@ -102,7 +102,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// In brief, unless something is chosen.
+    /// Brief, unless something is selected.
     fn extent(&self) -> Extent {
         let is_chosen =
             !self.kernel.is_empty() || !self.backend.is_empty() || self.filter.is_some();
@@ -113,8 +113,8 @@ impl Options {
         }
     }
 
-    /// Whether there are machines that enforce SELinux, and some with real runtimes. The tools for its policy run here,
-    /// and those are Debian's for these processors.
+    /// Whether there are machines with SELinux and with real runtimes. The tools for the policy run on this machine,
+    /// and Debian's are for this architecture.
     fn has_more(&self, architecture: Architecture) -> bool {
         self.whole && architecture == Architecture::own() && architecture == Architecture::Amd64
     }
@@ -138,7 +138,7 @@ fn wanted(kernels: &[String], extent: Extent) -> Wanted<'_> {
     if kernels.is_empty() { Wanted::All(extent) } else { Wanted::These(kernels) }
 }
 
-/// Each kernel with the archive of its file system.
+/// Returns each kernel with the archive of its file system.
 fn prepare(
     workspace: &Workspace,
     architecture: Architecture,
@@ -155,7 +155,7 @@ fn prepare(
     let tests = selection::programs();
     let build = || programs::build(workspace, architecture, &tests);
     let programs = phases.run("building", build)?;
-    // The others cannot be asked here, and have the same tests.
+    // Foreign test programs cannot be queried here, but they contain the same tests.
     if architecture == Architecture::own() {
         programs.have(&selection::all())?;
     }
@@ -223,11 +223,11 @@ fn test(workspace: &Workspace, options: &Options, phases: &mut Phases) -> Result
     unsteady.verdict()
 }
 
-/// Has Ctrl-C noted from now on and not obeyed at once, so that no machine outlives us.
+/// From now on, notes Ctrl-C instead of obeying at once, so that no machine outlives this process.
 fn note_interrupts() -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
-        // A second one ends us the hard way; the machines die with us all the same.
+        // A second signal ends this process immediately; the machines end with it.
         flag::register_conditional_shutdown(signal, 1, Arc::clone(&stop))
             .and_then(|_| flag::register(signal, Arc::clone(&stop)))
             .context("cannot handle Ctrl-C")?;
@@ -235,7 +235,7 @@ fn note_interrupts() -> Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-/// Where all is kept that is made or downloaded for these machines.
+/// The folder of everything that is made or downloaded for these machines.
 fn folder(workspace: &Workspace, architecture: Architecture) -> PathBuf {
     let folder = workspace.target.join("vm");
     if architecture == Architecture::own() { folder } else { folder.join(architecture.of_debian()) }

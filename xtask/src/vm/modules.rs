@@ -1,4 +1,4 @@
-//! The kernel modules that the tests use, as plain files that busybox can load.
+//! The kernel modules that the tests use, as uncompressed files that busybox can load.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,8 +8,8 @@ use anyhow::{Context, Result, bail};
 
 use podstuck_process as process;
 
-/// File systems that deletions happen on, the loop device for a disk to put them on, what makes a disk hang, the
-/// emulator's disks, the networks of containers, and the list of local sockets, which a node loads when it is asked for.
+/// File systems for deletions, the loop device for their disks, the device mapper for disks that hang, the emulator's
+/// disks, container networks, and the socket diagnosis, which a node loads on demand.
 pub(super) const WANTED: [&str; 12] = [
     "loop",
     "ext4",
@@ -24,11 +24,11 @@ pub(super) const WANTED: [&str; 12] = [
     "veth",
     "unix_diag",
 ];
-/// Endings of compressed modules, each with the program that decompresses them in place.
+/// Suffixes of compressed modules, each with the program that decompresses them in place.
 const COMPRESSED: [(&str, &str); 3] = [("xz", "unxz"), ("zst", "unzstd"), ("gz", "gunzip")];
 const FOLDER: &str = "modules";
 
-/// Copies the wanted modules of an unpacked kernel, with those that they depend on.
+/// Copies the wanted modules of an unpacked kernel and their dependencies.
 pub(super) fn pick(unpacked: &Path, release: &str, place: &Path) -> Result<()> {
     let folder = place.join(FOLDER);
     fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
@@ -41,9 +41,9 @@ pub(super) fn pick(unpacked: &Path, release: &str, place: &Path) -> Result<()> {
     let mut order: Vec<PathBuf> = Vec::new();
     for wanted in WANTED {
         let mut modprobe = Command::new(program("modprobe")?);
-        // This machine's own settings are not the kernel's.
+        // This machine's configuration does not apply to the kernel.
         modprobe.args(["-C", "/dev/null", "-S", release, "--show-depends", "-d"]).arg(&base);
-        // `builtin NAME`, or `insmod PATH OPTIONS` for each, in the order to load them.
+        // The output is `builtin NAME`, or `insmod PATH OPTIONS` for each module, in load order.
         for line in process::output(modprobe.arg(wanted))?.lines() {
             let mut words = line.split_whitespace();
             if let (Some("insmod"), Some(path)) = (words.next(), words.next())
@@ -69,7 +69,7 @@ pub(super) fn pick(unpacked: &Path, release: &str, place: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What [`pick`] left, in the order in which to load it.
+/// The modules that [`pick`] copied, in load order.
 pub(super) fn list(place: &Path) -> Result<Vec<PathBuf>> {
     let folder = place.join(FOLDER);
     let cannot = || format!("cannot read {}", folder.display());

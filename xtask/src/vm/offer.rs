@@ -1,4 +1,4 @@
-//! Which kernels Debian offers, by the names of its packages.
+//! The kernels that Debian offers, derived from the names of its packages.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,21 +7,21 @@ use crate::architecture::Architecture;
 /// Such as 6.12.
 pub(super) type Series = (u32, u32);
 
-/// How Debian has built a kernel.
+/// The build variant of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Flavour {
-    /// For virtual machines, as clouds run them
+    /// For virtual machines in clouds
     Cloud,
-    /// For any machine: more drivers, and none of them built in
+    /// For any machine: more drivers, none of them built in
     Plain,
-    /// With `PREEMPT_RT`: most of its locks sleep, and most of what interrupts can be interrupted
+    /// With `PREEMPT_RT`: most locks sleep, and most interrupt handlers can be preempted
     RealTime,
 }
 
 impl Flavour {
     const ALL: [Self; 3] = [Self::Cloud, Self::Plain, Self::RealTime];
 
-    /// What is added to a series.
+    /// The suffix in the names of this program.
     const fn ending(self) -> &'static str {
         match self {
             Self::Cloud => "",
@@ -30,7 +30,7 @@ impl Flavour {
         }
     }
 
-    /// How such packages end, before the name of the architecture.
+    /// The suffix of Debian's packages, before the name of the architecture.
     const fn of_debian(self) -> &'static str {
         match self {
             Self::Cloud => "-cloud",
@@ -40,7 +40,7 @@ impl Flavour {
     }
 }
 
-/// A kernel that may be tested: its series, and how it was built.
+/// A kernel to test: its series and its variant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Name {
     pub(super) series: Series,
@@ -54,15 +54,15 @@ impl std::fmt::Display for Name {
     }
 }
 
-/// One kernel and the packages that it takes.
+/// A kernel and its packages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Offer {
-    /// As `uname -r` says it
+    /// The output of `uname -r`
     pub(super) release: String,
     pub(super) packages: Vec<String>,
 }
 
-/// The newest kernel of each series and flavour for these processors.
+/// The newest kernel of each series and variant for this architecture.
 pub(super) fn newest(
     names: &BTreeSet<String>,
     architecture: Architecture,
@@ -82,18 +82,18 @@ fn newest_of(
     all.sort_by(|(a, _), (b, _)| a.cmp(b));
     let name =
         |numbers: &[u32]| Some(Name { series: (*numbers.first()?, *numbers.get(1)?), flavour });
-    // Of one series, the last one stays.
+    // The last kernel of each series remains.
     all.into_iter().filter_map(|(numbers, offer)| Some((name(&numbers)?, offer))).collect()
 }
 
-/// The kernel that a package holds, unless it holds none.
+/// The kernel in a package; `None` without one.
 fn offer(name: &str, names: &BTreeSet<String>, flavour: &str) -> Option<(Vec<u32>, Offer)> {
-    // `linux-image-unsigned`, `-dbg` and the like do not fit this form.
+    // `linux-image-unsigned`, `-dbg` and the like do not match this form.
     let form = ["linux-binary-unsigned-", "linux-binary-", "linux-image-"];
     let (prefix, version) =
         form.iter().find_map(|prefix| Some((*prefix, name.strip_prefix(prefix)?)))?;
     let version = version.strip_suffix(flavour)?;
-    // The plain one has no word of its own.
+    // The plain variant has no word of its own.
     let words = Flavour::ALL.map(Flavour::of_debian);
     let is_of_another = words.iter().any(|word| !word.is_empty() && version.ends_with(word));
     if is_of_another || !version.starts_with(|c: char| c.is_ascii_digit()) {
@@ -102,18 +102,17 @@ fn offer(name: &str, names: &BTreeSet<String>, flavour: &str) -> Option<(Vec<u32
     let with =
         |prefix: &str| Some(format!("{prefix}{version}{flavour}")).filter(|n| names.contains(n));
     let packages = if prefix == "linux-image-" {
-        // Newer ones are split up, and then this one is empty.
+        // Newer kernels are split into several packages, and this one is empty.
         if with("linux-binary-").or_else(|| with("linux-binary-unsigned-")).is_some() {
             return None;
         }
         vec![name.to_owned()]
     } else {
-        // A kernel is built before it is signed, and then Debian has both.
+        // A kernel is built before it is signed; then Debian has both packages.
         if prefix == "linux-binary-unsigned-" && with("linux-binary-").is_some() {
             return None;
         }
-        // Backports keep the signed kernel for longer than its modules, and than the list of what
-        // is built in.
+        // The signed kernel stays in backports for longer than its modules and the list of its built-in modules.
         vec![name.to_owned(), with("linux-modules-")?, with("linux-base-")?]
     };
     let numbers = version.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok());

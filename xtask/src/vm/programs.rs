@@ -1,4 +1,4 @@
-//! The programs under test and the tests, linked statically: a guest has no libraries of ours.
+//! The programs under test and the tests, linked statically: a guest has none of the machine's libraries.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -12,28 +12,27 @@ use crate::build;
 use crate::workspace::Workspace;
 use podstuck_process as process;
 
-/// What is tested, and what tests start.
+/// The program under test and those that tests start.
 const TOOLS: [&str; 3] = ["podstuck", "podstuck-call", "podstuck-tenant"];
 
-/// A program, with its name in the guest.
+/// A program and its name in the guest.
 pub(super) struct Program {
     pub(super) name: String,
     pub(super) file: PathBuf,
 }
 
-/// What was built.
+/// The built programs.
 pub(super) struct Programs {
-    /// Those of [`TOOLS`]
+    /// The programs of [`TOOLS`]
     pub(super) tools: Vec<Program>,
     /// Test programs
     pub(super) tests: Vec<Program>,
 }
 
-/// Builds `podstuck`, what tests start beside it, and these test programs.
+/// Builds `podstuck`, the programs that tests start, and these test programs.
 ///
-/// Optimized, since the guest's processor is slow, but not across crates as a release is: that takes
-/// minutes, and no time is judged in a guest. All in one command, so that cargo compiles once
-/// what they share.
+/// Optimized, since the guest's processor is slow, but without the release's cross-crate optimization, which takes
+/// minutes: guests do not test durations. In one command, so that cargo compiles common parts once.
 pub(super) fn build(
     workspace: &Workspace,
     architecture: Architecture,
@@ -58,7 +57,7 @@ pub(super) fn build(
         let program = Program { name: name.to_owned(), file: file.into() };
         match message["target"]["kind"][0].as_str() {
             Some("test") => programs.tests.push(program),
-            // A package's other programs are built with its tests.
+            // A package's other programs are built together with its tests.
             Some("bin") if TOOLS.contains(&name) => programs.tools.push(program),
             _ => {}
         }
@@ -76,7 +75,7 @@ pub(super) fn build(
 }
 
 impl Programs {
-    /// Checks that a selection leaves no guest without tests because one has another name now.
+    /// Checks that each selected test exists, so that a renamed one does not leave a guest without tests.
     pub(super) fn have(&self, wanted: &BTreeSet<(&str, Option<&str>)>) -> Result<()> {
         for (name, part) in wanted {
             let program = self.tests.iter().find(|program| program.name == *name);

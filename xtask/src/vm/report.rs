@@ -1,15 +1,15 @@
-//! What a guest says on its console: the lines of `init.sh`, and what tests print between them.
+//! Parses a guest's console: the lines of `init.sh`, and the tests' output between them.
 
 use serde_json::Value;
 
 use crate::test::ignored;
 
 const MARK: &str = "@podstuck ";
-/// What a test says that cannot run.
+/// The message of a test that cannot run.
 const SKIPPED: &str = "skipped: ";
 
-/// By these, on functions, the kernel reports which directory it has resolved. Debian's have them all
-/// (`CONFIG_SECURITY_PATH`), and podstuck does without them.
+/// Functions at which the kernel reports the directory that it has resolved. All of Debian's kernels have them
+/// (`CONFIG_SECURITY_PATH`); podstuck also works without them.
 const DIRECTORY_HOOKS: [&str; 2] = ["security_path_unlink", "security_path_rmdir"];
 
 /// How a test ended.
@@ -17,9 +17,9 @@ const DIRECTORY_HOOKS: [&str; 2] = ["security_path_unlink", "security_path_rmdir
 pub(super) enum Outcome {
     Passed,
     Failed,
-    /// Failed, and passed when it was run again
+    /// Failed, and passed when repeated
     Unsteady,
-    /// With the reason, also when only a part was skipped
+    /// The reason, also if only a part was skipped
     Skipped(String),
 }
 
@@ -29,30 +29,30 @@ pub(super) struct Test {
     pub(super) name: String,
     pub(super) outcome: Outcome,
     pub(super) seconds: f64,
-    /// What it printed
+    /// Its output
     pub(super) output: Vec<String>,
 }
 
-/// All tests with one backend.
+/// The tests with one backend.
 #[derive(Debug, Default)]
 pub(super) struct Backend {
     pub(super) name: String,
-    /// Probes that are in
+    /// Number of attached probes
     pub(super) attached: usize,
-    /// Probes that are not, each with the reason; or why podstuck did not start
+    /// Missing probes with their reasons, or the reason why podstuck did not start
     pub(super) missing: Vec<String>,
     pub(super) tests: Vec<Test>,
 }
 
 impl Backend {
-    /// Takes a test that ended. One that ends a second time failed the first time.
+    /// Adds a test result. If the test has one already, it failed the first time.
     fn add(&mut self, test: Test) {
         let Some(before) = self.tests.iter_mut().find(|before| before.name == test.name) else {
             self.tests.push(test);
             return;
         };
         before.seconds += test.seconds;
-        // One that cannot run the second time has not passed.
+        // A test that is skipped when repeated has not passed.
         if test.outcome == Outcome::Passed {
             before.outcome = Outcome::Unsteady;
         } else {
@@ -60,35 +60,35 @@ impl Backend {
         }
     }
 
-    /// How many tests ended so.
+    /// Number of tests with this outcome.
     pub(super) fn count(&self, wanted: fn(&Outcome) -> bool) -> usize {
         self.tests.iter().filter(|test| wanted(&test.outcome)).count()
     }
 
-    /// What all of them took.
+    /// Total duration of the tests.
     pub(super) fn seconds(&self) -> f64 {
         self.tests.iter().map(|test| test.seconds).sum()
     }
 }
 
-/// All that a guest said.
+/// The parsed console of a guest.
 #[derive(Debug, Default)]
 pub(super) struct Report {
-    /// From the kernel's start to the first process
+    /// Time from the kernel's start to the first process
     pub(super) boot_seconds: Option<f64>,
-    /// It came to its end
+    /// Whether it finished
     pub(super) done: bool,
     pub(super) backends: Vec<Backend>,
 }
 
-/// Reads a console.
+/// Parses a console.
 pub(super) fn read(console: &str) -> Report {
     let mut report = Report::default();
     let mut test: Option<String> = None;
     let mut output = Vec::new();
     for line in console.lines() {
         let line = line.trim_end_matches('\r');
-        // The kernel may have printed half a line before.
+        // The kernel may have printed a partial line before the mark.
         let Some((_, marked)) = line.split_once(MARK) else {
             output.push(line.to_owned());
             continue;
@@ -126,7 +126,7 @@ fn hundredths(text: &str) -> Option<f64> {
     text.trim().parse::<f64>().ok().map(|value| value / 100.0)
 }
 
-/// Takes what podstuck's own first line says.
+/// Processes podstuck's first line.
 fn start(backend: &mut Backend, line: &str) {
     let Ok(start) = serde_json::from_str::<Value>(line) else {
         backend.missing.push("all: podstuck did not start".to_owned());
@@ -145,7 +145,7 @@ fn start(backend: &mut Backend, line: &str) {
     backend.missing.extend(missing.iter().filter_map(Value::as_str).map(str::to_owned));
 }
 
-/// `rest` is the exit status and the time.
+/// `rest` contains the exit status and the duration.
 fn ended(name: String, rest: &str, output: Vec<String>) -> Test {
     let (status, time) = rest.split_once(' ').unwrap_or((rest, ""));
     let reason = |line: &String| {

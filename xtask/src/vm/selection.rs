@@ -1,29 +1,29 @@
-//! Which tests run in which machines: those whose outcome the kernel decides.
+//! The selection of tests for each machine: those whose outcome depends on the kernel.
 //!
-//! What it does not decide (arguments, wording, exports, what is read from `/proc` and cgroups) is
-//! tried natively by `cargo xtask test` and nowhere else, since an emulated machine is ten times as
-//! slow. Of the labs, those are here whose causes the probes alone show.
+//! All other tests (arguments, wording, exports, reads of `/proc` and cgroups) only run natively with `cargo xtask
+//! test`, since an emulated machine is ten times as slow. Of the labs, those are selected whose causes only the
+//! probes show.
 
 use std::collections::BTreeSet;
 
-/// Tests as `init.sh` takes them: `PROGRAM` or `PROGRAM:PART`, with commas between. `PART` is part of
-/// the names of the tests meant.
+/// Tests in the format of `init.sh`: `PROGRAM` or `PROGRAM:PART`, separated by commas. `PART` is part of the tests'
+/// names.
 #[derive(Clone, Copy)]
 pub(super) struct Tests {
     /// With the first backend
     pub(super) first: &'static str,
-    /// With every other one
+    /// With every other backend
     pub(super) again: &'static str,
 }
 
-/// What depends on where the probes hang: the rest is the same code behind another entry.
+/// Tests that depend on the hooks: all further code is the same behind another entry point.
 const BY_HOOK: &str = "cli:doctor,labs:busy::csi,labs:immutable_attribute,labs:crosses,\
                        paths:by_,paths:renamed,paths:through,paths:resolved,other_ways:32_bit,\
                        other_ways:io_uring,other_ways:moved,counts:two,counts:rm,times:start,\
                        holders:namespace";
 
-/// Of that, what fails first where a hook is not as expected: enough for kernels between, and for another backend, where
-/// there is no time for more.
+/// The tests of these that fail first if a hook differs: for the kernels between and for another backend, if there is
+/// no time for more.
 const FIRST_TO_FAIL: &str = "cli:doctor_finds,labs:crosses,paths:by_descriptor,paths:resolved::what,\
                              paths:renamed,other_ways:32_bit,other_ways:io_uring,counts:two";
 
@@ -35,59 +35,57 @@ pub(super) const AT_THE_ENDS: Tests = Tests {
     again: BY_HOOK,
 };
 
-/// Where there is no time for more.
+/// The same in brief.
 pub(super) const AT_THE_ENDS_IN_BRIEF: Tests = Tests { first: BY_HOOK, again: FIRST_TO_FAIL };
 
-/// There, too, in machines of their own: they wait for what does not answer, and are short of what they need.
+/// On the same kernels, in separate machines: these tests wait for unresponsive objects and run short of resources.
 pub(super) const FAULTS: Tests = Tests {
     first: "faults:clock,faults:suspended,faults:beside_many,faults:two_runs",
     again: "faults:from_the_first_call_on,faults:beside_many,faults:two_runs",
 };
-/// All of that, where there is time: what the kernel counts as memory of the tables, what goes on when who has the
-/// probes is killed, and what cannot be read without descriptors.
+/// All fault tests: also the kernel's memory accounting of the tables, the death of the process that holds the
+/// probes, and the lack of descriptors.
 pub(super) const ALL_FAULTS: Tests = Tests { first: FAULTS_WHOLE, again: FAULTS_WHOLE };
 const FAULTS_WHOLE: &str = "faults:clock,faults:suspended,faults:beside_many,\
                             faults:two_runs,faults:killed,faults:mebibytes,faults:descriptors";
 
-/// There, too: what a tenant does so that a pod's finding is not made, goes, or names another pod. Here where
-/// the probes decide it.
+/// On the same kernels: attacks of a tenant that suppress a pod's finding or attribute it to another pod, where the
+/// probes decide.
 pub(super) const ATTACKS: Tests =
     Tests { first: "attacks:look_alikes", again: "attacks:look_alikes" };
-/// All of that, where there is time.
+/// All attacks.
 pub(super) const ALL_ATTACKS: Tests = Tests { first: "attacks", again: "attacks" };
 
-/// On those between: how each call is seen and counted, and each way to a path. What is made of a
-/// call is the same code with the same input.
+/// On the kernels between: how each call is observed and counted, and each kind of path. The later processing is the
+/// same code with the same input.
 pub(super) const BETWEEN: Tests = Tests {
     first: "cli:doctor,labs:busy::csi,labs:crosses,paths,other_ways,counts,times:start",
     again: BY_HOOK,
 };
 
-/// The same, where there is no time for more.
+/// The same in brief.
 pub(super) const BETWEEN_IN_BRIEF: Tests = Tests { first: FIRST_TO_FAIL, again: FIRST_TO_FAIL };
 
-/// Who calls, and what is said about it. That interface of the kernel no longer changes, so that the
-/// oldest and the newest kernel are enough.
+/// The caller, and the findings about it. cgroup v1 no longer changes, so the oldest and the newest kernel suffice.
 pub(super) const WITH_CGROUP_V1: Tests = Tests {
     first: "labs:immutable_attribute,labs:busy::csi,labs:healthy,cli:unknown_pod",
     again: "labs:busy::csi",
 };
 
-/// What is left without the kernel's types. The others would say that they are skipped, or do not need
-/// a kernel at all.
+/// The tests that work without BTF. The others would be skipped or need no kernel.
 pub(super) const WITHOUT_BTF: Tests = Tests { first: "no_btf", again: "no_btf" };
 
-/// What a kernel says that lets no program read its memory.
+/// The message about a kernel that lets no program read its memory.
 pub(super) const LOCKED_DOWN: Tests = Tests { first: "cli:locked_down", again: "cli:locked_down" };
 
-/// What a policy of SELinux decides: which hooks may be had. Debian's refuses the first backend.
+/// The decisions of an SELinux policy about hooks. Debian's policy refuses the first backend.
 pub(super) const UNDER_SELINUX: Tests = Tests {
     first: "cli:selinux",
     again: "cli:selinux,cli:doctor,counts:two,paths:by_,labs:immutable_attribute,labs:busy::csi",
 };
 
-/// Real runtimes, with what starts and removes nearly all containers elsewhere: cgroup v2 alone. But for the storm,
-/// which takes minutes on an emulated processor.
+/// Real runtimes with the OCI runtimes of nearly all nodes, on cgroup v2 only. Without the storm, which takes minutes
+/// on an emulated processor.
 pub(super) const RUNTIMES: Tests = Tests {
     first: "runtimes:by_container::,runtimes:by_daemon::,runtimes:out_of_step,runtimes:podman,\
             runtimes:snapshots,runtimes:short_containers,runtimes:healthy_containers,runtimes:a_mount_in_a_docker,\
@@ -95,19 +93,19 @@ pub(super) const RUNTIMES: Tests = Tests {
     again: "runtimes:podman",
 };
 
-/// What depends on two processors that run at once: slots that two want, tables that two write, answers that
-/// one takes while the other writes them.
+/// Tests that depend on concurrent processors: contended slots, tables with two writers, and reads concurrent with
+/// writes.
 pub(super) const AT_ONCE: Tests = Tests {
     first: "counts,paths:by_,paths:renamed,paths:held_back,other_ways:moved",
     again: "counts,paths:by_,paths:renamed,other_ways:moved",
 };
 
-/// The test programs that these are in.
+/// The test programs of all selections.
 pub(super) fn programs() -> BTreeSet<&'static str> {
     all().into_iter().map(|(program, _)| program).collect()
 }
 
-/// Each program with each part of a name; no part means all of its tests.
+/// Each program with each part of a name; `None` for all of its tests.
 pub(super) fn all() -> BTreeSet<(&'static str, Option<&'static str>)> {
     [
         AT_THE_ENDS,

@@ -1,5 +1,5 @@
-//! A policy for a guest whose kernel enforces SELinux: Debian's with all its modules, built here, since its package
-//! has it built by a machine that is to enforce it.
+//! The policy for a guest whose kernel enforces SELinux: Debian's with all its modules. It is built here, since the
+//! package builds it only on a machine that is to enforce it.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -10,17 +10,17 @@ use anyhow::{Context, Result};
 use podstuck_process as process;
 use podstuck_process::private_apt::PrivateApt;
 
-/// The release whose policy and tools are taken.
+/// The Debian release of the policy and the tools.
 const SUITE: &str = "bookworm";
-/// The policy, what links its modules, and the libraries of that.
+/// The policy, its linker, and the linker's libraries.
 const PACKAGES: [&str; 5] =
     ["selinux-policy-default", "semodule-utils", "checkpolicy", "libsepol2", "libselinux1"];
 const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
-/// The newest form of a policy that all kernels here and these tools know.
+/// The newest policy version that all tested kernels and these tools support.
 const VERSION: &str = "33";
-/// Which packages the policy was made from.
+/// Records the packages from which the policy was made.
 const STAMP: &str = "packages";
-/// A guest has no login: its first process becomes what a person's shell would be.
+/// A guest has no login, so its first process gets the type of a user's shell.
 const MODULE: &str = "module podstuck 1.0;
 require {
     type kernel_t;
@@ -33,7 +33,7 @@ allow kernel_t kernel_t:process setcurrent;
 allow kernel_t unconfined_t:process dyntransition;
 ";
 
-/// The file of the policy, made below a folder.
+/// Creates the policy below a folder; returns its file.
 pub(super) fn policy(folder: &Path) -> Result<PathBuf> {
     let apt = PrivateApt::new(folder.join("selinux-apt"))?;
     apt.update(&[SUITE]).context("cannot get Debian's package indexes")?;
@@ -59,13 +59,13 @@ pub(super) fn policy(folder: &Path) -> Result<PathBuf> {
     process::output(tool("semodule_package").args(["-o", "podstuck.pp", "-m", "podstuck.mod"]))?;
     process::output(tool("semodule_link").args(["-o", "linked"]).args(modules).arg("podstuck.pp"))?;
     process::output(tool("semodule_expand").args(["-c", VERSION, "linked", "policy"]))?;
-    // Written last: an installation that was cut off is repeated.
+    // Written last, so that an interrupted installation is repeated.
     let file = root.join(STAMP);
     fs::write(&file, stamp).with_context(|| format!("cannot write {}", file.display()))?;
     Ok(policy)
 }
 
-/// The modules of the package, unpacked: the base first.
+/// The unpacked modules of the package, the base module first.
 fn modules(root: &Path) -> Result<Vec<PathBuf>> {
     let packed = root.join("usr/share/selinux/default");
     let cannot = || format!("cannot read {}", packed.display());

@@ -1,4 +1,4 @@
-//! The matrix as a table, and under it what a table has no room for.
+//! The matrix as a table, followed by the details.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -10,15 +10,15 @@ use crate::vm::guest::End;
 use crate::vm::matrix::Outcomes;
 use crate::vm::report::{Backend, Outcome};
 
-/// How many lines of a failed test's output are shown, of its beginning and of its end; the rest is in the log, which is
-/// not at hand when the table is read elsewhere.
+/// Number of shown lines at the start and at the end of a failed test's output. The rest is in the log, which is not
+/// available where the table is read.
 const FIRST: usize = 60;
 const LAST: usize = 60;
 
-/// How many of the longest tests are named.
+/// Number of named longest tests.
 const LONGEST: usize = 12;
 
-/// One table, a row for each machine, and a list of what is not well.
+/// A table with a row for each machine, and a list of the problems.
 pub(super) fn render(results: &[Outcomes], backends: &[String]) -> String {
     let mut table = Table::new();
     table.load_style(ASCII_MARKDOWN);
@@ -55,7 +55,7 @@ fn row(result: &Outcomes, backends: &[String]) -> Vec<String> {
             && result.report.backends.last().is_some_and(|last| last.name == *name);
         cells.push(counts(backend) + if unfinished { ", did not finish" } else { "" });
         cells.push(format!("{:.0} s", backend.seconds()));
-        // The reason is below; a table has room for the name.
+        // The table contains only the name; the reason is below it.
         let names = backend.missing.iter().map(|why| why.split(':').next().unwrap_or(why));
         missing.extend(names.map(|probe| format!("{name} {probe}")));
     }
@@ -70,12 +70,12 @@ fn counts(backend: &Backend) -> String {
     format!("{passed}/{failed}/{skipped}")
 }
 
-/// At last, when it was run again.
+/// Whether it passed in the end, possibly when repeated.
 fn passed(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Passed | Outcome::Unsteady)
 }
 
-/// The tests that failed once, each with where.
+/// The tests that failed once, each with its machine and backend.
 pub(super) fn unsteady(results: &[Outcomes]) -> Unsteady {
     let mut unsteady = Unsteady::default();
     for result in results {
@@ -93,7 +93,7 @@ pub(super) fn unsteady(results: &[Outcomes]) -> Unsteady {
     unsteady
 }
 
-/// The sum of all machines, in the words of `cargo xtask test`.
+/// The sum over all machines, in the format of `cargo xtask test`.
 pub(super) fn totals(results: &[Outcomes]) -> String {
     let backends = || results.iter().flat_map(|result| &result.report.backends);
     let count = |wanted: fn(&Outcome) -> bool| -> usize {
@@ -107,7 +107,7 @@ pub(super) fn totals(results: &[Outcomes]) -> String {
     )
 }
 
-/// Missing probes, failed tests and machines that did not finish, with what they said.
+/// Missing probes, failed tests and machines that did not finish, with their output.
 fn complaints(results: &[Outcomes]) -> String {
     let mut text = String::new();
     let mut say = |line: String| {
@@ -152,7 +152,7 @@ fn complaints(results: &[Outcomes]) -> String {
     text
 }
 
-/// The tests that took longest, so that it is known where to shorten.
+/// The tests that took longest.
 fn longest(results: &[Outcomes]) -> String {
     let backends = || results.iter().flat_map(|it| it.report.backends.iter().map(move |b| (it, b)));
     let mut tests: Vec<_> = backends()
@@ -166,7 +166,7 @@ fn longest(results: &[Outcomes]) -> String {
     format!("longest tests: {}\n", said.collect::<Vec<_>>().join(", "))
 }
 
-/// What tests measured and did not judge.
+/// Values that tests measured without judging them.
 fn measured(results: &[Outcomes]) -> String {
     const MARK: &str = "measured: ";
     let mut text = String::new();
@@ -183,7 +183,7 @@ fn measured(results: &[Outcomes]) -> String {
     text
 }
 
-/// What was skipped, by reason.
+/// The skipped tests, by reason.
 fn skipped(results: &[Outcomes]) -> String {
     let mut reasons: BTreeMap<&str, (BTreeSet<&str>, BTreeSet<String>)> = BTreeMap::new();
     for result in results {

@@ -1,5 +1,4 @@
-//! Where a guest's programs come from that are not ours: this machine's own, or Debian's packages for other
-//! processors.
+//! The source of a guest's system programs: this machine, or Debian's packages for other architectures.
 
 use std::path::{Path, PathBuf};
 
@@ -10,22 +9,22 @@ use crate::architecture::Architecture;
 use podstuck_process as process;
 use podstuck_process::private_apt::PrivateApt;
 
-/// The release whose programs are taken.
+/// The Debian release of the programs.
 const SUITE: &str = "bookworm";
-/// What holds busybox and the tools of `initramfs.rs`.
+/// The packages with busybox and the tools of `initramfs.rs`.
 const PACKAGES: [&str; 8] =
     ["busybox-static", "bash", "e2fsprogs", "dmsetup", "util-linux", "mount", "coreutils", "runc"];
 const FOLDERS: [&str; 4] = ["bin", "sbin", "usr/bin", "usr/sbin"];
 
-/// The root of the file system that they are in.
+/// The root of the file system that contains them.
 pub(super) struct Userland {
     root: PathBuf,
-    /// The folder of libraries for these processors
+    /// The library folder of this architecture
     libraries: String,
 }
 
 impl Userland {
-    /// Gets one for these processors below a folder.
+    /// Provides the programs for this architecture, below a folder.
     pub(super) fn get(folder: &Path, architecture: Architecture) -> Result<Self> {
         let libraries = format!("{}-linux-gnu", architecture.of_rust());
         if architecture == Architecture::own() {
@@ -48,9 +47,9 @@ impl Userland {
         found.with_context(|| format!("no package of {} holds `{program}`", PACKAGES.join(", ")))
     }
 
-    /// What the dynamic loader loads for a program, and the loader itself: the file, and its place in the guest.
+    /// A program's libraries and its loader: the file, and its path in the guest.
     pub(super) fn libraries(&self, program: &Path) -> Result<Vec<(PathBuf, PathBuf)>> {
-        // As the loader's own configuration says, which no package of these has.
+        // The folders of the loader's configuration, which none of these packages contains.
         let folders = ["lib", "usr/lib"].map(|lib| self.root.join(lib).join(&self.libraries));
         let tree = DependencyAnalyzer::new(self.root.clone())
             .library_paths(folders.into())

@@ -1,10 +1,10 @@
-//! The arguments of a system call at the beginning of its function, whose own argument is a pointer to
-//! the registers that the caller left.
+//! The arguments of a system call at the start of its function, whose own argument is a pointer to the saved
+//! registers of the caller.
 
 pub(super) use aya_ebpf::bindings::bpf_user_pt_regs_t as Registers;
 
-/// The first four of a native call (`SC_X86_64_REGS_TO_ARGS` of
-/// arch/x86/include/asm/syscall_wrapper.h, `SC_ARM64_REGS_TO_ARGS` of its counterpart).
+/// The first four arguments of a native call (`SC_X86_64_REGS_TO_ARGS` of arch/x86/include/asm/syscall_wrapper.h,
+/// `SC_ARM64_REGS_TO_ARGS` of its counterpart).
 #[inline(always)]
 pub(super) fn native(saved: &Registers) -> [u64; 4] {
     #[cfg(not(bpf_target_arch = "aarch64"))]
@@ -13,8 +13,7 @@ pub(super) fn native(saved: &Registers) -> [u64; 4] {
     [saved.regs[0], saved.regs[1], saved.regs[2], saved.regs[3]]
 }
 
-/// The first three of a 32-bit call (`SC_IA32_REGS_TO_ARGS`), of which only the lower halves are the
-/// caller's.
+/// The first three arguments of a 32-bit call (`SC_IA32_REGS_TO_ARGS`). Only the lower halves are the caller's.
 #[cfg(not(bpf_target_arch = "aarch64"))]
 #[inline(always)]
 pub(super) fn of_32_bit(saved: &Registers) -> [u64; 3] {

@@ -1,4 +1,5 @@
-//! Whether the kernel lets programs load words from any address: user space loads this, and attaches it nowhere.
+//! Tests whether the kernel lets programs load words from any address: user space loads this program but does not
+//! attach it.
 
 use aya_ebpf::{macros::tracepoint, programs::TracePointContext};
 

@@ -1,6 +1,6 @@
-//! The directory that the kernel has resolved for a deletion: it hands it to its security modules, after all
-//! links and mounts on the way were followed, and before it decides about permissions (`do_unlinkat` and
-//! `do_rmdir` in fs/namei.c). Only kernels with `CONFIG_SECURITY_PATH` have these functions.
+//! The directory that the kernel has resolved for a deletion. The kernel passes it to its security modules after it
+//! has followed all links and mounts, and before it checks permissions (`do_unlinkat` and `do_rmdir` in fs/namei.c).
+//! Only kernels with `CONFIG_SECURITY_PATH` have these functions.
 
 use core::mem::offset_of;
 
@@ -17,12 +17,12 @@ use crate::probes::{
     kernel_path::{Dentry, KernelPath},
 };
 
-/// On `int security_path_unlink(const struct path *dir, struct dentry *dentry)`. Every removal of a file
-/// pays for it, so it only takes note.
+/// On `int security_path_unlink(const struct path *dir, struct dentry *dentry)`. It runs for every removal of a file,
+/// so it only stores the directory.
 ///
-/// A call may come here more than once: where its attempt was stale (ESTALE), or waits until others give up a
-/// delegation. The last one counts, since its outcome is the call's. Deletions that a file system makes below
-/// another (overlayfs) do not come here.
+/// It may run more than once for a call: after a stale attempt (ESTALE), or while the call waits for others to give
+/// up a delegation. The last run counts, since its outcome is the call's. It does not run for deletions that a file
+/// system makes in another one below it (overlayfs).
 #[fentry]
 fn fentry_security_path_unlink(ctx: FEntryContext) -> i32 {
     note(&ctx);
@@ -36,7 +36,7 @@ fn fentry_security_path_rmdir(ctx: FEntryContext) -> i32 {
     0
 }
 
-/// The same, where programs hang on functions by kprobes only.
+/// The same with a kprobe, for kernels that only attach kprobes to functions.
 #[kprobe]
 fn kprobe_security_path_unlink(ctx: ProbeContext) -> u32 {
     note_untyped(&ctx);
@@ -49,7 +49,7 @@ fn kprobe_security_path_rmdir(ctx: ProbeContext) -> u32 {
     0
 }
 
-/// Where `d_inode` is in a dentry.
+/// Offset of `d_inode` in a dentry.
 #[inline(always)]
 fn inode_offset() -> u32 {
     offsets().dentry_parent + offset_of!(Dentry, inode) as u32

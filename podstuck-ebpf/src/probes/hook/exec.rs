@@ -1,5 +1,5 @@
-//! Programs that are there to unmount. Many hang before their `umount2`: util-linux first calls
-//! `stat` on the path, and from a dead file system that does not return.
+//! Programs whose purpose is to unmount. Many hang before their `umount2`: util-linux first calls `stat` on the path,
+//! which does not return from a dead file system.
 
 use aya_ebpf::{
     EbpfContext,
@@ -16,13 +16,13 @@ use crate::probes::{
     process,
 };
 
-/// `umount`, and what begins so, as `umount.nfs`: its first six bytes as a word of memory.
+/// `umount` and names that begin with it, such as `umount.nfs`: the first six bytes as a word.
 const UMOUNT: u64 = u64::from_le_bytes(*b"umount\0\0");
 const SIX_BYTES: u64 = 0xffff_ffff_ffff;
-/// `fusermount`, `fusermount3`: the first eight.
+/// `fusermount`, `fusermount3`: the first eight bytes.
 const FUSERMOUNT: u64 = u64::from_le_bytes(*b"fusermou");
 
-/// A process has become another program; its name is that program's already.
+/// A process has executed a program; its name is already the program's.
 #[tracepoint]
 fn executed(ctx: TracePointContext) -> u32 {
     let Ok(comm) = bpf_get_current_comm() else { return 0 };

@@ -1,8 +1,8 @@
-//! The functions through which system calls enter the kernel, such as `__x64_sys_unlinkat`. Unlike
-//! their callees they cannot be inlined, and a program on them costs no other call anything.
+//! The functions through which system calls enter the kernel, such as `__x64_sys_unlinkat`. Unlike their callees they
+//! cannot be inlined, and a program on them does not slow down other calls.
 //!
-//! The 32-bit system calls of an x86-64 kernel have functions of their own. They serve 32-bit programs,
-//! and `int 0x80` in any; syscall tracepoints do not show them (`arch_trace_is_compat_syscall`).
+//! The 32-bit system calls of an x86-64 kernel have separate functions. They serve 32-bit programs, and `int 0x80` in
+//! any program; syscall tracepoints do not show them (`arch_trace_is_compat_syscall`).
 
 use core::ffi::c_void;
 
@@ -24,37 +24,36 @@ use crate::probes::{
     maps::{AFTER_RETURN, count_loss},
 };
 
-/// The registers that the caller left.
+/// The caller's saved registers.
 #[inline(always)]
 fn saved(ctx: &FEntryContext) -> &Registers {
     let saved: *const Registers = ctx.arg(0);
-    // SAFETY: the kernel knows the type of the pointer and checks each access when it loads this.
+    // SAFETY: the kernel knows the type of the pointer and checks each access when it loads the program.
     unsafe { &*saved }
 }
 
-/// A call returns by this way.
+/// A call returns through this entry point.
 ///
-/// The verifier takes its time for each program, and a kernel has up to twelve of these functions. So
-/// what follows a return is one program, which all of them go on with: in the emulator the start takes
-/// 5.8 s instead of 14.7 s on Linux 6.12.
+/// The verification of each program takes time, and a kernel has up to twelve of these functions. So the processing
+/// of a return is one program, which all of them tail-call: in the emulator the start takes 5.8 s instead of 14.7 s
+/// on Linux 6.12.
 #[inline(always)]
 fn returned(ctx: &FExitContext, entry_point: EntryPointId) {
     if in_flight::is_in(entry_point) {
-        // SAFETY: nothing here needs to be dropped. The functions have the same type, so what that
-        // program may read is there.
+        // SAFETY: no value here needs to be dropped. The functions have the same type, so the arguments that the
+        // target may read exist.
         unsafe { AFTER_RETURN.tail_call(ctx, 0) };
     }
     in_flight::forget();
     count_loss(loss::UNMATCHED_EXIT);
 }
 
-/// `bpf_get_func_ret` would need Linux 5.17; behind the only argument of a function with one its
-/// result stands in all kernels.
+/// `bpf_get_func_ret` requires Linux 5.17. For a function with one argument, its result follows that argument in the
+/// context in all kernels.
 ///
-/// It may be preempted and run inside itself, for another function: the kernel keeps only the programs
-/// that it enters by itself from that. From Linux 6.13 on their frames are therefore in one place for
-/// each CPU (`bpf_enable_priv_stack`), but for programs with a tail call. So this one has one too, that
-/// leads nowhere.
+/// The program may be preempted and re-entered for another function: the kernel prevents that only for programs that
+/// it calls directly. Since Linux 6.13, the frames of programs without a tail call are therefore in one place per CPU
+/// (`bpf_enable_priv_stack`). So this program has a tail call too, which has no target.
 #[fexit]
 fn after_return(ctx: FExitContext) -> i32 {
     if !exit::finish_any(ctx.arg(1)) {
@@ -64,7 +63,7 @@ fn after_return(ctx: FExitContext) -> i32 {
     0
 }
 
-/// Both programs on the function of one system call.
+/// Both programs for the function of one system call.
 macro_rules! pair {
     (
         $interface:ident, $id:ident, $name:literal, $call:ident,

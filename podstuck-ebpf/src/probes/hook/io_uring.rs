@@ -1,4 +1,4 @@
-//! Deletions by io_uring, which enter the kernel by no system call of their own.
+//! Deletions by io_uring, which do not enter the kernel through a system call of their own.
 
 use aya_ebpf::{
     EbpfContext,
@@ -30,13 +30,13 @@ fn fexit_io_unlinkat(ctx: FExitContext) -> i32 {
 /// `IORING_OP_UNLINKAT` of include/uapi/linux/io_uring.h
 const UNLINKAT: u8 = 36;
 
-/// A request is handed to a worker, as all that delete are: they may block (`io_unlinkat_prep` in
-/// io_uring/fs.c). Where requests cannot be counted, they are noticed, so that the counts are not taken
-/// for complete.
+/// A request is queued for a worker, as all deletions are, because they may block (`io_unlinkat_prep` in
+/// io_uring/fs.c). Where requests cannot be counted by their outcome, this counts them as losses, so that the counts
+/// are not considered complete.
 #[tracepoint]
 fn io_uring_queued(ctx: TracePointContext) -> u32 {
-    // Read by a helper: the offset is not known when this is compiled, and the verifier lets no
-    // other into its context.
+    // Read with a helper: the offset is unknown at compile time, and the verifier permits no other access to the
+    // context.
     if field::<u8>(ctx.as_ptr() as u64, offsets().io_uring_opcode) == Some(UNLINKAT)
         && ctx.tgid() != config().own_tgid
     {

@@ -1,9 +1,9 @@
-//! The same functions as in `function`, by kprobes and kretprobes: for kernels that let no program hang on a
-//! function directly. They cost other calls nothing either.
+//! The same functions as in `function`, with kprobes and kretprobes: for kernels that cannot attach programs to
+//! functions directly. They do not slow down other calls either.
 //!
-//! The kernel has room for few calls at a time whose return it will tell: ten, or twice as many as there are
-//! processors (`register_kretprobe` in kernel/kprobes.c). What is entered beyond that returns unseen, so that its
-//! outcome is unknown, and is counted so: when its thread enters the next call, or is found to be in none.
+//! The kernel tracks the returns of a limited number of concurrent calls: ten, or twice the number of processors
+//! (`register_kretprobe` in kernel/kprobes.c). The return of a further call is not reported, so its outcome is
+//! unknown. It is counted as such when its thread enters the next call, or is found to be in none.
 
 use core::ffi::c_void;
 
@@ -26,18 +26,18 @@ use crate::probes::{
     maps::{AFTER_KRETPROBE, count_loss},
 };
 
-/// The registers that the caller left. The kernel does not know the type of the pointer here, so they are copied.
+/// The caller's saved registers. The kernel does not know the type of the pointer here, so they are copied.
 #[inline(always)]
 fn saved(ctx: &ProbeContext) -> Option<Registers> {
     let saved: *const Registers = ctx.arg(0)?;
     field(saved as u64, 0)
 }
 
-/// A call returns by this way. What follows is one program for all, as in `function`.
+/// A call returns through this entry point. The processing is one program for all, as in `function`.
 #[inline(always)]
 fn returned(ctx: &RetProbeContext, entry_point: EntryPointId) {
     if in_flight::is_in(entry_point) {
-        // SAFETY: nothing here needs to be dropped, and that program has the same context.
+        // SAFETY: no value here needs to be dropped, and the target has the same context.
         unsafe { AFTER_KRETPROBE.tail_call(ctx, 0) };
     }
     in_flight::forget();
@@ -50,7 +50,7 @@ fn after_kretprobe(ctx: RetProbeContext) -> u32 {
     0
 }
 
-/// Both programs on the function of one system call.
+/// Both programs for the function of one system call.
 macro_rules! pair {
     (
         $interface:ident, $id:ident, $name:literal, $call:ident,

@@ -1,6 +1,6 @@
-//! Where the handlers hang: one file for each form of hook.
+//! The hooks of the handlers: one file for each type of hook.
 
-/// Hands the system calls whose functions programs can be on, one by one, to the `pair!` of the file that uses it.
+/// Passes the system calls with attachable functions, one by one, to the `pair!` macro of the file that uses it.
 macro_rules! pairs {
     (
         native { $(

@@ -45,8 +45,7 @@ macro_rules! entries {
 
 entry_points!(entries);
 
-/// One program for all returns, since the verifier takes its time for each: the entry has noted
-/// which call it is.
+/// One program for all returns, since the verification of each takes time: the stored entry identifies the call.
 #[tracepoint]
 fn exit(ctx: TracePointContext) -> u32 {
     let (number, result) = (word(&ctx, 1) as u32, word(&ctx, 2) as i64);

@@ -1,4 +1,4 @@
-//! The chart's dashboard and alerts before a Prometheus that scrapes a real agent.
+//! The chart's dashboard and alerts with a Prometheus that scrapes a real agent.
 
 use std::{
     fs,
@@ -11,14 +11,14 @@ use serde_json::{Value, json};
 
 use super::common::{Agent, CHART, free_port, has, said, wait_for};
 
-/// One that runs.
+/// A running Prometheus.
 struct Prometheus {
     child: Child,
     url: String,
 }
 
 impl Prometheus {
-    /// Scrapes an agent each second, by the rules of the chart.
+    /// Starts Prometheus with the chart's rules. It scrapes the agent every second.
     fn start(top: &Path, agent: &Agent) -> Self {
         let rules = fs::read_to_string(format!("{CHART}/files/alerts.yaml")).unwrap();
         fs::write(top.join("rules.yaml"), rules).unwrap();
@@ -41,11 +41,11 @@ impl Prometheus {
         Self { child, url: format!("http://{address}") }
     }
 
-    /// Values of a query now, with their labels; none where it has no data.
+    /// The current values of a query, with their labels; empty without data.
     fn query(&self, query: &str) -> Vec<String> {
         let (is_done, text) =
             said(Command::new("promtool").args(["query", "instant", &self.url, query]));
-        // It may not listen yet, or read what it has stored.
+        // Prometheus may not listen yet, or may still read its stored data.
         let is_early = ["connection refused", "503"].iter().any(|why| text.contains(why));
         assert!(is_done || is_early, "{query}: {text}");
         let has_value = |line: &&str| line.contains(" => ") && !line.contains(" => NaN ");

@@ -1,4 +1,4 @@
-//! An agent that runs, and what it is waited for.
+//! A running agent, and helpers to wait for its effects.
 #![allow(dead_code, reason = "each test program uses a part of this")]
 
 use std::{
@@ -19,7 +19,7 @@ use podstuck_test_node::ControlPlane;
 use podstuck_tests::{podstuck, slowdown};
 
 pub(crate) const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/chart");
-/// The first Event comes within a minute; the lab tries again every two minutes in the end.
+/// Maximum wait. The first Event comes within a minute; the lab retries every two minutes in the end.
 const LIMIT: Duration = Duration::from_secs(150);
 pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let begun = Instant::now();
@@ -33,14 +33,14 @@ pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T 
     }
 }
 
-/// Whether this machine has a program.
+/// Whether this machine has a program; the error says how to get it.
 pub(crate) fn has(program: &str) -> Result<(), String> {
     let mut help = Command::new(program);
     let help = help.arg("--help").stdout(Stdio::null()).stderr(Stdio::null());
     help.status().map(drop).map_err(|_| format!("no {program}: `cargo xtask test` gets it"))
 }
 
-/// Whether a program succeeds, and all that it prints.
+/// Whether a program succeeds, and its whole output.
 pub(crate) fn said(command: &mut Command) -> (bool, String) {
     let Output { status, stdout, stderr } = command.output().unwrap();
     (status.success(), String::from_utf8([stdout, stderr].concat()).unwrap())
@@ -56,7 +56,7 @@ pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// An agent that runs.
+/// A running agent.
 pub(crate) struct Agent {
     child: Child,
     pub(crate) port: u16,
@@ -72,7 +72,7 @@ impl Agent {
         agent
     }
 
-    /// Beside this watch.
+    /// Starts an agent with this watch program.
     pub(crate) fn with(top: &Path, watch: &Path, options: &[&str]) -> Self {
         let port = free_port();
         let out = top.join("agent.jsonl");

@@ -1,4 +1,5 @@
-//! Many nodes: some of them at a time, and on each one pod of podstuck's own at a time. An answer is taken when it is whole.
+//! Examines many nodes: a limited number concurrently, with one pod at a time on each node. An answer is used when it
+//! is complete.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -15,7 +16,7 @@ use tokio::{
 use super::{About, End, OwnPod, examine};
 use podstuck_model::exit::Failure;
 
-/// What came of one pod.
+/// The result of one examination.
 pub struct Done {
     own: OwnPod,
     said: Vec<u8>,
@@ -37,8 +38,8 @@ pub struct Said {
     error: Option<String>,
 }
 
-/// Has all of these examined, and hands over what came of each, until `take` wants no more. The exit status is 1 if a node has
-/// found a cause, or what it was before.
+/// Examines all pods and passes each result to `take`, until it returns false. The exit status is 1 if a node has
+/// found a cause; otherwise it is `exit`.
 pub async fn all(
     client: &Client,
     own: Vec<OwnPod>,
@@ -59,7 +60,7 @@ pub async fn all(
         tasks.spawn(async move {
             let _turn = turns.acquire().await;
             for own in of_node {
-                // Where no one takes answers any more, nothing more is begun.
+                // If the receiver is closed, no further examination begins.
                 if sender.is_closed() {
                     return;
                 }
@@ -97,13 +98,13 @@ pub async fn all(
             }
         }
     }
-    // Each removes its own pod before it ends.
+    // Each task removes its own pod before it ends.
     while tasks.join_next().await.is_some() {}
     end
 }
 
 impl Done {
-    /// With a heading.
+    /// The output below a heading.
     pub fn text(self) -> Vec<u8> {
         let about = match &self.own.about {
             About::Name { name, .. } => name,
@@ -118,7 +119,7 @@ impl Done {
         text
     }
 
-    /// For a program.
+    /// The result for JSON and YAML.
     pub fn for_program(self) -> Said {
         let lines = self.said.split(|byte| *byte == b'\n');
         let mut lines = lines.filter_map(|line| serde_json::from_slice::<Value>(line).ok());
@@ -135,7 +136,7 @@ impl Done {
     }
 }
 
-/// Where there is no answer, podstuck says why in its last line.
+/// The last line of the output: without an answer, it contains podstuck's reason.
 fn last_words(said: &[u8]) -> String {
     let last = said.trim_ascii().rsplit(|byte| *byte == b'\n').next().unwrap_or_default();
     safe(last).into_owned()

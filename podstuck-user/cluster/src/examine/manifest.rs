@@ -1,41 +1,41 @@
-//! podstuck's own pod on a node, with the least privilege (`docs/in-a-pod.md` says what each field is for).
+//! podstuck's own pod on a node, with the least privilege (`docs/in-a-pod.md` explains each field).
 
 use serde_json::{Value, json};
 
 use super::record;
 
-/// What it is to examine, and how.
+/// The parameters of podstuck's own pod.
 #[derive(Clone, Debug, Default)]
 pub struct OwnPod {
-    /// Its own name.
+    /// Name of the pod.
     pub name: String,
-    /// The namespace that it is made in.
+    /// Namespace of the pod.
     pub namespace: String,
-    /// The node.
+    /// Node that it runs on.
     pub node: String,
     /// Its image.
     pub image: String,
-    /// Whether it is privileged: for kernel stacks, and for kernels before 5.11.
+    /// Whether it is privileged. Required for kernel stacks, and on kernels before 5.11.
     pub privileged: bool,
-    /// What is asked about.
+    /// The pod to examine.
     pub about: About,
-    /// Whether what it says is read by a program: JSON lines.
+    /// Whether the output is JSON lines, to be parsed.
     pub for_program: bool,
-    /// More options of `podstuck diagnose`.
+    /// Additional options of `podstuck diagnose`.
     pub options: Vec<String>,
 }
 
-/// The pod that is stuck.
+/// The stuck pod to examine.
 #[derive(Clone, Debug)]
 pub enum About {
     /// By its name, with its record if the API server has it.
     Name {
-        /// Its namespace and its name, with a slash between them.
+        /// `namespace/name`.
         name: String,
-        /// As the API server has it.
+        /// The API object.
         record: Option<Value>,
     },
-    /// By its UID: the API server does not have it any more.
+    /// By its UID: the API server no longer has the pod.
     Uid(String),
 }
 
@@ -45,14 +45,15 @@ impl Default for About {
     }
 }
 
-/// Where the record is in its container, and the annotation that it comes from.
+/// Path of the record in the container, and the annotation that it comes from.
 const RECORD: &str = "/record/pod.json";
 const ANNOTATION: &str = "podstuck-record";
-/// All annotations of an object may have 256 KiB. Without a record, podstuck asks the API server itself.
+/// Maximum length of the record, in bytes: all annotations of an object together may have 256 KiB. Without a record,
+/// podstuck reads the pod from the API server itself.
 const LONGEST: usize = 128 << 10;
 
 impl OwnPod {
-    /// As the API server takes it.
+    /// The manifest, as the API server accepts it.
     pub fn manifest(&self) -> Value {
         let record = match &self.about {
             About::Name { record: Some(pod), .. } => Some(record::of(pod).to_string()),
@@ -104,7 +105,8 @@ impl OwnPod {
         pod
     }
 
-    /// The command line of the container. kubelet reads `$(NAME)` in it, and `$$` as a dollar sign.
+    /// The container's arguments. kubelet expands `$(NAME)` in them and reads `$$` as a dollar sign, so dollar signs
+    /// are doubled.
     fn args(&self, has_record: bool) -> Vec<String> {
         let form = if self.for_program { "json" } else { "text" };
         let mut args: Vec<&str> = vec!["diagnose", "--host-root", "/host", "--output", form];
@@ -119,7 +121,7 @@ impl OwnPod {
         args.into_iter().map(|word| word.replace('$', "$$")).collect()
     }
 
-    /// It reads all processes and files, loads programs into the kernel, and may do no more.
+    /// The security context: podstuck reads all processes and files and loads BPF programs, and may do nothing else.
     fn may(&self) -> Value {
         let mut may = json!({"runAsUser": 0, "readOnlyRootFilesystem": true});
         let more = if self.privileged {
@@ -138,7 +140,8 @@ impl OwnPod {
     }
 }
 
-/// As a file that kubelet makes of an annotation: it takes no right to attach, and no word of it is read as anything else.
+/// Passes the record as a file that kubelet makes from an annotation: this needs no right to attach, and no part of
+/// the record is interpreted.
 fn hand_over(pod: &mut Value, record: String) {
     pod["metadata"]["annotations"][ANNOTATION] = Value::String(record);
     let path = format!("metadata.annotations['{ANNOTATION}']");
@@ -194,7 +197,8 @@ mod tests {
         let own = OwnPod { options: options.map(str::to_owned).to_vec(), ..own(About::default()) };
         let manifest = own.manifest();
         let args = manifest["spec"]["containers"][0]["args"].as_array().unwrap();
-        // As kubelet reads them (`third_party/forked/golang/expansion`): none of these names is a variable.
+        // Expands the arguments like kubelet (`third_party/forked/golang/expansion`): none of these names is a
+        // variable.
         let read: Vec<String> =
             args.iter().map(|it| it.as_str().unwrap().replace("$$", "$")).collect();
         assert_eq!(read[read.len() - 4..], options);

@@ -1,5 +1,5 @@
-//! The node's part of an answer: podstuck in a pod of its own on that node, whose output is shown. That pod is removed
-//! whatever happens, also after Ctrl-C.
+//! Examines a node: runs podstuck in a pod of its own on that node and shows its output. The pod is always removed,
+//! also after Ctrl-C.
 
 mod all;
 mod manifest;
@@ -24,13 +24,13 @@ pub use record::of as part_of_record;
 use requests::{Requests, text};
 use signals::Signals;
 
-/// A pod of podstuck's own is ended by kubelet then; its output is not waited for any longer.
+/// Time after which kubelet ends podstuck's own pod. The output is not awaited for longer.
 const ENDED_AFTER: Duration = Duration::from_secs(900);
-/// How often the state of the pod is read.
+/// Interval between reads of the pod's state.
 const EACH: Duration = Duration::from_secs(1);
-/// How often it is, for the exit status after the end of its output.
+/// Maximum number of reads of the state for the exit status, after the log has ended.
 const ENDS_WITHIN: u32 = 10;
-/// What kubelet says of a container that will not start by waiting.
+/// Waiting reasons with which a container does not start without intervention.
 const HOPELESS: [&str; 5] = [
     "ErrImagePull",
     "ErrImageNeverPull",
@@ -39,22 +39,23 @@ const HOPELESS: [&str; 5] = [
     "CrashLoopBackOff",
 ];
 
-/// How it ended.
+/// How an examination ended.
 #[derive(Debug, PartialEq, Eq)]
 pub enum End {
     /// podstuck has answered, with this exit status.
     Answered(u8),
-    /// A signal has ended it; the exit status for that.
+    /// A signal interrupted the run; the exit status for that signal.
     Interrupted(u8),
-    /// What reads the output takes no more of it.
+    /// The reader of the output has closed it.
     Unread,
 }
 
-/// Has a node examined, unless `stop` comes first. What podstuck writes goes to `out` as it comes.
+/// Examines a node, until `stop` completes. Writes podstuck's output to `out` as it arrives.
 ///
 /// # Errors
 ///
-/// Where the pod cannot be made, does not start, or its output cannot be read; the pod is removed then, too.
+/// Fails if the pod cannot be created or does not start, or if its output cannot be read. The pod is removed in these
+/// cases as well.
 pub async fn examine(
     client: &Client,
     own: &OwnPod,
@@ -64,7 +65,7 @@ pub async fn examine(
 ) -> Result<End, Failure> {
     let mut signals = Signals::hear().map_err(|error| Failure::CannotRun(error.into()))?;
     let requests = Requests::about(client, own);
-    // A request that was sent may be fulfilled: its end is waited for.
+    // The API server may fulfil a request that was sent, so its answer is always awaited.
     let created = requests.create(&own.manifest()).await;
     let may_exist = created.as_ref().map_or_else(|(_, may_exist)| *may_exist, |()| true);
     let ended = match created {
@@ -121,7 +122,7 @@ async fn wait_for_start(requests: &Requests<'_>, own: &OwnPod, seconds: u32) -> 
         let waiting = text(&pod, "/status/containerStatuses/0/state/waiting/reason");
         match phase {
             "Running" | "Succeeded" => return Ok(()),
-            // It ended with an exit status of its own, or the node did not take it.
+            // With an exit status, podstuck has run and failed by itself; without one, the node rejected the pod.
             "Failed" if exit_status(&pod).is_some() => return Ok(()),
             "Failed" => {
                 let (why, message) = (text(&pod, "/status/reason"), text(&pod, "/status/message"));
@@ -152,7 +153,7 @@ fn exit_status(pod: &Value) -> Option<u8> {
     Some(u8::try_from(status).unwrap_or(u8::MAX))
 }
 
-/// A name that no other pod has.
+/// A name that is unique with high probability.
 pub fn own_name() -> String {
     format!("podstuck-{:010x}", fastrand::u64(..1 << 40))
 }

@@ -1,24 +1,25 @@
-//! What of a stuck pod's record is handed to the node: what matters for its deletion. Its environment, its commands, its
-//! annotations and its labels are not.
+//! The part of a stuck pod's API object that is passed to the node: the fields that matter for its deletion.
+//! Environment, commands, labels and other annotations are left out.
 
 use serde_json::{Map, Value, json};
 
-/// kubelet writes them into the record of a pod that it made from a file: the second is the UID that it has on the node.
+/// kubelet writes these annotations into the mirror pod of a static pod. The second is the UID that the pod has on
+/// the node.
 const STATIC: [&str; 2] = ["kubernetes.io/config.mirror", "kubernetes.io/config.hash"];
 
-/// These fields, where it has them.
+/// The listed fields that exist in the object.
 fn kept(from: &Value, names: &[&str]) -> Map<String, Value> {
     let each = names.iter().filter_map(|name| Some(((*name).to_owned(), from.get(name)?.clone())));
     each.collect()
 }
 
-/// The same of each item of a list, where it is there.
+/// Applies `of` to each item of a list; `None` if there is no list.
 fn each(from: &Value, list: &str, of: impl Fn(&Value) -> Map<String, Value>) -> Option<Value> {
     let items = from.get(list)?.as_array()?;
     Some(items.iter().map(|item| Value::Object(of(item))).collect())
 }
 
-/// Sets what is there.
+/// Inserts a value if there is one.
 fn put(to: &mut Map<String, Value>, name: &str, value: Option<Value>) {
     if let Some(value) = value {
         to.insert(name.to_owned(), value);

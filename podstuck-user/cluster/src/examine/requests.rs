@@ -1,4 +1,4 @@
-//! The requests about podstuck's own pod.
+//! Requests about podstuck's own pod.
 
 use std::time::Duration;
 
@@ -11,24 +11,24 @@ use tokio::time::timeout;
 use super::OwnPod;
 use crate::read::page::{self, Response, whole};
 
-/// How long one may take.
+/// Timeout of a request.
 const DEADLINE: Duration = Duration::from_secs(30);
-/// How long the removal may take: a user may wait for it after Ctrl-C.
+/// Timeout of the removal, for which a user may wait after Ctrl-C.
 const REMOVAL: Duration = Duration::from_secs(10);
 
-/// All of them.
+/// The requests about one pod.
 pub(super) struct Requests<'a> {
     client: &'a Client,
-    /// Where pods of that namespace are.
+    /// Path of the pods of its namespace.
     all: String,
-    /// Where this one is.
+    /// Path of the pod itself.
     own: String,
 }
 
-/// What podstuck writes, as it comes.
+/// The pod's log, as a stream.
 pub(super) struct Log(Body);
 
-/// A text in a document; empty where the document has none.
+/// The string at a JSON pointer; empty without one.
 pub(super) fn text<'a>(of: &'a Value, place: &str) -> &'a str {
     of.pointer(place).and_then(Value::as_str).unwrap_or_default()
 }
@@ -51,7 +51,7 @@ impl<'a> Requests<'a> {
         timeout(DEADLINE, sent).await.map_err(|_| limit)?
     }
 
-    /// Makes it. Of an error, also whether it may have been made all the same.
+    /// Creates the pod. An error contains the reason and whether the pod may exist nevertheless.
     pub(super) async fn create(&self, pod: &Value) -> Result<(), (String, bool)> {
         let response = self.json(Method::POST, &self.all, Some(pod)).await;
         let response = response.map_err(|why| (why, true))?;
@@ -64,7 +64,7 @@ impl<'a> Requests<'a> {
         response.json().map_err(|error| error.to_string())
     }
 
-    /// Its own pod, or none: a request to make it may have failed.
+    /// Deletes the pod. A missing pod is not an error: the request to create it may have failed.
     pub(super) async fn delete(&self) -> Result<(), String> {
         let options = json!({"apiVersion": "v1", "kind": "DeleteOptions"});
         let sent = self.json(Method::DELETE, &self.own, Some(&options));
@@ -87,11 +87,11 @@ fn done(response: Response) -> Result<Response, String> {
 }
 
 impl Log {
-    /// What came last; `None` at its end.
+    /// The next part of the log; `None` at its end.
     pub(super) async fn next(&mut self) -> Option<Result<Vec<u8>, String>> {
         loop {
             match self.0.frame().await? {
-                // Trailers are not part of it.
+                // Trailers are not part of the log.
                 Ok(frame) => match frame.into_data() {
                     Ok(data) => return Some(Ok(data.to_vec())),
                     Err(_) => continue,

@@ -1,18 +1,18 @@
-//! What ends a program from outside. Until they are heard no more, none of them does.
+//! The signals that terminate a program. While a `Signals` value exists, they do not terminate this one.
 
 use std::io;
 
-/// Those that are heard.
+/// The handled signals, each with its exit status.
 #[cfg(unix)]
 pub(super) struct Signals([(tokio::signal::unix::Signal, u8); 3]);
 
 #[cfg(unix)]
 impl Signals {
-    /// From now on.
+    /// Installs the handlers.
     pub(super) fn hear() -> io::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
         let heard = |kind: SignalKind| {
-            // As shells count it.
+            // 128 plus the signal number, as in shells.
             let status = u8::try_from(128 + kind.as_raw_value()).unwrap_or(u8::MAX);
             Ok::<_, io::Error>((signal(kind)?, status))
         };
@@ -23,7 +23,7 @@ impl Signals {
         ]))
     }
 
-    /// The next one; the exit status that says so.
+    /// Waits for the next signal; returns its exit status.
     pub(super) async fn next(&mut self) -> u8 {
         let [(interrupt, a), (terminate, b), (hangup, c)] = &mut self.0;
         tokio::select! {
@@ -40,12 +40,12 @@ pub(super) struct Signals;
 
 #[cfg(not(unix))]
 impl Signals {
-    /// From now on.
+    /// Installs the handler.
     pub(super) fn hear() -> io::Result<Self> {
         Ok(Self)
     }
 
-    /// The next one; the exit status that says so.
+    /// Waits for the next Ctrl-C; returns its exit status.
     pub(super) async fn next(&mut self) -> u8 {
         match tokio::signal::ctrl_c().await {
             Ok(()) => 130,

@@ -1,4 +1,4 @@
-//! The answer for programs.
+//! The report as JSON and YAML.
 
 use jiff::Timestamp;
 use podstuck_engine::cluster::{Answer, Case, Found, State};
@@ -126,19 +126,19 @@ fn object(case: &Case, now: Timestamp, kubectl: &Kubectl) -> Object {
     }
 }
 
-/// The schema of that document.
+/// The schema of the document.
 pub fn schema(generator: &mut SchemaGenerator) -> Schema {
     Document::json_schema(generator)
 }
 
-/// One document.
+/// The report as one JSON document.
 pub fn json(report: &Report, kubectl: &Kubectl) -> String {
-    // Nothing in it can fail to be written: all keys are texts.
+    // Serialisation cannot fail: all map keys are strings.
     let text = serde_json::to_string_pretty(&document(report, kubectl)).unwrap_or_default();
     text + "\n"
 }
 
-/// The same as YAML.
+/// The same document as YAML.
 pub fn yaml(report: &Report, kubectl: &Kubectl) -> String {
     serde_saphyr::to_string(&document(report, kubectl)).unwrap_or_default()
 }

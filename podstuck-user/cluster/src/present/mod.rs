@@ -1,4 +1,4 @@
-//! What is found out, as text, as a table, as JSON or YAML, and as names.
+//! Renders a report as text, as a table, as JSON or YAML, or as names.
 
 mod data;
 mod table;
@@ -18,46 +18,46 @@ use crate::{cli::Cli, examine::Said};
 
 pub use data::{json, schema, yaml};
 
-/// What was asked for.
+/// The scope of the request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Scope {
     /// One object.
     #[default]
     One,
-    /// All that is stuck.
+    /// All stuck objects.
     All {
-        /// In a namespace; `None` for the cluster.
+        /// In this namespace; `None` for the whole cluster.
         namespace: Option<String>,
     },
 }
 
-/// All that there is to show.
+/// The data of one run, ready to be rendered.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// What was asked for.
+    /// The scope of the request.
     pub scope: Scope,
     /// The API server's time.
     pub now: Timestamp,
-    /// Its version.
+    /// The API server's version.
     pub server: String,
-    /// What is said about each object.
+    /// One answer for each object.
     pub answers: Vec<Answer>,
-    /// How many objects are being deleted and are within their grace.
+    /// Number of objects that are being deleted and whose grace period has not passed.
     pub in_time: u64,
-    /// Whether the node that has to be examined is examined next.
+    /// Whether a node will be examined after this report.
     pub examines: bool,
-    /// What podstuck on the nodes says, for a program.
+    /// The answers of the examined nodes, for JSON and YAML.
     pub examined: Vec<Said>,
-    /// Whether kubelets were asked.
+    /// Whether kubelets were read through the API server.
     pub asks_kubelets: bool,
-    /// Requests that were made, and that were allowed.
+    /// Number of requests that were made, and the limit.
     pub requests: (u32, u32),
-    /// Questions without an answer.
+    /// Questions that could not be answered.
     pub unread: Vec<Unread>,
 }
 
 impl Report {
-    /// Whether objects may be stuck that were not listed.
+    /// Whether a list could not be read, so that stuck objects may be missing.
     pub fn is_partial(&self) -> bool {
         let is_list = |unread: &Unread| {
             matches!(unread.question, podstuck_model::cluster::Question::Deleted { .. })
@@ -66,18 +66,19 @@ impl Report {
     }
 }
 
-/// How kubectl is called in the commands that are printed: for the same cluster and as the same user.
+/// The kubectl options that printed commands repeat, so that they address the same cluster as the same user.
 #[derive(Clone, Debug, Default)]
 pub struct Kubectl(String);
 
-/// By what was typed.
+/// From the command-line options.
 pub fn kubectl(cli: &Cli) -> Kubectl {
     let path = cli.kubeconfig.as_ref().map(|path| path.to_string_lossy().into_owned());
     let mut options = String::new();
     let each = [("--context", &cli.context), ("--kubeconfig", &path), ("--as", &cli.as_user)];
     let each = each.into_iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
     for (name, value) in each.chain(cli.as_groups.iter().map(|group| ("--as-group", group))) {
-        // A name that cannot be typed is left out: the UID in the command keeps it from another cluster's objects.
+        // A value that cannot be typed in a shell is omitted: the UID in the command prevents a change to another
+        // cluster's object.
         if let Ok(line) = shell::line(&word(value), false)
             && !line.by_xargs
         {
@@ -88,16 +89,16 @@ pub fn kubectl(cli: &Cli) -> Kubectl {
 }
 
 impl Kubectl {
-    /// A command with these options.
+    /// Inserts the options into a command.
     pub fn command(&self, command: &str) -> String {
-        // kubectl takes none before the name of a plugin.
+        // kubectl does not accept options before a plugin's name.
         let program =
             if command.contains("kubectl podstuck") { "kubectl podstuck" } else { "kubectl" };
         command.replacen(program, &format!("{program}{}", self.0), 1)
     }
 }
 
-/// A table, or the whole answer about one object.
+/// A table, or the full text about one object.
 pub fn text(report: &Report, kubectl: &Kubectl, color: bool, wide: bool) -> String {
     match &report.scope {
         Scope::One => text::one(report, kubectl, color),
@@ -105,7 +106,7 @@ pub fn text(report: &Report, kubectl: &Kubectl, color: bool, wide: bool) -> Stri
     }
 }
 
-/// As kubectl's `-o name`.
+/// Like `kubectl get -o name`.
 pub fn names(report: &Report) -> String {
     let name = |answer: &Answer| {
         let key = &answer.case.key;
@@ -114,7 +115,7 @@ pub fn names(report: &Report) -> String {
     report.answers.iter().filter(|it| it.case.state != State::NotDeleted).map(name).collect()
 }
 
-/// By its two largest units, as kubectl writes ages.
+/// The age in its two largest units, as kubectl prints ages.
 pub(crate) fn age(since: Timestamp, now: Timestamp) -> String {
     let seconds = Duration::try_from(now.duration_since(since)).unwrap_or_default().as_secs();
     let (days, hours, minutes) = (seconds / 86400, seconds / 3600 % 24, seconds / 60 % 60);
@@ -126,7 +127,7 @@ pub(crate) fn age(since: Timestamp, now: Timestamp) -> String {
     }
 }
 
-/// A question that has no answer, why, and what to do.
+/// A question that could not be answered: the reason, and what to do.
 pub fn not_read(unread: &Unread) -> String {
     let right = unread.question.right();
     let what = match &right {
@@ -138,21 +139,21 @@ pub fn not_read(unread: &Unread) -> String {
     safe(text.as_bytes()).into_owned()
 }
 
-/// The command that shows whether a right is there.
+/// The `kubectl auth can-i` command that checks a missing right; `None` unless access was forbidden.
 fn can_i(unread: &Unread, kubectl: &Kubectl) -> Option<String> {
     let (verb, of, namespace) = unread.question.right().filter(|_| unread.why == Why::Forbidden)?;
     let place = namespace.map(|it| format!(" --namespace {it}")).unwrap_or_default();
-    // Of custom types and namespaces these names are what the API server says they are.
+    // The names of custom types and namespaces come from the API server and are not trusted.
     let of = of.replacen('/', " --subresource=", 1);
     let line = shell::line(&format!("kubectl auth can-i {verb} {of}{place}"), false).ok()?;
     Some(kubectl.command(&line.text))
 }
 
-/// What is not known for want of an answer, each once.
+/// The unanswered questions without duplicates, each with the command that checks the missing right.
 fn gaps(report: &Report, kubectl: &Kubectl) -> Vec<(String, Option<String>)> {
     let mut gaps: Vec<(String, Option<String>)> = Vec::new();
     for unread in &report.unread {
-        // One right for all objects of a type in a namespace.
+        // Several objects of one type and namespace need the same right.
         let gap = (not_read(unread), can_i(unread, kubectl));
         if !gaps.contains(&gap) {
             gaps.push(gap);
@@ -161,7 +162,7 @@ fn gaps(report: &Report, kubectl: &Kubectl) -> Vec<(String, Option<String>)> {
     gaps
 }
 
-/// The last lines of each text.
+/// The last lines of every text output.
 fn footer(report: &Report, kubectl: &Kubectl) -> String {
     let mut out = String::new();
     let gaps = gaps(report, kubectl);

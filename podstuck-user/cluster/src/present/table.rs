@@ -1,11 +1,11 @@
-//! All that is stuck, one line each.
+//! All stuck objects, one line each.
 
 use podstuck_engine::cluster::{Answer, Case};
 use podstuck_model::{path::safe, remedy::Remedy};
 
 use super::{Kubectl, Report, age, footer};
 
-/// A longer command is shown by the answer about that object.
+/// Maximum length of a command in the table, in bytes. A longer one is shown in the text about that object.
 const COMMAND: usize = 100;
 
 pub(super) fn all(
@@ -78,7 +78,7 @@ fn name(case: &Case) -> String {
     format!("{}/{}", case.key.kind.for_podstuck(), case.key.name)
 }
 
-/// The first thing to do: what releases the leaf, where it fits; else what shows it.
+/// The first step: the first remedy of the leaf if it fits; otherwise the command that shows the details.
 fn next(answer: &Answer, kubectl: &Kubectl, wide: bool) -> String {
     let leaf = answer.leaf();
     let remedies = leaf.first().map(|found| found.remedies.as_slice()).unwrap_or_default();
@@ -93,14 +93,14 @@ fn next(answer: &Answer, kubectl: &Kubectl, wide: bool) -> String {
     }
 }
 
-/// The command that shows all about an object.
+/// The command that shows the full text about an object.
 fn ask(answer: &Answer, kubectl: &Kubectl) -> String {
     let key = &answer.case.key;
     let place = key.namespace.as_ref().map(|it| format!(" -n {it}")).unwrap_or_default();
     kubectl.command(&format!("kubectl podstuck {}{place}", name(&answer.case)))
 }
 
-/// As kubectl lays out a table: three spaces between columns, none behind the last.
+/// Aligned like kubectl's tables: three spaces between columns, no trailing spaces.
 fn aligned(rows: &[Vec<String>], color: bool) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
     let width =

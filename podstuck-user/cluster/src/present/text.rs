@@ -1,4 +1,4 @@
-//! The whole answer about one object. What has to be released first comes first.
+//! The full text about one object. The object that has to be released first comes first.
 
 use podstuck_engine::cluster::{Answer, Case, Found, State};
 use podstuck_model::{
@@ -25,7 +25,7 @@ pub(super) fn one(report: &Report, kubectl: &Kubectl, color: bool) -> String {
     findings(&mut out, leaf, kubectl, paint);
     examine(&mut out, leaf, report, kubectl);
     for case in answer.cases().filter(|case| case.key != leaf.key) {
-        // What is above is said in the chain; that it has another cause of its own is not.
+        // The chain already names the object that this one waits for. Further causes of its own are not in it.
         for found in case.findings.iter().skip(1) {
             finding(&mut out, case, found, kubectl, paint);
         }
@@ -146,7 +146,7 @@ fn examine(out: &mut String, case: &Case, report: &Report, kubectl: &Kubectl) {
     }
 }
 
-/// Bold on a terminal.
+/// Whether to use bold text (on a terminal).
 #[derive(Clone, Copy)]
 struct Paint(bool);
 

@@ -1,4 +1,4 @@
-//! The way to the API server, as kubectl finds it.
+//! Connects to the API server with kubectl's configuration.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig},
 };
 
-/// A client, and what it was configured with.
+/// A client and its configuration.
 pub struct Connection {
     /// The client.
     pub client: Client,
@@ -16,12 +16,12 @@ pub struct Connection {
     pub namespace: String,
 }
 
-/// Connects by a kubeconfig, else by the account of the pod that this runs in. Nothing is sent yet, but a credential
-/// plugin may run.
+/// Connects with a kubeconfig; without one, with the service account of the pod that the program runs in. Sends no
+/// request, but may run a credential plugin.
 ///
 /// # Errors
 ///
-/// Where there is no usable configuration.
+/// Fails without a usable configuration.
 pub async fn connect(
     kubeconfig: Option<&Path>,
     context: Option<&str>,
@@ -42,7 +42,7 @@ pub async fn connect(
         }
         (None, None) => Config::infer().await.context("cannot find a kubeconfig")?,
     };
-    // Requests are repeated where they are counted.
+    // `Reader` retries requests itself, because it counts them.
     config.default_retry = false;
     if let Some(user) = as_user {
         config.auth_info.impersonate = Some(user.to_owned());

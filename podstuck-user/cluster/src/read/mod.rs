@@ -1,4 +1,4 @@
-//! Requests to the API server: reading alone, in pages, within a budget.
+//! Read-only requests to the API server, in pages and within a budget.
 
 mod connect;
 pub(crate) mod page;
@@ -25,15 +25,15 @@ use tokio::{sync::Semaphore, task::JoinSet};
 pub use connect::{Connection, connect};
 use page::{Page, Response};
 
-/// How many objects the API server is asked for at a time.
+/// Maximum number of objects per page.
 const PAGE: usize = 500;
-/// How many requests are under way at a time.
+/// Maximum number of concurrent requests.
 const AT_A_TIME: usize = 8;
-/// How often a request is repeated that the API server defers.
+/// Maximum number of attempts of a request that the API server defers.
 const TRIES: u32 = 4;
-/// The longest wait before that.
+/// Maximum delay between two attempts.
 const LONGEST: Duration = Duration::from_secs(8);
-/// How long one request may take.
+/// Timeout of a request.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 const WHOLE: &str = "application/json";
@@ -42,7 +42,7 @@ const METADATA: &str =
 const METADATA_LIST: &str =
     "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 
-/// Makes requests.
+/// Answers questions, from the API server or from a recording.
 #[derive(Clone)]
 pub struct Reader {
     source: Source,
@@ -57,7 +57,7 @@ enum Source {
     Recording(Arc<BTreeMap<Question, Answer>>),
 }
 
-/// What the API server says of itself.
+/// The API server's identity.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Server {
     /// Its version.
@@ -67,28 +67,29 @@ pub struct Server {
 }
 
 impl Reader {
-    /// One that makes no more requests than this.
+    /// A reader that makes at most `max` requests.
     pub fn new(client: Client, max: u32) -> Self {
         let turns = Arc::new(Semaphore::new(AT_A_TIME));
         Self { source: Source::Server(client), max, made: Arc::default(), turns }
     }
 
-    /// One that makes no request, and has these answers alone.
+    /// A reader that makes no requests and answers from a recording.
     pub fn of_recording(answers: BTreeMap<Question, Answer>) -> Self {
         let source = Source::Recording(Arc::new(answers));
         Self { source, max: 0, made: Arc::default(), turns: Arc::new(Semaphore::new(AT_A_TIME)) }
     }
 
-    /// How many requests were made.
+    /// Number of requests that were made.
     pub fn made(&self) -> u32 {
         self.made.load(Relaxed).min(self.max)
     }
 
-    /// Asks who it is. Its clock is the one that counts: those of nodes and of this machine may differ.
+    /// Reads the API server's version and time. All ages use this clock: the clocks of nodes and of this machine may
+    /// differ.
     ///
     /// # Errors
     ///
-    /// Where it does not answer; what was said.
+    /// Fails with the message if the API server does not answer.
     pub async fn server(&self) -> Result<Server, String> {
         let response = self.request("/version", WHOLE).await.map_err(|why| why.to_string())?;
         if response.status >= 400 {
@@ -100,7 +101,7 @@ impl Reader {
         Ok(Server { version: version.unwrap_or_else(|| "unknown".into()), now })
     }
 
-    /// Answers what is wanted, some at a time.
+    /// Answers the questions, a limited number concurrently.
     pub async fn answer_all(&self, facts: &mut Facts, wanted: Vec<Question>) {
         let mut tasks = JoinSet::new();
         for question in wanted {
@@ -181,7 +182,7 @@ impl Reader {
         namespace: Option<&str>,
         labels: Option<&str>,
     ) -> Result<Answer, Failure> {
-        // A lease for each node belongs to no controller.
+        // The Leases of nodes do not identify a controller.
         let but_nodes = (*kind == Kind::LEASE && namespace.is_none())
             .then_some("metadata.namespace!=kube-node-lease");
         let path = selected(kind.path(namespace), labels, but_nodes);
@@ -192,7 +193,7 @@ impl Reader {
             None => unreadable = true,
         })
         .await?;
-        // What is concluded from an absence needs all of them.
+        // Conclusions from an absent object require the complete list.
         if unreadable {
             Err(failed("an object in a form that is not known"))
         } else {
@@ -221,7 +222,7 @@ impl Reader {
         Ok(Answer::Types(each.filter_map(of).collect()))
     }
 
-    /// Asks a kubelet through the API server, which asks it as itself.
+    /// Reads a kubelet through the API server, which uses its own credentials.
     async fn kubelet(&self, node: &str, about: Kubelet) -> Result<Answer, Failure> {
         let path = format!("{}/proxy", Key::global(Kind::NODE, node).path());
         if about == Kubelet::Health {
@@ -251,7 +252,7 @@ impl Reader {
         response.json().map_err(|error| failed(&error.to_string()))
     }
 
-    /// Hands over each object of a list.
+    /// Passes each object of a list to `take`, page by page.
     async fn list(
         &self,
         path: &str,
@@ -268,7 +269,7 @@ impl Reader {
             };
             let request = format!("{path}{mark}limit={PAGE}{rest}");
             let response = self.request(&request, accept).await.map_err(Failure::Unread)?;
-            // A list that took long goes on with what is there now.
+            // 410: the token has expired. The list continues, inconsistently, with the token in the response.
             if response.status == 410 {
                 match response.next() {
                     Some(token) => next = token,
@@ -286,7 +287,7 @@ impl Reader {
         }
     }
 
-    /// One request, repeated after a while where the API server has too much to do.
+    /// Sends a GET request; retries it if the API server is overloaded.
     async fn request(&self, path: &str, accept: &str) -> Result<Response, Why> {
         let Source::Server(client) = &self.source else { return Err(Why::Budget) };
         let _turn = self.turns.acquire().await;
@@ -315,9 +316,9 @@ impl Reader {
 
 /// Why there is no answer.
 enum Failure {
-    /// There is no such object, or no such type.
+    /// The object or the type does not exist.
     Missing,
-    /// It was not read.
+    /// The object was not read.
     Unread(Why),
 }
 
@@ -325,7 +326,7 @@ fn failed(why: &str) -> Failure {
     Failure::Unread(Why::Failed(why.to_owned()))
 }
 
-/// That something is not there says nothing about any object: another server answered.
+/// A 404 of kubelet is not evidence that an object is absent: it comes from another server.
 fn of_kubelet(failure: Failure) -> Failure {
     match failure {
         Failure::Missing => failed("kubelet does not have it"),
@@ -344,7 +345,7 @@ impl Response {
     }
 }
 
-/// With selectors.
+/// Appends the selectors to a path.
 fn selected(path: String, labels: Option<&str>, fields: Option<&str>) -> String {
     let each = [("labelSelector", labels), ("fieldSelector", fields)];
     let words =

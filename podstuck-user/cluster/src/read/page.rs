@@ -1,4 +1,4 @@
-//! One request and its response.
+//! Sends one HTTP request and reads its response.
 
 use std::{fmt::Write, time::Duration};
 
@@ -8,22 +8,22 @@ use kube::{Client, client::Body};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
-/// What the API server sent.
+/// A response of the API server.
 pub(crate) struct Response {
     pub(crate) status: u16,
-    /// Its time.
+    /// Its `Date` header.
     pub(super) date: Option<Timestamp>,
-    /// How long it wants to be left alone.
+    /// Its `Retry-After` header.
     pub(super) retry_after: Option<Duration>,
     body: Vec<u8>,
 }
 
-/// A part of a list.
+/// One page of a list.
 #[derive(Deserialize)]
 pub(super) struct Page {
     #[serde(default)]
     pub(super) metadata: ListMeta,
-    /// Empty where the answer has `null`.
+    /// Empty if the response has `null`.
     #[serde(default, deserialize_with = "or_empty")]
     pub(super) items: Vec<Value>,
 }
@@ -43,7 +43,7 @@ impl Response {
         self.parse()
     }
 
-    /// As a component says that it is well.
+    /// Whether the body is `ok`, the answer of a health endpoint.
     pub(super) fn is_ok(&self) -> bool {
         self.body.trim_ascii() == b"ok"
     }
@@ -52,20 +52,20 @@ impl Response {
         serde_json::from_slice(&self.body)
     }
 
-    /// The token by which a list goes on that has expired.
+    /// The continue token of a response that says that a list's token has expired (410).
     pub(super) fn next(&self) -> Option<String> {
         let status: Page = self.parse().ok()?;
         status.metadata.next.filter(|next| !next.is_empty())
     }
 
-    /// What it says about an error.
+    /// The message of a `Status` response; otherwise the HTTP status.
     pub(crate) fn message(&self) -> String {
         let said = self.json().ok().and_then(|it| Some(it.get("message")?.as_str()?.to_owned()));
         said.unwrap_or_else(|| format!("HTTP status {}", self.status))
     }
 }
 
-/// Sends one and reads the whole response; the error, where there is no response.
+/// Sends a request and reads the whole response. The error text describes a missing response.
 pub(crate) async fn send(
     client: &Client,
     method: Method,
@@ -76,7 +76,7 @@ pub(crate) async fn send(
     read(open(client, method, path, accept, body).await?).await
 }
 
-/// Sends one; the response, of which only the head was read.
+/// Sends a request; returns the response after reading its headers.
 pub(crate) async fn open(
     client: &Client,
     method: Method,
@@ -96,7 +96,7 @@ pub(crate) async fn open(
     client.send(request).await.map_err(|error| whole(&error))
 }
 
-/// The rest of a response.
+/// Reads the body of a response.
 pub(crate) async fn read(response: http::Response<Body>) -> Result<Response, String> {
     let (head, body) = response.into_parts();
     let text = |name| head.headers.get(name).and_then(|it| it.to_str().ok());
@@ -108,7 +108,7 @@ pub(crate) async fn read(response: http::Response<Body>) -> Result<Response, Str
     Ok(Response { status, date, retry_after, body: body.to_vec() })
 }
 
-/// An error with what is behind it.
+/// An error with its chain of sources.
 pub(crate) fn whole(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
@@ -123,7 +123,7 @@ pub(crate) fn whole(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// For a query.
+/// Percent-encodes a text for a query.
 pub(crate) fn encoded(text: &str) -> String {
     let mut out = String::new();
     for byte in text.bytes() {

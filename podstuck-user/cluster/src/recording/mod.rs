@@ -1,6 +1,6 @@
-//! What a run has read of the API server, in a file: one line of JSON for the run, then one for each question with its
-//! answer. An answer has those fields of an object that the decision reads: no data of a Secret or a ConfigMap, no
-//! environment and no command line of a container.
+//! Recordings of the API server's answers. The first line of the file describes the run; each further line holds one
+//! question and its answer, as JSON. An answer contains only those fields of an object that the decision reads: no
+//! data of a Secret or a ConfigMap, no environment and no command line of a container.
 
 mod redact;
 
@@ -19,12 +19,12 @@ use serde_json::Value;
 use crate::{read::Server, target::Asked};
 use redact::Redactor;
 
-/// Changes with the form of a file.
+/// Version of the file format.
 const FORMAT: &str = "podstuck-cluster-recording/1";
-/// A file of another kind has no end of a line for long.
+/// Maximum length of a line, in bytes. It bounds the memory used for a file of another type.
 const LONGEST_LINE: u64 = 256 << 20;
 
-/// The first line.
+/// The first line of the file.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Head {
     format: String,
@@ -32,7 +32,7 @@ pub(crate) struct Head {
     pub(crate) asked: Asked,
     pub(crate) server: Server,
     pub(crate) asks_kubelets: bool,
-    /// Requests that were made, and that were allowed.
+    /// Number of requests that were made, and the limit.
     pub(crate) requests: (u32, u32),
 }
 
@@ -43,7 +43,7 @@ struct Line {
 }
 
 impl Head {
-    /// That of a run of this program.
+    /// The head for a run of this program.
     pub(crate) fn new(asked: Asked, server: Server, facts: &Facts, requests: (u32, u32)) -> Self {
         let podstuck = env!("CARGO_PKG_VERSION").to_owned();
         let asks_kubelets = facts.asks_kubelets;
@@ -51,11 +51,11 @@ impl Head {
     }
 }
 
-/// A new file that its owner alone can read.
+/// Creates a file that only its owner can read.
 ///
 /// # Errors
 ///
-/// Where there is a file of this name, or none can be made.
+/// Fails if the file exists or cannot be created.
 pub(crate) fn create(path: &Path) -> Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
@@ -64,11 +64,11 @@ pub(crate) fn create(path: &Path) -> Result<File> {
     options.open(path).with_context(|| format!("cannot create the recording {}", path.display()))
 }
 
-/// Writes what is known.
+/// Writes the head and all questions with their answers.
 ///
 /// # Errors
 ///
-/// Where the file cannot be written.
+/// Fails if the file cannot be written.
 pub(crate) fn write(file: File, head: &Head, facts: &Facts, redacted: bool) -> Result<()> {
     let mut redactor = redacted.then(Redactor::default);
     let mut file = BufWriter::new(file);
@@ -92,9 +92,9 @@ pub(crate) fn write(file: File, head: &Head, facts: &Facts, redacted: bool) -> R
     all().and_then(|()| file.flush()).context("cannot write the recording")
 }
 
-/// Takes away what no decision reads and what may have more in it than names: all annotations but those of Kubernetes' own
-/// keys, the last configuration that kubectl applied, templates of claims, states of containers but for their names,
-/// conditions of webhooks but for their number, and managed fields but for finalizers.
+/// Removes what no decision reads and what may contain more than names: all annotations except those with Kubernetes'
+/// own keys, kubectl's last-applied configuration, templates of ephemeral claims, details of container states (their
+/// names stay), the content of webhooks' match conditions (their number stays), and managed fields except finalizers.
 fn slim(value: &mut Value) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(slim),
@@ -129,11 +129,11 @@ fn slim(value: &mut Value) {
     }
 }
 
-/// Reads a file.
+/// Reads a recording.
 ///
 /// # Errors
 ///
-/// Where it cannot be read, or is no recording of this form.
+/// Fails if the file cannot be read or is not a recording of this format.
 pub(crate) fn read(path: &Path) -> Result<(Head, BTreeMap<Question, Answer>)> {
     let shown = path.display();
     let file = File::open(path).with_context(|| format!("cannot open the recording {shown}"))?;

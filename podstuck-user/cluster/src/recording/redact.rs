@@ -1,5 +1,4 @@
-//! Names replaced, the same one by the same word each time: so that a recording can be shared and still
-//! gives the same answer.
+//! Replaces names consistently, so that a recording can be shared and still yields the same answer.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,7 +9,7 @@ use jiff::Timestamp;
 use podstuck_model::cluster::Kind;
 use serde_json::{Map, Value};
 
-/// Fields whose texts are words of the API.
+/// Fields whose values are terms of the API.
 const OF_THE_API: [&str; 17] = [
     "about",
     "answer",
@@ -30,9 +29,9 @@ const OF_THE_API: [&str; 17] = [
     "unread",
     "version",
 ];
-/// Fields whose keys are names.
+/// Maps whose keys are names.
 const MAPS: [&str; 5] = ["annotations", "labels", "matchLabels", "writers", "f:finalizers"];
-/// Words that stay: those of Kubernetes' own objects and clients, and of the API server's messages.
+/// Words that are kept: those of Kubernetes' own objects and clients, and of the API server's messages.
 const WORDS: &str = "apps batch status scale beta beta1 core io k8s kubernetes v v1 v1beta1 v2 \
     kube system public node lease default kubelet kubectl controller manager scheduler apiserver leader external attacher \
     foregroundDeletion orphan True False Unknown \
@@ -40,7 +39,7 @@ const WORDS: &str = "apps batch status scale beta beta1 core io k8s kubernetes v
     types discovery conversion webhook for calling no endpoints available service not found is unavailable and or of a \
     detach volume attached driver error rpc code desc in use by pod timed out waiting context deadline exceeded";
 
-/// What each name has become.
+/// The replacement of each name.
 pub(super) struct Redactor(BTreeMap<String, String>);
 
 impl Default for Redactor {
@@ -62,14 +61,14 @@ fn words(text: &str) -> Vec<String> {
 }
 
 impl Redactor {
-    /// Replaces the names in a line.
+    /// Replaces the names in a value.
     pub(super) fn value(&mut self, value: &mut Value) {
         match value {
             Value::String(text) => *text = self.text(text),
             Value::Array(items) => items.iter_mut().for_each(|item| self.value(item)),
             Value::Object(fields) => {
                 for (name, item) in fields {
-                    // A word, or several; an object has more in it.
+                    // The field holds a term or a list of terms. An object may contain names.
                     let is_word = item.is_string() || item.is_array();
                     if !(is_word && OF_THE_API.contains(&name.as_str())) {
                         self.value(item);
@@ -102,7 +101,7 @@ impl Redactor {
         redacted
     }
 
-    /// Kubernetes' own names stay whole, such as a finalizer's by which its controller is known.
+    /// Keeps Kubernetes' own names unchanged, such as a finalizer's, which identifies its controller.
     fn name(&mut self, name: &str) -> String {
         if name.contains("kubernetes.io") || name.contains("k8s.io") {
             return name.to_owned();
@@ -119,7 +118,7 @@ impl Redactor {
         redacted
     }
 
-    /// A made-up word of the same length, and a hash for a hash: by these the names that controllers generate are known.
+    /// Returns a replacement of the same length; a hash becomes a hash. Length and form identify generated names.
     fn word(&mut self, word: &str) -> String {
         if word.is_empty() || word.bytes().all(|byte| byte.is_ascii_digit()) {
             return word.to_owned();

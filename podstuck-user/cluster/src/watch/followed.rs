@@ -1,4 +1,4 @@
-//! What happens to objects that are being deleted, from event to event.
+//! Follows objects that are being deleted, from event to event.
 
 use std::collections::BTreeMap;
 
@@ -11,32 +11,33 @@ use podstuck_model::{
 
 use crate::present::age;
 
-/// What the API server said.
+/// The kind of a watch event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
-    /// The object is there, as it is now.
+    /// The object exists; the event carries its current state.
     There,
-    /// It is gone; this is how it was last.
+    /// The object was removed; the event carries its last state.
     Gone,
 }
 
-/// One that is being deleted.
+/// An object that is being deleted.
 struct Followed {
     key: Key,
     requested: Timestamp,
     end: Timestamp,
     finalizers: Vec<String>,
-    /// The last change that was seen, and when.
+    /// The last finalizer removal that was observed, and its time.
     last: Option<(String, Timestamp)>,
     /// Whether it was reported as stuck.
     is_reported: bool,
 }
 
 impl Followed {
-    /// What came before it went.
+    /// The change that preceded the removal, as the end of a sentence; may be empty.
     fn why(&self, now: Timestamp) -> String {
         match (&self.finalizers[..], &self.last) {
-            // It had them in its last state: only the request that removes the last one removes the object.
+            // The last state still has finalizers: the request that removes the last finalizer also removes the
+            // object.
             ([only], _) => format!(", as the finalizer {only} was removed"),
             ([_, ..], _) => {
                 format!(", as the finalizers {} were removed", self.finalizers.join(", "))
@@ -47,12 +48,12 @@ impl Followed {
     }
 }
 
-/// All of them, by their UIDs.
+/// The objects that are being deleted, by UID.
 #[derive(Default)]
 pub(super) struct All(BTreeMap<String, Followed>);
 
 impl All {
-    /// What is to be said about an event.
+    /// Processes an event; returns the lines to print.
     pub(super) fn take(
         &mut self,
         event: Event,
@@ -86,7 +87,7 @@ impl All {
         known.finalizers.clone_from(&meta.finalizers);
         known.end = end;
         if event == Event::Gone {
-            // What went in time is not of interest.
+            // Objects that are removed in time are not reported.
             if is_late || known.is_reported {
                 let text = format!(
                     "gone {} after its deletion was requested{}",
@@ -100,7 +101,7 @@ impl All {
         lines
     }
 
-    /// Those that have become stuck since this was asked last.
+    /// Objects that have become stuck since the last call.
     pub(super) fn late(&mut self, now: Timestamp) -> Vec<Key> {
         let new = self.0.values_mut().filter(|it| !it.is_reported && is_late(it.end, now));
         new.map(|it| {
@@ -115,7 +116,7 @@ fn is_late(end: Timestamp, now: Timestamp) -> bool {
     now.duration_since(end) >= SignedDuration::try_from(PATIENCE).unwrap_or_default()
 }
 
-/// The client that wrote last, by the field managers.
+/// The manager with the newest managed-fields entry: the client that wrote last.
 fn writer(meta: &Meta) -> String {
     let last = meta.managed_fields.iter().max_by_key(|it| it.time);
     last.map(|it| format!(" (last written by {})", it.manager)).unwrap_or_default()

@@ -1,5 +1,5 @@
-//! `--watch`: what becomes stuck, and what goes away, how long after which change. It asks for watches, which nothing else
-//! here does, and ends only when it is ended.
+//! `--watch`: prints objects that become stuck and stuck objects that are removed, with the change that preceded the
+//! removal. The only module that uses Kubernetes watches. It runs until it is interrupted.
 
 mod followed;
 mod stream;
@@ -24,14 +24,14 @@ use crate::{
 use followed::{All, line};
 use stream::Heard;
 
-/// How often it is asked whether something has become stuck.
+/// Interval between checks for objects that have become stuck.
 const EACH: Duration = Duration::from_secs(5);
 
-/// Follows all that is listed without an object; `say` takes lines until it fails.
+/// Follows every object that the list without an argument covers. Ends when `say` returns false.
 ///
 /// # Errors
 ///
-/// Where nothing can be watched.
+/// Fails if no type can be watched.
 pub async fn watch(
     cli: &Cli,
     client: &Client,
@@ -39,7 +39,7 @@ pub async fn watch(
     server_now: Timestamp,
     mut say: impl FnMut(&str) -> bool,
 ) -> Result<(), Failure> {
-    // Ages are by the API server's clock.
+    // Ages are computed with the API server's clock.
     let ahead = server_now.duration_since(Timestamp::now());
     let now = || Timestamp::now().checked_add(ahead).unwrap_or(server_now);
     let (sender, mut heard) = mpsc::channel(64);
@@ -72,7 +72,7 @@ pub async fn watch(
     }
 }
 
-/// What keeps these.
+/// Returns one line for each object that still exists: its cause.
 async fn stuck(cli: &Cli, client: &Client, keys: Vec<Key>, now: Timestamp) -> Vec<String> {
     if keys.is_empty() {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! One watch of the metadata of a type, begun again where it ends.
+//! Watches the metadata of one type, and restarts the watch when it ends.
 
 use std::time::Duration;
 
@@ -15,14 +15,14 @@ use crate::read::page;
 
 const METADATA: &str =
     "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
-/// Before it is begun again.
+/// Delay before a watch is restarted.
 const AGAIN: Duration = Duration::from_secs(2);
 
-/// What a watch brings.
+/// A message from a watch.
 pub(super) enum Heard {
-    /// An object has changed.
+    /// An object was added, modified or deleted.
     Event(Event, Kind, Box<Meta>),
-    /// It is refused, and not tried again.
+    /// The API server refused the watch, which is not retried.
     Refused(String),
 }
 
@@ -33,7 +33,7 @@ struct Raw {
     object: Value,
 }
 
-/// Until what hears it goes away.
+/// Runs until the receiver is closed or the API server refuses the watch.
 pub(super) async fn read(
     client: Client,
     kind: Kind,
@@ -58,7 +58,7 @@ pub(super) async fn read(
                 drop(sender.send(Heard::Refused(why)).await);
                 return;
             }
-            // It expired, or the API server is away for a while.
+            // The resource version has expired, or the API server is unavailable.
             Ok(_) => version.clear(),
             Err(_) => {}
         }
@@ -66,7 +66,7 @@ pub(super) async fn read(
     }
 }
 
-/// To its end.
+/// Reads one watch until its response ends.
 async fn hear(
     mut body: kube::client::Body,
     kind: &Kind,
@@ -85,7 +85,7 @@ async fn hear(
             let event = match what.as_str() {
                 "ADDED" | "MODIFIED" => Event::There,
                 "DELETED" => Event::Gone,
-                // The version is too old: it is begun anywhere.
+                // The resource version is too old: the next watch starts without one.
                 "ERROR" => return version.clear(),
                 _ => continue,
             };

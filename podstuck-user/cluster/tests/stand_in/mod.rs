@@ -1,5 +1,5 @@
-//! A stand-in of kubelet's port: HTTPS with a certificate of its own, `/pods` and `/healthz`. The list is what the test
-//! puts there; that a real kubelet has such a list is not shown by it.
+//! A stand-in for kubelet's port: HTTPS with its own certificate, `/pods` and `/healthz`. The test supplies the list
+//! of pods, so it does not show that a real kubelet has such a list.
 
 use std::{
     io::{BufRead, BufReader, Write},
@@ -13,7 +13,7 @@ use rustls::{
 };
 use serde_json::{Value, json};
 
-/// It answers until the test ends.
+/// Serves until the test ends.
 pub(crate) struct Kubelet {
     port: u16,
     state: Arc<Mutex<State>>,
@@ -26,7 +26,7 @@ struct State {
 }
 
 impl Kubelet {
-    /// Listens on a free port of loopback.
+    /// Listens on a free loopback port.
     pub(crate) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -35,24 +35,24 @@ impl Kubelet {
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 let (config, state) = (config.clone(), shared.clone());
-                // A client that goes away does not fail the test.
+                // A closed connection does not fail the test.
                 thread::spawn(move || answer(config, client, &state));
             }
         });
         Self { port, state }
     }
 
-    /// Where it listens.
+    /// Its port.
     pub(crate) fn port(&self) -> u16 {
         self.port
     }
 
-    /// Its own list of its pods from now on.
+    /// Sets its list of pods, and resets the count of reads.
     pub(crate) fn has(&self, pods: &[Value]) {
         *self.state.lock().unwrap() = State { pods: pods.to_vec(), reads: 0 };
     }
 
-    /// How often that was read.
+    /// Number of reads of the list.
     pub(crate) fn reads(&self) -> usize {
         self.state.lock().unwrap().reads
     }

@@ -1,4 +1,4 @@
-//! What is mounted or in use, so that it cannot be unmounted or removed, or cannot be detached.
+//! Mounted or used objects that cannot be unmounted, removed or detached.
 
 use podstuck_engine::{ids, model::finding::Severity};
 

@@ -1,4 +1,4 @@
-//! File systems and disks that keep a call from returning, or answer it with an error.
+//! File systems and disks on which a call does not return or fails.
 
 use podstuck_engine::{ids, model::finding::Severity};
 
@@ -17,11 +17,11 @@ pub(super) const CASES: &[Case] = &[
         volumes: &[TOKENS, LOGS, empty_dir("data", Kind::Files)],
         fixtures: &[Fixture::SilentServer],
         needs: Some("FUSE"),
-        // A server that was silent for 3 s is more than slow.
+        // Long enough for a silent server to be reported as more than slow.
         options: &["--duration", "10s"],
         watch_options: IMPATIENT,
         expected: Some(Expected { object: "/data/m", ..HANGS }),
-        // Its server ends first, and the removal may meet what is left of it.
+        // The server ends first, and the removal may meet the dead mount.
         aftermath: Some(ids::FUSE_DAEMON_DEAD),
         ..Case::PLAIN
     },
@@ -49,7 +49,7 @@ pub(super) const CASES: &[Case] = &[
         needs: LOOP_DEVICES,
         options: &[],
         watch_options: IMPATIENT,
-        // What kubelet removes first of an emptyDir.
+        // The part of an emptyDir that kubelet removes first.
         expected: Some(Expected {
             syscall: Some("unlinkat"),
             object: "/plugins/kubernetes.io~empty-dir/data",

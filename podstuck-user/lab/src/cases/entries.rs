@@ -1,5 +1,4 @@
-//! What lies in a directory that is to be removed: it may not be deleted, comes back, or is a great
-//! deal.
+//! Entries of a directory that must be removed: undeletable ones, recreated ones, or very many.
 
 use podstuck_engine::{ids, model::finding::Severity};
 

@@ -1,9 +1,9 @@
-//! Where nothing is wrong.
+//! Cases without a fault.
 
 use super::{LOGS, SOON, TOKENS, csi, empty_dir};
 use crate::case::{Case, Driver, Fixture, Kind};
 
-/// Long enough for each of its volumes to be missed.
+/// Long enough for a missing call on each volume to be reported.
 const LONG: &[&str] = &["--duration", "14s"];
 
 pub(super) const CASES: &[Case] = &[

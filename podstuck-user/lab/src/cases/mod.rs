@@ -1,4 +1,4 @@
-//! The table of cases: one file for what a deletion is kept from doing.
+//! The table of cases, with one file per group of obstacles.
 
 mod busy;
 mod call;
@@ -10,7 +10,7 @@ mod silent;
 
 use crate::case::{Case, Driver, Kind, Volume};
 
-/// All cases, under the names of their files, the healthy one first.
+/// All cases, by the names of their files, the healthy ones first.
 pub const FAMILIES: &[(&str, &[Case])] = &[
     ("healthy", healthy::CASES),
     ("busy", busy::CASES),
@@ -21,12 +21,12 @@ pub const FAMILIES: &[(&str, &[Case])] = &[
     ("node", node::CASES),
 ];
 
-/// All cases in one row.
+/// All cases.
 pub fn cases() -> impl Iterator<Item = &'static Case> {
     FAMILIES.iter().flat_map(|(_, cases)| *cases)
 }
 
-/// The case of this id; `None` for an unknown one.
+/// The case with this id, if there is one.
 pub fn find(id: &str) -> Option<&'static Case> {
     cases().find(|case| case.id == id)
 }
@@ -43,21 +43,21 @@ const fn local_disk(name: &'static str) -> Volume {
     Volume { plugin: "kubernetes.io~local-volume", name, kind: Kind::Disk }
 }
 
-/// The tokens that nearly every pod has.
+/// The token volume that nearly every pod has.
 const TOKENS: Volume =
     Volume { plugin: "kubernetes.io~projected", name: "kube-api-access-7w2xk", kind: Kind::Memory };
 const LOGS: Volume = empty_dir("logs", Kind::Files);
-/// A PersistentVolume's name: kubelet calls the directory of a CSI volume after it.
+/// A PersistentVolume's name, which is also the name of the CSI volume's directory.
 const PV: &str = "pvc-5d1c8f0e-6a43-4c55-9b37-2f0a7be91c44";
 
-/// Calls that are not made are reported as missing after 244 s by default.
+/// Missing calls are reported after 244 s by default.
 const SOON: &[&str] = &["--not-attempted-after", "4s"];
 
-/// A call that is slow after 2 s may hang after 10 to 120 s, by what it waits for; a tenth of that is enough for
-/// one that never returns.
+/// By default, a call counts as hung after 10 to 120 s, depending on what it waits for. For a call that never returns,
+/// a lower limit suffices.
 const IMPATIENT: &[&str] = &["--hung-after", "200ms"];
 
-/// What a machine with a small kernel lacks.
+/// Requirements that a machine with a small kernel lacks.
 const LOOP_DEVICES: Option<&str> = Some("loop devices and ext4");
 
 #[cfg(test)]

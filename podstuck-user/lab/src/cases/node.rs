@@ -1,4 +1,4 @@
-//! Faults of the node's own disk, and of its table of mounts.
+//! Faults of the node's own disk and of its mount table.
 
 use podstuck_engine::{ids, model::finding::Severity};
 

@@ -5,7 +5,7 @@ use podstuck_engine::{ids, model::finding::Severity};
 use super::{LOGS, TOKENS};
 use crate::case::{Case, Expected, Fixture};
 
-/// The object is a control group, whose path depends on the version.
+/// The object is a cgroup, whose path depends on the cgroup version.
 const DOES_NOT_END: Expected = Expected { severity: Severity::Critical, ..Expected::STUCK };
 
 pub(super) const CASES: &[Case] = &[

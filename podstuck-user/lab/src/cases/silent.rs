@@ -1,4 +1,4 @@
-//! CSI volumes that are not unmounted: no call fails, and none is made.
+//! CSI volumes that are not unmounted although no call fails.
 
 use podstuck_engine::ids;
 

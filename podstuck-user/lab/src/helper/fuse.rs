@@ -1,4 +1,4 @@
-//! The lab's FUSE servers: one that never answers, and one with a file that is a disk.
+//! The lab's FUSE servers: one that never answers, and one with a file that is a disk image.
 
 use std::{
     ffi::OsStr,
@@ -21,12 +21,12 @@ use super::Task;
 /// Name of the disk's file.
 pub(crate) const IMAGE: &str = "disk";
 const IMAGE_INODE: u64 = 2;
-/// How long a slow disk takes for each write.
+/// Duration of each write on a slow disk.
 const PER_WRITE: Duration = Duration::from_millis(300);
-/// How long the kernel may remember what it was trigger.
+/// Time for which the kernel may cache the answers.
 const TTL: Duration = Duration::from_secs(3600);
 
-/// Answers until the connection ends.
+/// Serves requests until the connection ends.
 pub(super) fn serve(task: Task, image: &Path, trigger: PathBuf, device: OwnedFd) -> Result<()> {
     let image = File::options().read(true).write(true).open(image).context("no disk image")?;
     let size = image.metadata()?.len();
@@ -43,7 +43,7 @@ struct Server {
     trigger: PathBuf,
 }
 
-/// For ever: the process is ended from outside.
+/// Blocks forever: the process is killed from outside.
 fn never() -> ! {
     loop {
         thread::park();
@@ -141,7 +141,7 @@ impl Filesystem for Server {
             }
         }
         match self.image.write_all_at(data, offset) {
-            // One request has less than 4 GiB.
+            // A request is smaller than 4 GiB.
             Ok(()) => reply.written(data.len() as u32),
             Err(error) => reply.error(error.into()),
         }

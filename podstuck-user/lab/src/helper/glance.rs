@@ -1,14 +1,14 @@
-//! An agent that reads in volumes, as those of logs and of security do: it happens to have a descriptor in one when
-//! that is unmounted, and has closed it when kubelet tries again.
+//! An agent that reads volumes, like log and security agents: it has a descriptor open when the volume is unmounted
+//! and has closed it when kubelet retries.
 
 use std::{fs::File, os::linux::fs::MetadataExt, path::Path, thread, time::Duration};
 
-/// How long it reads on.
+/// How long it keeps the descriptor afterwards.
 const READS: Duration = Duration::from_millis(100);
-/// How often it looks.
+/// Polling interval.
 const LOOKS: Duration = Duration::from_millis(1);
 
-/// Keeps the volume busy while `ready` exists, which kubelet removes just before it unmounts, and a little longer.
+/// Keeps the volume open while `ready` exists, and a little longer. kubelet removes `ready` just before it unmounts.
 pub(super) fn read(volume: &Path, ready: &Path) -> ! {
     loop {
         let held = (is_mounted(volume) && ready.exists()).then(|| File::open(volume));

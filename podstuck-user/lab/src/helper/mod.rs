@@ -1,8 +1,8 @@
-//! A process that serves a part of a case, and ends with the lab whatever happens to the others.
+//! A process that serves a part of a case and ends with the lab, whatever happens to the other processes.
 //!
-//! It cannot be a part of the removal process: that one may be stuck in what it serves, and a process
-//! that is stuck closes no file. It has the removal process's standard input, and that ends when the
-//! lab does, also when the lab is killed.
+//! It cannot be a part of the removal process: that process may be blocked on what it serves, and a blocked process
+//! does not close its files. It inherits the removal process's standard input, which ends when the lab does, also
+//! when the lab is killed.
 
 mod fuse;
 mod glance;
@@ -27,22 +27,22 @@ use rustix::{
 
 use super::freeze;
 
-/// What a helper does.
+/// The task of a helper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Task {
-    /// A FUSE server that answers nothing.
+    /// A FUSE server that never answers.
     Silent,
-    /// A FUSE server with a disk image that, after the trigger, takes its time for each write.
+    /// A FUSE server with a disk image. Once the trigger exists, each write is slow.
     Slow,
-    /// The same, and after the trigger it stops at the first write.
+    /// A FUSE server with a disk image. Once the trigger exists, it stops at the first write.
     Stops,
-    /// Nothing: it thaws a file system in the end.
+    /// Thaws a file system at the end.
     Thaw,
-    /// Nothing: it has a socket open that accepts no connection.
+    /// Keeps a socket open on which it accepts no connection.
     Listen,
-    /// It writes files into a directory, again and again.
+    /// Writes files into a directory repeatedly.
     Write,
-    /// It has a directory open until shortly after the trigger is gone, again and again.
+    /// Keeps a directory open until shortly after the trigger is gone, repeatedly.
     Glance,
 }
 
@@ -72,12 +72,12 @@ impl HelperArgs {
         Self::disk(task, "/dev/null".into(), "/nonexistent".into())
     }
 
-    /// For the registrar of a driver that listens there.
+    /// For the registrar of a driver that listens on this socket.
     pub(super) fn registrar(socket: PathBuf) -> Self {
         Self { kubelet_registration_path: Some(socket), ..Self::new(Task::Listen) }
     }
 
-    /// For a disk.
+    /// For a FUSE server with a disk image.
     pub(super) fn disk(task: Task, image: PathBuf, trigger: PathBuf) -> Self {
         let directory = "/nonexistent".into();
         Self { task, image, trigger, kubelet_registration_path: None, directory }
@@ -88,18 +88,18 @@ impl HelperArgs {
         Self { directory, ..Self::new(Task::Write) }
     }
 
-    /// For a process that reads in a directory while a file exists.
+    /// For a process that keeps a directory open while a file exists.
     pub(super) fn reader(directory: PathBuf, while_there: PathBuf) -> Self {
         Self { directory, trigger: while_there, ..Self::new(Task::Glance) }
     }
 }
 
-/// A helper, from outside. Ended when dropped.
+/// A running helper. It is killed when this is dropped.
 #[derive(Debug)]
 pub(super) struct Helper(Child);
 
 impl Helper {
-    /// Starts one. What it works on is its standard output.
+    /// Starts a helper. `on`, the object that it works on, becomes its standard output.
     pub(super) fn start(args: &HelperArgs, on: OwnedFd) -> Result<Self> {
         let task = args.task.to_possible_value().context("a task without a name")?;
         let mut command = Command::new(std::env::current_exe()?);
@@ -130,8 +130,8 @@ impl Drop for Helper {
 /// Runs a helper until the lab ends.
 ///
 /// # Errors
-/// When the disk image cannot be opened, or the kernel refuses what standard output is connected to: the
-/// message names it.
+/// Fails if the disk image cannot be opened, or if the kernel rejects the operation on standard output; the message
+/// names it.
 pub fn helper_main(args: &HelperArgs) -> Result<()> {
     let on = io::stdout().as_fd().try_clone_to_owned().context("cannot use standard output")?;
     match args.task {
@@ -148,7 +148,7 @@ pub fn helper_main(args: &HelperArgs) -> Result<()> {
     thread::Builder::new()
         .spawn(|| {
             wait_for_end();
-            // Processes that wait for an answer are released: the connection ends with this process.
+            // The exit closes the connection, which releases processes that wait for an answer.
             process::exit(0);
         })
         .context("cannot start a thread")?;
@@ -161,8 +161,7 @@ pub fn helper_main(args: &HelperArgs) -> Result<()> {
     fuse::serve(args.task, &args.image, args.trigger.clone(), on)
 }
 
-/// Waits until no process can write to standard input any more. It is not read: its lines are for the
-/// removal process.
+/// Waits until standard input has no writer left. Does not read it, because its lines are for the removal process.
 fn wait_for_end() {
     let input = io::stdin();
     loop {

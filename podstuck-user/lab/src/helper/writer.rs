@@ -2,9 +2,9 @@
 
 use std::{fs, path::Path, thread, time::Duration};
 
-/// Far more often than kubelet's part deletes.
+/// Interval between writes: much shorter than the removal's interval between deletions.
 const EVERY: Duration = Duration::from_millis(2);
-/// Names written again and again, so that there are never many.
+/// Number of file names, which are reused so that there are never many files.
 const NAMES: u32 = 8;
 
 /// Writes until the process ends.
@@ -12,8 +12,8 @@ pub(super) fn write(directory: &Path) -> ! {
     let mut number = 0;
     loop {
         number = (number + 1) % NAMES;
-        // One that was kept from running finds the directory gone, and makes it again, as many programs do. Once what
-        // that lies in is gone there is nothing to be done.
+        // The directory may have been removed while this process did not run. Like many programs, it recreates it; if
+        // the parent is gone too, this fails and is ignored.
         if fs::write(directory.join(format!("part-{number}")), "data\n").is_err() {
             let _ = fs::create_dir(directory);
         }

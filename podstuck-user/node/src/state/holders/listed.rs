@@ -1,6 +1,6 @@
 //! Mount namespaces that the kernel lists (`listns(2)`, Linux 6.19): also those that no process is in and no file of
-//! `/proc` shows, such as one whose descriptor waits in a socket's queue to be received. `lsof` and `fuser` see nothing of
-//! their mounts.
+//! `/proc` shows, such as one whose descriptor waits in a socket's queue to be received. `lsof` and `fuser` do not
+//! see their mounts.
 
 use std::{
     fs::File,
@@ -41,7 +41,8 @@ struct Handle {
 /// `FILEID_NSFS` of `linux/exportfs.h`.
 const FILEID_NSFS: i32 = 0xf1;
 
-/// Their files; none on an older kernel, and without `CAP_SYS_ADMIN` in their user namespaces none of theirs.
+/// Opens the listed namespaces. Empty on an older kernel; without `CAP_SYS_ADMIN` in the user namespace of a namespace,
+/// that one is omitted.
 pub(super) fn mount_namespaces() -> Vec<File> {
     let mut found = Vec::new();
     let mut after = 0;

@@ -1,4 +1,4 @@
-//! Who a process is: name, part on the node, container and pod.
+//! Identity of a process: name, component, container and pod.
 
 use std::{fs, path::Path};
 
@@ -44,8 +44,8 @@ const TREES: [&str; 3] = ["/sys/fs/cgroup/systemd", "/sys/fs/cgroup/unified", "/
 /// Where its services are.
 const SERVICES: &str = "/system.slice/";
 
-/// Whether it is not the process that its service was begun with: another one has started it, or one in its group is
-/// older, as kubelet's is than that of a FUSE server.
+/// Whether the process is not the first of its service: its parent's PID is above 1, or its control group has an older
+/// process, as kubelet is older than a FUSE server that it started.
 fn is_child(pid: u32, started: Option<u64>, cgroup: &str) -> bool {
     let stat = Process::new(pid.cast_signed()).ok().and_then(|process| process.stat().ok());
     if stat.is_some_and(|stat| stat.ppid > 1) {
@@ -58,7 +58,7 @@ fn is_child(pid: u32, started: Option<u64>, cgroup: &str) -> bool {
     started.is_some_and(|started| has_older(&all, started))
 }
 
-/// Whether one of these processes was started before.
+/// Whether one of these processes started before this time.
 fn has_older(procs: &str, started: u64) -> bool {
     let mut all = procs.lines().filter_map(|pid| proc::started(pid.parse().ok()?));
     all.any(|other| other < started)

@@ -12,12 +12,12 @@ use podstuck_confine::{
     silent::{self, Owner},
 };
 
-/// How often it is asked whether the thread waits: a read takes microseconds.
+/// Interval between checks whether the thread waits: a read takes microseconds.
 const CHECKED: Duration = Duration::from_millis(50);
 /// Limit of the whole check. A silent process that it does not find blocks the helper.
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// All that are found, ascending.
+/// The PIDs of all silent processes found, ascending.
 pub(super) fn find() -> Vec<u32> {
     let begun = Instant::now();
     let mut owner = Owner::default();
@@ -25,7 +25,7 @@ pub(super) fn find() -> Vec<u32> {
     silent::all()
 }
 
-/// Whether all that are asked do. Otherwise one more is known not to, or there is no time left.
+/// Whether every process answers. `false` after one more silent process was found, or at the limit.
 fn all_answer(owner: &mut Owner, begun: Instant) -> bool {
     let (reading, (done, is_done)) = (owner.reading(), channel());
     let ask = move || {

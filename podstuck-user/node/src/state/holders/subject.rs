@@ -28,7 +28,7 @@ pub(super) fn find(about: &About, node: &Node) -> Result<(Subject, Wanted), Stri
             Ok((Subject { path, what, device, mount_id: None, namespace: None }, wanted))
         }
         About::Mount { pid, namespace, path } => {
-            // The caller's own view, if it still is there.
+            // The caller's own mount table, if its process is still in this namespace.
             let own =
                 proc::mounts(*pid).filter(|_| namespaces::of_process(*pid) == Some(*namespace));
             let table = own.as_ref().or(node.tables.get(namespace).map(|table| &**table));

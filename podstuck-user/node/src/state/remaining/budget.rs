@@ -3,8 +3,7 @@
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 
-/// Limits of one read. It ends when the first one is reached; what is then under way may go on for half
-/// as much again.
+/// Limits of one read. The read ends at the first limit reached; a step in progress may exceed it by half.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Budget {
@@ -13,7 +12,7 @@ pub(super) struct Budget {
     pub(super) directories: u64,
     /// Entries read, which bounds the memory that their names take.
     pub(super) entries: u64,
-    /// Of the random numbers, for tests; otherwise each read has others.
+    /// Seed of the random numbers, for tests; without it each read uses a random seed.
     pub(super) seed: Option<u64>,
 }
 

@@ -1,11 +1,11 @@
-//! Mount namespaces with very many mounts. A table is gone through only when it has changed.
+//! Mount namespaces with very many mounts. A table is searched only when it has changed.
 
 use std::{collections::HashMap, sync::Arc};
 
 use super::views::View;
 use podstuck_model::{crowd::Crowd, mounts::Mounts};
 
-/// What was found in each table, as long as the table is the same.
+/// The result for each table, kept while the table is unchanged.
 #[derive(Debug, Default)]
 pub(super) struct Crowds {
     /// By namespace. As many as there are views.
@@ -13,7 +13,7 @@ pub(super) struct Crowds {
 }
 
 impl Crowds {
-    /// Those of these views.
+    /// The crowded namespaces among these views.
     pub(super) fn of(&mut self, views: &[View]) -> Vec<Crowd> {
         let mut before = std::mem::take(&mut self.known);
         let mut found = Vec::new();

@@ -1,11 +1,11 @@
-//! Whether looks at the node come back in time.
+//! Whether scans of the node finish in time.
 
 use std::time::{Duration, Instant};
 
-/// A look that takes this long hangs: on a node with thousands of mounts it takes a second.
+/// A scan that takes this long hangs: on a node with thousands of mounts it takes a second.
 const LATE: Duration = Duration::from_secs(60);
 
-/// When looks came, and when they were due.
+/// When the next scan is due, and the longest delay.
 #[derive(Debug)]
 pub struct Lateness {
     due: Instant,
@@ -13,23 +13,23 @@ pub struct Lateness {
 }
 
 impl Lateness {
-    /// From now on they are waited for.
+    /// The first scan is due now.
     pub fn start(now: Instant) -> Self {
         Self { due: now, longest: Duration::ZERO }
     }
 
-    /// One came; the next one is begun after this rest.
+    /// A scan finished; the next one begins after this rest.
     pub fn came(&mut self, now: Instant, rest: Duration) {
         self.longest = self.longest.max(now - self.due);
         self.due = now + rest;
     }
 
-    /// Whether one that is due has not come.
+    /// Whether a scan is overdue by `LATE`.
     pub fn is_late(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.due) >= LATE
     }
 
-    /// The longest time that one which was due did not come, in seconds; 0 when none was late.
+    /// The longest delay of a scan, in seconds; 0 when none was late.
     pub fn late_s(&self, now: Instant) -> u64 {
         let longest = self.longest.max(now - self.due);
         if longest < LATE { 0 } else { longest.as_secs() }

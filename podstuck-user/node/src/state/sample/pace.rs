@@ -13,7 +13,7 @@ const REST: u32 = 49;
 /// answer comes. At most a fifth of one core.
 const EVERY_AT_FIRST: Duration = Duration::from_millis(500);
 const REST_AT_FIRST: u32 = 4;
-/// For how long: what is not answered by then is not decided by more scans, but by what happens on the node.
+/// How long the faster pace lasts: later, an answer depends on changes on the node, not on more scans.
 const AT_FIRST: Duration = Duration::from_secs(30);
 
 /// What the scans are made for.

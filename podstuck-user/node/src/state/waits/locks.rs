@@ -5,7 +5,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Waiter {
     pub(super) pid: u32,
-    /// Who has the lock; `None` where the kernel does not say, as of a lock of an open file description.
+    /// PID of the process that has the lock; `None` where the kernel does not say, as for an open file description lock.
     pub(super) holder: Option<u32>,
 }
 
