@@ -1,14 +1,12 @@
 //! Containers whose recorded state in dockerd is wrong: dockerd has missed the exit event, or waits for an event that
 //! never comes. Each sample compares dockerd's record with the processes of the node.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
 use podstuck_common::component::name_hash;
 
 use crate::{
+    bounded::Bounded,
     causes::{
         runtime::{
             causes::{LOG_DRIVER, OUT_OF_STEP},
@@ -61,14 +59,13 @@ pub(crate) enum Waits<'a> {
 }
 
 /// The wrong states of the last sample.
-#[derive(Default)]
 pub(crate) struct DockerStates {
     /// By container ID and kind of difference: since when.
     since: BTreeMap<(String, Way), Monotonic>,
     to_go: ToGo,
     loggers: Loggers,
     /// UIDs of pods of which kubelet or dockerd has logged that a container was stopped in vain.
-    stopped_in_vain: BTreeSet<String>,
+    stopped_in_vain: Bounded<String, ()>,
     /// Findings in force, by target ID: the pod's UID, and whether the finding is at least likely.
     reported: BTreeMap<u64, (String, bool)>,
 }
@@ -76,7 +73,26 @@ pub(crate) struct DockerStates {
 /// Whether dockerd records the container as running, and the process ID in question.
 type Way = (bool, Option<u32>);
 
+impl Default for DockerStates {
+    fn default() -> Self {
+        Self {
+            since: BTreeMap::new(),
+            to_go: ToGo::default(),
+            loggers: Loggers::default(),
+            stopped_in_vain: Bounded::new(REMEMBERED),
+            reported: BTreeMap::new(),
+        }
+    }
+}
+
 impl DockerStates {
+    fn listen(&mut self, said: &Said) {
+        self.loggers.listen(said);
+        if matches!(said.complaint, Some(Complaint::ContainerStays | Complaint::NoAnswer)) {
+            self.stopped_in_vain.insert(said.uid.clone(), ());
+        }
+    }
+
     fn sampled(&mut self, sample: &NodeSample, steps: &mut Steps) {
         let before = std::mem::take(&mut self.since);
         let mut over = std::mem::take(&mut self.reported);
@@ -100,7 +116,7 @@ impl DockerStates {
                 None if is_asked => Waits::Asked,
                 None => Waits::Unknown,
             };
-            let about = (&waits, self.loggers.of(case), self.stopped_in_vain.contains(uid));
+            let about = (&waits, self.loggers.of(case), self.stopped_in_vain.get(uid).is_some());
             let draft = draft(case, about, since, target_id, sample);
             let is_likely =
                 draft.blocks_deletion == Some(true) && draft.certainty() >= Certainty::Likely;
@@ -110,15 +126,6 @@ impl DockerStates {
         }
         let at = sample.at;
         steps.say(over.into_keys().map(|target_id| Verdict::Over { tracker, target_id, at }));
-    }
-}
-
-impl DockerStates {
-    fn listen(&mut self, said: &Said) {
-        let in_vain = [Complaint::ContainerStays, Complaint::NoAnswer].map(Some);
-        if in_vain.contains(&said.complaint) && self.stopped_in_vain.len() < REMEMBERED {
-            self.stopped_in_vain.insert(said.uid.clone());
-        }
     }
 }
 
@@ -145,10 +152,7 @@ impl Tracker for DockerStates {
         self.to_go.listen(context, &event.what);
         match &event.what {
             What::Sample(sample) => self.sampled(sample, steps),
-            What::Said(said) => {
-                self.loggers.listen(said);
-                self.listen(said);
-            }
+            What::Said(said) => self.listen(said),
             What::Answer { query, answer } => self.loggers.answered(query, answer),
             _ => {}
         }
@@ -159,7 +163,7 @@ impl Tracker for DockerStates {
     }
 
     fn dropped(&self) -> u64 {
-        self.to_go.dropped() + self.loggers.dropped()
+        self.to_go.dropped() + self.loggers.dropped() + self.stopped_in_vain.dropped()
     }
 }
 
