@@ -2,7 +2,7 @@
 
 use podstuck_model::{
     evidence::Certainty,
-    finding::{FindingState, Severity},
+    finding::{FindingState, is_alarming},
 };
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -44,9 +44,7 @@ impl Stuck {
     /// Converts a finding. `None` if it is cleared, only possible, does not block the deletion, or has no named pod.
     pub(crate) fn of(finding: &Finding) -> Option<Self> {
         let is_cause = finding.state != FindingState::Cleared
-            && finding.severity != Severity::Info
-            && finding.certainty != Certainty::Possible
-            && finding.blocks_deletion != Some(false);
+            && is_alarming(finding.certainty, finding.severity, finding.blocks_deletion);
         let pod = finding.pod.as_ref().filter(|_| is_cause)?;
         let (namespace, name) = pod.namespace.clone().zip(pod.name.clone())?;
         Some(Self {

@@ -42,6 +42,16 @@ pub enum Severity {
     Critical,
 }
 
+/// Whether a finding is reported unasked, as an Event or a problem of the node: it is at least likely, not only
+/// informational, and not known to leave the deletion alone.
+pub fn is_alarming(
+    certainty: Certainty,
+    severity: Severity,
+    blocks_deletion: Option<bool>,
+) -> bool {
+    certainty != Certainty::Possible && severity != Severity::Info && blocks_deletion != Some(false)
+}
+
 /// The call that shows the fault; only the object if the fault is that no call is made.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct FaultyCall {

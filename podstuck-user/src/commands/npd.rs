@@ -23,7 +23,11 @@ use serde::Deserialize;
 use super::away;
 use crate::{
     cli::{Api, Check},
-    model::{evidence::Certainty, finding::Severity, path::safe},
+    model::{
+        evidence::Certainty,
+        finding::{Severity, is_alarming},
+        path::safe,
+    },
     standard_output,
 };
 
@@ -162,7 +166,7 @@ fn answer(pods: &[Pod], saw_all: bool, now: Timestamp) -> (Status, String) {
     let stuck: Vec<(&Pod, &Cause)> = pods
         .iter()
         .filter_map(|pod| Some((pod, pod.cause.as_ref()?)))
-        .filter(|(_, cause)| cause.holds())
+        .filter(|(_, it)| is_alarming(it.certainty, it.severity, it.blocks_deletion))
         .collect();
     if !stuck.is_empty() {
         let each = stuck.iter().map(|(pod, cause)| format!("{} {}", cause.id, pod.pod.shown()));
@@ -174,15 +178,6 @@ fn answer(pods: &[Pod], saw_all: bool, now: Timestamp) -> (Status, String) {
         Some(pod) => (Status::Unknown, format!("no cause is known for {}", pod.pod.shown())),
         None if !saw_all => (Status::Unknown, "not all pods of the node were seen".into()),
         None => (Status::Well, "no pod is stuck".into()),
-    }
-}
-
-impl Cause {
-    /// As the agent decides what becomes an Event.
-    fn holds(&self) -> bool {
-        self.certainty != Certainty::Possible
-            && self.severity != Severity::Info
-            && self.blocks_deletion != Some(false)
     }
 }
 
