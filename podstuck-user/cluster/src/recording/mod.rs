@@ -21,8 +21,8 @@ use redact::Redactor;
 
 /// Version of the file format.
 const FORMAT: &str = "podstuck-cluster-recording/1";
-/// Maximum length of a line, in bytes. It bounds the memory used for a file of another type.
-const LONGEST_LINE: u64 = 256 << 20;
+/// Maximum size of a recording, in bytes. It bounds the memory used for a file of another type.
+const LARGEST: u64 = 256 << 20;
 
 /// The first line of the file.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -137,7 +137,7 @@ fn slim(value: &mut Value) {
 pub(crate) fn read(path: &Path) -> Result<(Head, BTreeMap<Question, Answer>)> {
     let shown = path.display();
     let file = File::open(path).with_context(|| format!("cannot open the recording {shown}"))?;
-    let mut lines = BufReader::new(std::io::Read::take(file, LONGEST_LINE)).lines().enumerate();
+    let mut lines = BufReader::new(std::io::Read::take(file, LARGEST)).lines().enumerate();
     let (_, first) = lines.next().with_context(|| format!("{shown} is empty"))?;
     let first = first.with_context(|| format!("cannot read {shown}"))?;
     let value: Value = serde_json::from_str(&first).unwrap_or_default();

@@ -1,9 +1,6 @@
 //! Replaces names consistently, so that a recording can be shared and still yields the same answer.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    net::IpAddr,
-};
+use std::{collections::BTreeMap, net::IpAddr};
 
 use jiff::Timestamp;
 use podstuck_model::cluster::Kind;
@@ -47,9 +44,8 @@ impl Default for Redactor {
         let of_kinds = Kind::ALL.iter().flat_map(|kind| {
             [&kind.group, &kind.version, &kind.plural, &kind.name].map(|text| text.to_string())
         });
-        let all: BTreeSet<String> =
-            of_kinds.flat_map(|text| words(&text)).chain(words(WORDS)).collect();
-        Self(all.into_iter().map(|word| (word.clone(), word)).collect())
+        let kept = of_kinds.flat_map(|text| words(&text)).chain(words(WORDS));
+        Self(kept.map(|word| (word.clone(), word)).collect())
     }
 }
 
