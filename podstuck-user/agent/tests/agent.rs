@@ -2,9 +2,13 @@
 //! survive the agent, are not duplicated, and are taken back.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
 
+#[path = "agent/alertmanager.rs"]
+mod alertmanager;
 mod common;
 #[path = "agent/dashboard.rs"]
 mod dashboard;
+#[path = "agent/prometheus.rs"]
+mod prometheus;
 
 use std::{collections::BTreeMap, fs, process::Command, thread, time::Duration};
 

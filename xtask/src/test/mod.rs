@@ -26,6 +26,8 @@ use podstuck_process::phases::Phases;
 
 /// The workspace member with the tests of the whole program.
 const KERNEL_TESTS: &str = "podstuck-tests";
+/// The members whose tests use further programs.
+const WITH_TOOLS: [&str; 2] = [KERNEL_TESTS, "podstuck-agent"];
 
 /// Runs the tests whose name contains the filter, or the lints and all tests.
 pub(crate) fn run(workspace: &Workspace, filter: Option<&str>) -> Result<()> {
@@ -136,7 +138,7 @@ fn some(workspace: &Workspace, filter: &str, concerned: &[Selection]) -> Result<
     if concerned.iter().any(|selection| selection.with_probes) {
         phases.run("set-up", || setup::run(workspace))?;
     }
-    if concerned.iter().any(|selection| selection.package == KERNEL_TESTS) {
+    if concerned.iter().any(|selection| WITH_TOOLS.contains(&selection.package.as_str())) {
         let tools = phases.run("tools", || Tools::ensure(workspace))?;
         let program = phases.run("building podstuck", || build::beside_tests(workspace))?;
         runner.equip(tools, Some(program));

@@ -1,0 +1,62 @@
+//! A Prometheus that scrapes a real agent and evaluates the chart's rules.
+
+use std::{
+    fs,
+    path::Path,
+    process::{Child, Command},
+};
+
+use serde_json::json;
+
+use super::common::{Agent, free_port, said};
+
+/// A running Prometheus.
+pub(crate) struct Prometheus {
+    child: Child,
+    url: String,
+}
+
+impl Prometheus {
+    /// Starts Prometheus, which scrapes the agent every second. `alerts` are a file of rules and the port of the
+    /// Alertmanager that it sends them to.
+    pub(crate) fn start(top: &Path, agent: &Agent, alerts: Option<(&str, u16)>) -> Self {
+        let (rules, alertmanager) = alerts.unzip();
+        let alertmanager = alertmanager.map(|port| format!("127.0.0.1:{port}"));
+        let config = json!({
+            "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+            "rule_files": Vec::from_iter(rules),
+            "alerting": {"alertmanagers": [{"static_configs": [{"targets": Vec::from_iter(alertmanager)}]}]},
+            "scrape_configs": [{
+                "job_name": "podstuck-agent",
+                "static_configs": [{"targets": [format!("127.0.0.1:{}", agent.port)], "labels": {"node": "n1"}}],
+            }],
+        });
+        fs::write(top.join("prometheus.yaml"), config.to_string()).unwrap();
+        let address = format!("127.0.0.1:{}", free_port());
+        let child = Command::new("prometheus")
+            .args(["--config.file=prometheus.yaml", "--storage.tsdb.path=data", "--log.level=warn"])
+            .arg(format!("--web.listen-address={address}"))
+            .current_dir(top)
+            .spawn()
+            .unwrap();
+        Self { child, url: format!("http://{address}") }
+    }
+
+    /// The current values of a query, with their labels; empty without data.
+    pub(crate) fn query(&self, query: &str) -> Vec<String> {
+        let (is_done, text) =
+            said(Command::new("promtool").args(["query", "instant", &self.url, query]));
+        // Prometheus may not listen yet, or may still read its stored data.
+        let is_early = ["connection refused", "503"].iter().any(|why| text.contains(why));
+        assert!(is_done || is_early, "{query}: {text}");
+        let has_value = |line: &&str| line.contains(" => ") && !line.contains(" => NaN ");
+        text.lines().filter(has_value).map(str::to_owned).collect()
+    }
+}
+
+impl Drop for Prometheus {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
