@@ -8,6 +8,8 @@
     reason = "a test stops at the first surprise"
 )]
 
+#[path = "dist/binstall.rs"]
+mod binstall;
 #[path = "dist/data.rs"]
 mod data;
 #[path = "dist/image.rs"]

@@ -19,8 +19,9 @@ const PACKAGES: [(&str, &str); 4] =
     [("e2fsprogs", "mkfs.ext4"), ("python3", "python3"), ("tmux", "tmux"), ("xz-utils", "xz")];
 
 /// The first reads the histogram files with its own library, as users do; the second contains the schemas of
-/// Kubernetes' versions.
-const PYTHON_PACKAGES: [&str; 2] = ["hdrhistogram==0.10.8", "kubernetes-validate==1.37.0"];
+/// Kubernetes' versions; the third evaluates the expressions of an admission policy.
+const PYTHON_PACKAGES: [&str; 3] =
+    ["hdrhistogram==0.10.8", "kubernetes-validate==1.37.0", "cel-python==0.5.0"];
 
 const ALERTMANAGER: &str = "prometheus-alertmanager";
 const ALERTMANAGER_SUITE: &str = "forky";
@@ -261,7 +262,7 @@ fn python(workspace: &Workspace) -> Result<Vec<(&'static str, OsString)>> {
 
 fn can_import(python: &Path, folder: Option<&Path>) -> bool {
     let mut import = Command::new(python);
-    import.args(["-c", "import hdrh.histogram, kubernetes_validate"]);
+    import.args(["-c", "import hdrh.histogram, kubernetes_validate, celpy"]);
     if let Some(folder) = folder {
         import.env("PYTHONPATH", folder);
     }

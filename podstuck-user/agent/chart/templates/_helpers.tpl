@@ -14,6 +14,12 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- if and .Values.alerts.enabled (not .Values.alerts.runbooks) }}
 {{- fail "alerts.enabled needs alerts.runbooks, the address of the pages of docs/causes" }}
 {{- end }}
+{{- if and .Values.admissionPolicy.enabled (not .Values.events.enabled) }}
+{{- fail "admissionPolicy.enabled limits the agent's Events, and events.enabled is false" }}
+{{- end }}
+{{- if and .Values.admissionPolicy.enabled (semverCompare "<1.30.0-0" .Capabilities.KubeVersion.Version) }}
+{{- fail "admissionPolicy.enabled needs Kubernetes 1.30, whose tokens name the node" }}
+{{- end }}
 {{- range .Values.watch.extraArgs }}
 {{- if regexMatch "^--(output|export|host-root|api)(=|$)" . }}
 {{- fail (printf "watch.extraArgs: %s is set by the chart or by the agent" .) }}
