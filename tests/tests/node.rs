@@ -16,6 +16,8 @@
     reason = "a test stops at the first surprise"
 )]
 
+#[path = "common/as_by_systemd.rs"]
+mod as_by_systemd;
 #[path = "on_node/asked.rs"]
 mod asked;
 #[path = "on_node/borrowed.rs"]
@@ -26,6 +28,8 @@ mod case;
 mod cases;
 #[path = "on_node/csi.rs"]
 mod csi;
+#[path = "on_node/deployed.rs"]
+mod deployed;
 #[path = "on_node/faults.rs"]
 mod faults;
 #[path = "on_node/healthy.rs"]
@@ -49,6 +53,7 @@ use std::{
     env,
     ffi::OsString,
     fmt::Write,
+    process::Command,
     thread,
     time::{Duration, Instant},
 };
@@ -57,6 +62,7 @@ use asked::{Asked, Ended, From, Hung, is_chosen, obey};
 use borrowed::Borrowed;
 use case::{Case, End, Trouble, api_hangs, api_refuses};
 use cases::CASES;
+use deployed::Deployed;
 use faults::Fault;
 use jiff::Timestamp;
 use listed::Listed;
@@ -181,6 +187,71 @@ fn kubectl_podstuck_says_what_holds_a_pod_and_removes_its_own() {
     assert_eq!(nowhere.status, Some(3), "{}{}", nowhere.out, nowhere.error);
     assert!(prepared.is_clean());
     release(node, &mut all);
+}
+
+/// What holds the pods of the agent's test, each by another mechanism, and the reason of its Event.
+const FOR_AGENT: [(&str, &str); 5] = [
+    ("immutable", "ImmutableAttribute"),
+    ("read-only", "MountOverVolume"),
+    ("held-tmpfs", "VolumeHeldByHostProcess"),
+    ("bind-mount", "EmptydirBidirectionalSubmount"),
+    ("frozen", "CgroupV1Frozen"),
+];
+
+#[test]
+#[ignore = "needs a Kubernetes node: cargo xtask node test"]
+fn the_charts_agent_names_what_holds_a_pod_until_its_command_releases_it() {
+    requires!(made::made());
+    requires!(deployed::has_helm());
+    let borrowed = Borrowed::with(Runtime::Containerd);
+    let node = borrowed.node();
+    let agent = Deployed::on(node);
+    let run = |name: &str, command: &str| {
+        println!("{name}$ {command}");
+        let done = Command::new("sh").args(["-c", command]).status().unwrap();
+        assert!(done.success(), "{name}: {command}");
+    };
+    let mut all = Vec::new();
+    let mut before = Vec::new();
+    for (name, reason) in FOR_AGENT {
+        let case = CASES.iter().find(|case| case.name == name).unwrap();
+        all.extend(make_stuck(node, &[case], Trouble::None).0);
+        let event = agent.event(name, reason);
+        println!("{name}: {}", event["note"]);
+        let described = node.kubectl(&["describe", "pod", name]).unwrap();
+        let (_, events) = described.split_once("\nEvents:").unwrap();
+        println!("{events}");
+        assert!(events.contains(reason) && events.contains(&command_of(&event)), "{events}");
+        match name {
+            "immutable" => {}
+            // Two are stuck while no agent runs.
+            "read-only" => {
+                before = agent.identities(&["immutable", "read-only"]);
+                agent.kill();
+                agent.wait_for_findings(2);
+            }
+            // The agent after it has written an Event, and might have repeated those of the one before.
+            "held-tmpfs" => {
+                assert_eq!(agent.identities(&["immutable", "read-only"]), before);
+                for pod in ["immutable", "read-only", name] {
+                    run(pod, &command_of(&agent.events(pod)[0]));
+                }
+            }
+            _ => run(name, &command_of(&event)),
+        }
+    }
+    for (name, _) in FOR_AGENT {
+        agent.event(name, "Released");
+        node.wait_for(name, || !is_there(node, name)).unwrap();
+    }
+}
+
+/// The first command of an Event.
+fn command_of(event: &serde_json::Value) -> String {
+    let note = event["note"].as_str().unwrap();
+    let (_, way_out) = note.split_once("; on the node: ").unwrap();
+    let (way_out, _) = way_out.split_once("; seen: ").unwrap();
+    way_out.split_once(": ").unwrap().1.to_owned()
 }
 
 fn play(trouble: Trouble) {

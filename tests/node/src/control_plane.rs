@@ -1,4 +1,4 @@
-//! etcd, the API server, and the controllers that volumes and pods need. There is no scheduler: pods
+//! etcd, the API server, and the controllers that volumes, pods and DaemonSets need. There is no scheduler: pods
 //! name the node.
 
 use std::{net::TcpListener, path::Path, process::Command};
@@ -21,8 +21,7 @@ pub(crate) const OF_NODE: Ports =
     Ports { server: 21443, etcd: 21379, etcd_peers: 21380, controllers: 21257 };
 
 /// As version 1.20 calls them.
-const CONTROLLERS: &str =
-    "attachdetach,persistentvolume-binder,pv-protection,pvc-protection,podgc,garbagecollector";
+const CONTROLLERS: &str = "attachdetach,persistentvolume-binder,pv-protection,pvc-protection,podgc,garbagecollector,daemonset";
 
 impl Ports {
     /// Free ones.

@@ -2,16 +2,14 @@
 
 use std::{
     fs,
-    path::Path,
     process::{Command, Output},
     time::{Duration, Instant},
 };
 
-use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use podstuck_test_node::{NAME, Node};
-use procfs::process::Process;
 use serde_json::{Value, json};
 
+use super::as_by_systemd::AsBySystemd;
 use super::made::{VERSION, architecture, artefact, unpacked};
 
 /// What a new user waits for.
@@ -33,48 +31,6 @@ pub struct Prepared<'a> {
     node: &'a Node,
     plugin: tempfile::TempDir,
     _machine: AsBySystemd,
-}
-
-/// What systemd sets up on any node and this machine may lack: a shared root directory, without which no container sees
-/// the node's mounts come and go, and tracefs, by which probes are attached. It gets back what it had.
-struct AsBySystemd {
-    root_was_private: bool,
-    has_tracefs: bool,
-}
-
-const TRACEFS: &str = "/sys/kernel/tracing";
-
-impl AsBySystemd {
-    fn new() -> Self {
-        let none = None::<&str>;
-        let mounts = Process::myself().unwrap().mountinfo().unwrap().0;
-        let on = |point: &str| mounts.iter().find(|it| it.mount_point == Path::new(point));
-        let root_was_private = on("/").unwrap().opt_fields.is_empty();
-        if root_was_private {
-            propagate(MsFlags::MS_SHARED).unwrap();
-        }
-        let has_tracefs = on(TRACEFS).is_some();
-        if !has_tracefs {
-            mount(Some("tracefs"), TRACEFS, Some("tracefs"), MsFlags::empty(), none).unwrap();
-        }
-        Self { root_was_private, has_tracefs }
-    }
-}
-
-impl Drop for AsBySystemd {
-    fn drop(&mut self) {
-        if !self.has_tracefs {
-            let _ = umount2(TRACEFS, MntFlags::MNT_DETACH);
-        }
-        if self.root_was_private {
-            let _ = propagate(MsFlags::MS_PRIVATE);
-        }
-    }
-}
-
-fn propagate(how: MsFlags) -> nix::Result<()> {
-    let none = None::<&str>;
-    mount(none, "/", none, how, none)
 }
 
 impl<'a> Prepared<'a> {
