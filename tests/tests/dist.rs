@@ -8,10 +8,14 @@
     reason = "a test stops at the first surprise"
 )]
 
+#[path = "common/as_by_systemd.rs"]
+mod as_by_systemd;
 #[path = "dist/binstall.rs"]
 mod binstall;
 #[path = "dist/data.rs"]
 mod data;
+#[path = "dist/holder.rs"]
+mod holder;
 #[path = "dist/image.rs"]
 mod image;
 #[path = "dist/made.rs"]

@@ -8,12 +8,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nix::mount::{MntFlags, MsFlags, mount, umount2};
-use podstuck_tests::{requires, root_and_btf, slowdown};
+use podstuck_tests::{lab, requires, root_and_btf, slowdown};
 use serde_json::{Value, json};
 
+use super::as_by_systemd::AsBySystemd;
 use super::made::{VERSION, architecture, artefact, done, has, made, tool};
 use super::plugin::printed_pod;
+
+const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../podstuck-user/agent/chart");
 
 /// The layout, unpacked.
 struct Layout(tempfile::TempDir);
@@ -88,34 +90,8 @@ fn the_layout_is_one_by_the_specification() {
     assert_eq!(config["rootfs"]["diff_ids"], json!([sum(&unpacked)]));
 }
 
-/// tracefs, which systemd mounts on every host; mounted by the test where it is not, until this is dropped.
-struct Tracing {
-    is_ours: bool,
-}
-
-const TRACING: &str = "/sys/kernel/tracing";
-
-impl Tracing {
-    fn mounted() -> Self {
-        let is_ours = !Path::new(TRACING).join("events").is_dir();
-        if is_ours {
-            let none = None::<&str>;
-            mount(Some("tracefs"), TRACING, Some("tracefs"), MsFlags::empty(), none).unwrap();
-        }
-        Self { is_ours }
-    }
-}
-
-impl Drop for Tracing {
-    fn drop(&mut self) {
-        if self.is_ours {
-            let _ = umount2(TRACING, MntFlags::MNT_DETACH);
-        }
-    }
-}
-
 /// A container of the image, with what a container of this pod may do. Nothing of it is left.
-struct Container {
+pub struct Container {
     top: tempfile::TempDir,
     id: String,
 }
@@ -134,7 +110,8 @@ impl Container {
         this
     }
 
-    fn at(&self, name: &str) -> PathBuf {
+    /// A file of its bundle.
+    pub fn at(&self, name: &str) -> PathBuf {
         self.top.path().join(name)
     }
 
@@ -186,6 +163,12 @@ impl Container {
         }
         let namespaces: Vec<Value> =
             namespaces.into_iter().map(|kind| json!({"type": kind})).collect();
+        let mut linux = json!({"namespaces": namespaces});
+        if security["seccompProfile"]["type"] == "Localhost" {
+            let name = security["seccompProfile"]["localhostProfile"].as_str().unwrap();
+            let profile = fs::read(format!("{CHART}/files/{name}")).unwrap();
+            linux["seccomp"] = serde_json::from_slice(&profile).unwrap();
+        }
         json!({
             "ociVersion": "1.0.2",
             "process": {
@@ -198,7 +181,7 @@ impl Container {
             },
             "root": {"path": "rootfs", "readonly": security["readOnlyRootFilesystem"]},
             "mounts": mounts,
-            "linux": {"namespaces": namespaces},
+            "linux": linux,
         })
     }
 }
@@ -212,7 +195,7 @@ impl Drop for Container {
 #[test]
 fn the_images_program_traces_with_the_least_privilege() {
     requires!(made(), has("runc"), root_and_btf());
-    let _tracing = Tracing::mounted();
+    let _machine = AsBySystemd::new();
     let pod = printed_pod();
     let version = Container::new(&["--version"], &pod).run();
     assert_eq!(version, (Some(0), format!("podstuck {VERSION}\n")));
@@ -227,7 +210,7 @@ fn the_images_program_traces_with_the_least_privilege() {
 }
 
 /// The pod of the agent's manifest, with this directory in place of the one that it keeps its state in.
-fn agents_pod(state: &Path) -> Value {
+pub fn agents_pod(state: &Path) -> Value {
     let manifest =
         concat!(env!("CARGO_MANIFEST_DIR"), "/../podstuck-user/agent/podstuck-agent.yaml");
     let text = fs::read_to_string(manifest).unwrap();
@@ -240,32 +223,69 @@ fn agents_pod(state: &Path) -> Value {
     pod
 }
 
+/// Runs the agent of this pod, with these options of its watch, until something is so; what it has printed.
+pub fn run_agent(pod: &Value, options: &[&str], is_so: &dyn Fn(&Container) -> bool) -> String {
+    let args = pod["spec"]["containers"][0]["args"].as_array().unwrap().iter();
+    let args = ["--no-events"].into_iter().chain(args.map(|it| it.as_str().unwrap()));
+    let args: Vec<&str> = args.chain(options.iter().copied()).collect();
+    let container = Container::new(&args, pod);
+    let (out, error) = (container.at("out"), container.at("error"));
+    let mut runc = container.to_run();
+    runc.stdin(Stdio::null());
+    runc.stdout(File::create(&out).unwrap()).stderr(File::create(&error).unwrap());
+    let mut agent = runc.spawn().unwrap();
+    let begun = Instant::now();
+    let limit = Duration::from_secs(120) * slowdown();
+    while !is_so(&container) && begun.elapsed() < limit && agent.try_wait().unwrap().is_none() {
+        thread::sleep(Duration::from_millis(200));
+    }
+    let is_well = is_so(&container);
+    println!("measured: until then {:.1?}", begun.elapsed());
+    let _ = container.runc().args(["kill", &container.id, "TERM"]).status();
+    let status = agent.wait().unwrap();
+    let said = fs::read_to_string(out).unwrap() + &fs::read_to_string(error).unwrap();
+    assert!(is_well && status.success(), "{status}: {said}");
+    said
+}
+
+/// Whether the agent's own deletions are counted.
+pub fn has_counted(state: &Path) -> bool {
+    let metrics = fs::read_to_string(state.join("export/node-metrics.txt"));
+    metrics.is_ok_and(|text| text.contains("\npodstuck_calls_total{syscall=\"unlink"))
+}
+
 #[test]
 fn the_agent_counts_with_what_its_manifest_gives_it() {
     requires!(made(), has("runc"), root_and_btf());
-    let _tracing = Tracing::mounted();
+    let _machine = AsBySystemd::new();
     let state = tempfile::tempdir().unwrap();
-    let pod = agents_pod(state.path());
-    let args = pod["spec"]["containers"][0]["args"].as_array().unwrap().iter();
-    let args: Vec<&str> =
-        ["--no-events"].into_iter().chain(args.map(|it| it.as_str().unwrap())).collect();
-    let container = Container::new(&args, &pod);
-    let mut runc = container.to_run();
-    let agent =
-        runc.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let has_counted = || {
-        let metrics = fs::read_to_string(state.path().join("export/node-metrics.txt"));
-        metrics.is_ok_and(|text| text.contains("\npodstuck_calls_total{syscall=\"unlink"))
-    };
-    let begun = Instant::now();
-    while !has_counted() && begun.elapsed() < Duration::from_secs(60) * slowdown() {
-        thread::sleep(Duration::from_millis(200));
+    run_agent(&agents_pod(state.path()), &[], &|_| has_counted(state.path()));
+}
+
+/// Under the profile that the chart has for it, from its start to a finding and its end.
+#[test]
+fn the_agent_finds_a_stuck_pod_under_its_seccomp_profile() {
+    requires!(made(), has("runc"), root_and_btf());
+    let _machine = AsBySystemd::new();
+    let state = tempfile::tempdir().unwrap();
+    let mut pod = agents_pod(state.path());
+    pod["spec"]["containers"][0]["securityContext"]["seccompProfile"] =
+        json!({"type": "Localhost", "localhostProfile": "seccomp.json"});
+    let (stuck, ready) = lab("immutable-attribute", &[]);
+    let [uid, root] = ["pod_uid", "kubelet_root"].map(|key| ready[key].as_str().unwrap());
+    stuck.resume();
+    let options = ["--kubelet-root", root];
+    let said = run_agent(&pod, &options, &|container| {
+        let lines = fs::read_to_string(container.at("out")).unwrap();
+        let is_found = |line: &str| line.contains("\"immutable-attribute\"") && line.contains(uid);
+        has_counted(state.path()) && lines.lines().any(is_found)
+    });
+    stuck.stop();
+    // The profile refuses what the pod's capabilities do not permit either: no probe and no source is lost.
+    let start: Value = serde_json::from_str(said.lines().next().unwrap()).unwrap();
+    assert_eq!(start["probes_missing"], json!([]), "{start}");
+    let profile = fs::read_to_string(format!("{CHART}/files/seccomp.json")).unwrap();
+    for call in ["mount", "setns", "unshare", "ptrace", "chroot", "init_module", "io_uring_setup"] {
+        assert!(!profile.contains(&format!("\"{call}\"")), "{call}");
     }
-    let is_well = has_counted();
-    let _ = container.runc().args(["kill", &container.id, "TERM"]).status();
-    let output = agent.wait_with_output().unwrap();
-    let said = [output.stdout, output.stderr].concat();
-    let said = String::from_utf8_lossy(&said);
-    assert!(is_well && output.status.success(), "{}: {said}", output.status);
-    println!("measured: the agent's own deletions are counted after {:.1?}", begun.elapsed());
 }
