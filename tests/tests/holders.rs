@@ -8,7 +8,12 @@ use std::{
     fs::{self, File},
     io::IoSlice,
     mem::MaybeUninit,
-    os::{fd::AsFd, linux::fs::MetadataExt, unix::net::UnixStream},
+    os::{
+        fd::{AsFd, AsRawFd},
+        linux::fs::MetadataExt,
+        unix::net::UnixStream,
+    },
+    path::Path,
     process::Command,
 };
 
@@ -71,6 +76,53 @@ fn what_was_unmounted_lazily_is_found_by_its_device() {
     for pid in [pid, std::process::id()] {
         assert!(of_process(&lines, pid).is_empty(), "{lines:#?}");
     }
+}
+
+/// Neither `lsof` nor `fuser` finds it by its former mount point, and a link of `/proc` begins at its root.
+#[test]
+fn the_file_system_of_what_was_unmounted_lazily_is_named() {
+    requires!(root_and_btf());
+    let memory = Memory::mount();
+    let (point, device) = (memory.path().to_str().unwrap(), memory.device());
+    let volume = memory.path().join("volume");
+    fs::create_dir(&volume).unwrap();
+    // Of two mounts, only what they show says which one is held.
+    mount(Some(&volume), &volume, None::<&str>, MsFlags::MS_BIND, None::<&str>).unwrap();
+    let sleeper = Process::sleep_in(&volume);
+    let open = File::create(memory.path().join("f")).unwrap();
+    umount2(memory.path(), MntFlags::MNT_DETACH).unwrap();
+    let link = fs::read_link(format!("/proc/{}/fd/{}", std::process::id(), open.as_raw_fd()));
+    assert_eq!(link.unwrap(), Path::new("/f"), "without its mount point");
+    let by_others = ["lsof", "fuser"].map(|program| {
+        let output = Command::new(program).arg(point).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    });
+    let pids = [sleeper.pid(), std::process::id()].map(|pid| pid.to_string());
+    for said in by_others {
+        let of_us = said.split_whitespace().find(|word| pids.iter().any(|pid| pid == word));
+        assert_eq!(of_us, None, "{said}");
+    }
+
+    let (lines, status) = holders(&["--device", &device]);
+    assert_eq!(status, Some(1));
+    for (pid, how, root) in [(sleeper.pid(), "cwd", "/volume"), (std::process::id(), "fd", "/")] {
+        let [found] = of_process(&lines, pid).try_into().unwrap();
+        assert_eq!((&found["how"], &found["through"]), (&how.into(), &"detached".into()));
+        let detached = &found["mount"]["detached"];
+        if describes_detached_mounts() {
+            let from = &detached["known"];
+            assert_eq!((&from["fs_type"], &from["source"]), (&"tmpfs".into(), &"tmpfs".into()));
+            assert_eq!(from["root"]["path"], root, "{found:#}");
+        } else {
+            assert!(detached["error"].as_str().unwrap().contains("Linux 7.0"), "{found:#}");
+        }
+    }
+}
+
+/// Whether the kernel is Linux 7.0 or later.
+fn describes_detached_mounts() -> bool {
+    let release = nix::sys::utsname::uname().unwrap().release().to_str().unwrap().to_owned();
+    release.split('.').next().unwrap().parse::<u32>().unwrap() >= 7
 }
 
 #[test]

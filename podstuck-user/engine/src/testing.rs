@@ -117,7 +117,12 @@ pub(crate) fn holder(how: How, through: Through, explains: Option<bool>) -> Hold
         object: JsonPath("/v/x".into()),
         count: 1,
         through,
-        mount: HeldMount { id: 9, namespace: Some(5), point: JsonPath("/v".into()) },
+        mount: HeldMount {
+            id: 9,
+            namespace: Some(5),
+            point: JsonPath("/v".into()),
+            detached: None,
+        },
         explains_ebusy: explains,
         exact: true,
         pid: Some(77),

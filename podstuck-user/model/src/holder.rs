@@ -7,7 +7,7 @@ use super::{
     identity::{Component, Pod},
     mounts::Device,
     object::FileId,
-    path::JsonPath,
+    path::{JsonPath, safe, safe_path},
     time::Monotonic,
 };
 
@@ -91,6 +91,47 @@ pub struct HeldMount {
     /// The mount point, as processes of that namespace see it; empty for a detached mount.
     #[serde(flatten)]
     pub point: JsonPath,
+    /// The file system of a detached mount, which no mount table names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detached: Option<Detached>,
+}
+
+/// What is known about a detached mount.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Detached {
+    /// As the kernel reports it for a descriptor on the mount (statmount(2), since Linux 7.0).
+    Known(MountedFrom),
+    /// The reason why it is unknown.
+    Error(String),
+}
+
+/// What a mount shows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct MountedFrom {
+    /// The type of the file system, such as `ext4`.
+    pub fs_type: String,
+    /// The source that was mounted, such as `/dev/sdb1`.
+    pub source: String,
+    /// The directory of the file system that is the root of the mount.
+    pub root: JsonPath,
+}
+
+impl Detached {
+    /// The file system, such as `/dev/sdb1 of type ext4`, or why it is unknown. Safe to show.
+    pub fn describe(&self) -> String {
+        match self {
+            Self::Known(MountedFrom { fs_type, source, root }) => {
+                let [fs_type, source] = [fs_type, source].map(|it| safe(it.as_bytes()));
+                if root.0.as_os_str() == "/" {
+                    format!("{source} of type {fs_type}")
+                } else {
+                    format!("directory {} of {source} ({fs_type})", safe_path(&root.0))
+                }
+            }
+            Self::Error(why) => format!("unknown file system: {}", safe(why.as_bytes())),
+        }
+    }
 }
 
 /// A process, kernel object or mount that keeps the subject busy.

@@ -400,6 +400,7 @@ impl Capture {
                 id: mount.id,
                 namespace: Some(KUBELET.1),
                 point: JsonPath(mount.point.clone()),
+                detached: None,
             },
             explains_ebusy: Some(true),
             exact: true,

@@ -12,8 +12,19 @@ use crate::vm::programs::Programs;
 use crate::vm::userland::Userland;
 
 /// Programs that the tests and podstuck's remedies call and of which busybox's versions are insufficient.
-const TOOLS: [&str; 9] =
-    ["bash", "chattr", "dmsetup", "mkfs.ext4", "mountpoint", "nsenter", "rm", "setpriv", "umount"];
+const TOOLS: [&str; 11] = [
+    "bash",
+    "chattr",
+    "dmsetup",
+    "fuser",
+    "lsof",
+    "mkfs.ext4",
+    "mountpoint",
+    "nsenter",
+    "rm",
+    "setpriv",
+    "umount",
+];
 /// Programs at the paths where tests search for a runtime, and where its containers, which see the node's `/usr`,
 /// have replacements for busybox's applets: those have another process name, and its `rm` calls `unlink`.
 const OTHERS: [(&str, &str); 3] =

@@ -20,7 +20,7 @@ pub(super) struct Tests {
 const BY_HOOK: &str = "cli:doctor,labs:busy::csi,labs:immutable_attribute,labs:crosses,\
                        paths:by_,paths:renamed,paths:through,paths:resolved,other_ways:32_bit,\
                        other_ways:io_uring,other_ways:moved,counts:two,counts:rm,times:start,\
-                       holders:namespace";
+                       holders:namespace,holders:lazily";
 
 /// The tests of these that fail first if a hook differs: for the kernels between and for another backend, if there is
 /// no time for more.
@@ -31,7 +31,7 @@ const FIRST_TO_FAIL: &str = "cli:doctor_finds,labs:crosses,paths:by_descriptor,p
 pub(super) const AT_THE_ENDS: Tests = Tests {
     first: "cli:doctor,cli:privileges,labs:busy::csi,labs:busy::stacked,labs:busy::nested,\
             labs:crosses,labs:attribute,labs:mass,labs:healthy,paths,other_ways,counts,times,\
-            holders:namespace",
+            holders:namespace,holders:lazily",
     again: BY_HOOK,
 };
 

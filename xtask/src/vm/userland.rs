@@ -12,8 +12,18 @@ use podstuck_process::private_apt::PrivateApt;
 /// The Debian release of the programs.
 const SUITE: &str = "bookworm";
 /// The packages with busybox and the tools of `initramfs.rs`.
-const PACKAGES: [&str; 8] =
-    ["busybox-static", "bash", "e2fsprogs", "dmsetup", "util-linux", "mount", "coreutils", "runc"];
+const PACKAGES: [&str; 10] = [
+    "busybox-static",
+    "bash",
+    "e2fsprogs",
+    "dmsetup",
+    "util-linux",
+    "mount",
+    "coreutils",
+    "runc",
+    "lsof",
+    "psmisc",
+];
 const FOLDERS: [&str; 4] = ["bin", "sbin", "usr/bin", "usr/sbin"];
 
 /// The root of the file system that contains them.

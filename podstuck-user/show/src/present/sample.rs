@@ -214,6 +214,7 @@ pub(crate) fn holder() -> Holder {
             id: 77,
             namespace: Some(4_026_532_001),
             point: JsonPath("/host/v".into()),
+            detached: None,
         },
         explains_ebusy: Some(true),
         exact: true,

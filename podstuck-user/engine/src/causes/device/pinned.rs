@@ -17,7 +17,7 @@ use crate::{
     model::{
         call::{Call, Outcome},
         evidence::Source,
-        holder::{About, Holder, How, Snapshot},
+        holder::{About, Holder, How, Snapshot, Through},
         identity::Component,
         mounts::{Device, Mount},
         node::NodeSample,
@@ -187,12 +187,22 @@ pub(crate) fn draft(context: &Context<'_>, left: &Unmounted, taken: &Snapshot) -
         Source::mountinfo("/proc/*/mountinfo"),
     );
     for holder in taken.holders.iter().take(NAMED) {
-        draft.fact(describe(holder), Source::proc(&holder.source));
+        // A mount keeps its id while it is in use.
+        let is_this = holder.through == Through::Detached && holder.mount.id == mount.id;
+        let was = if is_this { ", and was the one that was unmounted" } else { "" };
+        draft.fact(describe(holder) + was, Source::proc(&holder.source));
     }
+    let all_detached = taken.holders.iter().all(|it| it.through == Through::Detached);
+    let [mounts, place] = if all_detached {
+        let place = "Such a mount is in no mount namespace, and ends with its last user.";
+        ["Processes use a detached mount of the same file system (`umount -l`)", place]
+    } else {
+        let place = "They are in mount namespaces that do not receive unmounts from the node.";
+        ["Other mounts of the same file system live on", place]
+    };
     draft.explanation = format!(
-        "Other mounts of the same file system live on, and with them its superblock: {} stays open, \
-         so that detaching the volume, `rbd unmap`, or mounting it exclusively fails with EBUSY. They \
-         are in mount namespaces that do not receive unmounts from the node.",
+        "{mounts}, and with them its superblock: {} stays open, so that detaching the volume, \
+         `rbd unmap`, or mounting it exclusively fails with EBUSY. {place}",
         mount.source
     );
     for holder in taken.holders.iter().filter(|holder| holder.how == How::Mount).take(4) {

@@ -14,10 +14,11 @@ use crate::{
         block_volume::{BlockVolume, DeviceUser},
         call::{Call, Outcome},
         evidence::Certainty,
-        holder::{How, Snapshot, Through},
+        holder::{Detached, How, MountedFrom, Snapshot, Through},
         identity::Component,
         mounts::{Mounts, NodeMounts},
         node::{NodeSample, PodState},
+        path::JsonPath,
         said::{Complaint, Report, Said},
         time::Monotonic,
     },
@@ -205,6 +206,36 @@ fn a_mount_in_another_namespace_is_reported_and_then_over() {
         "{said:?}"
     );
     assert!(pinned.tracker.devices.is_empty());
+}
+
+/// `umount2` with `MNT_DETACH` succeeds while a file is open. No mount table has the mount any more.
+#[test]
+fn a_detached_mount_that_an_open_file_keeps_is_named() {
+    let mut pinned = unmounted();
+    sample(&mut pinned, 2, false, false);
+    let queries = sample(&mut pinned, 4, false, false).queries;
+    let from = |root: &str| MountedFrom {
+        fs_type: "ext4".into(),
+        source: "/dev/loop0".into(),
+        root: JsonPath(root.into()),
+    };
+    let mut open = holder(How::Fd, Through::Detached, None);
+    open.mount.namespace = None;
+    open.mount.detached = Some(Detached::Known(from("/")));
+    let mut other = open.clone();
+    (other.pid, other.mount.id) = (Some(78), 10);
+    other.mount.detached = Some(Detached::Known(from("/sub")));
+    let said = answer(&mut pinned, &queries[0], snapshot(vec![open, other]));
+    let [Verdict::Found(draft)] = &said[..] else { panic!("no finding: {said:?}") };
+    let facts: Vec<&str> = draft.evidence.iter().map(|it| it.fact.as_str()).collect();
+    let expected = [
+        "backup (pid 77) has it open: /v/x; mount 9 of /dev/loop0 of type ext4, which is in no \
+         namespace any more, and was the one that was unmounted",
+        "backup (pid 78) has it open: /v/x; mount 10 of directory /sub of /dev/loop0 (ext4), which \
+         is in no namespace any more",
+    ];
+    assert_eq!(facts[facts.len() - 2..], expected);
+    assert!(draft.explanation.contains("`umount -l`"), "{}", draft.explanation);
 }
 
 #[test]

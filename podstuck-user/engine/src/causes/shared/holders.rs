@@ -53,7 +53,9 @@ pub(crate) fn describe(holder: &Holder) -> String {
         let point = safe_path(&mount.point.0);
         text.push_str(&format!("; mount {} at {point} in mount namespace {namespace}", mount.id));
     } else {
-        text.push_str(&format!("; mount {}, which is in no namespace any more", mount.id));
+        let from = mount.detached.as_ref().map(|it| format!(" of {}", it.describe()));
+        let from = from.unwrap_or_default();
+        text.push_str(&format!("; mount {}{from}, which is in no namespace any more", mount.id));
     }
     if holder.through == Through::PropagatedCopy {
         text.push_str(", a copy that receives the unmount");

@@ -65,6 +65,7 @@ impl Question for Helped<FindFanotify> {
                 id: mount.id,
                 namespace: namespaces::of_process(*pid),
                 point: JsonPath(mount.point.clone()),
+                detached: None,
             };
             let hit = Hit { through: Through::Itself, mount: held, explains: None };
             let object = JsonPath(mount.point.clone());

@@ -11,6 +11,7 @@
 //! socket or registered with io_uring, and the directories of Unix sockets that are bound there.
 
 mod descriptors;
+mod detached;
 mod fanotify;
 mod kernel_users;
 mod listed;

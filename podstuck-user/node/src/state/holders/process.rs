@@ -55,6 +55,7 @@ pub(super) fn links(pid: u32, all: &[(usize, Wanted)]) -> Vec<(usize, Holder)> {
         let Some((mount, device, inode)) = look(Path::new(&path)) else { continue };
         for (at, wanted) in all {
             if let Some(hit) = wanted.hit(mount, Some(device), Some(inode)) {
+                let hit = hit.named(Path::new(&path));
                 let holder = people::process(pid, how, hit, target(&path), path.clone());
                 found.push((*at, holder));
             }
@@ -199,7 +200,8 @@ fn mapped_through(
 ) -> Option<(Hit, bool)> {
     let link = format!("/proc/{pid}/map_files/{}", mapping.range);
     if let Some((mount, device, inode)) = look(Path::new(&link)) {
-        return wanted.hit(mount, Some(device), Some(inode)).map(|hit| (hit, true));
+        let hit = wanted.hit(mount, Some(device), Some(inode))?;
+        return Some((hit.named(Path::new(&link)), true));
     }
     let Likely { mount, only } = likely()?;
     let hit = wanted.hit(mount, None, Some(mapping.inode))?;

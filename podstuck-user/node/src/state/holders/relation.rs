@@ -14,6 +14,7 @@ use std::{
     rc::Rc,
 };
 
+use super::detached;
 use podstuck_model::{
     holder::{HeldMount, Through},
     mounts::{Device, Mount, Mounts, NodeMounts},
@@ -134,7 +135,7 @@ impl Wanted {
         Some(Hit {
             through: Through::Detached,
             explains: self.mount.map(|_| false),
-            mount: HeldMount { id: mount, namespace: None, point },
+            mount: HeldMount { id: mount, namespace: None, point, detached: None },
         })
     }
 
@@ -187,8 +188,18 @@ impl Wanted {
 impl Relevant {
     pub(super) fn hit(&self, id: u32) -> Hit {
         let point = JsonPath(self.point.clone());
-        let mount = HeldMount { id, namespace: Some(self.namespace), point };
+        let mount = HeldMount { id, namespace: Some(self.namespace), point, detached: None };
         Hit { through: self.through, explains: self.blocks, mount }
+    }
+}
+
+impl Hit {
+    /// Adds what a detached mount was mounted from, by a link of `/proc` that leads to it.
+    pub(super) fn named(mut self, link: &Path) -> Self {
+        if self.through == Through::Detached {
+            self.mount.detached = Some(detached::seen_through(link, self.mount.id));
+        }
+        self
     }
 }
 

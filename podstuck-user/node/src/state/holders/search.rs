@@ -5,6 +5,7 @@
 //! where it hangs and can continue after it.
 
 use std::{
+    cell::LazyCell,
     collections::{BTreeMap, BTreeSet},
     os::unix::process::parent_id,
     path::Path,
@@ -15,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     descriptors::{self, Descriptor},
-    kernel_users, people, pinned,
+    detached, kernel_users, people, pinned,
     process::{self, look, target},
     relation::{Node, Wanted, descendants},
     subject::find,
@@ -222,7 +223,12 @@ impl Search<'_> {
             let Some((mount, device, _)) = look(Path::new(&link)) else { continue };
             for (at, wanted) in all.iter().filter(|(_, wanted)| wanted.device == device) {
                 let on_it = self.descriptors.iter().filter(|open| open.mount == mount);
-                let held = group(on_it, |open| wanted.hit(open.mount, Some(device), open.inode));
+                let named = LazyCell::new(|| detached::seen_through(Path::new(&link), mount));
+                let held = group(on_it, |open| {
+                    let mut hit = wanted.hit(open.mount, Some(device), open.inode)?;
+                    hit.mount.detached = Some((*named).clone());
+                    Some(hit)
+                });
                 self.hold(*at, held)?;
             }
         }

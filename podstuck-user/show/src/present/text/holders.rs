@@ -49,7 +49,10 @@ fn through(holder: &Holder) -> String {
             holder.mount.id,
             nouns::path(&holder.mount.point)
         ),
-        None => format!("through {kind}: mount {}{sure}", holder.mount.id),
+        None => {
+            let from = holder.mount.detached.as_ref().map(|it| format!(" of {}", it.describe()));
+            format!("through {kind}: mount {}{}{sure}", holder.mount.id, from.unwrap_or_default())
+        }
     }
 }
 
@@ -91,6 +94,10 @@ pub fn search(search: &Search, style: Style) -> String {
 mod tests {
     use super::*;
     use crate::present::sample::{self, HOSTILE};
+    use podstuck_model::{
+        holder::{Detached, MountedFrom},
+        path::JsonPath,
+    };
 
     #[test]
     fn a_holder_is_shown_with_its_meaning() {
@@ -103,6 +110,26 @@ agent (pid 42) in pod shop/cart-0, container 0123
   makes umount fail with EBUSY
 "
         );
+    }
+
+    #[test]
+    fn a_detached_mount_is_named_by_its_file_system_or_the_reason_is_given() {
+        let shown = |detached| {
+            let mut one = sample::holder();
+            (one.through, one.mount.namespace) = (Through::Detached, None);
+            one.mount.detached = Some(detached);
+            let shown = holder(&one, Style::PLAIN);
+            shown.split_whitespace().collect::<Vec<_>>().join(" ")
+        };
+        let known = Detached::Known(MountedFrom {
+            fs_type: "ext4".into(),
+            source: "/dev/sdb1\u{1b}".into(),
+            root: JsonPath("/v".into()),
+        });
+        let known = shown(known);
+        assert!(known.contains(r"mount 77 of directory /v of /dev/sdb1\x1b (ext4)"), "{known}");
+        let error = shown(Detached::Error("why".into()));
+        assert!(error.contains("mount 77 of unknown file system: why"), "{error}");
     }
 
     #[test]
