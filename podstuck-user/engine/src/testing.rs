@@ -179,6 +179,7 @@ pub(crate) fn pod_state(uid: &str) -> PodState {
         volume_removed: None,
         volumes: Vec::new(),
         devices: Vec::new(),
+        claims: Vec::new(),
     }
 }
 

@@ -10,6 +10,7 @@ use super::{
     container::ContainerState,
     crowd::Crowd,
     csi::{CsiState, DriverProcess},
+    dra::KeptClaim,
     halted::HaltedKubelet,
     identity::{Pod, Target},
     linked_root::LinkedRoot,
@@ -146,6 +147,9 @@ pub struct PodState {
     /// Its raw block volumes.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub devices: Vec<BlockVolume>,
+    /// ResourceClaims that kubelet keeps for it alone; empty, too, where kubelet's file of them was not read.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub claims: Vec<KeptClaim>,
 }
 
 impl PodState {

@@ -149,6 +149,7 @@ impl Capture {
             volume_removed: self.changed(&emptied),
             seen_by: Some(KUBELET),
             devices: self.devices(),
+            claims: Vec::new(),
             volumes: paths.into_iter().map(|path| self.volume(path)).collect(),
             directory,
         }

@@ -365,6 +365,7 @@ mod tests {
             volume_removed: None,
             volumes: Vec::new(),
             devices: Vec::new(),
+            claims: Vec::new(),
         };
         NodeSample {
             pods: numbers.iter().map(state).collect(),

@@ -40,6 +40,7 @@ pub(super) fn of_pod(populated: bool, volumes: Vec<VolumeState>) -> PodState {
         volume_removed: None,
         volumes,
         devices: Vec::new(),
+        claims: Vec::new(),
     }
 }
 

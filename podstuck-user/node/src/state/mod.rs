@@ -14,6 +14,7 @@ mod blocked;
 pub mod clients;
 pub mod containers;
 mod directory;
+mod dra;
 mod entries;
 pub mod examined_root;
 pub mod file_system;

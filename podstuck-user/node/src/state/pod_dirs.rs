@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     block_volumes::{self, LinkOnDisk, MapsOnDisk},
     directory::Directory,
+    dra::{self, ClaimOnDisk},
     seen_by::{Place, Root, shown},
     vol_data,
 };
@@ -44,6 +45,8 @@ pub(super) struct RootOnDisk {
     pub(super) link: Option<(OsString, OsString)>,
     /// Maps of raw block volumes of CSI drivers.
     pub(super) maps: Vec<MapsOnDisk>,
+    /// ResourceClaims that kubelet keeps.
+    pub(super) claims: Vec<ClaimOnDisk>,
 }
 
 /// As in the driver's own directory, which is named after it (kubernetes-csi documentation, Deploying a CSI
@@ -152,8 +155,9 @@ fn read_root(root: &Directory<'_>) -> io::Result<Option<RootOnDisk>> {
     let has_socket = |name: &OsString| plugins.join(name).join(USUAL_SOCKET).itself().is_ok();
     let drivers = names(&plugins).filter(has_socket).collect();
     let maps = block_volumes::maps(root);
+    let claims = dra::claims(root);
     let link = root.link().map(|(link, leads_to)| (link.into(), leads_to.into()));
-    Ok(Some(RootOnDisk { pods, registered, registry_changed, drivers, link, maps }))
+    Ok(Some(RootOnDisk { pods, registered, registry_changed, drivers, link, maps, claims }))
 }
 
 fn read_pod(directory: &Directory<'_>, uid: String) -> PodOnDisk {

@@ -90,6 +90,7 @@ fn sample(second: u64, pods: &[&str], mounts: &[u32]) -> NodeSample {
         volume_removed: None,
         volumes: Vec::new(),
         devices: Vec::new(),
+        claims: Vec::new(),
     };
     let all = |id: &u32| Mount { id: *id, point: "/v".into(), ..Mount::default() };
     let table = |id: &u32| Mounts { all: vec![all(id)], source: "t".into(), pid: 1 };

@@ -97,6 +97,7 @@ fn pod(volumes: Vec<VolumeState>) -> PodState {
         volume_removed: None,
         volumes,
         devices: Vec::new(),
+        claims: Vec::new(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! A kubelet that does not run, or is stopped. Until it runs, every deletion on the node waits: no other component ends
 //! a pod, unmounts its volumes or lets its record go.
 
+mod dra;
 mod pull;
 mod slice;
 mod steps;

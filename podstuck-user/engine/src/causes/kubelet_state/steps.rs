@@ -16,7 +16,7 @@ use crate::{
     bounded::Bounded,
     cause::{Cause, Kind, Origin, TriedWith, absent, hidden, log, or_seen, seen, way},
     causes::{
-        kubelet_state::pull,
+        kubelet_state::{dra, pull},
         shared::{holders::is_same_pod, repeated::Repeated},
     },
     command::Step,
@@ -657,6 +657,7 @@ fn step_fails(suspect: &Suspect<'_>, complaints: &[Repeated]) -> Option<Draft> {
         }
         Way::Record => draft.held_by(suspect.kubelet()),
         Way::Driver(name) => {
+            dra::tell(&mut draft, suspect.pod, Some(&name));
             draft.held_by(format!("the DRA driver {name}, which is not registered"));
             draft.advice(
                 format!(
@@ -666,11 +667,8 @@ fn step_fails(suspect: &Suspect<'_>, complaints: &[Repeated]) -> Option<Draft> {
             );
         }
         Way::DriverFails => {
-            draft.held_by("a DRA driver of the pod");
-            draft.advice(
-                "look into the DRA driver's log on this node for the claim that the error names",
-                "none",
-            );
+            dra::tell(&mut draft, suspect.pod, None);
+            dra::driver_fails(&mut draft, suspect.pod);
         }
     }
     suspect.force(&mut draft);

@@ -8,6 +8,8 @@ use super::steps::KubeletsPart;
 use crate::{
     event::What,
     model::{
+        csi::Registration,
+        dra::{DeviceDriver, KeptClaim},
         evidence::Certainty,
         identity::{Component, Target},
         node::{NodeSample, PodState, VolumeState},
@@ -238,6 +240,48 @@ fn what_kubelet_fails_at_by_itself_is_named_and_what_helps() {
     let other =
         "Error syncing pod, skipping: failed to \"KillContainer\": context deadline exceeded";
     assert!(Case { said: vec![says(other, 800, 4)], ..Case::default() }.verdict().is_none());
+}
+
+/// kubelet's file of ResourceClaims says which driver an error without a name is of.
+#[test]
+fn the_driver_that_kubelet_has_to_ask_is_named_from_its_file() {
+    let fails = "Error syncing pod, skipping: unprepare dynamic resources: NodeUnprepareResources: rpc error: no";
+    let claim = |name: &str, driver: &str, registration| KeptClaim {
+        namespace: "shop".into(),
+        name: name.into(),
+        drivers: vec![DeviceDriver { name: driver.into(), registration }],
+        source: "/k/dra_manager_state".into(),
+    };
+    let of = |text: &str, claims: &[KeptClaim]| {
+        let pod = PodState { populated: Some(false), claims: claims.to_vec(), ..pod_state(UID) };
+        let case = Case { pod, said: vec![says(text, 800, 4)], ..Case::default() };
+        let draft = case.draft().unwrap();
+        let facts = draft.evidence.iter().filter(|it| it.fact.contains("keeps ResourceClaim"));
+        let facts: Vec<String> = facts.map(|it| it.fact.clone()).collect();
+        (draft.held_by.clone().unwrap(), draft.remedies[0].words().to_owned(), facts)
+    };
+    let deaf = claim("gpu", "gpu.example.com", Registration::Deaf);
+    let fact = |name: &str, driver: &str, socket: &str| {
+        format!(
+            "kubelet keeps ResourceClaim shop/{name} for this pod alone, until it is unprepared by driver {driver} ({socket} \
+             socket in plugins_registry)"
+        )
+    };
+    let silent = || fact("gpu", "gpu.example.com", "no process listens on its");
+    let (who, first, facts) = of(fails, std::slice::from_ref(&deaf));
+    assert_eq!((&*who, facts), ("the DRA driver gpu.example.com", vec![silent()]));
+    assert!(first.starts_with("start the DRA driver gpu.example.com"), "{first}");
+    let listens = claim("gpu", "gpu.example.com", Registration::Listening);
+    let (_, first, _) = of(fails, &[listens]);
+    assert!(first.starts_with("look into the log of the DRA driver gpu.example.com"), "{first}");
+    let nic = claim("nic", "nic.example.com", Registration::Absent);
+    let both = [deaf, nic];
+    let (who, first, facts) = of(fails, &both);
+    let absent = fact("nic", "nic.example.com", "it has no");
+    assert_eq!((&*who, facts), ("a DRA driver of the pod", vec![silent(), absent]));
+    assert!(first.starts_with("look into the DRA driver's log"), "{first}");
+    let names = "Error syncing pod, skipping: unprepare dynamic resources: DRA driver gpu.example.com is not registered";
+    assert_eq!(of(names, &both).2, [silent()], "not the other driver's");
 }
 
 /// As in kubernetes issues 118286, 23742 and 22480.

@@ -41,6 +41,7 @@ fn sample(populated: Option<bool>) -> What {
         volume_removed: None,
         volumes: Vec::new(),
         devices: Vec::new(),
+        claims: Vec::new(),
     };
     What::Sample(NodeSample { pods: vec![pod], ..NodeSample::default() }.into())
 }

@@ -74,6 +74,7 @@ fn pod(volumes: usize) -> PodState {
         volume_removed: None,
         volumes: vec![volume; volumes],
         devices: Vec::new(),
+        claims: Vec::new(),
     }
 }
 

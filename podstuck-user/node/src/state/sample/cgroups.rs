@@ -190,6 +190,7 @@ mod tests {
                     mounts: Vec::new(),
                 }],
                 devices: Vec::new(),
+                claims: Vec::new(),
             });
         }
         let (mut look, hierarchies) = (CgroupCollector::default(), Hierarchies::of(root.path()));

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     path::{Path, PathBuf},
     sync::{Mutex, OnceLock, PoisonError},
     time::{Duration, Instant},
@@ -18,8 +18,9 @@ use super::{
     views::{View, mounts_of},
 };
 use crate::{
-    identity::{classify::kubelet_root_of, on_host},
+    identity::{classify::kubelet_root_of, on_host, uid::is_pod_uid},
     state::{
+        dra,
         pod_dirs::{PodOnDisk, ReadPods, RootOnDisk},
         sockets::{self, Listener},
     },
@@ -32,6 +33,7 @@ use podstuck_confine::{
 use podstuck_model::{
     csi::{CsiState, Registration, VolumeData},
     degraded::{Degraded, Feed},
+    dra::{DeviceDriver, KeptClaim},
     identity::Target,
     linked_root::LinkedRoot,
     mounted::Mounted,
@@ -153,6 +155,7 @@ impl PodCollector {
                     volume_removed: times.volume_removed,
                     volumes,
                     devices,
+                    claims: kept_claims(root, on_disk, &pod.uid, &listening),
                 });
             }
         }
@@ -436,6 +439,47 @@ fn registration(
     }
 }
 
+/// The ResourceClaims that kubelet keeps for this pod alone. Of one that other pods share, kubelet asks its drivers nothing
+/// when this pod ends.
+fn kept_claims(
+    root: &Path,
+    on_disk: &RootOnDisk,
+    uid: &str,
+    listening: &OnceListening,
+) -> Vec<KeptClaim> {
+    let registry = root.join("plugins_registry");
+    let driver = |name: &String| {
+        let sockets = on_disk.registered.iter().filter(|it| is_socket_of(it, name));
+        let sockets: Vec<PathBuf> = sockets.map(|it| registry.join(it)).collect();
+        let registration = if sockets.iter().any(|socket| listening.on(socket)) {
+            Registration::Listening
+        } else if sockets.is_empty() {
+            Registration::Absent
+        } else {
+            Registration::Deaf
+        };
+        DeviceDriver { name: name.clone(), registration }
+    };
+    let own = on_disk.claims.iter().filter(|claim| claim.pods == [uid]);
+    let claims = own.map(|claim| KeptClaim {
+        namespace: claim.namespace.clone(),
+        name: claim.name.clone(),
+        drivers: claim.drivers.iter().map(driver).collect(),
+        source: root.join(dra::FILE).display().to_string(),
+    });
+    claims.collect()
+}
+
+/// Whether a socket is one of this driver of devices: `DRIVER-reg.sock`, or `DRIVER-UID-reg.sock` of one that is updated
+/// without a pause (dynamic-resource-allocation/kubeletplugin).
+fn is_socket_of(socket: &OsStr, driver: &str) -> bool {
+    let name = socket.to_str().and_then(|name| name.strip_suffix("-reg.sock"));
+    let rest = name.and_then(|name| name.strip_prefix(driver));
+    rest.is_some_and(|rest| {
+        rest.is_empty() || rest.strip_prefix('-').is_some_and(|uid| is_pod_uid(uid.as_bytes()))
+    })
+}
+
 fn join(root: &Path, pod: &PodOnDisk, mounted: &[(PathBuf, Mounted)]) -> Vec<VolumeState> {
     let directory = root.join("pods").join(&pod.uid);
     let volumes = pod.volumes.iter().map(|volume| {
@@ -476,7 +520,7 @@ fn booted() -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::pod_dirs::Times;
+    use crate::state::{dra::ClaimOnDisk, pod_dirs::Times};
 
     #[test]
     fn what_could_not_be_read_stays_as_it_was_and_is_named() {
@@ -536,6 +580,39 @@ mod tests {
         }
         shares.took(&slow, None, false);
         assert!(shares.may_read(&slow, false, &none) && shares.may_read(&slow, false, &none));
+    }
+
+    #[test]
+    fn a_claim_of_one_pod_alone_is_kept_and_its_drivers_sockets_are_looked_at() {
+        const UID: &str = "0f0e0d0c-1111-2222-3333-444455556666";
+        let claim = |name: &str, pods: &[&str]| ClaimOnDisk {
+            namespace: "shop".into(),
+            name: name.into(),
+            pods: pods.iter().map(|it| (*it).to_owned()).collect(),
+            drivers: ["a.b", "c.d", "e.f"].map(str::to_owned).to_vec(),
+        };
+        let sockets = ["a.b-reg.sock".to_owned(), format!("c.d-{UID}-reg.sock")];
+        let on_disk = RootOnDisk {
+            // Another driver, whose name begins in the same way.
+            registered: [&sockets[..], &["e.f-g-reg.sock".into()]]
+                .concat()
+                .into_iter()
+                .map(OsString::from)
+                .collect(),
+            claims: vec![
+                claim("gpu", &[UID]),
+                claim("shared", &[UID, "other"]),
+                claim("x", &["other"]),
+            ],
+            ..RootOnDisk::default()
+        };
+        let listener = Listener { path: "/registration/a.b-reg.sock".into(), inode: 7 };
+        let listening = OnceListening(OnceLock::from(vec![listener]));
+        let found = kept_claims(Path::new("/k"), &on_disk, UID, &listening);
+        let [kept] = &found[..] else { panic!("{found:?}") };
+        assert_eq!((kept.shown(), &*kept.source), ("shop/gpu".into(), "/k/dra_manager_state"));
+        let states: Vec<Registration> = kept.drivers.iter().map(|it| it.registration).collect();
+        assert_eq!(states, [Registration::Listening, Registration::Deaf, Registration::Absent]);
     }
 
     #[test]
