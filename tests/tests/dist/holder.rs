@@ -50,11 +50,22 @@ impl Drop for Disk {
 }
 
 /// What went wrong in a number of deletions.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 struct Trouble {
     busy_unmounts: u32,
     busy_directories: u32,
     kept_alive: u32,
+    /// For less than [`MOMENT`]: any process that makes a mount namespace copies the mounts, and drops most of them.
+    alive_for_a_moment: u32,
+}
+
+const MOMENT: Duration = Duration::from_secs(2);
+
+impl Trouble {
+    /// What a holder causes, and nothing else on the machine.
+    fn of_a_holder(&self) -> [u32; 3] {
+        [self.busy_unmounts, self.busy_directories, self.kept_alive]
+    }
 }
 
 /// A pod's directory with three mounts.
@@ -92,7 +103,15 @@ impl Pod {
                 trouble.busy_unmounts += 1;
             }
         }
-        trouble.kept_alive += u32::from(disk.is_alive());
+        if disk.is_alive() {
+            let begun = Instant::now();
+            while disk.is_alive() && begun.elapsed() < MOMENT {
+                thread::sleep(Duration::from_millis(1));
+            }
+            let is_kept = disk.is_alive();
+            trouble.kept_alive += u32::from(is_kept);
+            trouble.alive_for_a_moment += u32::from(!is_kept);
+        }
         trouble.busy_directories += remove(&self.directory);
     }
 }
@@ -137,7 +156,7 @@ fn the_agent_keeps_no_mount_of_a_deleted_pod() {
     let [uid, root] = ["pod_uid", "kubelet_root"].map(|key| ready[key].as_str().unwrap());
     let root = Path::new(root);
     let alone = delete_pods(root, &disk, count);
-    assert_eq!(alone, Trouble::default());
+    assert_eq!(alone.of_a_holder(), [0; 3]);
     // What would be seen of a holder: a process with a copy of the mounts, from which nothing is unmounted.
     let mut trouble = Trouble::default();
     let pod = Pod::make(root, &disk, count);
@@ -154,7 +173,7 @@ fn the_agent_keeps_no_mount_of_a_deleted_pod() {
     pod.delete(&disk, &mut trouble);
     holder.kill().unwrap();
     holder.wait().unwrap();
-    assert_eq!(trouble, Trouble { kept_alive: 1, ..Trouble::default() });
+    assert_eq!(trouble.of_a_holder(), [0, 0, 1]);
     stuck.resume();
 
     // This one is there before the agent is.
@@ -169,11 +188,11 @@ fn the_agent_keeps_no_mount_of_a_deleted_pod() {
         if beside.borrow().is_none() && has_counted(state.path()) && is_found {
             let mut trouble = Trouble::default();
             before.take().unwrap().delete(&disk, &mut trouble);
-            assert_eq!(trouble, Trouble::default());
+            assert_eq!(trouble.of_a_holder(), [0; 3]);
             beside.replace(Some(delete_pods(root, &disk, count)));
         }
         beside.borrow().is_some()
     });
     stuck.stop();
-    assert_eq!(beside.into_inner(), Some(alone));
+    assert_eq!(beside.into_inner().unwrap().of_a_holder(), [0; 3]);
 }
