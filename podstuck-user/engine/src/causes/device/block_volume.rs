@@ -11,7 +11,7 @@ use crate::{
         device::causes::BLOCK_VOLUME_IN_USE,
         shared::holders::{free, tell},
     },
-    command::View,
+    command::{Step, View},
     event::{Event, What},
     model::{
         block_volume::{BlockVolume, DeviceUser},
@@ -23,6 +23,7 @@ use crate::{
         node::{NodeSample, PodState},
         path::{JsonPath, safe, safe_path},
         said::{Complaint, Said},
+        shell::word,
         time::Monotonic,
     },
     query::{Query, Wants},
@@ -190,6 +191,9 @@ pub(crate) fn draft(context: &Context<'_>, left: &Left) -> Option<Draft> {
         let text = format!("kubelet says, last at {:.0}: {}", said.at, said.text);
         draft.fact_since(text, Source::Log(said.source.clone()), context.when(said.at));
     }
+    if let Some(top) = tops(volume).next() {
+        draft.held_by(made_of(top));
+    }
     tell(&mut draft, &culprits);
     for user in volume.users.iter().take(NAMED) {
         draft.fact(made_of(user), Source::proc(&user.source));
@@ -296,22 +300,59 @@ pub(crate) fn made_of(user: &DeviceUser) -> String {
     format!("{}{what} is made of {}", user.name, user.of)
 }
 
+/// The devices on which none is made, but which are made of one that is made of the volume's.
+fn tops(volume: &BlockVolume) -> impl Iterator<Item = &DeviceUser> {
+    let is_of = |upper: &DeviceUser, lower: &DeviceUser| {
+        upper.of.strip_prefix("/dev/").unwrap_or(&upper.of) == lower.name
+    };
+    let users = &volume.users;
+    users.iter().filter(move |user| {
+        users.iter().any(|lower| is_of(user, lower))
+            && !users.iter().any(|upper| is_of(upper, user))
+    })
+}
+
+/// The end of a device that is made of another one.
+fn close(draft: &mut Draft, user: &DeviceUser) {
+    const RISK: &str = "a process that still uses it loses what it has not written";
+    let DeviceUser { name, of, .. } = user;
+    let is_number = |n: &str| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit());
+    if name.strip_prefix("loop").is_some_and(is_number) {
+        let step = Step::new(
+            format!("detach the loop device {name}, which is made of {of}"),
+            format!("losetup -d /dev/{name}"),
+        );
+        let guard = format!("[ \"$(cat /sys/block/{name}/loop/backing_file)\" = {} ]", word(of));
+        let step = step.only_if(guard, format!("{name} is made of {of} still"));
+        draft.remedy(step.verified_by(format!("! [ -e /sys/block/{name}/loop ]")), RISK);
+        return;
+    }
+    draft.advice(
+        format!(
+            "close what is made of the device, when no process uses it any more: {name} (`lsblk --inverse \
+             /dev/{name}` shows the rest; `cryptsetup close`, `vgchange --activate n` or `multipath -f`)",
+        ),
+        RISK,
+    );
+}
+
 fn remedies(draft: &mut Draft, context: &Context<'_>, volume: &BlockVolume, culprits: &[&Holder]) {
     let (nested, users): (Vec<&Holder>, Vec<&Holder>) =
         culprits.iter().partition(|holder| holder.how == How::NestedMount);
+    for top in tops(volume).take(NAMED) {
+        close(draft, top);
+    }
+    // While a device is made of it, a loop device is not detached.
+    let is_free = |holder: &&Holder| holder.how != How::Loop || tops(volume).next().is_none();
+    let users: Vec<&Holder> = users.into_iter().filter(|holder| is_free(holder)).collect();
     if let Some(mount) = volume.mounts.first() {
         let view = View::in_namespace(context, mount.namespace, mount.pid);
         free(draft, view, &nested, &users);
     }
-    if let Some(user) = volume.users.iter().find(|user| user.name.starts_with("dm-")) {
-        draft.advice(
-            format!(
-                "close what is made of the device, when no process uses it any more: {} (`lsblk --inverse \
-                 /dev/{}` shows the rest; `cryptsetup close`, `vgchange --activate n` or `multipath -f`)",
-                user.name, user.name
-            ),
-            "a process that still uses it loses what it has not written",
-        );
+    if tops(volume).next().is_none()
+        && let Some(user) = volume.users.iter().find(|user| user.name.starts_with("dm-"))
+    {
+        close(draft, user);
     }
     draft.advice(
         "look why kubelet or the driver fails: their logs name the pod's UID (`UnmapVolume`, \

@@ -131,6 +131,44 @@ fn a_device_that_is_made_of_it_is_likely_what_keeps_it() {
     assert!(matches!(over[..], [Verdict::Over { .. }]), "{over:?}");
 }
 
+/// kubernetes#110163: kubelet's loop device is not detached while LVM has a volume on it.
+#[test]
+fn of_devices_that_are_made_of_one_another_the_last_goes_first() {
+    let user = |name: &str, of: &str| DeviceUser {
+        name: name.into(),
+        what: String::new(),
+        of: of.into(),
+        source: String::new(),
+    };
+    let first = |users: Vec<DeviceUser>| {
+        let mut all = Alone::<BlockVolumes>::new();
+        all.take(at(1), said(1, "umount: /k/map: target is busy."));
+        let on_it = |volume: &mut BlockVolume| volume.users.clone_from(&users);
+        look(&mut all, 2, false, on_it);
+        let steps = look(&mut all, 4, false, on_it);
+        let [query] = &steps.queries[..] else { panic!("{:?}", steps.queries) };
+        let held = snapshot(vec![holder(How::Loop, Through::Itself, Some(true))]);
+        let (answer, query) = (Box::new(Answer::Holders(Ok(held))), Box::new(query.clone()));
+        let draft = found(all.take(at(5), What::Answer { query, answer }).verdicts).pop().unwrap();
+        (
+            draft.held_by.clone(),
+            draft.remedies.iter().map(|it| it.words().to_string()).collect::<Vec<_>>(),
+        )
+    };
+    let (who, ways) = first(vec![user("loop3", "/k/map"), user("dm-4", "loop3")]);
+    assert_eq!(who.as_deref(), Some("dm-4 is made of loop3"));
+    assert!(ways[0].contains("vgchange --activate n"), "{ways:?}");
+    assert!(ways.iter().all(|way| !way.contains("losetup -d")), "it has no effect: {ways:?}");
+    let (who, ways) = first(vec![user("loop3", "/k/map"), user("loop5", "/dev/loop3")]);
+    assert_eq!(who.as_deref(), Some("loop5 is made of /dev/loop3"));
+    assert!(
+        ways[0].contains("losetup -d /dev/loop5") && ways[0].contains("/sys/block/loop5"),
+        "{ways:?}"
+    );
+    let (_, ways) = first(vec![user("loop3", "/k/map")]);
+    assert!(ways[0].contains("losetup -d /dev/loop3"), "{ways:?}");
+}
+
 #[test]
 fn without_a_log_line_or_a_holder_nothing_is_blamed() {
     let mut all = Alone::<BlockVolumes>::new();

@@ -538,9 +538,10 @@ fn refusal<'a>(text: &str, suspect: &Suspect<'a>) -> Option<Refusal<'a>> {
             ),
         });
     }
-    if has("unprepare dynamic resources") {
-        let registered = has("not registered") || has("list of registered DRA");
-        if registered && let Some(driver) = driver(text) {
+    let unregistered = has("list of registered DRA");
+    if has("unprepare dynamic resources") || has("NodeUnprepareResource") || unregistered {
+        let is_away = unregistered || has("not registered") || has("dial unix");
+        if is_away && let Some(driver) = driver(text) {
             return Some(Refusal {
                 means: "kubelet must have the pod's devices given back by their driver before it unmounts anything, and that driver \
                     is not registered with it.",

@@ -194,6 +194,9 @@ fn what_kubelet_fails_at_by_itself_is_named_and_what_helps() {
     let unmade = "Error syncing pod, skipping: unprepare dynamic resources: pod \"a/b\": ResourceClaim not created yet";
     let driver = "Error syncing pod, skipping: unprepare dynamic resources: get gRPC client for DRA driver gpu.example.com: \
         plugin name gpu.example.com not found in the list of registered DRA plugins";
+    // Without the words before it, as kubelet 1.32 has it.
+    let away = "Error syncing pod, skipping: failed to get gRPC client for driver gpu.example.com: plugin name gpu.example.com \
+        not found in the list of registered DRA plugins";
     let fails = "Error syncing pod, skipping: unprepare dynamic resources: NodeUnprepareResources failed: rpc error: no";
     let gone = "Failed killing the pod \"web\": failed to \"KillContainer\" for \"app\" with KillContainerError: \"rpc error: \
         code = Unknown desc = Error response from daemon: No such container: 0a\"";
@@ -210,6 +213,7 @@ fn what_kubelet_fails_at_by_itself_is_named_and_what_helps() {
         (block, kubelet(), "restart kubelet"),
         (&lost, kubelet(), "restart kubelet"),
         (unmade, kubelet(), "[ \"$(kubectl --namespace shop get pod cart"),
+        (away, of_driver.clone(), "start the DRA driver gpu.example.com"),
         (driver, of_driver, "start the DRA driver gpu.example.com"),
         (fails, "a DRA driver of the pod".into(), "look into"),
         (gone, kubelet(), "restart kubelet"),

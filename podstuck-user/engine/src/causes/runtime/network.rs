@@ -31,6 +31,8 @@ enum Fault<'a> {
     Silent(Option<&'a str>),
     /// The plugin's program ends without an answer.
     Crashes,
+    /// The plugin takes it for an error that what it is to remove is gone already.
+    NothingLeft,
     Unknown,
 }
 
@@ -50,12 +52,14 @@ impl<'a> Fault<'a> {
             && has(&["connection refused", "no such host"])
         {
             Self::Refuses(address)
-        } else if has(&["no such file or directory", "connection refused", "agent running"]) {
+        } else if has(&["connection refused", "agent running"]) || is_socket(text) {
             Self::Agent
         } else if has(&["i/o timeout", "no route to host", "deadline exceeded"]) {
             Self::Silent(address.filter(|_| is_far))
         } else if has(&["netplugin failed", "signal: killed", "panic: "]) {
             Self::Crashes
+        } else if has(&GONE) {
+            Self::NothingLeft
         } else {
             Self::Unknown
         }
@@ -77,6 +81,9 @@ impl<'a> Fault<'a> {
             }
             Self::Silent(None) => ": whom it asks does not answer in time".into(),
             Self::Crashes => ": its program ends without an answer".into(),
+            Self::NothingLeft => {
+                ": it does not find what it is to remove, and fails for that".into()
+            }
             Self::Unknown => String::new(),
         }
     }
@@ -84,6 +91,17 @@ impl<'a> Fault<'a> {
     /// The remedy; `None` where the plugin's agent must act.
     fn way_out(&self) -> Option<String> {
         match self {
+            Self::Login => Some(
+                "have the network's agent write the plugin's credentials again: restart its pod on this node (for calico, \
+                 calico-node writes /etc/cni/net.d/calico-kubeconfig). Where the network was uninstalled, install it again \
+                 until no pod is left that was started with it"
+                    .into(),
+            ),
+            Self::NothingLeft => Some(
+                "put back for one attempt what the plugin does not find, which its error names, or install a version of the \
+                 plugin that succeeds where it is gone, as CNI asks of DEL"
+                    .into(),
+            ),
             Self::NoConfig => Some(
                 "put the network's configuration back where the runtime looks for it (/etc/cni/net.d, unless it is \
                  configured otherwise): the network's DaemonSet writes it when it starts on this node"
@@ -104,13 +122,31 @@ impl<'a> Fault<'a> {
                  whether it was killed"
                     .into(),
             ),
-            _ => None,
+            Self::Agent | Self::Silent(None) | Self::Unknown => None,
         }
     }
 }
 
 /// libcni's error for a missing program (containernetworking/cni, pkg/invoke/find.go).
 const NO_PROGRAM: &str = "failed to find plugin ";
+
+/// Errors of plugins that do not find what they are to remove: the kernel's by netlink, and those of their own stores.
+const GONE: [&str; 7] = [
+    "no such file or directory",
+    "no such process",
+    "no such device",
+    "no such interface",
+    "Link not found",
+    "Did not find reserved IP",
+    "failed to find object",
+];
+
+/// Whether an error is about the socket of a server on this node.
+fn is_socket(text: &str) -> bool {
+    text.contains("dial unix")
+        || text.contains("connect: no such file")
+        || text.contains(".sock: no such")
+}
 
 /// The name that follows, in quotes, which may be escaped.
 fn program(rest: &str) -> Option<&str> {
@@ -160,10 +196,12 @@ pub(super) fn words(draft: &mut Draft, suspect: &Suspect<'_>) {
     if let Some(way_out) = fault.way_out() {
         draft.advice(way_out, "none; kubelet's next attempt succeeds then");
     }
-    draft.remedy(
-        pods_of_node("list the pods of this node, and the network's agent among them"),
-        "none; when the agent works again, kubelet's next attempt succeeds",
-    );
+    if fault != Fault::NothingLeft {
+        draft.remedy(
+            pods_of_node("list the pods of this node, and the network's agent among them"),
+            "none; when the agent works again, kubelet's next attempt succeeds",
+        );
+    }
     draft.remedy(
         Step::new(
             "show whether the plugin's configuration and program are there",
@@ -184,7 +222,8 @@ pub(super) fn words(draft: &mut Draft, suspect: &Suspect<'_>) {
 mod tests {
     use super::*;
 
-    /// As in containerd/cri issue 732, cri-o 595, amazon-vpc-cni-k8s 2487, calico 7272 and 7647, cni-plugin 377.
+    /// As in containerd/cri issue 732, cri-o 595, amazon-vpc-cni-k8s 2487, calico 7272 and 7647, cni-plugin 377,
+    /// spidernet-io/cni-plugins 47, ovs-cni 276, weave 3587.
     #[test]
     fn an_error_says_whom_the_plugin_does_not_reach_or_what_it_does_not_find() {
         let table = [
@@ -235,6 +274,13 @@ mod tests {
             ("failed to find plugin \"a b\" in path [/opt/cni/bin]", Fault::NoProgram(None)),
             ("netplugin failed with no error message: signal: killed", Fault::Crashes),
             ("netplugin failed but error parsing its diagnostic message \"\"", Fault::Crashes),
+            ("failed to del rule table 500: no such file or directory", Fault::NothingLeft),
+            (
+                "Failed to obtain OVS port for given connection: failed to find object from table Port",
+                Fault::NothingLeft,
+            ),
+            ("error removing interface \"eth0\": Link not found", Fault::NothingLeft),
+            ("stat /run/antrea/cni.sock: no such file or directory", Fault::Agent),
             ("x", Fault::Unknown),
         ];
         for (text, fault) in table {

@@ -138,6 +138,9 @@ fn map(root: &Path, volume: &OsStr, uid: &str) -> PathBuf {
     maps_of(root).join(volume).join("dev").join(uid)
 }
 
+/// Devices of a volume, after which no more are looked for.
+const USERS: usize = 32;
+
 /// What the kernel tells of its devices. It is all memory: no disk is asked.
 pub(super) struct Sysfs {
     classes: PathBuf,
@@ -150,24 +153,39 @@ impl Default for Sysfs {
 }
 
 impl Sysfs {
-    /// The devices that are made of a volume's.
+    /// The devices that are made of a volume's, and those that are made of these.
     fn users_of(&self, volume: &BlockVolume) -> Vec<DeviceUser> {
-        let mut found = Vec::new();
-        for device in devices(volume) {
-            let holders = self.classes.join(device).join("holders");
-            for entry in fs::read_dir(&holders).into_iter().flatten().flatten() {
-                let source = shown(&entry.path());
-                found.push(self.user(&entry.file_name(), shown(Path::new(device)), source));
-            }
-        }
+        let mut found: Vec<DeviceUser> = devices(volume).flat_map(|it| self.holders(it)).collect();
         let files = volume.mounts.iter().map(|mount| mount.point.as_path());
         let files: Vec<&Path> = files.chain(volume.map.as_deref()).collect();
         if !files.is_empty() {
             found.extend(self.loops(&files));
         }
+        let mut next = 0;
+        while let Some(name) = found.get(next).map(|user| user.name.clone()) {
+            next += 1;
+            let device = Path::new("/dev").join(&name);
+            let mut above = self.holders(Path::new(&name));
+            above.extend(self.loops(&[&device]));
+            above.retain(|user| !found.contains(user));
+            found.extend(above);
+            if found.len() > USERS {
+                break;
+            }
+        }
         found.sort();
         found.dedup();
         found
+    }
+
+    /// What the kernel lists as made of a device.
+    fn holders(&self, device: &Path) -> Vec<DeviceUser> {
+        let entries = fs::read_dir(self.classes.join(device).join("holders"));
+        let entries = entries.into_iter().flatten().flatten();
+        let user = |entry: fs::DirEntry| {
+            self.user(&entry.file_name(), shown(device), shown(&entry.path()))
+        };
+        entries.map(user).collect()
     }
 
     /// Loop devices that are made of one of these files.
@@ -330,6 +348,10 @@ mod tests {
         class("dm-3/dm/uuid", "CRYPT-LUKS2-0123-osd-block\n");
         class("loop4/loop/backing_file", &format!("{map}\n"));
         class("loop5/loop/backing_file", "/var/other\n");
+        class("loop4/holders/dm-4", "");
+        class("dm-4/dm/name", "vg-root\n");
+        class("dm-4/dm/uuid", "LVM-0123\n");
+        class("loop6/loop/backing_file", "/dev/dm-4\n");
         let mounts = mapped(&format!("9 1 0:5 /sdb {map} rw - devtmpfs udev rw\n"));
         let sysfs = Sysfs { classes: dir.path().into() };
         let found = join(Path::new("/k"), &on_disk(&["pv"]), &pod(&["pv"]), &mounts, &sysfs);
@@ -340,7 +362,12 @@ mod tests {
             .collect();
         assert_eq!(
             users,
-            [("dm-3", "encrypted volume osd-block", "sdb"), ("loop4", "", map.as_str())]
+            [
+                ("dm-3", "encrypted volume osd-block", "sdb"),
+                ("dm-4", "logical volume vg-root", "loop4"),
+                ("loop4", "", map.as_str()),
+                ("loop6", "", "/dev/dm-4"),
+            ]
         );
     }
 }
