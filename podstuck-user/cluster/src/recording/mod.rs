@@ -6,15 +6,16 @@ mod redact;
 
 use std::{
     collections::BTreeMap,
-    fs::{File, OpenOptions},
-    io::{BufRead, BufReader, BufWriter, Write},
-    path::Path,
+    fs::File,
+    io::{BufRead, BufReader, BufWriter, ErrorKind, Write},
+    path::{Path, PathBuf},
 };
 
 use anyhow::{Context, Result, bail};
 use podstuck_model::cluster::{Answer, Facts, Question};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use tempfile::NamedTempFile;
 
 use crate::{read::Server, target::Asked};
 use redact::Redactor;
@@ -51,27 +52,35 @@ impl Head {
     }
 }
 
-/// Creates a file that only its owner can read.
+/// A recording that is not written yet. Its file appears under its name only when it is complete.
+pub(crate) struct Pending {
+    file: NamedTempFile,
+    path: PathBuf,
+}
+
+/// Prepares a file that only its owner can read, so that an error is reported before the API server is asked.
 ///
 /// # Errors
 ///
-/// Fails if the file exists or cannot be created.
-pub(crate) fn create(path: &Path) -> Result<File> {
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path).with_context(|| format!("cannot create the recording {}", path.display()))
+/// Fails if the file exists or its directory cannot be written.
+pub(crate) fn create(path: &Path) -> Result<Pending> {
+    let failed = || format!("cannot create the recording {}", path.display());
+    if path.symlink_metadata().is_ok() {
+        return Err(std::io::Error::from(ErrorKind::AlreadyExists)).with_context(failed);
+    }
+    let directory = path.parent().filter(|it| !it.as_os_str().is_empty());
+    let file = NamedTempFile::new_in(directory.unwrap_or(Path::new("."))).with_context(failed)?;
+    Ok(Pending { file, path: path.into() })
 }
 
 /// Writes the head and all questions with their answers.
 ///
 /// # Errors
 ///
-/// Fails if the file cannot be written.
-pub(crate) fn write(file: File, head: &Head, facts: &Facts, redacted: bool) -> Result<()> {
+/// Fails if the file cannot be written, or if another one has its name by now.
+pub(crate) fn write(pending: Pending, head: &Head, facts: &Facts, redacted: bool) -> Result<()> {
     let mut redactor = redacted.then(Redactor::default);
-    let mut file = BufWriter::new(file);
+    let mut file = BufWriter::new(pending.file);
     let mut line = |value: serde_json::Result<Value>| {
         let mut value = value?;
         slim(&mut value);
@@ -89,7 +98,10 @@ pub(crate) fn write(file: File, head: &Head, facts: &Facts, redacted: bool) -> R
         }
         std::io::Result::Ok(())
     };
-    all().and_then(|()| file.flush()).context("cannot write the recording")
+    all()
+        .and_then(|()| file.into_inner().map_err(Into::into))
+        .and_then(|file| file.persist_noclobber(&pending.path).map(drop).map_err(Into::into))
+        .with_context(|| format!("cannot write the recording {}", pending.path.display()))
 }
 
 /// Removes what no decision reads and what may contain more than names: all annotations except those with Kubernetes'
@@ -204,7 +216,24 @@ mod tests {
                 "{error}"
             );
         }
-        let error = format!("{:#}", create(file.path()).unwrap_err());
-        assert!(error.contains("File exists"), "{error}");
+        let error = format!("{:#}", create(file.path()).err().unwrap());
+        assert!(error.contains("already exists"), "{error}");
+    }
+
+    #[test]
+    fn a_recording_appears_when_it_is_complete() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("case");
+        drop(create(&path).unwrap());
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "nothing is left");
+        let (early, late) = (create(&path).unwrap(), create(&path).unwrap());
+        let facts = Facts::new(jiff::Timestamp::UNIX_EPOCH);
+        let asked = Asked::All { namespace: None, labels: None };
+        let server = Server { now: facts.now, version: String::new() };
+        let head = Head::new(asked, server, &facts, (0, 0));
+        write(early, &head, &facts, false).unwrap();
+        assert!(read(&path).is_ok());
+        let error = format!("{:#}", write(late, &head, &facts, false).unwrap_err());
+        assert!(error.contains("exists"), "{error}");
     }
 }
