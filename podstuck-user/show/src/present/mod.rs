@@ -6,6 +6,7 @@
 mod elide;
 pub mod json;
 mod near;
+mod quote;
 pub mod style;
 pub mod text;
 pub mod words;

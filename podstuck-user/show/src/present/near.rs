@@ -30,6 +30,13 @@ impl Near {
     pub(super) fn answer(&mut self, answer: &Diagnosis) -> Diagnosis {
         let mut near = answer.clone();
         near.stages.iter_mut().for_each(|it| self.prose(&mut it.fact));
+        for link in near.stages.iter_mut().flat_map(|pod| &mut pod.chain) {
+            [&mut link.who, &mut link.must]
+                .into_iter()
+                .chain(&mut link.waits_for)
+                .chain([&mut link.fact])
+                .for_each(|it| self.prose(it));
+        }
         near.containers.iter_mut().for_each(|it| self.prose(&mut it.fact));
         near.causes = near.causes.iter().map(|cause| self.finding(cause)).collect();
         near.notes.iter_mut().for_each(|note| self.prose(note));
@@ -86,11 +93,10 @@ impl Near {
     }
 
     /// Text between backticks is to be copied, and stays.
-    fn prose(&mut self, text: &mut String) {
-        if self.directory.is_none() {
+    pub(super) fn prose(&mut self, text: &mut String) {
+        let mut is_first = self.directory.is_none();
+        if is_first {
             self.learn(text);
-            // The first directory stays; others in the same text are rare.
-            return;
         }
         let Some(directory) = &self.directory else { return };
         let below = format!("{directory}/");
@@ -100,6 +106,7 @@ impl Near {
                 out.push('`');
             }
             if n % 2 == 1 {
+                is_first &= !part.contains(&below);
                 out.push_str(part);
                 continue;
             }
@@ -109,7 +116,8 @@ impl Near {
                 out.push_str(before);
                 // A path that only contains the directory is another path.
                 let begins = before.chars().next_back().is_none_or(|c| " ([\"'=:".contains(c));
-                out.push_str(if begins { ELLIPSIS } else { directory });
+                let is_whole = !begins || std::mem::take(&mut is_first);
+                out.push_str(if is_whole { directory } else { ELLIPSIS });
                 rest = &found[directory.len()..];
             }
             out.push_str(rest);
@@ -140,7 +148,7 @@ mod tests {
             format!("/proc/7/root{POD}/volumes/x and {POD} and /k/pods/other/volumes/z"),
         ];
         let shortened = shortened(&texts);
-        assert_eq!(shortened[0], texts[0]);
+        assert_eq!(shortened[0], format!("{POD}/volumes/x is held (\"…/volumes/y\")"));
         assert_eq!(shortened[1], format!("…/volumes/x, `ls {POD}/volumes/x` and \"…/volumes/y\""));
         assert_eq!(shortened[2], texts[2], "another path, and another pod's");
     }

@@ -10,6 +10,7 @@ use super::{
     progress, way_out,
 };
 use crate::present::{
+    near::Near,
     style::{Ink, Style},
     words,
 };
@@ -30,15 +31,20 @@ pub fn answer(answer: &Diagnosis, at: Timestamp, style: Style) -> String {
     let window = words::window(answer.window_s);
     let Some(cause) = answer.causes.first() else {
         let mut out = format!("{about}: {}\n", without_cause(answer, &window));
+        let mut near = Near::default();
+        let mut shortened = |mut words: String| {
+            near.prose(&mut words);
+            words
+        };
         if let Some(last) = last_link(answer) {
-            out.push_str(&wrapped("who", &duty(last), style));
-            out.push_str(&wrapped("fact", &text(&last.fact), style));
+            out.push_str(&wrapped("who", &shortened(duty(last)), style));
+            out.push_str(&wrapped("fact", &shortened(text(&last.fact)), style));
         }
         if let Some(terminating) = answer.terminating.as_ref().filter(|_| answer.gone.is_none()) {
             out.push_str(&line("since", &since_asked(terminating, at), style));
         }
         if let Some(next) = answer.next.first() {
-            out.push_str(&line("next", &text(next), style));
+            out.push_str(&line("next", &shortened(text(next)), style));
         }
         return out;
     };

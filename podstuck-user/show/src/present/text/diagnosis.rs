@@ -11,6 +11,7 @@ use super::{
 };
 use crate::present::{
     near::Near,
+    quote,
     style::{Ink, Style},
     words,
 };
@@ -23,10 +24,12 @@ use podstuck_model::{
 
 /// The full answer, which begins with the short one. Every cause is printed in full: each may be the one that helps.
 pub fn diagnosis(answer: &Diagnosis, at: Timestamp, style: Style) -> String {
-    let mut out = short(answer, at, style);
+    let logged = || answer.said.iter().rev().take(SAID);
+    let answer = quote::shortened(answer, logged());
+    let mut out = short(&answer, at, style);
     let mut near = Near::default();
     near.learn(&out);
-    let answer = &near.answer(answer);
+    let answer = &near.answer(&answer);
     if !answer.stages.is_empty() || !answer.containers.is_empty() {
         out.push('\n');
     }
@@ -59,7 +62,7 @@ pub fn diagnosis(answer: &Diagnosis, at: Timestamp, style: Style) -> String {
         out.push_str(&whole(&as_new(cause), style));
     }
     list(&mut out, "what else matters", answer.notes.iter().map(|note| text(note)), style);
-    list(&mut out, "what the logs say", answer.said.iter().rev().take(SAID).map(said), style);
+    list(&mut out, "what the logs say", logged().map(said), style);
     list(&mut out, "over", answer.over.iter().map(|over| finding(over, style)), style);
     list(
         &mut out,
