@@ -37,6 +37,10 @@ pub struct Cli {
     /// Only objects with these labels
     #[arg(short = 'l', long, value_name = "LABELS", conflicts_with = "target")]
     pub selector: Option<String>,
+    /// Read every type that can be listed but events, not only pods, claims, volumes, attachments, nodes and
+    /// namespaces: one request or more a type
+    #[arg(long, conflicts_with_all = ["target", "watch", "replay"])]
+    pub all_types: bool,
     /// Follow: what becomes stuck, and what goes away, how long after which change
     #[arg(short, long, conflicts_with_all = ["target", "examine", "output"])]
     pub watch: bool,
@@ -189,6 +193,8 @@ mod tests {
             "shop/a b",
             "shop/a --watch",
             "-w -o json",
+            "-w --all-types",
+            "shop/a --all-types",
             "-w --record x",
             "shop/a --redact",
             "shop/a --replay x",

@@ -21,7 +21,7 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use crate::{
-    answers::{kinds, settle},
+    answers::{kinds, other_kinds, settle},
     cli::{Cli, Output},
     examine::{self, About, OwnPod},
     present::{self, Report, Scope},
@@ -113,6 +113,7 @@ pub async fn run(cli: &Cli) -> Result<Outcome, Failure> {
         None => Asked::All {
             namespace: (!cli.all_namespaces).then_some(namespace),
             labels: cli.selector.clone(),
+            all_types: cli.all_types,
         },
     };
     let report = ask(&asked, &reader, &mut facts).await;
@@ -187,8 +188,8 @@ async fn replay(file: &Path) -> Result<Outcome, Failure> {
 async fn ask(asked: &Asked, reader: &Reader, facts: &mut Facts) -> Result<Report, Failure> {
     match asked {
         Asked::One { target, namespace } => one(target, namespace, reader, facts).await,
-        Asked::All { namespace, labels } => {
-            all(namespace.as_deref(), labels.as_deref(), reader, facts).await
+        Asked::All { namespace, labels, all_types } => {
+            all(namespace.as_deref(), labels.as_deref(), *all_types, reader, facts).await
         }
     }
 }
@@ -273,10 +274,14 @@ async fn one(
 async fn all(
     of: Option<&str>,
     labels: Option<&str>,
+    all_types: bool,
     reader: &Reader,
     facts: &mut Facts,
 ) -> Result<Report, Failure> {
-    let kinds = kinds(of);
+    let mut kinds = kinds(of);
+    if all_types {
+        kinds.extend(other_kinds(of, &kinds, reader, facts).await);
+    }
     let own =
         of.map(|namespace| Key::global(Kind::NAMESPACE, namespace)).filter(|_| labels.is_none());
     for kind in &kinds {
@@ -286,8 +291,8 @@ async fn all(
         let _ = facts.object(key);
     }
     reader.answer_all(facts, facts.wanted()).await;
-    let mut report =
-        Report { scope: Scope::All { namespace: of.map(str::to_owned) }, ..Report::default() };
+    let scope = Scope::All { namespace: of.map(str::to_owned), all_types };
+    let mut report = Report { scope, ..Report::default() };
     let mut found: Vec<(Timestamp, Key)> = Vec::new();
     let mut is_overdue = |key: Key, meta: &Meta| {
         let Some(end) = meta.deletion_timestamp else { return };
@@ -300,10 +305,12 @@ async fn all(
         }
     };
     let mut was_read = false;
+    // Two groups may serve the same object.
+    let mut seen = BTreeSet::new();
     for kind in &kinds {
         let Known::Is(survey) = facts.deleted(kind, of, labels) else { continue };
         was_read = true;
-        for meta in &survey.deleted {
+        for meta in survey.deleted.iter().filter(|meta| seen.insert(meta.uid.clone())) {
             let namespace = meta.namespace.as_deref().unwrap_or_default();
             is_overdue(Key::of(kind.clone(), namespace, &meta.name), meta);
         }

@@ -41,6 +41,9 @@ pub enum Asked {
         namespace: Option<String>,
         /// With this label selector.
         labels: Option<String>,
+        /// Of every type that can be listed.
+        #[serde(default)]
+        all_types: bool,
     },
 }
 

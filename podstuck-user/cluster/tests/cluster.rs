@@ -378,6 +378,21 @@ fn all_are_listed(at: &Workstation) {
     let mut names: Vec<&str> = names.lines().collect();
     names.sort_unstable();
     assert_eq!(names, ["persistentvolumeclaim/data", "pod/kept", "pod/owned", "pod/silent"]);
+    let (names, _) = at.podstuck(&["-n", "shop", "--all-types", "-o", "name"]);
+    for of_another_type in ["configmap/dead", "replicaset/owner"] {
+        assert!(names.lines().any(|line| line == of_another_type), "{names}");
+    }
+    let document = at.json(&["-A", "--all-types"]);
+    println!("all types of the cluster: {} requests", document["requests"]["made"]);
+    assert_eq!(document["not_read"], json!([]));
+    let mut uids: Vec<&Value> =
+        document["items"].as_array().unwrap().iter().map(|item| &item["uid"]).collect();
+    uids.sort_unstable_by_key(|uid| uid.to_string());
+    let all = uids.len();
+    uids.dedup();
+    assert_eq!(uids.len(), all, "no object is listed twice: {document:#}");
+    let (text, _) = at.podstuck(&["-n", "shop", "--all-types", "--max-requests", "4"]);
+    assert!(text.contains("no request is left of --max-requests"), "{text}");
     let (text, status) = at.podstuck(&["-n", "shop", "--max-requests", "4"]);
     assert!(text.contains("no request is left of --max-requests"), "{text}");
     assert_eq!(status, 5, "{text}");
@@ -398,10 +413,13 @@ fn a_recording_gives_the_same_answer(at: &Workstation) {
         serde_json::from_str::<Value>(&text)
             .unwrap_or_else(|error| panic!("{file}: {error}: {text}"))
     };
-    for (number, ask) in
-        [&["-A"][..], &["pvc/data", "-n", "shop"], &["configmaps.core/dead", "-n", "shop"]]
-            .into_iter()
-            .enumerate()
+    for (number, ask) in [
+        &["-A", "--all-types"][..],
+        &["pvc/data", "-n", "shop"],
+        &["configmaps.core/dead", "-n", "shop"],
+    ]
+    .into_iter()
+    .enumerate()
     {
         let (whole, redacted) = (path(&format!("{number}")), path(&format!("{number}-redacted")));
         let answer = at.json(&[ask, &["--no-examine", "--record", &whole]].concat());

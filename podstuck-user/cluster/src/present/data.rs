@@ -20,6 +20,8 @@ struct Document<'a> {
     server: &'a str,
     /// `null` for the cluster, or where one object was asked about.
     namespace: Option<&'a str>,
+    /// Whether every type that can be listed was read.
+    all_types: bool,
     requests: Requests,
     items: Vec<Item>,
     /// What podstuck on the nodes says, where they were examined.
@@ -79,8 +81,9 @@ fn document<'a>(report: &'a Report, kubectl: &Kubectl) -> Document<'a> {
         server: &report.server,
         namespace: match &report.scope {
             Scope::One => None,
-            Scope::All { namespace } => namespace.as_deref(),
+            Scope::All { namespace, .. } => namespace.as_deref(),
         },
+        all_types: matches!(report.scope, Scope::All { all_types: true, .. }),
         requests: Requests { made: report.requests.0, allowed: report.requests.1 },
         items: report.answers.iter().map(|it| item(it, report.now, kubectl)).collect(),
         examined: &report.examined,

@@ -9,12 +9,12 @@ use std::time::Duration;
 use jiff::Timestamp;
 use podstuck_engine::cluster::{Answer, State};
 use podstuck_model::{
-    cluster::{Unread, Why},
+    cluster::{Question, Unread, Why},
     path::safe,
     shell::{self, word},
 };
 
-use crate::{cli::Cli, examine::Said};
+use crate::{answers::kinds, cli::Cli, examine::Said};
 
 pub use data::{json, schema, yaml};
 
@@ -28,6 +28,8 @@ pub enum Scope {
     All {
         /// In this namespace; `None` for the whole cluster.
         namespace: Option<String>,
+        /// Of every type that can be listed, not only of those that hold pods.
+        all_types: bool,
     },
 }
 
@@ -59,8 +61,10 @@ pub struct Report {
 impl Report {
     /// Whether a list could not be read, so that stuck objects may be missing.
     pub fn is_partial(&self) -> bool {
-        let is_list = |unread: &Unread| {
-            matches!(unread.question, podstuck_model::cluster::Question::Deleted { .. })
+        let is_list = |unread: &Unread| match unread.question {
+            Question::Deleted { .. } | Question::Groups => true,
+            Question::Types(_) => matches!(self.scope, Scope::All { all_types: true, .. }),
+            _ => false,
         };
         self.scope != Scope::One && self.unread.iter().any(is_list)
     }
@@ -102,8 +106,21 @@ impl Kubectl {
 pub fn text(report: &Report, kubectl: &Kubectl, color: bool, wide: bool) -> String {
     match &report.scope {
         Scope::One => text::one(report, kubectl, color),
-        Scope::All { namespace } => table::all(report, namespace.as_deref(), kubectl, color, wide),
+        Scope::All { namespace, all_types } => {
+            let mut out = table::all(report, namespace.as_deref(), kubectl, color, wide);
+            if !all_types {
+                out.push_str(&only_read(namespace.as_deref()));
+            }
+            out + &footer(report, kubectl)
+        }
     }
+}
+
+/// The types that were read, where others were not.
+fn only_read(namespace: Option<&str>) -> String {
+    let kinds = kinds(namespace);
+    let names: Vec<&str> = kinds.iter().map(|kind| &*kind.plural).collect();
+    format!("Only these types were read: {}; --all-types reads all.\n", names.join(", "))
 }
 
 /// Like `kubectl get -o name`.
@@ -130,10 +147,11 @@ pub(crate) fn age(since: Timestamp, now: Timestamp) -> String {
 /// A question that could not be answered: the reason, and what to do.
 pub fn not_read(unread: &Unread) -> String {
     let right = unread.question.right();
-    let what = match &right {
-        Some((verb, of, Some(namespace))) => format!("{verb} {of} in {namespace}"),
-        Some((verb, of, None)) => format!("{verb} {of}"),
-        None => "the types of an API group".into(),
+    let what = match (&right, &unread.question) {
+        (Some((verb, of, Some(namespace))), _) => format!("{verb} {of} in {namespace}"),
+        (Some((verb, of, None)), _) => format!("{verb} {of}"),
+        (None, Question::Types(group)) => format!("the types of the API group {group:?}"),
+        (None, _) => "the API groups".into(),
     };
     let text = format!("{what}: {}", unread.why);
     safe(text.as_bytes()).into_owned()

@@ -3,7 +3,7 @@
 use podstuck_engine::cluster::{Answer, Case};
 use podstuck_model::{path::safe, remedy::Remedy};
 
-use super::{Kubectl, Report, age, footer};
+use super::{Kubectl, Report, age};
 
 /// Maximum length of a command in the table, in bytes. A longer one is shown in the text about that object.
 const COMMAND: usize = 100;
@@ -40,7 +40,6 @@ pub(super) fn all(
             report.in_time
         ));
     }
-    out.push_str(&footer(report, kubectl));
     out
 }
 

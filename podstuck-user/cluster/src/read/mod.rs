@@ -1,6 +1,7 @@
 //! Read-only requests to the API server, in pages and within a budget.
 
 mod connect;
+mod discovery;
 pub(crate) mod page;
 
 use std::{
@@ -23,6 +24,7 @@ use serde_json::Value;
 use tokio::{sync::Semaphore, task::JoinSet};
 
 pub use connect::{Connection, connect};
+use discovery::Discovered;
 use page::{Page, Response};
 
 /// Maximum number of objects per page.
@@ -49,6 +51,7 @@ pub struct Reader {
     max: u32,
     made: Arc<AtomicU32>,
     turns: Arc<Semaphore>,
+    discovered: Arc<Discovered>,
 }
 
 #[derive(Clone)]
@@ -70,13 +73,15 @@ impl Reader {
     /// A reader that makes at most `max` requests.
     pub fn new(client: Client, max: u32) -> Self {
         let turns = Arc::new(Semaphore::new(AT_A_TIME));
-        Self { source: Source::Server(client), max, made: Arc::default(), turns }
+        let (made, discovered) = (Arc::default(), Arc::default());
+        Self { source: Source::Server(client), max, made, turns, discovered }
     }
 
     /// A reader that makes no requests and answers from a recording.
     pub fn of_recording(answers: BTreeMap<Question, Answer>) -> Self {
         let source = Source::Recording(Arc::new(answers));
-        Self { source, max: 0, made: Arc::default(), turns: Arc::new(Semaphore::new(AT_A_TIME)) }
+        let (made, discovered) = (Arc::default(), Arc::default());
+        Self { source, max: 0, made, turns: Arc::new(Semaphore::new(AT_A_TIME)), discovered }
     }
 
     /// Number of requests that were made.
@@ -138,6 +143,7 @@ impl Reader {
                 self.all(kind, namespace.as_deref(), labels.as_deref()).await
             }
             Question::Types(group) => self.types(group).await,
+            Question::Groups => self.groups().await,
             Question::Kubelet { node, about } => self.kubelet(node, *about).await,
         };
         answer.unwrap_or_else(|failure| match failure {
@@ -199,27 +205,6 @@ impl Reader {
         } else {
             Ok(Answer::Objects(all.into()))
         }
-    }
-
-    async fn types(&self, group: &str) -> Result<Answer, Failure> {
-        let version = if group.is_empty() {
-            "v1".to_owned()
-        } else {
-            let known = self.get(&format!("/apis/{group}"), WHOLE).await?;
-            let preferred = known.pointer("/preferredVersion/version").and_then(Value::as_str);
-            preferred.ok_or_else(|| failed("a group without a version"))?.to_owned()
-        };
-        let path =
-            if group.is_empty() { "/api/v1".into() } else { format!("/apis/{group}/{version}") };
-        let list = self.get(&path, WHOLE).await?;
-        let each = list.get("resources").and_then(Value::as_array).into_iter().flatten();
-        let of = |it: &Value| {
-            let text = |name: &str| it.get(name).and_then(Value::as_str);
-            let namespaced = it.get("namespaced").and_then(Value::as_bool).unwrap_or_default();
-            let plural = text("name").filter(|name| !name.contains('/'))?;
-            Some(Kind::named(group, &version, plural, text("kind")?, namespaced))
-        };
-        Ok(Answer::Types(each.filter_map(of).collect()))
     }
 
     /// Reads a kubelet through the API server, which uses its own credentials.

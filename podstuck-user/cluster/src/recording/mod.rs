@@ -228,7 +228,7 @@ mod tests {
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "nothing is left");
         let (early, late) = (create(&path).unwrap(), create(&path).unwrap());
         let facts = Facts::new(jiff::Timestamp::UNIX_EPOCH);
-        let asked = Asked::All { namespace: None, labels: None };
+        let asked = Asked::All { namespace: None, labels: None, all_types: false };
         let server = Server { now: facts.now, version: String::new() };
         let head = Head::new(asked, server, &facts, (0, 0));
         write(early, &head, &facts, false).unwrap();

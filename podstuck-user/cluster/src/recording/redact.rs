@@ -7,7 +7,7 @@ use podstuck_model::cluster::Kind;
 use serde_json::{Map, Value};
 
 /// Fields whose values are terms of the API.
-const OF_THE_API: [&str; 17] = [
+const OF_THE_API: [&str; 18] = [
     "about",
     "answer",
     "effect",
@@ -19,6 +19,7 @@ const OF_THE_API: [&str; 17] = [
     "operator",
     "phase",
     "podstuck",
+    "question",
     "reason",
     "scope",
     "status",

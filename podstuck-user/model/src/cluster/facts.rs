@@ -44,8 +44,10 @@ pub enum Question {
         /// A label selector.
         labels: Option<String>,
     },
-    /// The types of an API group, in the API server's preferred version.
+    /// The types of an API group that can be listed, in the API server's preferred version.
     Types(String),
+    /// The names of all API groups; the core group's is empty.
+    Groups,
     /// A question to the kubelet of a node, through the API server.
     Kubelet {
         /// The node.
@@ -80,7 +82,7 @@ impl Question {
             | Self::All { kind, namespace, .. } => {
                 Some(("list", kind.for_rights(), namespace.as_deref()))
             }
-            Self::Types(_) => None,
+            Self::Types(_) | Self::Groups => None,
             Self::Kubelet { .. } => Some(("get", "nodes/proxy".into(), None)),
         }
     }
@@ -140,6 +142,8 @@ pub enum Answer {
     Survey(Arc<Survey>),
     /// The types.
     Types(Arc<[Kind]>),
+    /// The names of the API groups.
+    Groups(Arc<[String]>),
     /// The kubelet reports that it is healthy.
     Well,
     /// No answer.
@@ -264,6 +268,15 @@ impl Facts {
     pub fn types(&self, group: &str) -> Known<Arc<[Kind]>> {
         match self.ask(Question::Types(group.to_owned())) {
             Some(Answer::Types(types)) => Known::Is(types.clone()),
+            Some(Answer::Missing) => Known::Missing,
+            _ => Known::Unread,
+        }
+    }
+
+    /// The names of all API groups.
+    pub fn groups(&self) -> Known<Arc<[String]>> {
+        match self.ask(Question::Groups) {
+            Some(Answer::Groups(groups)) => Known::Is(groups.clone()),
             Some(Answer::Missing) => Known::Missing,
             _ => Known::Unread,
         }
