@@ -33,7 +33,7 @@ use crate::{
 
 /// Number of objects that are judged together. The objects that have been stuck longest come first, in case the
 /// requests run out.
-const TOGETHER: usize = 25;
+const TOGETHER: usize = 100;
 
 /// Name of the release image. `xtask/src/dist` may set another name.
 const IMAGE: &str = match option_env!("PODSTUCK_IMAGE_NAME") {
@@ -67,7 +67,7 @@ pub struct Examination {
 pub async fn run(cli: &Cli) -> Result<Outcome, Failure> {
     if cli.examine && cli.output == Output::Name {
         return Err(Failure::Usage(anyhow!(
-            "what a node says is no name: --examine goes with another -o"
+            "--examine cannot be used with -o name: use another output format"
         )));
     }
     if let Some(file) = &cli.replay {
@@ -106,7 +106,7 @@ pub async fn run(cli: &Cli) -> Result<Outcome, Failure> {
     }
     let named = cli.node.clone().zip(asked.as_ref().and_then(Target::pod).cloned());
     if cli.node.is_some() && named.is_none() {
-        return Err(Failure::Usage(anyhow!("--node goes with a pod")));
+        return Err(Failure::Usage(anyhow!("--node needs a pod")));
     }
     let asked = match asked {
         Some(target) => Asked::One { target, namespace },

@@ -3,6 +3,7 @@
 mod connect;
 mod discovery;
 pub(crate) mod page;
+mod together;
 
 use std::{
     collections::BTreeMap,
@@ -16,12 +17,10 @@ use std::{
 use http::Method;
 use jiff::Timestamp;
 use kube::Client;
-use podstuck_model::cluster::{
-    AGAIN, Answer, Facts, Key, Kind, Kubelet, Object, Question, Survey, Why,
-};
+use podstuck_model::cluster::{AGAIN, Answer, Key, Kind, Kubelet, Object, Question, Survey, Why};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tokio::{sync::Semaphore, task::JoinSet};
+use tokio::sync::Semaphore;
 
 pub use connect::{Connection, connect};
 use discovery::Discovered;
@@ -106,21 +105,8 @@ impl Reader {
         Ok(Server { version: version.unwrap_or_else(|| "unknown".into()), now })
     }
 
-    /// Answers the questions, a limited number concurrently.
-    pub async fn answer_all(&self, facts: &mut Facts, wanted: Vec<Question>) {
-        let mut tasks = JoinSet::new();
-        for question in wanted {
-            let reader = self.clone();
-            tasks.spawn(async move {
-                let answer = reader.answer(&question).await;
-                (question, answer)
-            });
-        }
-        while let Some(done) = tasks.join_next().await {
-            if let Ok((question, answer)) = done {
-                facts.answered(question, answer);
-            }
-        }
+    fn is_of_recording(&self) -> bool {
+        matches!(self.source, Source::Recording(_))
     }
 
     async fn answer(&self, question: &Question) -> Answer {
@@ -158,7 +144,7 @@ impl Reader {
         let object = if is_known { whole(&value) } else { metadata(value) };
         object
             .map(|object| Answer::Object(Arc::new(object)))
-            .ok_or_else(|| failed("an object in a form that is not known"))
+            .ok_or_else(|| failed("an object in an unknown format"))
     }
 
     async fn deleted(
@@ -201,7 +187,7 @@ impl Reader {
         .await?;
         // Conclusions from an absent object require the complete list.
         if unreadable {
-            Err(failed("an object in a form that is not known"))
+            Err(failed("an object in an unknown format"))
         } else {
             Ok(Answer::Objects(all.into()))
         }
@@ -217,7 +203,7 @@ impl Reader {
             return if response.is_ok() {
                 Ok(Answer::Well)
             } else {
-                Err(failed("kubelet is not well"))
+                Err(failed("kubelet is not healthy"))
             };
         }
         if about == Kubelet::PodsAgain {
@@ -238,15 +224,21 @@ impl Reader {
     }
 
     /// Passes each object of a list to `take`, page by page.
-    async fn list(
+    async fn list(&self, path: &str, accept: &str, take: impl FnMut(Value)) -> Result<(), Failure> {
+        self.pages(path, accept, usize::MAX, take).await
+    }
+
+    /// Passes each object of the first pages of a list to `take`.
+    async fn pages(
         &self,
         path: &str,
         accept: &str,
+        most: usize,
         mut take: impl FnMut(Value),
     ) -> Result<(), Failure> {
         let mark = if path.contains('?') { '&' } else { '?' };
         let mut next = String::new();
-        loop {
+        for _ in 0..most {
             let rest = if next.is_empty() {
                 String::new()
             } else {
@@ -270,6 +262,7 @@ impl Reader {
                 None => return Ok(()),
             }
         }
+        Ok(())
     }
 
     /// Sends a GET request; retries it if the API server is overloaded.
@@ -357,6 +350,8 @@ fn take(survey: &mut Survey, object: Object) {
             None => drop(writers.insert(written.manager.clone(), time)),
         }
     }
+    let namespace = object.metadata.namespace.clone().unwrap_or_default();
+    *survey.totals.entry(namespace).or_default() += 1;
     if object.metadata.deletion_timestamp.is_some() {
         survey.deleted.push(object.metadata);
     }
@@ -388,7 +383,7 @@ mod tests {
                 "managedFields": [{"manager": "m", "time": time}]}});
             take(&mut survey, metadata(value).unwrap());
         }
-        assert_eq!(survey.deleted.len(), 1);
+        assert_eq!((survey.deleted.len(), survey.totals[""]), (1, 3));
         assert_eq!(survey.writers["m"].to_string(), "2026-11-28T09:10:00Z");
     }
 }

@@ -28,7 +28,8 @@ const OF_THE_API: [&str; 18] = [
     "version",
 ];
 /// Maps whose keys are names.
-const MAPS: [&str; 5] = ["annotations", "labels", "matchLabels", "writers", "f:finalizers"];
+const MAPS: [&str; 6] =
+    ["annotations", "labels", "matchLabels", "totals", "writers", "f:finalizers"];
 /// Words that are kept: those of Kubernetes' own objects and clients, and of the API server's messages.
 const WORDS: &str = "apps batch status scale beta beta1 core io k8s kubernetes v v1 v1beta1 v2 \
     kube system public node lease default kubelet kubectl controller manager scheduler apiserver leader external attacher \

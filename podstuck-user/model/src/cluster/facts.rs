@@ -126,6 +126,9 @@ pub struct Survey {
     pub deleted: Vec<Meta>,
     /// The last write of each client to any of them.
     pub writers: BTreeMap<String, Timestamp>,
+    /// Number of listed objects by namespace, which is empty for cluster-scoped objects.
+    #[serde(default)]
+    pub totals: BTreeMap<String, usize>,
 }
 
 /// The answer to a question.
@@ -250,6 +253,20 @@ impl Facts {
     pub fn owned(&self, kind: &Kind, namespace: Option<&str>) -> Known<Arc<[Object]>> {
         let (kind, namespace) = (kind.clone(), namespace.map(str::to_owned));
         self.objects(Question::Owned { kind, namespace })
+    }
+
+    /// Number of objects of a type in a namespace, if they were listed.
+    pub fn total(&self, kind: &Kind, namespace: Option<&str>) -> Option<usize> {
+        self.answers.iter().find_map(|(question, answer)| match (question, answer) {
+            (
+                Question::Deleted { kind: of, namespace: place, labels: None },
+                Answer::Survey(survey),
+            ) if of == kind && (place.is_none() || place.as_deref() == namespace) => {
+                let namespace = namespace.unwrap_or_default();
+                Some(survey.totals.get(namespace).copied().unwrap_or_default())
+            }
+            _ => None,
+        })
     }
 
     /// All objects of a type.

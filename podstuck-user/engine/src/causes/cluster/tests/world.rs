@@ -59,7 +59,7 @@ impl World {
             Question::Deleted { kind, .. }
             | Question::Owned { kind, .. }
             | Question::All { kind, .. } => kind,
-            Question::Types(_) => return Answer::Missing,
+            Question::Types(_) | Question::Groups => return Answer::Missing,
             Question::Kubelet { about, .. } => return self.kubelet(*about),
         };
         if self.forbidden.contains(kind) {
@@ -90,7 +90,7 @@ impl World {
                 };
                 Answer::Objects(self.all(kind, namespace.as_deref()).filter(has).cloned().collect())
             }
-            Question::Types(_) | Question::Kubelet { .. } => Answer::Missing,
+            Question::Types(_) | Question::Groups | Question::Kubelet { .. } => Answer::Missing,
         }
     }
 
