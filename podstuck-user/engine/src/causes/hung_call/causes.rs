@@ -13,9 +13,9 @@ pub(crate) static FUSE_DAEMON_HUNG: Cause = Cause {
     title: "a FUSE server does not respond, and the calls on its mount wait",
     stage: Stage::Volumes,
     kind: Kind::Cause,
-    meaning: "The file system is served by a process that was asked and does not answer. Every process that accesses \
-        it waits: kubelet before it comes to delete, and umount before it comes to unmount. The waiting thread is in \
-        state S at first, so a search for state D misses it.",
+    meaning: "A process (the FUSE server) serves the file system and does not answer a request. Every process that \
+        accesses the file system waits: kubelet before it deletes anything, and umount before it unmounts. The \
+        waiting thread is in state S at first, so a search for state D misses it.",
     confirmed_by: &[
         seen(
             "a thread waits in the kernel's functions for FUSE (request_wait_answer)",
@@ -26,13 +26,16 @@ pub(crate) static FUSE_DAEMON_HUNG: Cause = Cause {
     ],
     log: None,
     look_alikes: &[
-        like(ids::FUSE_DAEMON_DEAD, "the call waits; there it fails with ENOTCONN at once"),
+        like(
+            ids::FUSE_DAEMON_DEAD,
+            "the call waits; with a dead FUSE server, it fails with ENOTCONN at once",
+        ),
         like(ids::NFS_SERVER_UNREACHABLE, "no function of NFS is in the stack"),
         like(ids::EFS_STUNNEL_DEAD, "no function of NFS is in the stack"),
         like(ids::FANOTIFY_LISTENER_HUNG, "the thread waits for a server's answer"),
         like(ids::FILESYSTEM_FROZEN, "the thread does not wait for a freeze to end"),
-        like(ids::UMOUNT_KERNEL_HANG, "the thread waits for a server's answer, and for no device"),
-        like(ids::UMOUNT_FLUSH_SLOW, "the thread waits for a server's answer, and for no device"),
+        like(ids::UMOUNT_KERNEL_HANG, "the thread waits for a server's answer, not for a device"),
+        like(ids::UMOUNT_FLUSH_SLOW, "the thread waits for a server's answer, not for a device"),
     ],
     ways_out: &[way(
         "abort the connection, then `umount`",
@@ -46,13 +49,13 @@ pub(crate) static FUSE_DAEMON_HUNG: Cause = Cause {
 /// A fanotify listener that does not answer.
 pub(crate) static FANOTIFY_LISTENER_HUNG: Cause = Cause {
     id: ids::FANOTIFY_LISTENER_HUNG,
-    title: "a fanotify listener does not permit the access, and the call waits for it",
+    title: "the call waits for a fanotify listener, which does not permit the access",
     stage: Stage::Volumes,
     kind: Kind::Cause,
-    meaning: "A process, mostly a security agent or a virus scanner, has asked the kernel to let no file of this file \
-        system be opened or read before it permits that (fanotify permission events). It does not answer, and the \
-        kernel sets no time limit: kubelet, the runtime and every program that opens a file there wait. When the \
-        listener ends, the kernel permits all accesses that wait.",
+    meaning: "A process, usually a security agent or a virus scanner, listens for fanotify permission events: the \
+        kernel opens or reads a file of this file system only after the listener permits it. The listener does not \
+        answer, and the kernel sets no time limit: kubelet, the runtime and every program that opens a file there \
+        wait. When the listener ends, the kernel permits all waiting accesses.",
     confirmed_by: &[
         seen("a thread waits in fanotify_handle_event or fanotify_get_response", &[Origin::Proc]),
         seen(
@@ -71,7 +74,7 @@ pub(crate) static FANOTIFY_LISTENER_HUNG: Cause = Cause {
         like(ids::FILESYSTEM_FROZEN, "the thread does not wait for a freeze to end"),
         like(
             ids::UMOUNT_KERNEL_HANG,
-            "the thread waits for a listener's permission, and for no device",
+            "the thread waits for a listener's permission, not for a device",
         ),
         like(ids::CALL_HUNG_UNEXPLAINED, "the thread waits for a listener's permission"),
     ],
@@ -90,9 +93,9 @@ pub(crate) static FILESYSTEM_FROZEN: Cause = Cause {
     title: "the file system was frozen and not thawed",
     stage: Stage::Volumes,
     kind: Kind::Cause,
-    meaning: "All changes to the file system were stopped, as backups and snapshots do for a \
-        moment, and it has not been thawed. Every call that would change something waits, also \
-        one that would fail. None can be killed, and all resume when it is thawed.",
+    meaning: "A freeze stopped all changes to the file system, as backups and snapshots do for a moment, and the \
+        file system has not been thawed. Every call that would change something waits, even one that would fail. No \
+        waiting thread can be killed, and all calls resume when the file system is thawed.",
     confirmed_by: &[seen(
         "a thread waits in percpu_rwsem_wait below mnt_want_write or sb_start_write",
         &[Origin::Proc],
@@ -102,12 +105,12 @@ pub(crate) static FILESYSTEM_FROZEN: Cause = Cause {
         like(ids::FUSE_DAEMON_HUNG, "the thread does not wait for the answer of a FUSE server"),
         like(ids::NFS_SERVER_UNREACHABLE, "no function of NFS is in the stack"),
         like(ids::FANOTIFY_LISTENER_HUNG, "the thread waits for a thaw"),
-        like(ids::UMOUNT_KERNEL_HANG, "the thread waits for a thaw, and for no device"),
+        like(ids::UMOUNT_KERNEL_HANG, "the thread waits for a thaw, not for a device"),
         like(ids::UMOUNT_FLUSH_SLOW, "the thread waits for a thaw, and nothing is written"),
     ],
     ways_out: &[way(
         "`fsfreeze --unfreeze`",
-        "a snapshot or a backup that is being taken just now is not consistent then: ask who froze it",
+        "a snapshot or a backup in progress becomes inconsistent: first find out what froze it",
     )],
     field: &[],
     tried: &[TriedWith::Lab],
@@ -120,17 +123,16 @@ pub(crate) static NFS_UNREACHABLE: Cause = Cause {
     title: "the call waits for an NFS server",
     stage: Stage::Volumes,
     kind: Kind::Cause,
-    meaning: "The call waits for an NFS server that does not answer. Mounts are `hard` by default: \
-        the client asks for ever. kubelet, umount and the containers' processes that touch the \
-        volume all wait.",
+    meaning: "The call waits for an NFS server that does not answer. Mounts are `hard` by default: the client \
+        retries for ever. kubelet, umount and the containers' processes that access the volume all wait.",
     confirmed_by: &[
         seen(
-            "a thread waits in a function of the kernel's NFS client or of its remote calls",
+            "a thread waits in a function of the kernel's NFS client or of its RPC layer",
             &[Origin::Proc],
         ),
         seen("it has waited for longer than a slow server takes", &[Origin::Calls, Origin::Proc]),
         seen(
-            "no answers to other calls on the file system have come meanwhile (/proc/PID/mountstats)",
+            "the server has answered no other calls on the file system meanwhile (/proc/PID/mountstats)",
             &[Origin::Proc, Origin::Files],
         ),
     ],
@@ -138,7 +140,7 @@ pub(crate) static NFS_UNREACHABLE: Cause = Cause {
     look_alikes: &[
         like(
             ids::EFS_STUNNEL_DEAD,
-            "the server is elsewhere, or a process listens at its address on the node",
+            "the server is not on this node, or a process listens at its address on the node",
         ),
         like(ids::FUSE_DAEMON_HUNG, "the thread does not wait for the answer of a FUSE server"),
         like(ids::FILESYSTEM_FROZEN, "the thread does not wait for a freeze to end"),
@@ -162,14 +164,14 @@ pub(crate) static FLUSH_SLOW: Cause = Cause {
     title: "`umount2` has returned and the kernel is still writing: it is making progress",
     stage: Stage::Volumes,
     kind: Kind::Cause,
-    meaning: "The mount is gone from every table, and the kernel still writes what was in memory to \
-        the device before the call returns. How long that takes depends on the device.",
+    meaning: "The mount is gone from every mount table, and the kernel still writes cached data to the device before \
+        the call returns. How long that takes depends on the device.",
     confirmed_by: &[
         seen(
             "umount2 has returned to the probes, and its thread has made no other call since",
             &[Origin::Calls, Origin::Proc],
         ),
-        seen("the thread is woken again and again in a function that writes", &[Origin::Proc]),
+        seen("the thread is woken repeatedly in a function that writes", &[Origin::Proc]),
     ],
     log: None,
     look_alikes: &[
@@ -189,9 +191,9 @@ pub(crate) static KERNEL_HANG: Cause = Cause {
     title: "`umount2` has returned, and the file system's shutdown makes no progress",
     stage: Stage::Volumes,
     kind: Kind::Cause,
-    meaning: "The mount is gone from every table, and the kernel shuts the file system down. It \
-        waits there for its device or server, and makes no progress. The thread cannot be killed, and \
-        unmounting again does nothing, because nothing is mounted any more.",
+    meaning: "The mount is gone from every mount table, and the kernel shuts the file system down. The shutdown \
+        waits for the device or server, and makes no progress. The thread cannot be killed, and unmounting again \
+        does nothing, because nothing is mounted any more.",
     confirmed_by: &[
         seen(
             "umount2 has returned to the probes, and its thread has made no other call since",
@@ -207,13 +209,13 @@ pub(crate) static KERNEL_HANG: Cause = Cause {
         ),
         like(
             ids::UMOUNT_FLUSH_SLOW,
-            "the thread has slept for long: nothing it waits for was written",
+            "the thread has slept for a long time: nothing that it waits for was written",
         ),
         like(ids::FUSE_DAEMON_HUNG, "the thread does not wait for the answer of a FUSE server"),
         like(ids::FILESYSTEM_FROZEN, "the thread does not wait for a freeze to end"),
     ],
     ways_out: &[way(
-        "the device; `dmesg`",
+        "check the device, and the kernel's messages about it (`dmesg`)",
         "when the device comes back, or fails for good, the call ends; if it never does, only a \
          reboot helps",
     )],
@@ -228,8 +230,8 @@ pub(crate) static CALL_HUNG_UNEXPLAINED: Cause = Cause {
     title: "not a cause: a call does not return; the finding has its stack",
     stage: Stage::Volumes,
     kind: Kind::Admission,
-    meaning: "A call does not come back, and the kernel functions that it is in do not tell the \
-        cause. Often it waits for a lock that another thread holds.",
+    meaning: "A call does not return, and the kernel functions that it is in do not show the cause. Often the call \
+        waits for a lock that another thread holds.",
     confirmed_by: &[seen(
         "the call has not returned for longer than `--hung-after`",
         &[Origin::Calls, Origin::Proc],
@@ -239,7 +241,7 @@ pub(crate) static CALL_HUNG_UNEXPLAINED: Cause = Cause {
         ids::FUSE_DAEMON_HUNG,
         "the thread does not wait for the answer of a FUSE server",
     )],
-    ways_out: &[way("the stack", "")],
+    ways_out: &[way("read the kernel stack in the finding", "")],
     field: &[],
     tried: &[],
     source: &[],

@@ -13,8 +13,7 @@ const ONE_OF_SEVERAL: &str = "which of these listeners does not answer";
 const NOT_FOUND: &str = "which process listens: none was found";
 const MAY_MARK_OTHERS: &str =
     "whether the listener marks this object: it marks single files or directories";
-const NOT_ALL_READ: &str =
-    "whether another process listens, too: not all processes could be looked at";
+const NOT_ALL_READ: &str = "whether another process listens, too: not all processes could be read";
 /// Listeners with a remedy of their own.
 const NAMED: usize = 4;
 
@@ -22,8 +21,8 @@ pub(super) fn fill(draft: &mut Draft, view: View, found: Option<&Result<Fanotify
     draft.severity = Severity::Critical;
     for (cause, fact) in [
         (ids::FUSE_DAEMON_HUNG, "the thread does not wait for the answer of a FUSE server"),
-        (ids::UMOUNT_KERNEL_HANG, "the thread waits for a permission, and for no device"),
-        (ids::CALL_HUNG_UNEXPLAINED, "its kernel stack says what it waits for"),
+        (ids::UMOUNT_KERNEL_HANG, "the thread waits for a listener's permission, not for a device"),
+        (ids::CALL_HUNG_UNEXPLAINED, "its kernel stack shows what it waits for"),
     ] {
         draft.rule_out(cause, fact);
     }

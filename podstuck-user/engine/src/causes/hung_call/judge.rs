@@ -77,8 +77,9 @@ pub(super) const SLOW_SERVER: &str =
     "whether its server is only slow, or has lost this request: it answers others";
 pub(super) const SLOW_LISTENER: &str =
     "whether the listener is only slow: a scan of a file takes some seconds";
-pub(super) const NO_STACK: &str = "what the thread waits for: only its mount speaks for it";
-const UNNAMED_FREEZE: &str = "which lock it is: a freeze, or another one of the same kind";
+pub(super) const NO_STACK: &str = "what the thread waits for: only its mount points to this server";
+const UNNAMED_FREEZE: &str =
+    "which lock the thread waits for: a freeze, or another lock of the same kind";
 pub(super) const FEW_SIGNS: &str = "whether it makes progress: this wait gives few signs of it";
 
 /// A flush that was woken within this time makes progress.

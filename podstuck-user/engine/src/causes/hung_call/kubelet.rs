@@ -23,7 +23,7 @@ use crate::{
 /// How long the pod must outlast its grace period: kubelet learns of a deletion within a moment.
 const LATE: SignedDuration = SignedDuration::from_secs(10);
 /// What kubelet must do.
-const MUST: &str = "come back from its call";
+const MUST: &str = "return from its call";
 
 /// The pod in question, in the last sample.
 pub(super) struct Beside<'a> {
@@ -60,19 +60,24 @@ pub(super) fn beside(
     (draft.severity, draft.blocks_deletion) = (Severity::Critical, Some(true));
     draft.held_by(format!("kubelet (pid {pid})"));
     draft.must = Some(MUST);
-    draft.fact(format!("the call is kubelet's own, about {other}: {path}"), Source::proc("/proc"));
-    draft.fact("the pod's deletionTimestamp has passed, and its containers run on", Source::Record);
+    draft.fact(format!("the call is kubelet's own, on {other}: {path}"), Source::proc("/proc"));
+    draft.fact(
+        "the pod's deletionTimestamp has passed, and its containers still run",
+        Source::Record,
+    );
     draft.doubt(
-        "whether it is this call that keeps kubelet from the pod: only a stack trace of kubelet says which part of it waits",
+        "whether this call keeps kubelet from handling the pod: only a stack trace of kubelet shows which part of it \
+         waits",
     );
     draft.explanation = format!(
-        "kubelet waits in a call about {other}, and has done nothing for this pod since its deletion was requested. Its main \
-         loop looks at the directories of all pods of the node, and while one of these looks does not return, kubelet takes \
-         no change of any pod. {}",
+        "kubelet waits in a call on {other}, and has done nothing for this pod since its deletion was requested. \
+         kubelet's main loop reads the directories of all pods of the node. While one of these reads does not \
+         return, kubelet handles no change of any pod. {}",
         draft.explanation
     );
     draft.advice(
-        "once the call returns, kubelet goes on by itself. A restart of kubelet frees it only until it looks there again",
+        "once the call returns, kubelet continues by itself. A restart of kubelet helps only until kubelet reads \
+         that directory again",
         "none",
     );
     draft.is_settled = true;

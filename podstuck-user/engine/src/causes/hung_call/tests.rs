@@ -292,7 +292,7 @@ fn what_has_not_returned_is_named_until_its_cause_is() {
     let said = "has not returned for 20 s: it is inside the call, and waits for the server of a FUSE file system, in the \
         kernel function request_wait_answer. A slow device takes up to";
     assert!(all[0].contains(said) && all[0].contains("diagnose --pod-uid u"), "{all:?}");
-    assert!(waits(&hung, 20, true)[0].ends_with("watch on"), "it is what was asked");
+    assert!(waits(&hung, 20, true)[0].ends_with("keep watching"), "it is what was asked");
     assert_eq!(id_of_tracker(&see(&mut hung, aged(30))), "fuse-daemon-hung");
     assert!(waits(&hung, 30, false).is_empty());
     see(&mut hung, StuckThread { over: true, ..aged(31) });

@@ -31,8 +31,8 @@ use crate::{
 };
 
 /// An established connection needs no listener.
-const STILL_CONNECTED: &str =
-    "whether the client's connection still stands, and the real server does not answer behind it";
+const STILL_CONNECTED: &str = "whether the client is still connected, and the real server behind the connection does \
+    not answer";
 
 /// Facts from other sources than the thread.
 #[derive(Clone, Copy, Default)]
@@ -102,8 +102,8 @@ pub(crate) fn waits(seen: &StuckThread, slow: Duration, now: Monotonic, is_asked
     let waits = channel
         .map(|channel| format!(", and waits for {}", wait_channel::words(&seen.stack, channel)));
     format!(
-        "{} of {} by {} (pid {}) has not returned for {:.0} s: it is {}{}. A slow device takes up to {} s, so that it is \
-         too early to say why: watch on{}",
+        "{} of {} by {} (pid {}) has not returned for {:.0} s: it is {}{}. A slow device takes up to {} s, so it is \
+         too early to name the cause: keep watching{}",
         safe(seen.syscall.as_bytes()),
         safe_path(path),
         safe(seen.actor.comm.as_bytes()),
@@ -128,7 +128,7 @@ fn facts(draft: &mut Draft, seen: &StuckThread) {
     let call = safe(seen.syscall.as_bytes());
     let source = if seen.since == Since::Probe { Source::Probe } else { Source::proc(of.as_str()) };
     draft.fact_since(
-        format!("{call} has not come back {since} {seconds:.1} s ({})", seen.phase.meaning()),
+        format!("{call} has not returned {since} {seconds:.1} s ({})", seen.phase.meaning()),
         source,
         seen.began,
     );
@@ -147,13 +147,13 @@ fn facts(draft: &mut Draft, seen: &StuckThread) {
     }
     if let Some(WaitProgress { woken, milliseconds, quiet_ms, seen_woken }) = seen.progress {
         let (window, quiet) = (milliseconds as f64 / 1000.0, quiet_ms as f64 / 1000.0);
-        let times = if woken == 0 { "not".into() } else { times(woken) };
+        let woken = if woken == 0 { "not woken".into() } else { format!("woken {}", times(woken)) };
         let fact = if seen_woken {
             format!(
-                "it was {times} woken in the last {window:.1} s, and has slept for {quiet:.1} s"
+                "its thread was {woken} in the last {window:.1} s, and has slept for {quiet:.1} s"
             )
         } else {
-            format!("it was not woken in the {quiet:.1} s since it was looked at first")
+            format!("its thread was not woken in the {quiet:.1} s since it was first seen")
         };
         draft.fact(fact, Source::proc(format!("{of}/status")));
     }
@@ -179,10 +179,10 @@ fn unanswered(
     sharers: Option<Vec<String>>,
 ) {
     draft.severity = Severity::Critical;
-    draft.explanation = "The file system is served by a process (FUSE) that was asked and does not answer. Every \
-        process that accesses it waits: kubelet before it comes to delete, and umount before it comes to unmount. \
-        The waiting thread is in state S at first, so a search for state D misses it. Other processes that use the \
-        volume wait as well."
+    draft.explanation = "A process (the FUSE server) serves the file system and does not answer a request. Every \
+        process that accesses the file system waits: kubelet before it deletes anything, umount before it unmounts, \
+        and the other users of the volume. The waiting thread is in state S at first, so a search for state D misses \
+        it."
         .into();
     let mount = seen.mount.as_ref().filter(|mount| is_fuse(&mount.fs_type));
     // A `fuseblk` mount has a real device, whose minor number is not the connection's.
@@ -195,14 +195,14 @@ fn unanswered(
             .on_mount("umount", &mount.point, mount.id)
             .after(&format!("{control} && {abort} && sleep 1"));
         let is_its = fuse::is_its(view, mount.id.unwrap_or_default(), mount.minor);
-        let words = format!("connection {} is that of the mount", mount.minor);
+        let words = format!("connection {} belongs to the mount", mount.minor);
         draft.remedy(
             step.only_if(is_its, words).called(format!("to abort the connection of {}", safe_path(&mount.point)))
                 .does(view.says("abort and unmount", &mount.point))
                 .so(", whose FUSE server does not answer")
                 .forced(sharers.clone()),
-            "ends all waiting at once: every request fails with ECONNABORTED, what the server had not \
-             written is lost. First look whether its process is only slow, stopped or overloaded",
+            "ends all waiting at once: every request fails with ECONNABORTED, and what the server had not written is \
+             lost. First check whether its process is only slow, stopped or overloaded",
         );
     }
     if let Some(mount) = mount {
@@ -214,7 +214,7 @@ fn unanswered(
                 .called(format!("to unmount {}", safe_path(&mount.point)))
                 .so(", once its connection is aborted")
                 .forced(known),
-            "low once the connection is aborted; before, it waits like the others",
+            "low once the connection is aborted; before that, it waits like the other calls",
         );
     }
     draft.rule_out(
@@ -231,7 +231,7 @@ fn unanswered(
     } else {
         // Only the mount shows the server.
         for other in [ids::NFS_SERVER_UNREACHABLE, ids::EFS_STUNNEL_DEAD] {
-            draft.rule_out(other, "what the call is about is served by FUSE, and not by NFS");
+            draft.rule_out(other, "the file system of the call is FUSE, not NFS");
         }
     }
 }
@@ -239,17 +239,16 @@ fn unanswered(
 fn frozen(context: &Context<'_>, draft: &mut Draft, seen: &StuckThread) {
     draft.severity = Severity::Critical;
     draft.explanation =
-        "The file system is frozen: all changes to it were stopped, as backups and snapshots do \
-        for a moment (fsfreeze, a snapshot agent, a suspended device-mapper device), and it has \
-        not been thawed. Every call that would change something waits, also one that would fail; \
-        none can be killed, and all of them resume when it is thawed."
+        "A freeze stopped all changes to the file system, as backups and snapshots do for a moment (fsfreeze, a \
+         snapshot agent, a suspended device-mapper device), and the file system has not been thawed. Every call that \
+         would change something waits, even one that would fail. No waiting thread can be killed, and all calls \
+         resume when the file system is thawed."
             .into();
     if let Some(mount) = &seen.mount {
         draft.remedy(
-            thaw(view(context, seen), &mount.point, mount.id).so(", so that all calls on it go on"),
-            "low, unless a snapshot or a backup is being taken just now, which then is not \
-             consistent: ask who froze it. A suspended device-mapper device (`dmsetup info`) is \
-             released by `dmsetup resume` instead",
+            thaw(view(context, seen), &mount.point, mount.id).so(", so that all calls on it continue"),
+            "low, unless a snapshot or a backup is in progress, which becomes inconsistent: first find out what \
+             froze it. Resume a suspended device-mapper device (`dmsetup info`) with `dmsetup resume` instead",
         );
     }
     for other in [ids::UMOUNT_KERNEL_HANG, ids::UMOUNT_FLUSH_SLOW] {
@@ -263,9 +262,8 @@ fn frozen(context: &Context<'_>, draft: &mut Draft, seen: &StuckThread) {
 
 fn nfs(context: &Context<'_>, draft: &mut Draft, seen: &StuckThread, sharers: Option<Vec<String>>) {
     draft.severity = Severity::Critical;
-    draft.explanation = "The call waits for an NFS server that does not answer. Mounts are `hard` \
-        by default: the client asks for ever. kubelet, umount and the containers' processes that \
-        touch the volume all wait."
+    draft.explanation = "The call waits for an NFS server that does not answer. Mounts are `hard` by default: the \
+        client retries for ever. kubelet, umount and the containers' processes that access the volume all wait."
         .into();
     // A mount point above the path by its text need not be the mount that the path is on.
     let Some(mount) = seen.mount.as_ref().filter(|mount| mount.fs_type.starts_with("nfs")) else {
@@ -274,7 +272,7 @@ fn nfs(context: &Context<'_>, draft: &mut Draft, seen: &StuckThread, sharers: Op
         draft.remedy(Step::new(does, format!("grep ' nfs' {}", view.table())), "none");
         return;
     };
-    draft.advice("bring the server, or the way to it, back: then everything resumes", "none");
+    draft.advice("restore the server, or the network path to it: then everything resumes", "none");
     draft.remedy(
         view(context, seen)
             .on_mount("umount -f -l", &mount.point, mount.id)
@@ -310,11 +308,11 @@ fn tunnel(
     sharers: Option<Vec<String>>,
 ) {
     draft.severity = Severity::Critical;
-    draft.explanation = "The NFS mount's server is an address of the node itself, where a program takes the \
-        connections and carries them to the real server (stunnel or efs-proxy of EFS's driver). No process listens there \
-        any more, mostly since the driver's container was replaced. The client asks for ever; kubelet, umount and \
-        the containers' processes that touch the volume all wait. When a process listens there again, everything \
-        resumes."
+    draft.explanation = "The NFS mount's server is an address of the node itself, where a program accepts the \
+        connections and forwards them to the real server (stunnel or efs-proxy of the EFS driver). No process \
+        listens there any more, usually because the driver's container was replaced. The client retries for ever; \
+        kubelet, umount and the containers' processes that access the volume all wait. When a process listens there \
+        again, everything resumes."
         .into();
     let Some(mount) = &seen.mount else { return };
     if let Some((server, listening)) = mount.server.as_ref().zip(listening) {
@@ -332,13 +330,15 @@ fn tunnel(
         );
         draft.rule_out(
             ids::NFS_SERVER_UNREACHABLE,
-            format!("the server's end is port {port} of the node, and no process listens there"),
+            format!(
+                "the server's address is port {port} of the node, and no process listens there"
+            ),
         );
     }
     draft.doubt(STILL_CONNECTED);
     draft.advice(
-        "restart the pod of the EFS driver on this node (`kubectl delete pod` of it: a DaemonSet creates it again): \
-         its watchdog starts the tunnels of all mounts again",
+        "restart the EFS driver's pod on this node (delete it with `kubectl delete pod`: its DaemonSet creates it \
+         again): the driver's watchdog restarts the tunnels of all mounts",
         "low: mounts of other pods wait for a moment until their tunnel is back",
     );
     draft.remedy(
@@ -367,13 +367,13 @@ fn other_server(
 fn flush(draft: &mut Draft) {
     draft.severity = Severity::Info;
     draft.explanation =
-        "The mount is gone from every table, and the kernel still writes what was in \
-        memory to the device before the call returns. Writeback makes progress: the thread is \
-        woken as parts of it complete. How long it takes depends on the device."
+        "The mount is gone from every mount table, and the kernel still writes cached data to the device before the \
+         call returns. The writeback makes progress: the thread is woken as parts of it complete. How long that \
+         takes depends on the device."
             .into();
     draft.remedy(
         Step::new(
-            "show how much the whole node has still to write",
+            "show how much data the whole node still has to write",
             "grep -E '^(Dirty|Writeback):' /proc/meminfo",
         ),
         "none; wait for it",
@@ -383,9 +383,9 @@ fn flush(draft: &mut Draft) {
 
 fn shutdown(draft: &mut Draft) {
     draft.severity = Severity::Critical;
-    draft.explanation = "The mount is gone from every table, and the kernel shuts the file system \
-        down. It waits there for its device or server, and makes no progress. The thread cannot be \
-        killed, and unmounting again does nothing, because nothing is mounted any more."
+    draft.explanation = "The mount is gone from every mount table, and the kernel shuts the file system down. The \
+        shutdown waits for the device or server, and makes no progress. The thread cannot be killed, and unmounting \
+        again does nothing, because nothing is mounted any more."
         .into();
     draft.remedy(
         Step::new(
@@ -397,13 +397,13 @@ fn shutdown(draft: &mut Draft) {
     );
     draft.rule_out(
         ids::UMOUNT_FLUSH_SLOW,
-        "the thread has slept for long, so nothing it waits for was written",
+        "the thread has slept for a long time: nothing that it waits for was written",
     );
 }
 
 fn unknown(draft: &mut Draft) {
-    draft.explanation = "The call does not come back, and the functions that it is in do not tell \
-        the cause. The stack says what it waits for."
+    draft.explanation = "The call does not return, and the kernel functions that it is in do not show the cause. The \
+        stack shows what it waits for."
         .into();
     draft.remedy(
         Step::new(

@@ -25,16 +25,17 @@ const NAMED: usize = 4;
 /// A device that is open, which the kernel does not remove.
 pub(crate) static DEVICE_BUSY: Cause = Cause {
     id: ids::RUNTIME_DEVICE_BUSY,
-    title: "the runtime cannot take away a container's block device: a process has it open",
+    title: "the runtime cannot remove a container's block device because a process has it open",
     stage: Stage::Containers,
     kind: Kind::Cause,
-    meaning: "A snapshotter of the device mapper gives each container a block device, which a virtual machine (Kata \
-        Containers, Firecracker) has as a disk. To stop the sandbox the runtime takes that device away, and the machine \
-        still has it open: that fails with EBUSY, and kubelet asks again and again. No file system of it is mounted on \
-        the node, so that neither its mounts nor lsof of a mount point show who has it.",
+    meaning: "A device-mapper snapshotter gives each container a block device, which a virtual machine (Kata \
+        Containers, Firecracker) uses as a disk. To stop the sandbox, the runtime removes that device, but the \
+        virtual machine still has it open: the removal fails with EBUSY, and kubelet retries. The node mounts no \
+        file system of the device, so neither the mount table nor lsof of a mount point shows which process has it \
+        open.",
     confirmed_by: &[
         seen(
-            "the runtime's log, or kubelet's, says at each attempt that the device is busy, and names it",
+            "the runtime's or kubelet's log reports at each attempt that the device is busy, and names it",
             &[Origin::Log],
         ),
         seen("a process has that device open", &[Origin::Proc]),
@@ -42,8 +43,8 @@ pub(crate) static DEVICE_BUSY: Cause = Cause {
     log: log("containerd", "failed to deactivate device ...: device or resource busy"),
     look_alikes: &[],
     ways_out: &[way(
-        "end the process that has it open; the runtime's next attempt takes the device away",
-        "where it is the pod's own virtual machine, its containers end without their clean-up",
+        "end the process that has the device open; the runtime's next attempt removes the device",
+        "if it is the pod's own virtual machine, its containers end without their clean-up",
     )],
     field: &["virtcontainers#435", "containerd#7712"],
     tried: &[TriedWith::Test],
@@ -60,11 +61,12 @@ pub(super) fn words(draft: &mut Draft, suspect: &Suspect<'_>) {
     if !is_stop.iter().any(|word| suspect.logged.said.text.contains(word)) {
         draft.blocks_deletion = None;
     }
-    draft.explanation = "The runtime cannot take away a container's block device, because a process has it open: the kernel \
-        removes no device that is in use."
-        .into();
+    draft.explanation =
+        "The runtime cannot remove a container's block device because a process has it open: the \
+        kernel removes no device that is in use."
+            .into();
     let Some(held) = suspect.held else {
-        draft.lacks("who has the device open");
+        draft.lacks("which process has the device open");
         return;
     };
     let path = safe_path(&held.path).into_owned();
@@ -77,7 +79,7 @@ pub(super) fn words(draft: &mut Draft, suspect: &Suspect<'_>) {
         let why = held.taken.subject.as_ref().err().map(|why| format!(": {why}"));
         let fact = format!("no process has {path} open now{}", why.unwrap_or_default());
         draft.fact_since(fact, Source::proc("/proc"), held.at);
-        draft.lacks("who has the device open: no process had it at the last look");
+        draft.lacks("which process has the device open: none had it open when last checked");
         return;
     }
     let last = suspect.logged.last;
@@ -88,8 +90,8 @@ pub(super) fn words(draft: &mut Draft, suspect: &Suspect<'_>) {
             draft.fact(holders::describe(holder), Source::proc(&holder.source));
         }
         draft.lacks(
-            "who had the device open when the runtime failed: each process that has it now was started later, and the \
-             name of a device is given again",
+            "which process had the device open when the runtime failed: each process that has it open now started \
+             later, and device names are reused",
         );
         return;
     }

@@ -40,10 +40,9 @@ use crate::{
 /// event comes, dockerd unmounts and writes its record first.
 const LASTS: Duration = Duration::from_secs(20);
 
-const KILL: &str = "none: it has no process. dockerd takes it for ended when the time is over that it gives a container \
-    to stop, 10 s unless another was set";
-const KILL_WAITS: &str =
-    "Where dockerd waits for the container's log driver, this command waits, too";
+const KILL: &str = "none: the container has no process. dockerd lists it as ended after the container's stop \
+    timeout, 10 s unless another was set";
+const KILL_WAITS: &str = "If dockerd waits for the container's log driver, this command waits, too";
 
 /// Pods remembered.
 const REMEMBERED: usize = 4096;
@@ -210,7 +209,7 @@ pub(crate) fn draft(
     }
     restart(&mut draft, dockerd);
     let seconds = at.since(since).as_secs();
-    draft.fact_since(format!("it has been so for at least {seconds} s"), Source::Samples, since);
+    draft.fact_since(format!("this has lasted for at least {seconds} s"), Source::Samples, since);
     if let Waits::Pod(word) = waits {
         word.tell(&mut draft);
     }
@@ -226,13 +225,13 @@ fn record(case: &OutOfStep) -> Source {
 }
 
 fn is_up(draft: &mut Draft, case: &OutOfStep, pid: u32) {
-    draft.fact(format!("dockerd says that the container runs, as process {pid}"), record(case));
+    draft.fact(format!("dockerd lists the container as running, with process {pid}"), record(case));
     let shim = match &case.shim {
-        Some(shim) => format!("its shim (pid {}) lives", shim.pid),
-        None => "no shim of it lives".into(),
+        Some(shim) => format!("its shim (pid {}) is alive", shim.pid),
+        None => "its shim is gone".into(),
     };
     draft.fact(
-        format!("process {pid} is not there, or does not belong to the container; {shim}"),
+        format!("process {pid} does not exist or does not belong to the container; {shim}"),
         Source::proc(format!("/proc/{pid}/cgroup and /proc/*/cmdline")),
     );
 }
@@ -244,9 +243,9 @@ fn says_up(
     dockerd: Option<&Runtime>,
 ) {
     is_up(draft, case, pid);
-    draft.explanation = "dockerd takes the container for running: it has not learned that it ended. Who stops or \
-        removes it waits for an event that does not come, and kubelet, where it asks Docker, removes nothing of the \
-        pod before."
+    draft.explanation = "dockerd lists the container as running, but its process has ended. Requests to stop or \
+        remove the container wait for an event that does not come. If kubelet uses Docker, it removes nothing of the \
+        pod meanwhile."
         .into();
     if in_vain && let Some(shim) = &case.shim {
         let process = Process::new(shim.pid, Some(shim.started), Some("the shim"));
@@ -259,7 +258,7 @@ fn says_up(
     let (docker, id) = (docker(dockerd), word(&case.container.id));
     let running = format!("{docker} inspect --format \"{{{{.State.Running}}}}\" {id}");
     let name = clip(&safe(case.container.id.as_bytes()), NAME);
-    let does = format!("have dockerd kill container {name}, and learn that it has ended");
+    let does = format!("kill container {name} with dockerd, which then notes its end");
     let step = Step::new(does, format!("{docker} kill {id}"))
         .verified_by(format!("sleep 11; [ \"$({running})\" = false ]"));
     let is_local = case.log_driver.as_ref().is_some_and(LogDriver::is_local);
@@ -268,18 +267,18 @@ fn says_up(
 }
 
 fn says_ended(draft: &mut Draft, case: &OutOfStep, init: Option<u32>) {
-    draft.fact("dockerd says that the container has ended", record(case));
+    draft.fact("dockerd lists the container as ended", record(case));
     if let Some(shim) = &case.shim {
         let of = format!("/proc/{}/cmdline", shim.pid);
-        let fact = format!("its shim (pid {}) is older than that, and lives", shim.pid);
+        let fact = format!("its shim (pid {}) started before that and is alive", shim.pid);
         draft.fact(fact, Source::proc(of));
     }
     if let Some(init) = init {
-        let fact = format!("its first process (pid {init}) lives");
+        let fact = format!("its first process (pid {init}) is alive");
         draft.fact(fact, Source::proc(format!("/proc/{init}/cgroup")));
     }
-    draft.explanation = "dockerd takes the container for ended, while its task is there. It does not stop what it takes \
-        for ended, and cannot start or remove what containerd still has."
+    draft.explanation = "dockerd lists the container as ended, but its task still exists in containerd. dockerd does \
+        not stop a container that it lists as ended, and cannot start or remove one that containerd still has."
         .into();
     let Some(shim) = &case.shim else { return };
     let id = word(&case.container.id);
@@ -290,20 +289,21 @@ fn says_ended(draft: &mut Draft, case: &OutOfStep, init: Option<u32>) {
             if let Some(init) = init {
                 let act = format!("{ctr} kill --signal SIGKILL {id}");
                 let step = if_same("end the container of", process, act);
-                let risk = "the container's processes end; dockerd believes that they have";
+                let risk =
+                    "the container's processes end; dockerd already lists the container as ended";
                 draft.remedy(step.verified_by(has_ended(init)), risk);
             }
             let act = format!("{ctr} delete --force {id}");
             let step = if_same("have containerd forget the task of", process, act);
             draft.remedy(
                 step.verified_by(has_ended(shim.pid)),
-                "low where its processes have ended: containerd forgets the task, and its shim ends",
+                "low if its processes have ended: containerd forgets the task, and its shim ends",
             );
         }
         _ => {
             draft.advice(
-                "have containerd end and forget the task (`ctr --namespace moby task kill`, `task delete`): no command \
-                 is given, because where containerd listens was not seen",
+                "have containerd end and forget the task (`ctr --namespace moby task kill`, `task delete`): no \
+                 command is given, because containerd's socket was not seen",
                 "the container's processes end",
             );
         }
@@ -329,36 +329,31 @@ fn is_plain(namespace: &str) -> bool {
 
 /// Adds a restart of dockerd, which compares its record with its tasks only when it starts.
 pub(super) fn restart(draft: &mut Draft, dockerd: Option<&Runtime>) {
-    const RISK: &str = "all containers of the node end, unless Docker's live-restore is set. With it a task that dockerd \
-        takes for ended may stay";
+    const RISK: &str = "all containers of the node end, unless Docker's live-restore is set. With live-restore, a \
+        task that dockerd lists as ended may stay";
     match dockerd.and_then(|it| unit::of(it.group.as_deref()?)) {
         Some(unit) => draft.remedy(unit::restart(unit), RISK),
-        None => draft.advice(
-            "restart dockerd: no command is given, because which service it is was not seen",
-            RISK,
-        ),
+        None => draft
+            .advice("restart dockerd: no command is given, because its service was not seen", RISK),
     };
 }
 
 fn rule_out(draft: &mut Draft, case: &OutOfStep, sample: &NodeSample) {
     let runs = |component| sample.runtimes.iter().any(|it| it.component == component);
-    draft.rule_out(
-        ids::SHIM_OR_CONTAINERD_STATE_LOST,
-        "it is what dockerd has written that is not so",
-    );
+    draft.rule_out(ids::SHIM_OR_CONTAINERD_STATE_LOST, "the wrong record is dockerd's own");
     if runs(Component::Containerd) {
-        let fact = "dockerd and containerd run, and nothing keeps them from it";
+        let fact = "dockerd and containerd run, and nothing halts them";
         draft.rule_out(ids::RUNTIME_HANG, fact);
         draft.rule_out(ids::RUNTIME_DOWN, fact);
     }
-    let fact = if case.shim.is_some() { "its shim runs" } else { "no shim of it is left" };
+    let fact = if case.shim.is_some() { "its shim runs" } else { "its shim is gone" };
     draft.rule_out(ids::SHIM_HUNG, fact);
     if matches!(case.what, Differs::SaysEnded(_)) {
-        let fact = "dockerd has written that the container has ended";
+        let fact = "dockerd lists the container as ended";
         draft.rule_out(ids::DOCKER_LOG_DRIVER_BLOCKS, fact);
     }
     // On a full disk dockerd cannot write its record, which is then outdated.
     if sample.is_full() == Some(true) {
-        draft.doubt("whether dockerd knows better and cannot write it: a disk is full");
+        draft.doubt("whether dockerd knows the correct state but cannot write it: a disk is full");
     }
 }

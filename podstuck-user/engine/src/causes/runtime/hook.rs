@@ -19,19 +19,19 @@ const OF_CRI_O: &str = "failed to run post-stop hook for container";
 /// A post-stop hook that fails.
 pub(crate) static HOOK_FAILS: Cause = Cause {
     id: ids::OCI_HOOK_FAILS,
-    title: "a hook that the runtime runs after a container's end fails, and each stop of the container with it",
+    title: "a post-stop hook of the runtime fails, and so does each stop of the container",
     stage: Stage::Containers,
     kind: Kind::Cause,
-    meaning: "The container has ended. The runtime then runs a post-stop hook: a program of the OCI configuration, or one \
-        of CRI-O's own, which restores CPU settings. The hook fails, and the runtime answers the stop with the hook's \
-        error, each time. kubelet takes the container for running and tries again.",
+    meaning: "The container has ended. The runtime then runs a post-stop hook: a program from the OCI configuration, \
+        or CRI-O's own hook, which restores CPU settings. The hook fails, and the runtime answers each stop with the \
+        hook's error. kubelet treats the container as running and retries.",
     confirmed_by: &[
         seen(
-            "kubelet's log, or the runtime's, says at each attempt that the post-stop hook failed, and why",
+            "the runtime's or kubelet's log reports at each attempt that the post-stop hook failed, and why",
             &[Origin::Log],
         ),
         absent("no process of the container is left", Feed::Node),
-        hidden("the hook fails still, which only the next attempt shows"),
+        hidden("the hook still fails: only its next attempt shows this"),
     ],
     log: log("kubelet", "KillContainerError: ... failed to run post-stop hook for container ..."),
     look_alikes: &[like(
@@ -41,8 +41,8 @@ pub(crate) static HOOK_FAILS: Cause = Cause {
     ways_out: &[
         way("repair what the hook's error names; the next attempt succeeds", ""),
         way(
-            "have the hook's program succeed, or remove the hook for new containers",
-            "what the hook is for is not done",
+            "repair the hook's program, or remove the hook for new containers",
+            "the work of the hook is not done",
         ),
         way("update CRI-O: later releases log the failure and go on", ""),
     ],
@@ -71,41 +71,41 @@ pub(super) fn words(draft: &mut Draft, suspect: &Suspect<'_>) {
         }
         _ => draft.lacks("that no process of the container is left"),
     }
-    draft.explanation = "The container has ended, and the runtime's hook after its end fails. The runtime answers each stop \
-        with the hook's error, so kubelet takes the container for running and tries again. The pod's sandbox is stopped \
-        only after that: its own process, pause, is not in the way."
+    draft.explanation = "The container has ended, and the runtime's post-stop hook fails. The runtime answers each \
+        stop with the hook's error, so kubelet treats the container as running and retries. The pod's sandbox is \
+        stopped only after that: its own process, pause, blocks nothing."
         .into();
     if let Some(group) = missing_group(text) {
         draft.advice(
             format!(
-                "make the control group again in which the hook looks for a file, by mkdir: {}. kubelet's next attempt \
-                 succeeds if the hook finds all that it needs there",
+                "use mkdir to create the control group in which the hook looks for a file: {}. kubelet's next \
+                 attempt succeeds if the hook finds everything that it needs there",
                 safe_path(group)
             ),
-            "low: an empty control group is left; remove it by rmdir when the pod has gone",
+            "low: an empty control group is left; remove it with rmdir once the pod is gone",
         );
     }
     if is_own {
         draft.advice(
-            "update CRI-O to a release that logs the failure of this hook and goes on (cri-o pull request 7032), which \
-             restarts it",
-            "low: containers go on under their monitors",
+            "update CRI-O to a release that logs the failure of this hook and goes on (cri-o pull request 7032); the \
+             update restarts CRI-O",
+            "low: containers keep running under their monitors",
         );
     } else {
         let list = format!("grep --recursive --files-with-matches poststop {HOOKS}");
         let does = "list the files that configure poststop hooks, which name the programs";
         draft.remedy(Step::new(does, list), "none");
         draft.advice(
-            "repair the hook's program, or put one in its place that ends with status 0: the runtime's next attempt \
-             succeeds. A container keeps the path that it was created with",
-            "what the hook is for is not done for containers that end meanwhile",
+            "repair the hook's program, or replace it with one that exits with status 0: the runtime's next attempt \
+             succeeds. A container keeps the hook path with which it was created",
+            "the work of the hook is not done for containers that end meanwhile",
         );
     }
     draft.rule_out(
         ids::SHIM_OR_CONTAINERD_STATE_LOST,
         "the runtime knows that the container has ended, and its hook fails after that",
     );
-    draft.doubt("whether the hook fails still: a log says what was, and no attempt was seen");
+    draft.doubt("whether the hook still fails: the log shows only past attempts");
 }
 
 /// The hook's program, if it could not be started (Go's os/exec).

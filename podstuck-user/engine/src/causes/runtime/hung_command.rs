@@ -15,8 +15,8 @@ use crate::{
 
 /// A command of this age does not end soon by itself: kubelet's own requests end after two minutes at most.
 const OLD: Duration = Duration::from_secs(60);
-const RISK: &str = "low for a pod that is to be deleted: the component that started it gets an error, and kubelet's next \
-    attempt runs the command again";
+const RISK: &str = "low for a pod that is to be deleted: the component that started the command receives an error, \
+    and kubelet's next attempt runs the command again";
 
 /// A command that does not return.
 pub(crate) static COMMAND_HANGS: Cause = Cause {
@@ -24,10 +24,10 @@ pub(crate) static COMMAND_HANGS: Cause = Cause {
     title: "a command that the runtime or a shim runs for the pod does not return",
     stage: Stage::Containers,
     kind: Kind::Cause,
-    meaning: "To end a container, its shim runs the OCI runtime (`runc kill`, `runc delete`); to take a sandbox's network \
-        down, the runtime runs CNI plugins. Such a command takes less than a second. This one waits for something: a lock \
-        that another process has, an answer over a socket, a child. There is no time limit, so the request that it \
-        belongs to fails for kubelet and goes on in the component, and each later attempt waits behind it.",
+    meaning: "To end a container, its shim runs the OCI runtime (`runc kill`, `runc delete`); to tear down a \
+        sandbox's network, the runtime runs CNI plugins. Such a command takes less than a second. This one waits for \
+        a lock that another process holds, for an answer on a socket, or for a child process. There is no time \
+        limit: the request fails for kubelet but continues in the component, and each later attempt waits behind it.",
     confirmed_by: &[
         seen(
             "a child of the pod's shim is an OCI runtime, and has run for 30 s or longer",
@@ -39,7 +39,7 @@ pub(crate) static COMMAND_HANGS: Cause = Cause {
             &[Origin::Proc],
         ),
         seen(
-            "kubelet's log, or the runtime's, has an error about the pod that was written after the command was started",
+            "the runtime's or kubelet's log has an error about the pod that was written after the command started",
             &[Origin::Log],
         ),
     ],
@@ -50,12 +50,12 @@ pub(crate) static COMMAND_HANGS: Cause = Cause {
     ],
     ways_out: &[
         way(
-            "end the command by `kill -9`: the component that started it gets an error, and kubelet tries again",
+            "kill the command with `kill -9`: the component that started it receives an error, and kubelet retries",
             "",
         ),
         way(
-            "have the process that the command waits for go on, or restart it",
-            "what else it serves is interrupted",
+            "resume or restart the process that the command waits for",
+            "everything else that this process serves is interrupted",
         ),
     ],
     field: &[
@@ -93,14 +93,14 @@ pub(super) fn draft(suspect: &Suspect<'_>, hung: &HungCommand<'_>, now: Monotoni
     });
     draft.must = Some("return");
     draft.explanation = format!(
-        "{parent} has started {own} for this pod and waits for its end, without a time limit. Each attempt of kubelet to \
-         stop the pod waits behind it and fails."
+        "{parent} has started {own} for this pod and waits for it to end, without a time limit. Each of kubelet's \
+         attempts to stop the pod waits behind it and fails."
     );
     if let Some(stopped) = followed.stopped() {
         let process = Process::new(stopped.pid, Some(stopped.started), None);
         draft.remedy(
             kill("kill -CONT", process).so(", which is stopped and which the command waits for"),
-            "low: a debugger that holds it must be ended first",
+            "low: if a debugger holds it, end the debugger first",
         );
     }
     let program = command.command.split(' ').next();
@@ -112,19 +112,17 @@ pub(super) fn draft(suspect: &Suspect<'_>, hung: &HungCommand<'_>, now: Monotoni
                 "have {} {}; if the command hangs again after it was ended, restart that process's service",
                 last.who, last.must
             ),
-            "what else that process serves is interrupted by a restart",
+            "a restart interrupts everything else that this process serves",
         );
     }
     if age < OLD {
-        draft.doubt("whether the command still returns by itself");
+        draft.doubt("whether the command returns by itself after all");
     }
     if suspect.logged.last < *since {
         draft.lacks("that an attempt to stop the pod has failed since the command was started");
     }
-    draft.rule_out(
-        ids::RUNTIME_HANG,
-        "what the runtime or the shim waits for is a command of its own",
-    );
-    draft.rule_out(ids::CNI_TEARDOWN_FAILED, "the command has not returned, and so has not failed");
+    draft
+        .rule_out(ids::RUNTIME_HANG, "the runtime or the shim waits for a command that it started");
+    draft.rule_out(ids::CNI_TEARDOWN_FAILED, "the command has not returned, so it has not failed");
     draft
 }

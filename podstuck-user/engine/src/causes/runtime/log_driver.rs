@@ -24,6 +24,9 @@ const REMEMBERED: usize = 4096;
 const ADDRESSES: usize = 64;
 /// Samples between two questions about an address.
 const AGAIN: u32 = 8;
+/// What a deletion of the task shows.
+const KNOWS_END: &str =
+    "dockerd has deleted the container's task, so it knows that the container has ended";
 
 /// Deleted tasks, and whether processes listen at the addresses of log drivers.
 pub(crate) struct Loggers {
@@ -125,11 +128,9 @@ impl Logger<'_> {
     /// Describes the driver as the cause.
     pub(crate) fn tell(&self, draft: &mut Draft) {
         let file = self.case.directory.join("hostconfig.json");
-        draft.fact(format!("the container has {}", self.name()), Source::file(safe_path(&file)));
+        draft.fact(format!("the container uses {}", self.name()), Source::file(safe_path(&file)));
         if let Some((_, log)) = self.deleted {
-            let fact =
-                "dockerd has had the container's task deleted, so that it has learned of its end";
-            draft.fact(fact, Source::Log(log.clone()));
+            draft.fact(KNOWS_END, Source::Log(log.clone()));
         }
         if let Some(end) = self.silent() {
             draft.fact(
@@ -137,16 +138,19 @@ impl Logger<'_> {
                 Source::proc("/proc/*/net/tcp and /proc/*/net/tcp6"),
             );
         }
-        draft.explanation = "dockerd closes the log driver of a container that has ended before it takes it for ended, \
-            and waits until the driver has sent what is left. `docker stop`, `docker kill` and `docker inspect` of the \
-            container wait as well, and kubelet, where it asks Docker, removes nothing of the pod before."
+        draft.explanation = "dockerd closes the log driver of a container that has ended before it lists the \
+            container as ended, and waits until the driver has sent the remaining output. `docker stop`, `docker \
+            kill` and `docker inspect` of the container wait as well. If kubelet uses Docker, it removes nothing of \
+            the pod meanwhile."
             .into();
         let server = match self.driver.loopback() {
-            Some(end) => format!("start the log server again that listens at {end}"),
-            None => format!("have the server of {} answer again", self.name()),
+            Some(end) => format!("start the log server for {end} again"),
+            None => format!("restore the server of {}", self.name()),
         };
         draft.advice(
-            format!("{server}: dockerd sends what is left, and takes the container for ended"),
+            format!(
+                "{server}: dockerd then sends the remaining output and lists the container as ended"
+            ),
             "none",
         );
     }
@@ -155,15 +159,14 @@ impl Logger<'_> {
     pub(crate) fn tell_apart(&self, draft: &mut Draft) {
         if self.driver.is_local() {
             let fact =
-                format!("its log driver is {}, which writes files of its own", self.driver.name);
+                format!("its log driver is {}, which waits for no other program", self.driver.name);
             draft.rule_out(ids::DOCKER_LOG_DRIVER_BLOCKS, fact);
         }
         if self.deleted.is_some() && self.blocks() {
-            let fact = "dockerd has had the container's task deleted: it has learned of its end";
-            draft.rule_out(ids::DOCKER_CONTAINERD_STATE_DESYNC, fact);
+            draft.rule_out(ids::DOCKER_CONTAINERD_STATE_DESYNC, KNOWS_END);
             draft.doubt(
-                "whether dockerd waits for the log driver or for another part of the container's end: its stacks would tell \
-                 (SIGUSR1 has dockerd write them to a file)",
+                "whether dockerd waits for the log driver or for another part of the container's end: its stack \
+                 traces would show this (on SIGUSR1, dockerd writes them to a file)",
             );
         }
     }

@@ -73,17 +73,15 @@ impl<'a> Fault<'a> {
                 format!(": its program {} is gone", clip(&safe(name.as_bytes()), ADDRESS))
             }
             Self::NoProgram(None) => ": its program is gone".into(),
-            Self::NoConfig => ": the runtime has no configuration for it any more".into(),
-            Self::Agent => ": its agent on this node is not there".into(),
-            Self::Refuses(address) => format!(": it is refused at {}, which it asks", at(address)),
+            Self::NoConfig => ": the runtime no longer has a configuration for it".into(),
+            Self::Agent => ": it cannot connect to its agent on this node".into(),
+            Self::Refuses(address) => format!(": it cannot connect to {}", at(address)),
             Self::Silent(Some(address)) => {
-                format!(": whom it asks at {} does not answer in time", at(address))
+                format!(": {} does not answer it in time", at(address))
             }
-            Self::Silent(None) => ": whom it asks does not answer in time".into(),
+            Self::Silent(None) => ": its server does not answer in time".into(),
             Self::Crashes => ": its program ends without an answer".into(),
-            Self::NothingLeft => {
-                ": it does not find what it is to remove, and fails for that".into()
-            }
+            Self::NothingLeft => ": it fails because what it must remove does not exist".into(),
             Self::Unknown => String::new(),
         }
     }
@@ -98,28 +96,28 @@ impl<'a> Fault<'a> {
                     .into(),
             ),
             Self::NothingLeft => Some(
-                "put back for one attempt what the plugin does not find, which its error names, or install a version of the \
-                 plugin that succeeds where it is gone, as CNI asks of DEL"
+                "restore for one attempt what the plugin does not find (its error names it), or install a version of the \
+                 plugin whose DEL succeeds where it is gone, as the CNI specification requires"
                     .into(),
             ),
             Self::NoConfig => Some(
-                "put the network's configuration back where the runtime looks for it (/etc/cni/net.d, unless it is \
+                "restore the network's configuration in the directory that the runtime reads (/etc/cni/net.d, unless \
                  configured otherwise): the network's DaemonSet writes it when it starts on this node"
                     .into(),
             ),
             Self::NoProgram(name) => Some(format!(
-                "put the program{} back where the runtime looks for plugins (/opt/cni/bin, unless it is configured \
-                 otherwise): the plugin's DaemonSet or package installs it. Where the plugin was uninstalled, its program \
-                 must stay until no pod is left that was started with it",
+                "restore the program{} in the directory of the runtime's plugins (/opt/cni/bin, unless configured \
+                 otherwise): the plugin's DaemonSet or package installs it. If the plugin was uninstalled, its \
+                 program must stay until no pod is left that was started with it",
                 name.map(|name| format!(" {}", clip(&safe(name.as_bytes()), ADDRESS))).unwrap_or_default()
             )),
             Self::Refuses(address) | Self::Silent(Some(address)) => Some(format!(
-                "have the server at {} answer again, or the way to it from this node work: the plugin asks there",
+                "restore the server at {}, or this node's network path to it: the plugin connects to that server",
                 clip(&safe(address.as_bytes()), ADDRESS)
             )),
             Self::Crashes => Some(
-                "bring back a version of the plugin that works; its own log says what it fails at, and the kernel's \
-                 whether it was killed"
+                "install a version of the plugin that works; the plugin's log shows why it fails, and the kernel's \
+                 log whether it was killed"
                     .into(),
             ),
             Self::Agent | Self::Silent(None) | Self::Unknown => None,
@@ -189,33 +187,33 @@ pub(super) fn words(draft: &mut Draft, suspect: &Suspect<'_>) {
     draft.must = Some("succeed");
     verdict::processes(draft, suspect);
     draft.explanation = format!(
-        "The runtime cannot stop the pod's sandbox, because its CNI plugin fails to take the network down{}. \
-         kubelet asks again and again, and does not let the pod go before.",
+        "The runtime cannot stop the pod's sandbox because its CNI plugin fails to tear down the network{}. kubelet \
+         retries, and keeps the pod until that succeeds.",
         fault.words()
     );
     if let Some(way_out) = fault.way_out() {
-        draft.advice(way_out, "none; kubelet's next attempt succeeds then");
+        draft.advice(way_out, "none; kubelet's next attempt then succeeds");
     }
     if fault != Fault::NothingLeft {
         draft.remedy(
-            pods_of_node("list the pods of this node, and the network's agent among them"),
-            "none; when the agent works again, kubelet's next attempt succeeds",
+            pods_of_node("list the pods of this node, which include the network's agent"),
+            "none; once the agent works again, kubelet's next attempt succeeds",
         );
     }
     draft.remedy(
         Step::new(
-            "show whether the plugin's configuration and program are there",
+            "show whether the plugin's configuration and program exist",
             "ls -l /etc/cni/net.d /opt/cni/bin",
         ),
         "none",
     );
     draft.rule_out(ids::NETNS_BUSY, "the plugin itself fails, before any mount is removed");
-    draft.rule_out(ids::RUNTIME_COMMAND_HUNG, "the plugin has returned, with an error");
+    draft.rule_out(ids::RUNTIME_COMMAND_HUNG, "the plugin has returned with an error");
     draft.rule_out(
         ids::SHIM_OR_CONTAINERD_STATE_LOST,
-        "the runtime knows the sandbox, and comes as far as its network",
+        "the runtime knows the sandbox, and fails only at its network",
     );
-    draft.doubt("whether the plugin fails still: it was not asked since");
+    draft.doubt("whether the plugin still fails: the log shows only past attempts");
 }
 
 #[cfg(test)]

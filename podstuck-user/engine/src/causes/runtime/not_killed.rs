@@ -63,13 +63,13 @@ pub(super) fn live(draft: &mut Draft, tasks: &[&Task], of: &str) {
         let Task { pid, state, .. } = task;
         let term = task.term.map(|term| format!(", {}", term.words())).unwrap_or_default();
         let text = format!(
-            "process {} (pid {pid}) of the {of} lives: state {state}{term}, no SIGKILL is pending",
+            "process {} (pid {pid}) of the {of} is alive: state {state}{term}, no SIGKILL is pending",
             name(task)
         );
         draft.fact(text, Source::proc(format!("/proc/{pid}/stat")));
     }
     if let Some(more) = tasks.len().checked_sub(NAMED).filter(|more| *more > 0) {
-        draft.fact(format!("{more} more processes of it live"), Source::proc("control groups"));
+        draft.fact(format!("{more} more processes are alive"), Source::proc("control groups"));
     }
 }
 
@@ -84,47 +84,45 @@ pub(super) fn words(
     live(draft, tasks, "container");
     draft.held_by(format!("{} (pid {})", name(first), first.pid));
     if let Some((at, log)) = killed {
-        draft.fact_since("the runtime says that it sent SIGKILL", Source::Log(log.into()), at);
-        draft.doubt(
-            "where that SIGKILL went: a runtime with a sandbox of its own (gVisor, Kata) sends it within that",
-        );
+        draft.fact_since("the runtime logged that it sent SIGKILL", Source::Log(log.into()), at);
+        draft.doubt("where that SIGKILL went: gVisor and Kata send it inside their sandbox");
     }
     let who = format!("{} (pid {})", name(first), first.pid);
     draft.explanation = match suspect.complaint {
         Complaint::SignalRefused => format!(
-            "The runtime is to end the container, and the kernel refuses its signal to {who} with EPERM. runc runs as \
-             root: it is a security module that refuses, or an agent that protects its own processes in the kernel. \
-             kubelet asks again and again, and each attempt ends in the same way."
+            "The kernel refuses the runtime's signal to {who} with EPERM. runc runs as root, so a security module \
+             refuses the signal, or an agent that protects its own processes in the kernel. kubelet retries, and \
+             each attempt fails in the same way."
         ),
         Complaint::StateLost => format!(
-            "Each time the runtime is to end the container, it fails before it sends a signal: it does not find the \
-             container any more, and {who} runs on. kubelet asks again and again, and each attempt ends in the same way."
+            "The runtime fails to end the container before it sends a signal: it no longer finds the container, and \
+             {who} keeps running. kubelet retries, and each attempt fails in the same way."
         ),
         _ => format!(
-            "The runtime has waited for the container to end until its time was over, and no SIGKILL has reached {who}. \
-             As long as an earlier stop of the container is pending in the runtime, kubelet's next attempts end in the \
-             same way."
+            "The runtime's wait for the container to end has run out, and no SIGKILL has reached {who}. While an \
+             earlier stop of the container is pending in the runtime, kubelet's next attempts fail in the same way."
         ),
     };
     let is_refused = suspect.complaint == Complaint::SignalRefused;
     if suspect.complaint == Complaint::StateLost {
-        draft.doubt("whether the runtime goes on by itself once the process has ended: it does not find the container");
+        draft.doubt("whether the runtime continues by itself once the process has ended: it does not find the \
+            container");
     }
     if is_refused {
         draft.advice(
-            "have the protection lifted that refuses the signal, that of a security agent by its console or its \
-             maintenance mode: kubelet's next attempt then succeeds",
-            "the node is without that protection for as long as it is lifted",
+            "lift the protection that refuses the signal (for a security agent, in its console or maintenance mode): \
+             kubelet's next attempt then succeeds",
+            "the node lacks that protection while it is lifted",
         );
         draft.doubt("which security module or agent refuses: the kernel does not say");
     }
     let process = Process::thread(first);
-    let risk = "low for a pod that is to be deleted: the container ends at once, without its own clean-up. It is what \
-        kubelet wants after the grace period";
+    let risk = "low for a pod that is to be deleted: the container ends at once, without its own clean-up. kubelet \
+        wants the same after the grace period";
     let step = kill("kill -9", process);
     draft.remedy(if is_refused { step.so(", which may be refused as well") } else { step }, risk);
     verdict::restart(draft, suspect);
-    draft.rule_out(ids::SHIM_OR_CONTAINERD_STATE_LOST, "the container's process is there");
+    draft.rule_out(ids::SHIM_OR_CONTAINERD_STATE_LOST, "the container's process exists");
     draft.rule_out(ids::DSTATE_PROCESS, "no SIGKILL is pending: the process was not killed");
     draft.rule_out(ids::CGROUP_V1_FROZEN, "the pod's control group is not frozen");
     draft.rule_out(ids::SHIM_HUNG, verdict::NO_HALTED_SHIM);

@@ -40,25 +40,22 @@ fn words(draft: &mut Draft, shim: &Shim, tasks: &[&Task]) {
     not_killed::live(draft, tasks, "sandbox");
     let Shim { pid, comm, state, .. } = shim;
     draft.fact(
-        format!("{comm} (pid {pid}), the shim of the sandbox, lives: state {state}"),
+        format!("{comm} (pid {pid}), the shim of the sandbox, is alive: state {state}"),
         Source::proc(format!("/proc/{pid}/stat")),
     );
     let own = format!("{comm} (pid {pid})");
     let (who, what) = match tasks.first() {
         Some(first) => {
             let first = format!("{} (pid {})", name(first), first.pid);
-            (
-                format!("{own}, with {first}"),
-                format!("which it waits for, or that refuses ({first})"),
-            )
+            (format!("{own}, with {first}"), format!("which does not answer, or refuses ({first})"))
         }
-        None => (own.clone(), "of which no other process is left".to_owned()),
+        None => (own.clone(), "which has no other process left".to_owned()),
     };
     draft.held_by(who);
     draft.explanation = format!(
-        "The pod's containers run in a sandbox that is a kernel of its own, and only its shim, {own}, can stop them. Each \
-         stop fails: the shim passes it on to the sandbox, {what}. kubelet asks again and again, and unmounts nothing \
-         before the sandbox has ended."
+        "The pod's containers run in a sandbox with its own kernel, and only its shim, {own}, can stop them. Each \
+         stop fails: the shim passes it to the sandbox, {what}. kubelet retries, and unmounts nothing until the \
+         sandbox is stopped."
     );
     let busy = ", which its shim cannot stop";
     if let Some(first) = tasks.first() {
@@ -67,9 +64,12 @@ fn words(draft: &mut Draft, shim: &Shim, tasks: &[&Task]) {
     let process = Process::new(*pid, Some(shim.started), Some(comm));
     draft.remedy(kill("kill -9", process).so(", so that the runtime cleans up after it"), RISK);
     draft.doubt(
-        "whether the shim waits for its sandbox, or has lost it: it cannot be asked from here",
+        "whether the shim waits for its sandbox or has lost it: podstuck cannot query the shim",
     );
     draft.rule_out(ids::SHIM_HUNG, verdict::NO_HALTED_SHIM);
-    draft.rule_out(ids::SHIM_OR_CONTAINERD_STATE_LOST, "the shim of the sandbox is there");
-    draft.rule_out(ids::CONTAINER_NOT_KILLED, "signals for its containers end in the sandbox");
+    draft.rule_out(ids::SHIM_OR_CONTAINERD_STATE_LOST, "the shim of the sandbox exists");
+    draft.rule_out(
+        ids::CONTAINER_NOT_KILLED,
+        "the sandbox, not the node's kernel, delivers signals to its containers",
+    );
 }

@@ -185,8 +185,8 @@ pub(crate) fn kept(said: &Said) -> Option<Kept> {
 }
 
 /// Why a mount that only another namespace has is not the cause.
-const NEWER: &str = "a mount that only another namespace has does not keep its mount point from being removed on this \
-    kernel: they have been taken along since Linux 3.18";
+const NEWER: &str = "on this kernel, a mount that exists only in another namespace does not block the removal of its \
+    mount point: since Linux 3.18, the removal takes that mount along";
 /// Mounts for which a command is given.
 const NAMED: usize = 4;
 
@@ -219,26 +219,28 @@ pub(super) fn words(draft: &mut Draft, suspect: &Suspect<'_>) {
                 Source::mountinfo(&look.mounts.source),
                 look.at,
             );
-            draft.lacks("what is mounted on it for the runtime: nothing was at the last look");
+            draft.lacks(
+                "which mount is on it in the runtime's mount namespace: none was when last checked",
+            );
         }
-        (None, None) => draft.lacks("what is mounted on it for the runtime"),
+        (None, None) => draft.lacks("which mount is on it in the runtime's mount namespace"),
     }
     let why = match left {
-        Some(_) => "it is a mount point still, and the kernel removes none",
-        None => "the kernel called it busy, as it does where something is mounted",
+        Some(_) => "it is still a mount point, and the kernel removes no mount point",
+        None => "the kernel reported it as busy, as it does for a mount point",
     };
     draft.explanation =
         format!("The runtime cannot remove the {what} of the pod's sandbox: {why}.");
     if left.is_some_and(only_by_another_way) {
         draft.explanation +=
-            " What is left was mounted by another path than the one that the runtime unmounts.";
+            " The remaining mount is at another path than the one that the runtime unmounts.";
     }
     if draft.blocks_deletion.is_some() {
-        draft.explanation += " kubelet asks again and again, and does not let the pod go before.";
+        draft.explanation += " kubelet retries, and keeps the pod until that succeeds.";
     }
     draft.rule_out(
         ids::CNI_TEARDOWN_FAILED,
-        "the error is about the file of the namespace, and not a plugin's",
+        "the error is about the file of the namespace, not about a plugin",
     );
     draft.rule_out(ids::MOUNT_LEAKED_FOREIGN_NS_EL7, NEWER);
 }
@@ -254,9 +256,12 @@ pub(super) fn mounted(draft: &mut Draft, look: &Look, is_netns: bool) {
     for mount in all.iter().take(NAMED) {
         let point = safe_path(&mount.point);
         let fact = if look.is_own(&mount.point) {
-            format!("{point} is a mount point for the runtime: {}", mount.describe())
+            format!(
+                "{point} is a mount point in the runtime's mount namespace: {}",
+                mount.describe()
+            )
         } else {
-            format!("{point} is another way to {path}, and a mount point: {}", mount.describe())
+            format!("{point} is another path to {path}, and a mount point: {}", mount.describe())
         };
         draft.fact_since(fact, Source::mountinfo(&look.mounts.source), look.at);
     }
@@ -278,22 +283,26 @@ pub(super) fn mounted(draft: &mut Draft, look: &Look, is_netns: bool) {
 
 /// Fills in the finding.
 pub(super) fn image_volume(draft: &mut Draft, suspect: &Suspect<'_>) {
-    draft.explanation = "The runtime stops the pod's sandbox only when it has unmounted the image that is a volume \
-        of the pod, and that is in use. kubelet asks again and again, and does not let the pod go before."
-        .into();
+    draft.explanation =
+        "The runtime stops the pod's sandbox only after it has unmounted the pod's image volume, \
+        which is in use. kubelet retries, and keeps the pod until that succeeds."
+            .into();
     let Some(held) = suspect.held else {
-        draft.lacks("who uses the image volume");
+        draft.lacks("what uses the image volume");
         return;
     };
     let point = safe_path(&held.path).into_owned();
     draft.path.clone_from(&held.path);
     match &held.taken.subject {
         Ok(subject) => {
-            let fact = format!("{point} is mounted for the runtime: {}", subject.what);
+            let fact =
+                format!("{point} is mounted in the runtime's mount namespace: {}", subject.what);
             draft.fact_since(fact, Source::proc("mountinfo"), held.at);
         }
         Err(why) => {
-            let fact = format!("{point} is no mount point for the runtime now: {why}");
+            let fact = format!(
+                "{point} is no longer a mount point in the runtime's mount namespace: {why}"
+            );
             draft.fact_since(fact, Source::proc("mountinfo"), held.at);
         }
     }
@@ -305,10 +314,10 @@ pub(super) fn image_volume(draft: &mut Draft, suspect: &Suspect<'_>) {
     holders::tell_unseen(draft, &held.taken);
     if found.is_empty() {
         draft.fact_since(
-            format!("no process was found that uses {point}"),
+            format!("no process that uses {point} was found"),
             Source::proc("/proc"),
             held.at,
         );
-        draft.lacks("who uses the image volume: no process was found at the last look");
+        draft.lacks("what uses the image volume: no process was found when last checked");
     }
 }

@@ -134,18 +134,17 @@ pub(crate) fn draft(idle: &Idle<'_>, target_id: u64, now: Monotonic) -> Draft {
     let mut draft =
         Draft::about_state(TrackerId::ShimState, &SHIM_HANGS, target_id, target, path, now);
     draft.first = *since;
-    tell(&mut draft, shim, "which looks after the container");
+    tell(&mut draft, shim, "the container's shim");
     let seconds = now.since(*since).as_secs();
-    draft.fact_since(format!("it has been so for at least {seconds} s"), Source::Samples, *since);
-    draft.explanation = "A container is started and ended by its shim, which cannot run. A request to the runtime to \
-        end or remove the container waits, or fails because there was no answer. Everything else on the node goes \
-        on."
+    draft.fact_since(format!("this has lasted for at least {seconds} s"), Source::Samples, *since);
+    draft.explanation = "The shim starts and ends its container, and it cannot run. A request to the runtime to end \
+        or remove the container waits, or fails without an answer. Everything else on the node continues."
         .into();
     ways_out(
         &mut draft,
         shim,
-        "low for a container that is to be deleted: it ends, and the runtime cleans up after the shim. One that \
-         waits in the kernel takes no signal before that is over",
+        "low for a container that is to be deleted: it ends, and the runtime cleans up after the shim. A shim that \
+         waits in the kernel takes no signal until that wait ends",
     );
     let waits = idle.is_asked || idle.to_go;
     draft.blocks_deletion = waits.then_some(true);
@@ -174,10 +173,10 @@ pub(crate) fn ways_out(draft: &mut Draft, shim: &Shim, risk: &'static str) {
     if shim.is_stopped() {
         draft.remedy(
             kill("kill -CONT", process).so(", which is stopped"),
-            "low: a shim that a signal has stopped goes on; a debugger that holds it must be ended first",
+            "low: a shim that a signal has stopped continues; if a debugger holds it, end the debugger first",
         );
     } else {
-        draft.doubt("whether it waits for the same all the time");
+        draft.doubt("whether the shim waits for the same thing all the time");
     }
     draft.remedy(kill("kill -KILL", process).so(", and with it the container"), risk);
 }
@@ -191,14 +190,16 @@ pub(crate) fn does_not_collect(draft: &mut Draft, collects: Collects<'_>) {
     let Unreaped { pid: ended, comm: name, .. } = child;
     draft.fact_since(
         format!(
-            "{name} (pid {ended}), a child of {comm} (pid {pid}), has ended (state Z), and its exit is not collected"
+            "{name} (pid {ended}), a child of {comm} (pid {pid}), has ended (state Z), and its exit status is not \
+             collected"
         ),
         Source::proc(format!("/proc/{ended}/stat")),
         since,
     );
     draft.explanation = format!(
-        "The pod's shim, {comm} (pid {pid}), neither collects the exit of a process that has ended nor tells the runtime \
-         of it: it is blocked in itself. The runtime waits for the container's end, and kubelet for the runtime."
+        "The pod's shim, {comm} (pid {pid}), neither collects the exit status of a process that has ended nor \
+         reports the exit to the runtime: the shim is blocked internally. The runtime waits for the container's end, \
+         and kubelet waits for the runtime."
     );
     let process = Process::new(*pid, Some(shim.started), Some(comm));
     draft.remedy(
@@ -210,18 +211,15 @@ pub(crate) fn does_not_collect(draft: &mut Draft, collects: Collects<'_>) {
 
 /// Rules out the look-alikes.
 pub(crate) fn rule_out(draft: &mut Draft) {
-    draft.rule_out(ids::SANDBOX_NOT_STOPPED, "the shim itself does not do its work");
-    draft.rule_out(
-        ids::SHIM_OR_CONTAINERD_STATE_LOST,
-        "the shim is there, and does not do its work",
-    );
-    draft.rule_out(ids::RUNTIME_HANG, "the container's own shim does not do its work");
+    draft.rule_out(ids::SANDBOX_NOT_STOPPED, "the shim itself does not respond");
+    draft.rule_out(ids::SHIM_OR_CONTAINERD_STATE_LOST, "the shim exists, and does not respond");
+    draft.rule_out(ids::RUNTIME_HANG, "the container's own shim does not respond");
     draft.rule_out(
         ids::CONTAINER_NOT_KILLED,
-        "the shim, which would pass a signal on, does not do its work",
+        "the shim, which would forward a signal, does not respond",
     );
     draft.rule_out(
         ids::DOCKER_CONTAINERD_STATE_DESYNC,
-        "the shim, which would tell how the container is, does not do its work",
+        "the shim, which would report the state of the container, does not respond",
     );
 }

@@ -41,13 +41,13 @@ pub(super) fn words(draft: &mut Draft, suspect: &Suspect<'_>) {
     let (path, name) = (safe_path(&path), runtime.component.name());
     draft.held_by(format!("{name} (pid {})", runtime.pid));
     draft.fact(
-        format!("{name} (pid {}) runs, and has a socket that is bound to {path}", runtime.pid),
+        format!("{name} (pid {}) runs and has a socket bound to {path}", runtime.pid),
         Source::proc("/proc/*/net/unix"),
     );
     draft.explanation = format!(
-        "kubelet calls {name} at {path}, and connecting fails: {why}. {name} runs and listens there, so that the file \
-         of its socket was removed or replaced by something else after it was started. It makes the file again when it \
-         is started again; until then kubelet stops and removes no pod of this node."
+        "kubelet connects to {name} at {path}, and the connection fails: {why}. {name} runs and listens there, so \
+         something else removed or replaced its socket file after it was started. A restart creates the file again; \
+         until then, kubelet stops and removes no pod of this node."
     );
     match runtime.group.as_deref().and_then(unit::of) {
         Some(unit) => {
@@ -55,14 +55,17 @@ pub(super) fn words(draft: &mut Draft, suspect: &Suspect<'_>) {
         }
         None => {
             draft.advice(
-                "restart the container runtime: no command is given, because which service it is was not seen",
+                "restart the container runtime: no command is given, because its service was not seen",
                 verdict::RESTART,
             );
         }
     }
     let error = safe(why.as_bytes()).into_owned();
-    draft.rule_out(ids::RUNTIME_DOWN, "its process is there, and listens");
+    draft.rule_out(ids::RUNTIME_DOWN, "its process runs and listens");
     draft.rule_out(ids::RUNTIME_HANG, format!("connecting fails at once: {error}"));
-    draft.rule_out(ids::SHIM_OR_CONTAINERD_STATE_LOST, "kubelet does not reach the runtime at all");
-    draft.doubt("whether the socket's file is missing still: the log says so of its time");
+    draft.rule_out(
+        ids::SHIM_OR_CONTAINERD_STATE_LOST,
+        "kubelet cannot connect to the runtime at all",
+    );
+    draft.doubt("whether the socket file is still missing: the log shows only past attempts");
 }

@@ -248,8 +248,8 @@ impl Tracker for RuntimeStates {
     }
 }
 
-const START: &str = "low: the runtime finds its containers again by their shims. Docker without live-restore ends \
-    those that it finds";
+const START: &str = "low: the runtime finds its containers again through their shims. Docker without live-restore \
+    ends the containers that it finds";
 
 /// The finding, if one of the daemons does nothing.
 pub(crate) fn draft(
@@ -316,15 +316,15 @@ pub(crate) fn draft(
                 Source::proc("control groups"),
             );
             format!(
-                "{why} No component ends the pod's containers before that is over, and kubelet removes \
-                 nothing of a pod whose containers are there."
+                "{why} Until that changes, no component ends the pod's containers, and kubelet removes nothing of a \
+                 pod that has containers."
             )
         }
         Victim::Container(_) => {
             format!("{why} A request to end or remove the container waits, or is refused.")
         }
         Victim::Unknown => {
-            format!("{why} As long as that is so, no container of it is ended or removed.")
+            format!("{why} Until that changes, none of its containers is ended or removed.")
         }
     };
     draft.blocks_deletion = (!matches!(victim, Victim::Unknown)).then_some(true);
@@ -378,12 +378,17 @@ fn name(daemon: Daemon<'_>) -> &'static str {
 fn is_gone(draft: &mut Draft, gone: &GoneRuntime) {
     let GoneRuntime { component, socket, shims, group } = gone;
     let name = component.name();
-    let many =
-        if *shims == 1 { "1 shim of it lives".into() } else { format!("{shims} shims of it live") };
+    let many = if *shims == 1 {
+        "1 of its shims is alive".into()
+    } else {
+        format!("{shims} of its shims are alive")
+    };
     let fact = match socket {
         Some(socket) => {
             let socket = safe_path(socket);
-            format!("no process listens on {socket}, on which shims call {name}; {many}")
+            format!(
+                "no process listens on {socket}, the socket through which shims call {name}; {many}"
+            )
         }
         None => format!("no process of {name} runs; {many}"),
     };
@@ -398,9 +403,7 @@ fn is_gone(draft: &mut Draft, gone: &GoneRuntime) {
         }
         None => {
             draft.advice(
-                format!(
-                    "start {name}: no command is given, because which service it is was not seen"
-                ),
+                format!("start {name}: no command is given, because its service was not seen"),
                 START,
             );
         }
@@ -409,21 +412,21 @@ fn is_gone(draft: &mut Draft, gone: &GoneRuntime) {
 
 fn since(draft: &mut Draft, fault: &Fault<'_>, sample: &NodeSample) {
     let seconds = sample.at.since(fault.since).as_secs();
-    let fact = format!("it has been so for at least {seconds} s");
+    let fact = format!("this has lasted for at least {seconds} s");
     draft.fact_since(fact, Source::Samples, fault.since);
 }
 
 fn rule_out(draft: &mut Draft) {
     if *draft.cause == RUNTIME_DOWN {
-        draft.rule_out(ids::RUNTIME_HANG, "no process of the runtime is there");
-        draft.rule_out(ids::DOCKER_CONTAINERD_STATE_DESYNC, "no process of the runtime is there");
-        draft.rule_out(ids::RUNTIME_SOCKET_GONE, "no process of the runtime is there");
+        draft.rule_out(ids::RUNTIME_HANG, "no process of the runtime exists");
+        draft.rule_out(ids::DOCKER_CONTAINERD_STATE_DESYNC, "no process of the runtime exists");
+        draft.rule_out(ids::RUNTIME_SOCKET_GONE, "no process of the runtime exists");
         draft.rule_out(
             ids::SHIM_OR_CONTAINERD_STATE_LOST,
-            "the shim is there, and the runtime is not",
+            "the shim exists, and the runtime does not run",
         );
     } else {
-        const WHY: &str = "the daemon itself is kept from its work";
+        const WHY: &str = "the daemon itself cannot work";
         for cause in [
             ids::DOCKER_CONTAINERD_STATE_DESYNC,
             ids::DISK_FULL_RUNTIME,

@@ -159,7 +159,7 @@ fn one_that_lives_and_has_exited() {
     let draft = one(&node(Differs::SaysEnded(Some(99)), Some(shim()), None));
     assert_eq!((draft.certainty(), draft.blocks_deletion), (Certainty::Firm, None));
     let facts: Vec<&str> = draft.evidence.iter().map(|it| it.fact.as_str()).collect();
-    assert!(facts.iter().any(|fact| fact.contains("first process (pid 99) lives")), "{facts:?}");
+    assert!(facts.iter().any(|fact| fact.contains("first process (pid 99) is alive")), "{facts:?}");
     let [kill, delete, _] = commands(&draft).try_into().unwrap();
     assert!(kill.contains("--namespace moby task kill --signal SIGKILL a1a1"), "{kill}");
     assert!(delete.contains("task delete --force a1a1"), "{delete}");
@@ -434,7 +434,7 @@ fn a_refused_signal_is_likely_where_processes_are_left() {
     assert!(draft.evidence.iter().any(|fact| fact.fact.contains("docker-default")), "{draft:?}");
     assert_eq!(
         draft.doubts,
-        ["whether it is this pod's container that the kernel's log speaks of"]
+        ["whether the line in the kernel's log is about this pod's container"]
     );
 }
 
@@ -587,7 +587,7 @@ fn a_runtime_that_is_down_holds_pods_that_are_to_go_and_have_processes() {
     assert_eq!(found.id(), "runtime-hang");
     let facts: Vec<&str> = found.evidence.iter().map(|fact| &*fact.fact).collect();
     assert!(facts[0].ends_with("container runtime is down"), "{facts:?}");
-    assert!(facts.iter().any(|fact| fact.contains("is to be deleted")), "{facts:?}");
+    assert!(facts.iter().any(|fact| fact.contains("has received the pod's deletion")), "{facts:?}");
     assert_eq!(
         verdict_of(draft(&mut hears(597, false), pod(Some(true)))),
         None,
@@ -766,7 +766,7 @@ fn a_process_that_its_runtime_cannot_signal_is_named_and_so_is_why() {
     let found = last(Complaint::SignalRefused, &refused, true).unwrap();
     found.assert_is("container-not-killed", Certainty::Likely);
     assert!(found.explanation.contains("with EPERM"), "{}", found.explanation);
-    assert!(found.remedies[0].words().starts_with("have the protection lifted"));
+    assert!(found.remedies[0].words().starts_with("lift the protection"));
     assert!(found.remedies[1].words().ends_with("kill -9 7"), "{:?}", found.remedies);
     assert!(last(Complaint::SignalRefused, &refused, false).is_none(), "it has ended");
 }
@@ -1214,7 +1214,7 @@ fn a_pod_waits_for_a_runtime_without_descriptors() {
     let command = |draft: &Draft| draft.remedies[0].command.clone().unwrap();
     let [draft] = found(state_verdicts(&mut alone, &[26], &node(None))).try_into().unwrap();
     draft.assert_is("runtime-hang", Certainty::Firm);
-    assert!(draft.evidence[0].fact.contains("1024 descriptors open, of 1024"), "{draft:?}");
+    assert!(draft.evidence[0].fact.contains("1024 file descriptors open, of 1024"), "{draft:?}");
     assert!(command(&draft).ends_with("prlimit --pid 40 --nofile=2048:"), "{draft:?}");
     let [draft] = found(state_verdicts(&mut alone, &[28], &node(Some(1024)))).try_into().unwrap();
     assert!(command(&draft).ends_with("--nofile=2048:2048"), "the hard limit, too: {draft:?}");
@@ -1349,7 +1349,7 @@ fn a_daemon_that_runs_and_does_not_answer() {
     assert_eq!(one.certainty(), Certainty::Possible, "one alone may be slow");
     let [shut] = of(&[client(79, "kubelet", Request::Pending)], None).try_into().unwrap();
     assert_eq!(shut.certainty(), Certainty::Firm, "{:?}", shut.not_known());
-    assert!(shut.explanation.contains("takes no connection"), "{}", shut.explanation);
+    assert!(shut.explanation.contains("no longer accepts connections"), "{}", shut.explanation);
     assert!(of(&[client(79, "docker volume ls", Request::Read)], None).is_empty());
     let stopped = of(&[ps], Some(containerd(Some(Halted::Stopped))));
     let [stopped] = stopped.try_into().unwrap();

@@ -149,8 +149,8 @@ fn is_quick(command: &str) -> bool {
     PROGRAMS.contains(&program) && QUICK.contains(&rest)
 }
 
-const RESTART: &str = "low: the runtime finds its containers again by their shims. Docker without live-restore ends \
-    those that it finds";
+const RESTART: &str = "low: the runtime finds its containers again through their shims. Docker without live-restore \
+    ends the containers that it finds";
 
 /// Describes the clients without an answer, and the remedies; returns the reason in words.
 pub(super) fn tell(
@@ -164,33 +164,29 @@ pub(super) fn tell(
     clients::tell(draft, name, &waiting, silence.looked);
     let is_shut = waiting.iter().any(|client| client.request == Request::Pending);
     if !is_shut && waiting.len() < 2 {
-        draft.lacks("that a second one is not answered either");
+        draft.lacks("that a second client is not answered either");
     }
     if sample.is_full() == Some(true) {
-        draft.doubt("whether it waits for a disk that is full");
+        draft.doubt("whether the daemon waits for a disk that is full");
     }
     let process = Process::new(pid, Some(runtime.started), Some(name));
     draft.remedy(
-        if_same("have a stack trace written by", process, format!("kill -USR1 {pid}")),
-        "none; it writes what each of its threads waits for into its log, or a file that the log names",
+        if_same("request a stack trace from", process, format!("kill -USR1 {pid}")),
+        "none; the runtime writes what each of its threads waits for to its log, or to a file that the log names",
     );
     match runtime.group.as_deref().and_then(unit::of) {
         Some(unit) => draft.remedy(unit::restart(unit), RESTART),
         None => draft.advice(
-            format!(
-                "restart {name}: no command is given, because which service it is was not seen"
-            ),
+            format!("restart {name}: no command is given, because its service was not seen"),
             RESTART,
         ),
     };
     if is_shut {
-        format!(
-            "{name} (pid {pid}) takes no connection any more, though nothing keeps it from running."
-        )
+        format!("{name} (pid {pid}) no longer accepts connections, although nothing halts it.")
     } else {
         format!(
-            "{name} (pid {pid}) has read requests for what takes a moment, and does not answer them, though nothing \
-             keeps it from running."
+            "{name} (pid {pid}) has read requests that take a moment and does not answer them, although nothing \
+             halts it."
         )
     }
 }
@@ -198,12 +194,21 @@ pub(super) fn tell(
 /// Rules out the look-alikes.
 pub(super) fn rule_out(draft: &mut Draft, sample: &NodeSample) {
     if sample.is_full() == Some(false) {
-        draft.rule_out(ids::DISK_FULL_RUNTIME, "the disks of kubelet and the runtimes have room");
+        draft.rule_out(
+            ids::DISK_FULL_RUNTIME,
+            "the disks of kubelet and the runtimes have free space",
+        );
     }
-    draft.rule_out(ids::SHIM_OR_CONTAINERD_STATE_LOST, "what is asked is about no container");
-    draft.rule_out(ids::SHIM_HUNG, "what is asked is about no container");
-    draft.rule_out(ids::RUNTIME_COMMAND_HUNG, "what is asked takes no command");
-    draft.rule_out(ids::RUNTIME_DOWN, "its process is there");
+    draft.rule_out(
+        ids::SHIM_OR_CONTAINERD_STATE_LOST,
+        "the unanswered requests are about no container",
+    );
+    draft.rule_out(ids::SHIM_HUNG, "the unanswered requests are about no container");
+    draft.rule_out(ids::RUNTIME_COMMAND_HUNG, "the unanswered requests run no command");
+    draft.rule_out(ids::RUNTIME_DOWN, "its process exists");
     draft.rule_out(ids::RUNTIME_SOCKET_GONE, "clients are connected, or wait to be");
-    draft.rule_out(ids::DOCKER_CONTAINERD_STATE_DESYNC, "what is asked is about no container");
+    draft.rule_out(
+        ids::DOCKER_CONTAINERD_STATE_DESYNC,
+        "the unanswered requests are about no container",
+    );
 }

@@ -35,11 +35,10 @@ use crate::{
 
 /// Processes named.
 const NAMED: usize = 6;
-pub(super) const RESTART: &str = "low: containers go on under their shims, and the runtime finds them again. With Docker \
-    only where live-restore is set: without it every container of the node ends";
+pub(super) const RESTART: &str = "low: containers keep running under their shims, and the runtime finds them again. \
+    With Docker, only if live-restore is set: without live-restore, every container of the node ends";
 
-pub(super) const NODES_OWN_KERNEL: &str =
-    "the pod has no shim of a sandbox with a kernel of its own";
+pub(super) const NODES_OWN_KERNEL: &str = "no shim of the pod runs a sandbox with its own kernel";
 const OTHERS: &str = "requests that are not about this pod are not answered either";
 pub(super) const NO_HALTED_SHIM: &str = "no shim of the pod is stopped or waits in the kernel";
 
@@ -84,7 +83,7 @@ pub(crate) fn draft(suspect: &Suspect<'_>) -> Option<Draft> {
 /// Adds what is missing if the log has only one line.
 pub(super) fn lacks_again(draft: &mut Draft, suspect: &Suspect<'_>) {
     if suspect.logged.lines < 2 {
-        draft.lacks("that it is said again: one failure may be a moment's");
+        draft.lacks("that it is logged again: a single failure may be transient");
     }
 }
 
@@ -117,7 +116,7 @@ fn says(draft: &mut Draft, logged: &Logged) {
         component => component.name(),
     };
     let last =
-        format!("{who} says, {}, last at {:.0}: {}", times(logged.lines), said.at, said.text);
+        format!("{who} logged, {}, last at {:.0}: {}", times(logged.lines), said.at, said.text);
     draft.fact_since(last, Source::Log(said.source.clone()), logged.first);
 }
 
@@ -139,23 +138,23 @@ fn signal(draft: &mut Draft, suspect: &Suspect<'_>) {
     match suspect.of_node {
         Some(logged) => says(draft, logged),
         None => draft.doubt(
-            "who refuses: the kernel's log would have apparmor=\"DENIED\" operation=\"signal\"",
+            "which security module refuses: AppArmor would log apparmor=\"DENIED\" operation=\"signal\" in the \
+             kernel's log",
         ),
     }
-    draft.explanation = "runc was not allowed to signal the container: kill(2) failed with EACCES, as a \
-        security module has it fail. With AppArmor 4, runc has a profile of its own, and the containers' \
-        profile of an older runtime takes no signals from it. The container never gets the signal to end, and kubelet \
-        asks again and again."
+    draft.explanation = "runc's kill(2) of the container failed with EACCES: a security module denied the signal. \
+        With AppArmor 4, runc has its own profile, and the containers' profile of an older runtime accepts no \
+        signals from runc. The container never receives the signal to end, and kubelet retries."
         .into();
     let tasks = suspect.group().map(|group| group.tasks.as_slice()).unwrap_or_default();
     for task in tasks.iter().take(NAMED) {
         let act = format!("kill -KILL {}", task.pid);
         let command = if_same("kill", Process::thread(task), act)
-            .so(", as the runtime may not")
+            .so(", which the runtime may not signal")
             .verified_by(has_ended(task.pid));
         draft.remedy(
             command,
-            "low: the container is to end; only from a root shell that AppArmor does not confine",
+            "low: the container is to end. Use a root shell that AppArmor does not confine",
         );
     }
     draft.remedy(
@@ -170,7 +169,7 @@ fn signal(draft: &mut Draft, suspect: &Suspect<'_>) {
             "unload runc's AppArmor profile, which keeps it from signalling containers",
             "apparmor_parser --remove /etc/apparmor.d/runc",
         ),
-        "runc runs without a profile until it is loaded again; a newer runtime is the cure",
+        "runc runs unconfined until the profile is loaded again; a newer runtime fixes the denial",
     );
     let knows_tasks = suspect.group().is_some();
     if knows_tasks && !tasks.iter().any(|task| task.is_unkillable()) {
@@ -179,7 +178,7 @@ fn signal(draft: &mut Draft, suspect: &Suspect<'_>) {
         draft.rule_out(ids::GPU_DRIVER_DSTATE, fact);
     }
     if suspect.of_node.is_some() {
-        draft.doubt("whether it is this pod's container that the kernel's log speaks of");
+        draft.doubt("whether the line in the kernel's log is about this pod's container");
     }
 }
 
@@ -195,11 +194,11 @@ fn lost(draft: &mut Draft, suspect: &Suspect<'_>) {
         _ => draft.lacks("that no process of the container is left"),
     }
     draft.explanation =
-        "The runtime takes a container for running whose task or shim is not there any more: \
-        each attempt to stop it fails in the same way, and kubelet unmounts nothing before."
+        "The runtime lists a container as running whose task or shim no longer exists: each attempt to stop it fails \
+         in the same way, and kubelet unmounts nothing until the container is stopped."
             .into();
-    const FORGET: &str = "low where no process of it is left: the runtime forgets the task, and kubelet's next \
-        attempt goes on";
+    const FORGET: &str = "low if the container has no process left: the runtime forgets the task, and kubelet's next \
+        attempt continues";
     match (suspect.bundle(), suspect.container()) {
         (Some((namespace, id)), _) => {
             let name = clip(&safe(id.as_bytes()), NAME);
@@ -229,16 +228,16 @@ fn lost(draft: &mut Draft, suspect: &Suspect<'_>) {
     }
     draft.rule_out(ids::CNI_TEARDOWN_FAILED, "the error is about a container, not its network");
     draft.rule_out(ids::OCI_HOOK_FAILS, "the error is about a container, not a hook");
-    draft.rule_out(ids::RUNTIME_HANG, "the runtime answers, with an error");
-    draft.rule_out(ids::RUNTIME_DOWN, "the runtime answers, with an error");
-    draft.rule_out(ids::RUNTIME_SOCKET_GONE, "the runtime answers, with an error");
+    draft.rule_out(ids::RUNTIME_HANG, "the runtime answers with an error");
+    draft.rule_out(ids::RUNTIME_DOWN, "the runtime answers with an error");
+    draft.rule_out(ids::RUNTIME_SOCKET_GONE, "the runtime answers with an error");
     draft.rule_out(ids::SHIM_HUNG, NO_HALTED_SHIM);
     let of_pod =
         |name: &ContainerName| name.pod.as_ref().is_some_and(|pod| pod.uid == suspect.pod.uid);
     if !suspect.sample.out_of_step.iter().any(|it| of_pod(&it.container)) {
         draft.rule_out(
             ids::DOCKER_CONTAINERD_STATE_DESYNC,
-            "dockerd has written nothing of a container of the pod that is not so",
+            "no record of dockerd contradicts the state of a container of the pod",
         );
     }
     match suspect.has_own_kernel() {
@@ -248,9 +247,7 @@ fn lost(draft: &mut Draft, suspect: &Suspect<'_>) {
         }
         _ => {}
     }
-    draft.doubt(
-        "whether a shim is there and does not answer, or there is no shim: it was not asked",
-    );
+    draft.doubt("whether the shim is unresponsive or gone: podstuck does not query it");
 }
 
 fn shim_hangs(draft: &mut Draft, suspect: &Suspect<'_>) {
@@ -262,14 +259,14 @@ fn shim_hangs(draft: &mut Draft, suspect: &Suspect<'_>) {
     };
     shim::tell(draft, halted, "the parent of the pod's processes");
     draft.explanation =
-        "The runtime asks the pod's shim to end its containers, and the shim does not answer: it \
-        cannot run. Everything else on the node goes on."
+        "The runtime asks the pod's shim to end its containers, and the shim does not answer: it cannot run. \
+         Everything else on the node continues."
             .into();
     shim::ways_out(
         draft,
         halted,
-        "low for a pod that is to be deleted: the runtime ends all its containers and cleans up after the shim. One \
-         that waits in the kernel takes no signal before that is over",
+        "low for a pod that is to be deleted: the runtime ends all its containers and cleans up after the shim. A \
+         shim that waits in the kernel takes no signal until that wait ends",
     );
     shim::rule_out(draft);
 }
@@ -296,16 +293,16 @@ fn shim_is_silent(draft: &mut Draft, suspect: &Suspect<'_>) {
     draft.held_by(who.clone());
     draft.must = Some(shim::MUST);
     draft.fact(
-        format!("{who}, the pod's shim, lives: state {state}"),
+        format!("{who}, the pod's shim, is alive: state {state}"),
         Source::proc(format!("/proc/{pid}/stat")),
     );
     if let Some(id) = suspect.container() {
         draft.fact(format!("no process of container {id} is left"), Source::proc("control groups"));
     }
     draft.explanation = format!(
-        "The runtime asks the pod's shim, {who}, to stop a container of which no process is left, and gets no answer \
-         in time. The shim runs and has not reported the container's end: it is blocked in itself. The runtime waits for \
-         the shim, and kubelet for the runtime."
+        "The runtime asks the pod's shim, {who}, to stop a container that has no process left, and receives no \
+         answer in time. The shim runs but has not reported the container's end: it is blocked internally. The \
+         runtime waits for the shim, and kubelet waits for the runtime."
     );
     let process = Process::new(*pid, Some(shim.started), Some(comm));
     draft.remedy(
@@ -328,7 +325,7 @@ pub(super) fn restart(draft: &mut Draft, suspect: &Suspect<'_>) {
         }
         _ => {
             draft.advice(
-                "restart the container runtime: no command is given, because which service it is was not seen",
+                "restart the container runtime: no command is given, because its service was not seen",
                 RESTART,
             );
         }
@@ -350,12 +347,12 @@ fn silent(draft: &mut Draft, runtime: &Runtime, since: Monotonic) {
     draft.must = Some("answer kubelet");
     draft.fact_since(
         format!(
-            "{name} says that it is to stop the pod's sandbox, and neither that it has stopped it nor why it cannot"
+            "{name} logged the request to stop the pod's sandbox, and neither its success nor its failure"
         ),
         Source::Log(format!("log of {name}")),
         since,
     );
-    draft.rule_out(ids::RUNTIME_DOWN, "its process is there");
+    draft.rule_out(ids::RUNTIME_DOWN, "its process exists");
 }
 
 fn hangs(draft: &mut Draft, suspect: &Suspect<'_>) {
@@ -364,9 +361,10 @@ fn hangs(draft: &mut Draft, suspect: &Suspect<'_>) {
         if let Some(word) = suspect.to_go {
             word.tell(draft);
         }
-        draft.explanation = "kubelet asks the runtime about its containers, and gets no answer. As long as that is \
-            so, it stops and removes no pod of this node."
-            .into();
+        draft.explanation =
+            "kubelet asks the runtime about its containers and receives no answer. Until it does, \
+            kubelet stops and removes no pod of this node."
+                .into();
     } else {
         match suspect.of_node {
             Some(logged) => {
@@ -378,41 +376,49 @@ fn hangs(draft: &mut Draft, suspect: &Suspect<'_>) {
                 None => draft.lacks("that the runtime answers no other request either"),
             },
         }
-        draft.explanation = "kubelet asks the runtime to stop the pod, and gets no answer in time. Nothing that \
-            is known of the pod's processes and mounts explains that, so that the runtime itself may be blocked."
+        draft.explanation = "kubelet asks the runtime to stop the pod and receives no answer in time. The known \
+            state of the pod's processes and mounts does not explain that, so the runtime itself may be blocked."
             .into();
     }
     if suspect.is_one_of_all() {
         draft.rule_out(ids::RUNTIME_COMMAND_HUNG, OTHERS);
     }
     draft.remedy(
-        Step::new("ask the runtime for its pods", "crictl --timeout 10s pods"),
-        "none; where this fails in the same way, the runtime answers no request",
+        Step::new("list the pods of the runtime", "crictl --timeout 10s pods"),
+        "none; if this fails in the same way, the runtime answers no request",
     );
     draft.advice(
         "send SIGUSR1 to the runtime's own process (containerd, dockerd, crio): no command is given, because \
          any process may have that name",
-        "none; it writes what each of its threads waits for into its log, or a file that the log names",
+        "none; the runtime writes what each of its threads waits for to its log, or to a file that the log names",
     );
     restart(draft, suspect);
     if suspect.sample.is_full() == Some(false) {
-        draft.rule_out(ids::DISK_FULL_RUNTIME, "the disks of kubelet and the runtimes have room");
+        draft.rule_out(
+            ids::DISK_FULL_RUNTIME,
+            "the disks of kubelet and the runtimes have free space",
+        );
     }
-    draft.rule_out(ids::SHIM_OR_CONTAINERD_STATE_LOST, "the runtime does not answer with an error");
-    draft.rule_out(ids::RUNTIME_SOCKET_GONE, "a time is over: the connection was not refused");
     draft.rule_out(
-        ids::DOCKER_CONTAINERD_STATE_DESYNC,
-        "the runtime says nothing, be it right or wrong",
+        ids::SHIM_OR_CONTAINERD_STATE_LOST,
+        "the runtime does not answer, not even with an error",
     );
+    draft.rule_out(
+        ids::RUNTIME_SOCKET_GONE,
+        "the request timed out: the connection was not refused",
+    );
+    draft.rule_out(ids::DOCKER_CONTAINERD_STATE_DESYNC, "the runtime does not answer at all");
     if let Some(group) = suspect.group() {
         draft.rule_out(ids::SHIM_HUNG, NO_HALTED_SHIM);
         let mut daemons = group.shims.iter().flat_map(|shim| suspect.sample.daemons_of(shim));
         if daemons.any(|daemon| matches!(daemon, Daemon::Runs(_))) {
-            draft.rule_out(ids::RUNTIME_DOWN, "the daemon that the pod's shim calls runs");
+            draft.rule_out(ids::RUNTIME_DOWN, "the daemon of the pod's shim runs");
         }
     }
     // A runtime that waits for a shim logs an error when kubelet gives up.
     if suspect.silent.is_none() || suspect.is_one_of_all() {
-        draft.doubt("whether it is the runtime, or one container's shim that it waits for");
+        draft.doubt(
+            "whether the runtime itself is blocked, or one container's shim that it waits for",
+        );
     }
 }

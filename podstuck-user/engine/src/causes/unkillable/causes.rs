@@ -13,25 +13,24 @@ pub(crate) static DSTATE: Cause = Cause {
     title: "a killed process of the pod waits in the kernel and cannot exit",
     stage: Stage::Containers,
     kind: Kind::Cause,
-    meaning: "The process was killed and cannot end: it waits in the kernel where no signal reaches \
-        it, for a disk, a server, a frozen file system. kubelet and the runtime wait for it, and \
-        nothing is unmounted or removed meanwhile. It ends by itself as soon as what it waits for \
-        answers.",
+    meaning: "The process was killed but cannot end: it waits in the kernel, where no signal reaches it, for a disk, \
+        a server or a frozen file system. kubelet and the runtime wait for the process, and nothing is unmounted or \
+        removed meanwhile. The process ends by itself as soon as its wait in the kernel ends.",
     confirmed_by: &[
         seen("a thread in the pod's control groups is in state D", &[Origin::Proc]),
-        seen("SIGKILL is pending for it, or it has taken a deadly signal", &[Origin::Proc]),
-        seen("it stays so", &[Origin::Scans]),
+        seen("SIGKILL is pending for it, or it has taken a fatal signal", &[Origin::Proc]),
+        seen("the thread stays in this state", &[Origin::Scans]),
     ],
     log: log("containerd", "StopContainer ... context deadline exceeded"),
     look_alikes: &[
         like(ids::CONTAINER_NOT_KILLED, "SIGKILL was sent, and is pending or taken"),
-        like(ids::APPARMOR_SIGNAL_DENIED, "the signal has arrived"),
+        like(ids::APPARMOR_SIGNAL_DENIED, "the signal was delivered"),
         like(ids::CGROUP_V1_FROZEN, "its control group is not frozen"),
         like(ids::GPU_DRIVER_DSTATE, "it waits in no function of NVIDIA's driver"),
         like(ids::CGROUP_POPULATED_LEFTOVER, "the process was killed, and cannot end"),
     ],
     ways_out: &[
-        way("restore what it waits for", ""),
+        way("restore the disk, server or file system that it waits for", ""),
         way("otherwise reboot the node", "ends every pod of the node"),
     ],
     field: &["moby#37886", "containerd#14149", "talos#9454"],
@@ -48,15 +47,15 @@ pub(crate) static GPU_DSTATE: Cause = Cause {
     title: "a killed process of the pod waits in NVIDIA's driver and cannot exit",
     stage: Stage::Containers,
     kind: Kind::Cause,
-    meaning: "The process was killed and cannot end: it waits in the GPU's driver, which does not \
-        answer. kubelet and the runtime wait for it.",
+    meaning: "The process was killed but cannot end: it waits in the GPU's driver, which does not answer. kubelet \
+        and the runtime wait for the process.",
     confirmed_by: &[
         seen("a killed thread in the pod's control groups is in state D", &[Origin::Proc]),
         seen("a function of NVIDIA's driver is in its kernel stack", &[Origin::Proc]),
     ],
     log: log("the kernel", "NVRM: Xid"),
     look_alikes: &[
-        like(ids::APPARMOR_SIGNAL_DENIED, "the signal has arrived"),
+        like(ids::APPARMOR_SIGNAL_DENIED, "the signal was delivered"),
         like(ids::CGROUP_V1_FROZEN, "its control group is not frozen"),
         like(ids::DSTATE_PROCESS, "it waits in a function of NVIDIA's driver"),
     ],
@@ -75,9 +74,9 @@ pub(crate) static FROZEN_V1: Cause = Cause {
     title: "the pod's processes are frozen and cannot exit",
     stage: Stage::Containers,
     kind: Kind::Cause,
-    meaning: "A process that the freezer of control groups version 1 has frozen takes no signal, not \
-        even SIGKILL. Something froze the group (a pause, a checkpoint, a runc that was interrupted \
-        between freezing and thawing), and nothing thaws it. With version 2 a frozen process dies.",
+    meaning: "A process that the cgroup v1 freezer has frozen takes no signal, not even SIGKILL. Something froze the \
+        control group (a pause, a checkpoint, or a runc that was interrupted between freezing and thawing), and \
+        nothing thaws it. With cgroup v2, a frozen process dies when it is killed.",
     confirmed_by: &[
         seen("freezer.state of the group is FROZEN", &[Origin::Proc]),
         seen("a process in it has SIGKILL pending", &[Origin::Proc]),
@@ -89,7 +88,7 @@ pub(crate) static FROZEN_V1: Cause = Cause {
         like(ids::GPU_DRIVER_DSTATE, "the group is frozen, and the process waits for nothing else"),
         like(ids::CGROUP_POPULATED_LEFTOVER, "the group is frozen"),
     ],
-    ways_out: &[way("thaw the cgroup", "what was paused on purpose runs on as well")],
+    ways_out: &[way("thaw the cgroup", "processes that were paused on purpose continue as well")],
     field: &["containerd#8102", "concourse#4477"],
     tried: &[TriedWith::Lab, TriedWith::RealKubelet, TriedWith::Recording],
     source: &["linux kernel/cgroup/legacy_freezer.c"],
@@ -101,9 +100,9 @@ pub(crate) static CGROUP_POPULATED: Cause = Cause {
     title: "the pod is torn down, but a process is still in its cgroup",
     stage: Stage::Cgroup,
     kind: Kind::Cause,
-    meaning: "kubelet has removed the pod's volumes and now removes its control groups, which fails \
-        with EBUSY as long as a process is in one of them. kubelet kills whom it finds there, so \
-        this one was put there since, or is in the group of another controller only.",
+    meaning: "kubelet has removed the pod's volumes and now removes its control groups, which fails with EBUSY while \
+        a process is in one of them. kubelet kills the processes that it finds there, so this process was put there \
+        later, or is only in the group of another controller.",
     confirmed_by: &[
         seen("the pod's volumes were removed", &[Origin::Calls, Origin::Files]),
         seen(
@@ -118,10 +117,10 @@ pub(crate) static CGROUP_POPULATED: Cause = Cause {
     ],
     ways_out: &[
         way(
-            "move that process to the group at the top of each hierarchy",
-            "low: it lives on, outside the pod's limits. In a group between, version 2 refuses it (EBUSY)",
+            "move that process to the root group of each hierarchy",
+            "low: it keeps running, outside the pod's limits. cgroup v2 refuses a group in between (EBUSY)",
         ),
-        way("end that process", "look first whether it does work that is needed"),
+        way("end that process", "first check whether its work is needed"),
     ],
     field: &["kubernetes#123766", "kubernetes#109182", "runc#4040"],
     tried: &[TriedWith::Lab],

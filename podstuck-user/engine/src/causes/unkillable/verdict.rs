@@ -75,7 +75,7 @@ fn describe(draft: &mut Draft, task: &Task) {
     let Task { pid, tid, comm, state, .. } = task;
     let end = match (task.killed, task.exiting) {
         (true, _) => ", has SIGKILL pending",
-        (false, true) => ", has taken a deadly signal and is ending",
+        (false, true) => ", has taken a fatal signal and is ending",
         _ => "",
     };
     let thread = if pid == tid { String::new() } else { format!(", in thread {tid}") };
@@ -109,10 +109,9 @@ fn unkillable(draft: &mut Draft, suspect: &Suspect<'_>, task: &Task, wait: &supe
     }
     duration(draft, suspect);
     draft.explanation = format!(
-        "The process was killed, and cannot end: it waits in the kernel where no signal reaches it, by \
-         the function's name for {}. kubelet and the runtime wait for the process, and the pod for \
-         them; nothing is unmounted or removed meanwhile. It ends by itself as soon as what it waits \
-         for answers.",
+        "The process was killed but cannot end: it waits in the kernel, where no signal reaches it. By the kernel \
+         function's name, it waits for {}. kubelet and the runtime wait for the process, and nothing of the pod is \
+         unmounted or removed meanwhile. The process ends by itself as soon as its wait in the kernel ends.",
         wait.what
     );
     let comm = clip(&task.comm, NAME);
@@ -143,11 +142,11 @@ fn unkillable(draft: &mut Draft, suspect: &Suspect<'_>, task: &Task, wait: &supe
         .affects("every pod of the node");
     if suspect.is_alive {
         draft.doubt(
-            "whether it makes progress: it is woken, reads or writes, or its server answers, now and then",
+            "whether it makes progress: it is woken, reads or writes, or its server answers, from time to time",
         );
     }
-    draft.rule_out(ids::APPARMOR_SIGNAL_DENIED, "the signal has arrived");
-    draft.rule_out(ids::CONTAINER_NOT_KILLED, "the signal has arrived");
+    draft.rule_out(ids::APPARMOR_SIGNAL_DENIED, "the signal was delivered");
+    draft.rule_out(ids::CONTAINER_NOT_KILLED, "the signal was delivered");
     draft.rule_out(ids::CGROUP_V1_FROZEN, "its control group is not frozen");
     draft.rule_out(ids::CGROUP_POPULATED_LEFTOVER, "the process was killed, and cannot end");
     draft.rule_out(ids::DSTATE_PROCESS, "a function of NVIDIA's driver is in its stack");
@@ -166,8 +165,8 @@ fn aborts(draft: &mut Draft, suspect: &Suspect<'_>) {
             format!("{point}, in a volume of the pod, is a FUSE mount, connection {number}"),
             Source::mountinfo(&mount.source),
         );
-        draft.doubt("whether the page that it waits for is one of that FUSE file system");
-        let words = format!("connection {number} is that of the mount, and has requests that wait");
+        draft.doubt("whether the page that it waits for belongs to that FUSE file system");
+        let words = format!("connection {number} belongs to the mount and has waiting requests");
         let is_its = fuse::is_its(*view, mount.id, number);
         let checks = [fuse::control(), is_its, fuse::waits(number)].join(" && ");
         let does = view.says("abort the FUSE connection of", &mount.point);
@@ -192,11 +191,11 @@ fn disks(draft: &mut Draft, suspect: &Suspect<'_>) {
     if !points.is_empty() {
         draft.advice(
             format!(
-                "bring back the device of {}, or the server behind it, if it is that one which does not answer: for a disk \
-                 on the network (iSCSI, NVMe over Fabrics, RBD), its session or its controller",
+                "bring back the device of {}, or the server behind it, if that device does not answer: for a disk on \
+                 the network (iSCSI, NVMe over Fabrics, RBD), its session or its controller",
                 points.join(" or ")
             ),
-            "none; to remove the device instead lets its requests fail, and what was not yet written is lost",
+            "none; removing the device instead makes its requests fail, and what was not yet written is lost",
         );
     }
 }
@@ -207,7 +206,7 @@ fn thaws(draft: &mut Draft, suspect: &Suspect<'_>) {
         draft.remedy(
             thaw(*view, &mount.point, Some(mount.id))
                 .so(", for which the process may wait: the command fails where it is not frozen"),
-            "low, unless a backup or a snapshot that is under way has frozen it: ask for that first",
+            "low, unless a backup or a snapshot in progress has frozen it: check that first",
         );
     }
 }
@@ -221,8 +220,8 @@ fn frozen(draft: &mut Draft, suspect: &Suspect<'_>) {
     }
     if let Some(killed) = suspect.killed {
         draft.fact_since(
-            "the runtime has sent SIGKILL to the container, which ends a frozen process as soon as its group is \
-             thawed: it has been frozen since",
+            "the runtime sent SIGKILL to the container, which ends a frozen process as soon as its group is thawed: \
+             the group has been frozen since",
             Source::Log(killed.source.clone()),
             killed.at,
         );
@@ -233,10 +232,9 @@ fn frozen(draft: &mut Draft, suspect: &Suspect<'_>) {
             .doubt("whether it lasts: a snapshot or a checkpoint freezes a group for some seconds");
     }
     draft.explanation =
-        "A frozen process takes no signal, not even SIGKILL, as long as its group is \
-        frozen by the freezer of control groups version 1. Something froze the group (a pause, a \
-        checkpoint, or a runc that was interrupted between freezing and thawing), and nothing thaws \
-        it. With version 2 a frozen process dies when it is killed."
+        "A process that the cgroup v1 freezer has frozen takes no signal, not even SIGKILL. Something froze the \
+         control group (a pause, a checkpoint, or a runc that was interrupted between freezing and thawing), and \
+         nothing thaws it. With cgroup v2, a frozen process dies when it is killed."
             .into();
     let file = word(&file);
     draft.remedy(
@@ -245,10 +243,10 @@ fn frozen(draft: &mut Draft, suspect: &Suspect<'_>) {
             format!("echo THAWED > {file}"),
         )
         .verified_by(format!("grep -qx THAWED {file}")),
-        "low: the processes run on, and those that were killed end at once. If the pod was paused on \
-         purpose, its other processes run as well",
+        "low: the processes continue, and those that were killed end at once. If the pod was paused on purpose, its \
+         other processes continue as well",
     );
-    let fact = "a frozen process is shown in state D, too, but waits for nothing else";
+    let fact = "a frozen process is also in state D, but waits for nothing else";
     draft.rule_out(ids::DSTATE_PROCESS, fact);
     draft.rule_out(ids::GPU_DRIVER_DSTATE, fact);
     draft.rule_out(ids::CGROUP_POPULATED_LEFTOVER, "the group is frozen");
@@ -271,29 +269,27 @@ fn leftover(draft: &mut Draft, suspect: &Suspect<'_>) {
     let torn_down = if suspect.seen {
         "the pod's volumes were removed while podstuck watched"
     } else {
-        "kubelet has started containers of the pod, and neither its volumes nor a group of a container \
-         is left"
+        "kubelet has started containers of the pod, and no volume and no container's control group is left"
     };
     let source = if suspect.seen { Source::Probe } else { Source::file("kubelet's directory") };
     draft.fact(torn_down, source);
     if !suspect.seen {
-        draft.doubt("whether the pod is being taken down, or only begins");
+        draft.doubt("whether the pod is being torn down, or is only starting");
         // A runtime that names the groups of its containers in its own way leaves the same traces while the pod runs.
         if !suspect.is_to_go {
             draft.lacks("that the deletion of the pod was requested");
         }
     }
     duration(draft, suspect);
-    draft.explanation = "kubelet has removed the pod's volumes and now removes its control groups, \
-        which fails with EBUSY as long as a process is in one of them. kubelet has killed whom it \
-        found, so this one was put there since, or is in the group of another controller only. That \
-        the removal itself fails was not seen: podstuck follows the paths of volumes and \
-        containers."
+    draft.explanation = "kubelet has removed the pod's volumes and now removes its control groups, which fails with \
+        EBUSY while a process is in one of them. kubelet has killed the processes that it found there, so this \
+        process was put there later, or is only in the group of another controller. podstuck did not see the removal \
+        itself fail: it follows the paths of volumes and containers."
         .into();
     let procs = word(draft.path.join("cgroup.procs"));
     let does = View::OURS.says("list the processes of the control group", &draft.path);
     let list = Step::new(does, format!("cat {procs}"));
-    draft.remedy(list, "none; then find out who put the process there");
+    draft.remedy(list, "none; then find out what put the process there");
     for task in suspect.group.tasks.iter().take(NAMED) {
         draft.remedy(
             moved_to_the_top(task, &draft.path),
@@ -305,7 +301,7 @@ fn leftover(draft: &mut Draft, suspect: &Suspect<'_>) {
             if_same("kill", Process::thread(task), format!("kill -9 {}", task.pid))
                 .so(", which keeps the control group busy")
                 .verified_by(has_ended(task.pid)),
-            format!("ends {}: look first whether it does work that is needed", task.comm),
+            format!("ends {}: first check whether its work is needed", task.comm),
         );
     }
     let fact = "no process that was killed waits in the kernel";
@@ -331,6 +327,6 @@ fn moved_to_the_top(task: &Task, group: &Path) -> Step {
 
 fn duration(draft: &mut Draft, suspect: &Suspect<'_>) {
     let seconds = suspect.lasted().as_secs();
-    let fact = format!("it has been so for at least {seconds} s");
+    let fact = format!("this has lasted for at least {seconds} s");
     draft.fact_since(fact, Source::Samples, suspect.since);
 }

@@ -23,7 +23,7 @@ static NVIDIA: Wait = Wait {
     what: "NVIDIA's driver",
     look: ("dmesg | grep Xid", "show the faults that the GPU's driver has reported"),
     advice: (
-        "reset the GPU (`nvidia-smi --gpu-reset`); when that does not end either, only a reboot helps",
+        "reset the GPU (`nvidia-smi --gpu-reset`); if the reset does not end either, only a reboot helps",
         "every program on that GPU loses its work",
     ),
 };
@@ -44,7 +44,7 @@ static NETWORK_DISK: Wait = Wait {
     look: ("lsblk", "list the block devices"),
     advice: (
         "bring the server back; or detach the device",
-        "to detach it loses what was not yet written",
+        "detaching it loses what was not yet written",
     ),
 };
 
@@ -70,11 +70,11 @@ static FUSE: Wait = Wait {
     what: "a FUSE server",
     look: (
         "grep -H . /sys/fs/fuse/connections/*/waiting",
-        "show which FUSE connection has requests that wait",
+        "show which FUSE connection has waiting requests",
     ),
     advice: (
         "restart the server, or abort the connection (`echo 1 > .../abort`)",
-        "all users of that file system get errors, and what was not yet written is lost",
+        "all users of that file system receive errors, and what was not yet written is lost",
     ),
 };
 
@@ -84,7 +84,7 @@ pub(super) static FROZEN: Wait = Wait {
     look: ("cat /proc/self/mountinfo", "list the mount points"),
     advice: (
         "thaw it (`fsfreeze --unfreeze MOUNTPOINT`)",
-        "low, unless a backup or a snapshot that is under way has frozen it: ask for that first",
+        "low, unless a backup or a snapshot in progress has frozen it: check that first",
     ),
 };
 
@@ -104,7 +104,7 @@ pub(super) static PAGE: Wait = Wait {
     what: "a page of a file to be read or written, by a disk, a server on the network or a FUSE server",
     look: (
         "grep -H . /sys/fs/fuse/connections/*/waiting /proc/pressure/io",
-        "show which FUSE connection has requests that wait, and how long tasks wait for the disks",
+        "show which FUSE connection has waiting requests, and how long tasks wait for the disks",
     ),
     advice: ("find out which file system it is, and restore its disk or server", "none"),
 };
@@ -114,20 +114,23 @@ static FANOTIFY: Wait = Wait {
     what: "a fanotify listener, which must permit the access",
     look: (
         "grep -ls fanotify /proc/[0-9]*/fdinfo/*",
-        "list the descriptors of the node's fanotify listeners",
+        "list the file descriptors of the node's fanotify listeners",
     ),
-    advice: ("restart the listener, mostly a security agent", "accesses are not scanned meanwhile"),
+    advice: (
+        "restart the listener, usually a security agent",
+        "accesses are not scanned meanwhile",
+    ),
 };
 
 /// Anything else.
 pub(super) static UNKNOWN: Wait = Wait {
     cause: &DSTATE,
-    what: "something in the kernel that its name does not tell",
+    what: "something in the kernel that this name does not show",
     look: (
         "dmesg | grep -A 20 'blocked for more than'",
-        "show what the kernel says of blocked tasks",
+        "show the kernel's messages about blocked tasks",
     ),
-    advice: ("find out what it waits for by its stack, and bring that back", "none"),
+    advice: ("find out from its kernel stack what it waits for, and restore that", "none"),
 };
 
 impl Wait {
