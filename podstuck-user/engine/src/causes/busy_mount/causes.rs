@@ -16,15 +16,15 @@ pub(crate) static HELD_BY_PROCESS: Cause = Cause {
     stage: Stage::Volumes,
     kind: Kind::Cause,
     meaning: "A process has a file open, its working directory, its root or a mapping on the \
-        mount, or a loop device has its file there. The kernel does not unmount what is in use: \
-        every attempt fails with EBUSY while that process uses it.",
+        mount, or a loop device has its backing file there. The kernel does not unmount what is \
+        in use: every attempt fails with EBUSY while that process uses it.",
     confirmed_by: &[
         seen(
-            "umount2 on the mount fails with EBUSY, or the pod is to be deleted and the same process \
-         uses it in two scans",
+            "umount2 on the mount fails with EBUSY, or the pod is to be deleted and the same \
+             process uses the mount in two scans",
             &[Origin::Calls, Origin::Log, Origin::Api, Origin::Scans],
         ),
-        seen("a process holds an object on it, by the mount's own id", &[Origin::Proc]),
+        seen("a process uses an object on the mount, by the mount's own ID", &[Origin::Proc]),
     ],
     log: log("kubelet", "umount: ...: target is busy"),
     look_alikes: &[
@@ -32,12 +32,15 @@ pub(crate) static HELD_BY_PROCESS: Cause = Cause {
         like(ids::SWAPFILE_ACTIVE, "no active swap file lies on it"),
         like(
             ids::VOLUME_HELD_BY_HOSTTOCONTAINER_AGENT,
-            "the user is on the mount itself, and not on a copy of it",
+            "the process uses the mount itself, not a copy of it",
         ),
         like(ids::CSI_DRIVER_LOST_PUBLISH_STATE, "the unmount is tried, and fails"),
         like(ids::LEAKED_SUPERBLOCK_BLOCKS_DEVICE, "the unmount fails; there it succeeds"),
     ],
-    ways_out: &[way("stop it, or its service", "interrupts whatever depends on the process")],
+    ways_out: &[way(
+        "stop the process, or its service",
+        "interrupts whatever depends on the process",
+    )],
     field: &["kubernetes#113426", "rancher#16477", "csi-driver-smb#603"],
     tried: &[TriedWith::Lab, TriedWith::RealKubelet, TriedWith::Recording],
     source: &["linux fs/namespace.c, do_umount", "linux fs/pnode.c, propagate_mount_busy"],
@@ -49,20 +52,21 @@ pub(crate) static HELD_BY_AGENT: Cause = Cause {
     title: "the mount is unused, but a propagated copy of it in another pod is in use",
     stage: Stage::Volumes,
     kind: Kind::Cause,
-    meaning: "An agent has the node's directories by hostPath with mountPropagation HostToContainer. \
-        So it has a copy of the volume's mount that receives the unmount. The copy is in use, and \
-        then the whole unmount fails with EBUSY, although no process of the node holds the mount itself.",
+    meaning: "An agent mounts the node's directories by hostPath with mountPropagation \
+        HostToContainer, so it has a copy of the volume's mount to which the unmount propagates. \
+        That copy is in use, so the whole unmount fails with EBUSY, although no process of the \
+        node uses the mount itself.",
     confirmed_by: &[
         seen(
-            "umount2 on the mount fails with EBUSY, or the pod is to be deleted and the same process \
-         uses it in two scans",
+            "umount2 on the mount fails with EBUSY, or the pod is to be deleted and the same \
+             process uses the mount in two scans",
             &[Origin::Calls, Origin::Log, Origin::Api, Origin::Scans],
         ),
         seen(
-            "a process holds an object on a copy of the mount that is its slave or peer",
+            "a process uses an object on a copy of the mount that is its slave or peer",
             &[Origin::Proc],
         ),
-        absent("no process holds the mount itself", Feed::Holders),
+        absent("no process uses the mount itself", Feed::Holders),
     ],
     log: log("kubelet", "umount: ...: target is busy"),
     look_alikes: &[
@@ -71,7 +75,7 @@ pub(crate) static HELD_BY_AGENT: Cause = Cause {
         like(ids::SWAPFILE_ACTIVE, "no active swap file lies on it"),
     ],
     ways_out: &[
-        way("restart the agent", "its controller starts it again; what it does here pauses"),
+        way("restart the agent", "its controller starts it again; its work on this node pauses"),
         way("leave kubelet's directory out of the agent's hostPath volumes", ""),
     ],
     field: &["prometheus-operator#2578", "kubernetes/utils#163"],
@@ -85,26 +89,26 @@ pub(crate) static SHIM_ROOTFS_BUSY: Cause = Cause {
     title: "a process or mount on the host uses the container's root file system",
     stage: Stage::Containers,
     kind: Kind::Cause,
-    meaning: "The container has ended, and its shim cannot unmount the root file system, because a process on the \
-        host uses it: a scanner, a debugger, a shell that went in there, or something is mounted in it. The shim \
-        tries 50 times at 50 ms, gives up, and is asked again.",
+    meaning: "The container has ended, but its shim cannot unmount the root file system: a \
+        process on the host uses it (a scanner, a debugger, a shell), or something is mounted in \
+        it. The shim tries 50 times at intervals of 50 ms, gives up, and is called again.",
     confirmed_by: &[
         seen(
-            "umount2 on the bundle's rootfs fails with EBUSY many times in a row, called by the shim; or its \
-         container has ended, and it is still mounted",
+            "the shim's umount2 on the bundle's rootfs fails with EBUSY many times in a row; or \
+             the container has ended, and the rootfs is still mounted",
             &[Origin::Calls, Origin::Log, Origin::Mounts],
         ),
         seen(
-            "a process holds an object on that mount, or something is mounted on it",
+            "a process uses an object on that mount, or something is mounted on it",
             &[Origin::Proc, Origin::Mounts],
         ),
     ],
     log: log("containerd", "failed to cleanup rootfs mount"),
     look_alikes: &[
         like(ids::LEAKED_SUPERBLOCK_BLOCKS_DEVICE, "the unmount fails; there it succeeds"),
-        like(ids::SHIM_OR_CONTAINERD_STATE_LOST, "the shim is there and tries to unmount"),
+        like(ids::SHIM_OR_CONTAINERD_STATE_LOST, "the shim runs, and tries to unmount"),
     ],
-    ways_out: &[way("stop the user", "interrupts whatever depends on the process")],
+    ways_out: &[way("stop the process that uses it", "interrupts whatever depends on the process")],
     field: &["containerd#4020", "gvisor#9834"],
     tried: &[TriedWith::RealRuntime, TriedWith::RealKubelet, TriedWith::Recording],
     source: &["containerd core/mount/mount_linux.go, unmount: EBUSY is tried 50 times"],
@@ -116,11 +120,12 @@ pub(crate) static BUSY_UNEXPLAINED: Cause = Cause {
     title: "not a cause: an object is busy for a reason that podstuck could not determine; the finding lists what is unknown",
     stage: Stage::Volumes,
     kind: Kind::Admission,
-    meaning: "A removal or an unmount failed with EBUSY, and nothing was found that explains it. A \
-        file in flight through a socket or registered with io_uring cannot be seen, nor can who held \
-        it only for a moment.",
+    meaning: "A removal or an unmount failed with EBUSY, and nothing was found that explains it. \
+        Not visible are a file in flight through a socket, a file registered with io_uring, and a \
+        process that used the object only for a moment.",
     confirmed_by: &[seen(
-        "the call fails with EBUSY in more than one attempt, and where no process is seen on a mount in more than two",
+        "the call fails with EBUSY in more than one attempt, or in more than two if no process is \
+         seen on a mount",
         &[Origin::Calls, Origin::Log],
     )],
     log: None,
@@ -143,23 +148,24 @@ pub(crate) static NESTED_MOUNT: Cause = Cause {
     title: "there is a mount inside the volume",
     stage: Stage::Volumes,
     kind: Kind::Cause,
-    meaning: "A file system is mounted below the volume's own mount. The kernel unmounts nothing \
-        that has a mount on it, and removes no directory that is a mount point.",
+    meaning: "A file system is mounted below the volume's own mount. The kernel does not unmount \
+        a mount that has another mount on it, and does not remove a directory that is a mount \
+        point.",
     confirmed_by: &[seen(
         "the caller's mountinfo has a mount below the volume's",
         &[Origin::Mounts, Origin::Proc],
     )],
     log: log("kubelet", "umount: ...: target is busy"),
     look_alikes: &[
-        like(ids::VOLUME_HELD_BY_HOST_PROCESS, "a mount lies on it, and that alone makes it busy"),
+        like(ids::VOLUME_HELD_BY_HOST_PROCESS, "another mount is on it, which alone makes it busy"),
         like(
             ids::VOLUME_HELD_BY_HOSTTOCONTAINER_AGENT,
             "the mount is in the caller's own namespace",
         ),
-        like(ids::SWAPFILE_ACTIVE, "a mount lies on it, and that alone makes it busy"),
+        like(ids::SWAPFILE_ACTIVE, "another mount is on it, which alone makes it busy"),
         like(ids::NODE_FS_READONLY, "the call fails with EBUSY, not with EROFS"),
     ],
-    ways_out: &[way("`umount` that first", LEFT_RISK)],
+    ways_out: &[way("`umount` the inner mount first", LEFT_RISK)],
     field: &["bb-clientd#2"],
     tried: &[TriedWith::Lab],
     source: &["linux fs/pnode.c, propagate_mount_busy", SOURCE[0]],
@@ -171,10 +177,10 @@ pub(crate) static SUBMOUNT: Cause = Cause {
     title: "there is a mount inside the emptyDir, and kubelet does not unmount it",
     stage: Stage::Volumes,
     kind: Kind::Cause,
-    meaning: "A file system or a directory is mounted inside the emptyDir. A container with mountPropagation \
-        Bidirectional leaves such a mount when it ends without unmounting it; a process on the node may have mounted \
-        it as well. kubelet's removal goes through the mount, deletes what it can reach, and fails at the mount \
-        point.",
+    meaning: "A file system or a directory is mounted inside the emptyDir. A container with \
+        mountPropagation Bidirectional leaves its mount behind if it ends without unmounting it; \
+        a process on the node may also have made the mount. kubelet's removal goes through the \
+        mount, deletes what it can reach, and fails at the mount point.",
     confirmed_by: &[
         seen(
             "the removal of a directory below the emptyDir fails with EBUSY",
@@ -184,14 +190,14 @@ pub(crate) static SUBMOUNT: Cause = Cause {
     ],
     log: log("kubelet", "UnmountVolume.TearDown failed ... device or resource busy"),
     look_alikes: &[
-        like(ids::FUSE_DAEMON_DEAD, "the file system on it is not FUSE, or answers"),
+        like(ids::FUSE_DAEMON_DEAD, "the file system is not FUSE, or it answers"),
         like(
             ids::REMOVAL_CROSSES_MOUNT,
-            "the removal is at the mount point, which has to go first either way",
+            "the removal fails at the mount point, which must be unmounted first in either case",
         ),
         like(ids::TERMINATION_MESSAGE_IN_BIDIRECTIONAL, "the mount point is a directory"),
     ],
-    ways_out: &[way("`umount` it", LEFT_RISK), way("let a preStop hook unmount it", "")],
+    ways_out: &[way("`umount` it", LEFT_RISK), way("unmount it in a preStop hook", "")],
     field: &["kubernetes#129550", "kubernetes#137143"],
     tried: &[TriedWith::RealKubelet, TriedWith::Recording],
     source: SOURCE,
@@ -205,8 +211,8 @@ pub(crate) static TERMINATION_MESSAGE: Cause = Cause {
     stage: Stage::Volumes,
     kind: Kind::Cause,
     meaning: "A file inside the emptyDir is a mount point. The runtime mounts a container's \
-        terminationMessagePath; inside a volume with Bidirectional propagation that mount reaches \
-        the node and outlives the container.",
+        terminationMessagePath; inside a volume with Bidirectional propagation that mount \
+        propagates to the node and outlives the container.",
     confirmed_by: &[
         seen(
             "the removal of a file below the emptyDir fails with EBUSY",
@@ -231,7 +237,7 @@ pub(crate) static SUBPATH_BUSY: Cause = Cause {
     title: "a subPath is still mounted when kubelet removes its mount point",
     stage: Stage::Volumes,
     kind: Kind::Cause,
-    meaning: "kubelet removes the mount point of a subPath that was not unmounted before.",
+    meaning: "kubelet tries to remove the mount point of a subPath that was not unmounted before.",
     confirmed_by: &[
         seen(
             "the removal of a path below volume-subpaths fails with EBUSY",
@@ -243,7 +249,8 @@ pub(crate) static SUBPATH_BUSY: Cause = Cause {
     look_alikes: &[
         like(
             ids::SUBPATH_SOURCE_DELETED,
-            "the removal comes to the mount point and fails with EBUSY, not with ENOTEMPTY above it",
+            "the removal reaches the mount point and fails there with EBUSY, not with ENOTEMPTY \
+             above it",
         ),
         like(ids::KUBELET_ROOT_SYMLINK, "no symbolic link leads to kubelet's root"),
     ],
@@ -259,22 +266,23 @@ pub(crate) static MOUNT_OVER_VOLUME: Cause = Cause {
     title: "there is a mount over the directory of an emptyDir, and kubelet does not unmount it",
     stage: Stage::Volumes,
     kind: Kind::Cause,
-    meaning: "kubelet keeps an emptyDir on disk as a plain directory, and removes it without an unmount. \
-        Something that was mounted over it stays: what is in it is deleted unless the mount is \
-        read-only, and the removal of the directory fails.",
+    meaning: "kubelet keeps an emptyDir on disk as a plain directory, and removes it without an \
+        unmount. A mount over that directory stays: kubelet deletes the files in it unless the \
+        mount is read-only, and then fails to remove the directory.",
     confirmed_by: &[
         seen(
-            "the removal of the emptyDir's own directory fails with EBUSY, or of something in it with EROFS",
+            "the removal of the emptyDir's own directory fails with EBUSY, or the removal of \
+             something in it fails with EROFS",
             &[Origin::Calls, Origin::Log],
         ),
         seen(
-            "the caller's mountinfo has that directory as a mount point, and not of a file system in memory of \
-         its own",
+            "the caller's mountinfo has that directory as a mount point, and the mount is not an \
+             in-memory file system of its own",
             &[Origin::Mounts],
         ),
     ],
     log: log("kubelet", "unlinkat ...: read-only file system, or device or resource busy"),
-    look_alikes: &[like(ids::NODE_FS_READONLY, "what is mounted lies in the pod's own directory")],
+    look_alikes: &[like(ids::NODE_FS_READONLY, "the mount is in the pod's own directory")],
     ways_out: &[way("`umount` it", LEFT_RISK)],
     field: &[],
     tried: &[TriedWith::Lab, TriedWith::RealKubelet, TriedWith::Recording],

@@ -229,7 +229,7 @@ pub(crate) fn draft(
     draft.first = since;
     let held = taken.at.since(since).as_secs();
     draft.fact_since(
-        format!("{} has been in use at each look for {held} s", safe_path(point)),
+        format!("{} was in use in every scan for {held} s", safe_path(point)),
         Source::proc("/proc"),
         since,
     );
@@ -244,8 +244,8 @@ pub(crate) fn draft(
     } else {
         // The containers hold the pod first; this volume follows once they are gone.
         draft.is_later = true;
-        draft.explanation +=
-            " kubelet has not come to the volume yet: it waits for the pod's containers before.";
+        draft.explanation += " kubelet has not tried to unmount the volume yet: it waits for the \
+            pod's containers first.";
     }
     let view =
         mount.map_or(View::OURS, |mount| View::in_namespace(context, mount.namespace, mount.pid));
@@ -255,7 +255,7 @@ pub(crate) fn draft(
         draft.suffices_beside(other.cause);
     }
     if !found.iter().any(|holder| holder.exact) {
-        draft.doubt("which mount it is: only the text of a path speaks for it");
+        draft.doubt("which mount it is: only the text of a path identifies it");
     }
     draft
 }

@@ -92,9 +92,9 @@ pub(crate) fn verdict(
     }
     if found.is_empty() {
         let fact = if kubelets.is_empty() {
-            "no process was found that holds it, and nothing is mounted on it"
+            "no process was found that uses it, and nothing is mounted on it"
         } else {
-            "no process but kubelet was found that holds it, and nothing is mounted on it"
+            "no process but kubelet was found that uses it, and nothing is mounted on it"
         };
         draft.fact(fact, Source::proc("/proc"));
     }
@@ -102,8 +102,8 @@ pub(crate) fn verdict(
     draft.explanation = explanation(draft.cause, &users);
     if found.is_empty() && !kubelets.is_empty() {
         draft.explanation.push_str(
-            " kubelet itself has it open, as it does for moments to measure a volume; if it does so at each \
-             attempt, a thread of it hangs there.",
+            " kubelet itself has it open, as it briefly does to measure a volume; if that is so \
+             at each attempt, one of kubelet's threads hangs there.",
         );
     }
     let view = View::of(context, &object.op);
@@ -117,9 +117,9 @@ pub(crate) fn verdict(
             view.on_mount("umount -l", &object.op.path, id)
                 .so(", though it is in use")
                 .forced(others),
-            "high for a volume that only one node may mount: the pod goes, but the file system \
-             lives on here until its last user ends, and another node may mount it meanwhile; both \
-             then corrupt it",
+            "high for a volume that only one node may mount: the pod is deleted, but the file \
+             system stays active on this node until its last user ends. If another node mounts it \
+             meanwhile, both corrupt it",
         );
     }
     tell_apart(&mut draft, &found, held);
@@ -148,8 +148,8 @@ fn tell_time(draft: &mut Draft, object: &BusyObject, held: &Held) {
     };
     draft.fact_since(
         format!(
-            "a snapshot of {processes} processes in {namespaces} mount namespaces was {when}: who \
-             held it only for a moment may be missing"
+            "a snapshot of {processes} processes in {namespaces} mount namespaces was {when}: a \
+             process that used it only for a moment may be missing"
         ),
         Source::proc("/proc"),
         held.taken.at,
@@ -178,9 +178,9 @@ pub(super) fn explanation(cause: &Cause, users: &[&Holder]) -> String {
                 None => "another mount namespace".into(),
             };
             format!(
-                "No process in the mount namespace of the unmount holds it. Processes of {agent} hold a \
-                 copy that the unmount would take along (a hostPath with mountPropagation \
-                 HostToContainer makes one), and that copy is in use, so the whole unmount fails."
+                "No process in the mount namespace of the unmount uses it. Processes of {agent} \
+                 use a copy to which the unmount propagates (a hostPath with mountPropagation \
+                 HostToContainer makes one), so the whole unmount fails."
             )
         }
         cause if *cause == SHIM_ROOTFS_BUSY && users.is_empty() => unexplained(),
@@ -194,9 +194,8 @@ pub(super) fn explanation(cause: &Cause, users: &[&Holder]) -> String {
 }
 
 pub(super) fn unexplained() -> String {
-    "The mount is in use, or was for a moment. A user that cannot be seen from here would be a \
-     file in flight through a socket or registered with io_uring, or a Unix socket that is bound \
-     there."
+    "The mount is in use, or was for a moment. Not visible from here are a file in flight through \
+     a socket, a file registered with io_uring, and a Unix socket that is bound there."
         .into()
 }
 
@@ -217,7 +216,7 @@ fn tell_apart(draft: &mut Draft, found: &[&Holder], held: &Held) {
         (
             ids::VOLUME_HELD_BY_HOSTTOCONTAINER_AGENT,
             has(|h| h.through == Through::PropagatedCopy),
-            "no copy that the unmount would take along is in use",
+            "no copy to which the unmount propagates is in use",
         ),
     ];
     for (other, holds, fact) in absent.iter().copied().filter(|_| complete) {
@@ -233,18 +232,18 @@ fn tell_apart(draft: &mut Draft, found: &[&Holder], held: &Held) {
         if held.taken.unseen.is_empty() {
             absent.iter().for_each(|(other, ..)| draft.suffices_beside(*other));
         }
-        draft.doubt("who holds it now: at the last attempt no process was found");
+        draft.doubt("which process uses it now: at the last attempt no process was found");
     }
     if *draft.cause == HELD_BY_AGENT && !has(|holder| holder.exact) {
-        draft.doubt("which mount it is: only the text of a path speaks for it");
+        draft.doubt("which mount it is: only the text of a path identifies it");
     }
     if *draft.cause == SHIM_ROOTFS_BUSY && found.is_empty() {
-        draft.lacks("who uses it");
+        draft.lacks("which process uses it");
     }
     let private = held.taken.holders.iter().filter(|h| h.explains_ebusy == Some(false)).count();
     if private > 0 && complete {
         let others =
-            "hold only other mounts of the file system, which does not make this unmount fail";
+            "use only other mounts of the file system, which does not make this unmount fail";
         draft.fact(format!("{private} more {others}"), Source::proc("/proc"));
     }
 }
@@ -257,7 +256,7 @@ pub(crate) fn by_process() -> &'static Cause {
 /// What is not known without a search for holders.
 pub(crate) fn tell_apart_without_user(draft: &mut Draft) {
     if *draft.cause == HELD_BY_PROCESS {
-        draft.lacks("who uses it");
+        draft.lacks("which process uses it");
         draft.rule_out(ids::CSI_DRIVER_LOST_PUBLISH_STATE, "an unmount was tried, and failed");
     }
 }
@@ -265,8 +264,7 @@ pub(crate) fn tell_apart_without_user(draft: &mut Draft) {
 /// The explanation without a search for holders.
 pub(crate) fn words_without_user(cause: &Cause) -> Option<&'static str> {
     (*cause == HELD_BY_PROCESS).then_some(
-        "The driver's unmount fails because the mount is in use; this finding does not know by \
-         what.",
+        "The driver's unmount fails because the mount is in use. What uses it is not known.",
     )
 }
 
@@ -281,13 +279,13 @@ fn present(draft: &mut Draft, exact: bool) {
         draft.suffices_beside(other);
     }
     draft.rule_out(ids::CSI_DRIVER_LOST_PUBLISH_STATE, "the unmount is tried, and fails");
-    draft.rule_out(ids::SHIM_OR_CONTAINERD_STATE_LOST, "the shim is there, and tries to unmount");
+    draft.rule_out(ids::SHIM_OR_CONTAINERD_STATE_LOST, "the shim runs, and tries to unmount");
     draft.rule_out(ids::NODE_FS_READONLY, "the error is EBUSY, not EROFS");
     for other in [ids::IMMUTABLE_ATTRIBUTE, ids::APPEND_ONLY_ATTRIBUTE] {
         draft.rule_out(other, "the error is EBUSY, not EPERM");
     }
     draft.rule_out(ids::LEAKED_SUPERBLOCK_BLOCKS_DEVICE, "the unmount itself fails");
     if !exact {
-        draft.doubt("which mount it is: only the text of a path speaks for it");
+        draft.doubt("which mount it is: only the text of a path identifies it");
     }
 }

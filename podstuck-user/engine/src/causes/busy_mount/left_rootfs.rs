@@ -182,9 +182,9 @@ pub(crate) fn draft(context: &Context<'_>, left: &Left, taken: &Snapshot) -> Opt
         draft.fact_since(text, Source::Log(said.source.clone()), context.when(said.at));
     }
     tell(&mut draft, &found);
-    draft.explanation = "A process uses the root file system of a container that has ended. The kernel refuses every \
-        unmount of it while it is in use: its shim tries 50 times, gives up, and is asked again when kubelet asks \
-        the runtime to remove the container."
+    draft.explanation = "A process uses the root file system of a container that has ended. The \
+        kernel does not unmount a file system that is in use. The shim tries 50 times, gives up, \
+        and is called again when kubelet asks the runtime to remove the container."
         .into();
     let (nested, users): (Vec<&Holder>, Vec<&Holder>) =
         found.iter().partition(|holder| holder.how == How::NestedMount);
@@ -194,9 +194,9 @@ pub(crate) fn draft(context: &Context<'_>, left: &Left, taken: &Snapshot) -> Opt
         ids::LEAKED_SUPERBLOCK_BLOCKS_DEVICE,
         "the mount itself is still there, and is in use",
     );
-    draft.rule_out(ids::SHIM_OR_CONTAINERD_STATE_LOST, "what keeps the mount is known");
+    draft.rule_out(ids::SHIM_OR_CONTAINERD_STATE_LOST, "what uses the mount is known");
     if !found.iter().any(|holder| holder.exact) {
-        draft.doubt("which mount it is: only the text of a path speaks for it");
+        draft.doubt("which mount it is: only the text of a path identifies it");
     }
     Some(draft)
 }

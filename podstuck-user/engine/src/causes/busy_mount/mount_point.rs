@@ -50,7 +50,7 @@ pub(crate) fn removal(
     let Some(mounts) = mounts else {
         let mut draft = base(context, &BUSY_UNEXPLAINED, object);
         draft.fact(
-            "the mounts of the caller could not be read, or its namespace is gone",
+            "the caller's mounts could not be read, or its namespace is gone",
             Source::proc("/proc"),
         );
         draft.explanation =
@@ -64,9 +64,9 @@ pub(crate) fn removal(
             format!("{path} is not a mount point for the caller now"),
             Source::mountinfo(&mounts.source),
         );
-        draft.explanation = "The kernel said EBUSY although the path is not a mount point. A mount \
-            that came and went, or a file that NFS keeps for an open descriptor (`.nfsXXXX`), would \
-            explain it."
+        draft.explanation = "The kernel returned EBUSY although the path is not a mount point. A \
+            short-lived mount, or a file that NFS keeps for an open file descriptor (`.nfsXXXX`), \
+            would explain it."
             .into();
         return Some(draft);
     };
@@ -97,8 +97,8 @@ pub(crate) fn removal(
     let umount = view.on_mount("umount", &point, Some(top.id)).so(", which is still mounted");
     draft.remedy(
         umount,
-        "low once all containers of the pod have ended and no process uses the mount; what is mounted \
-         stays intact. Never `rm -rf` below it: that deletes the data behind the mount",
+        "low once all containers of the pod have ended and no process uses the mount; the data on \
+         it stays intact. Never run `rm -rf` below it: that deletes the data behind the mount",
     );
     linked_root::tell_apart(&mut draft, &op.target, here.len(), link);
     Some(draft)
@@ -200,7 +200,8 @@ fn tell_attempts(context: &Context<'_>, draft: &mut Draft, tried: &Tried) {
     };
     draft.fact(
         format!(
-            "umount2 on it: {} succeeded, {} failed with EBUSY, {} otherwise; last {} by {who}",
+            "umount2 on it: {} succeeded, {} failed with EBUSY, {} failed with another error; the \
+             last one: {} by {who}",
             tried.ok,
             tried.busy,
             tried.other,

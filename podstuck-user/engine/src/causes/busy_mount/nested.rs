@@ -41,7 +41,7 @@ pub(crate) fn in_memory(fs_type: &str) -> bool {
 }
 
 pub(crate) fn tell_apart_over_volume(draft: &mut Draft) {
-    let fact = "what is mounted lies in the pod's own directory";
+    let fact = "the mount is in the pod's own directory";
     draft.rule_out(ids::NODE_FS_READONLY, fact);
 }
 
@@ -73,22 +73,27 @@ pub(crate) fn words(cause: &Cause) -> Option<&'static str> {
     let words = [
         (
             &SUBMOUNT,
-            "There is a mount inside the emptyDir, and kubelet does not unmount it: a removal fails at a mount \
-             point. Before that it goes through the mount, so that what lay behind it may have been deleted by an \
-             earlier attempt. Who mounted it, the mount does not say: a container of the pod with mountPropagation \
-             Bidirectional, or a process on the node.",
+            "There is a mount inside the emptyDir, and kubelet does not unmount it, so the \
+             removal fails at the mount point. The removal first goes through the mount, so an \
+             earlier attempt may have deleted what lay behind it. The mount does not show its \
+             maker: a container of the pod with mountPropagation Bidirectional, or a process on \
+             the node.",
         ),
         (
             &TERMINATION_MESSAGE,
             "A file inside the volume is a mount point (often the container's \
              terminationMessagePath inside a volume with Bidirectional propagation).",
         ),
-        (&SUBPATH_BUSY, "A subPath mount was not unmounted before its directory is removed."),
+        (
+            &SUBPATH_BUSY,
+            "kubelet tries to remove the directory of a subPath that is still mounted.",
+        ),
         (&NESTED_MOUNT, "A mount inside the volume must be unmounted first."),
         (
             &MOUNT_OVER_VOLUME,
-            "Something is mounted over the emptyDir, and kubelet removes an emptyDir on disk without an \
-             unmount. It deletes what it can reach: see that nothing valuable lies behind the mount.",
+            "Something is mounted over the emptyDir, and kubelet removes an emptyDir on disk \
+             without an unmount. kubelet deletes what it can reach: check that nothing valuable \
+             lies behind the mount.",
         ),
     ];
     words.iter().find(|(known, _)| **known == *cause).map(|(_, words)| *words)
@@ -105,13 +110,13 @@ pub(crate) fn tell_propagation(draft: &mut Draft, record: &PodRecord) {
     let name = safe(volume.name.as_bytes());
     let fact = if both.contains(&volume.name) {
         format!(
-            "a container of the pod has the volume {name} with mountPropagation Bidirectional: what it mounts there \
-             reaches the node"
+            "a container of the pod has the volume {name} with mountPropagation Bidirectional: \
+             its mounts there propagate to the node"
         )
     } else {
         format!(
-            "no container of the pod has the volume {name} with mountPropagation Bidirectional: a process on the \
-             node has mounted it, and no container of the pod"
+            "no container of the pod has the volume {name} with mountPropagation Bidirectional: a \
+             process on the node has mounted it, not a container of the pod"
         )
     };
     draft.fact(fact, source);
@@ -119,7 +124,7 @@ pub(crate) fn tell_propagation(draft: &mut Draft, record: &PodRecord) {
 
 /// Cause and explanation of an unmount that is refused because of a nested mount.
 pub(crate) fn on_unmount() -> (&'static Cause, &'static str) {
-    (&NESTED_MOUNT, "A mount on it must go first.")
+    (&NESTED_MOUNT, "The mount on it must be unmounted first.")
 }
 
 /// Rules out the look-alikes of these causes.
@@ -146,7 +151,7 @@ pub(crate) fn tell_apart(draft: &mut Draft, op: &Operation, top: &Mount) {
         if op.logged_in.is_some() {
             draft.suffices_beside(file);
         } else {
-            draft.rule_out(file, "it is a directory");
+            draft.rule_out(file, "the mount point is a directory");
         }
         // Whether a FUSE server is gone shows only when the mount is accessed.
         if !is_fuse(&top.fs_type) {
@@ -156,7 +161,7 @@ pub(crate) fn tell_apart(draft: &mut Draft, op: &Operation, top: &Mount) {
     }
     draft.rule_out(ids::EMPTYDIR_BIDIRECTIONAL_SUBMOUNT, "the mount point is a file");
     if op.outcome.is(Errno::EBUSY) {
-        let fact = "the removal came to the mount point, and failed there with EBUSY";
+        let fact = "the removal reached the mount point, and failed there with EBUSY";
         draft.rule_out(ids::SUBPATH_SOURCE_DELETED, fact);
     }
 }

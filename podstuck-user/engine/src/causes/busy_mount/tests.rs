@@ -526,7 +526,7 @@ fn an_absent_unmount_is_known_only_after_some_attempts() {
     assert_eq!(heard.certainty(), Certainty::Firm, "{:?}", heard.not_known());
     heard.fact("x", Source::Log(format!("log of kubelet (pid 7), /var/log/syslog, {NOT_ROOTS}")));
     assert_eq!(heard.certainty(), Certainty::Likely, "{:?}", heard.not_known());
-    assert_eq!(heard.not_known(), [format!("whether a log is right {NOT_ROOTS}")]);
+    assert_eq!(heard.not_known(), [format!("whether a log {NOT_ROOTS} is correct")]);
     // Guessed from the pauses, and not seen by a probe.
     let guessed = |known: &&crate::verdict::Fact| known.fact.contains("back-off");
     let sources = sure.evidence.iter().filter(guessed).map(|known| &known.source);

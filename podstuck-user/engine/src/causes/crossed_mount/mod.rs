@@ -132,10 +132,11 @@ pub(crate) static REMOVAL_CROSSES_MOUNT: Cause = Cause {
     kind: Kind::Cause,
     meaning: "Go's `os.RemoveAll`, and so kubelet and dockerd, does not stop at a mount point. \
         The removal of the volume went into a mount inside it and deletes the files behind that \
-        mount, which may not be the pod's. When it is done, the mount point itself stays busy.",
+        mount, which may not be the pod's. When the removal is done, the mount point itself stays \
+        busy.",
     confirmed_by: &[
         seen(
-            "a deletion by the node's own components on another mount than the volume's",
+            "the node's own components delete files on another mount than the volume's",
             &[Origin::Calls],
         ),
         seen("the caller's mountinfo has a mount inside the volume", &[Origin::Mounts]),
@@ -148,13 +149,14 @@ pub(crate) static REMOVAL_CROSSES_MOUNT: Cause = Cause {
     ways_out: &[
         way(
             "remount the mount read-only: the removal fails with EROFS from then on",
-            "low: processes that write there get errors, too; it fails while a file is open for \
+            "low: writes by other processes fail, too; the remount fails while a file is open for \
              writing",
         ),
         way(
-            "stop the program that removes (kubelet or dockerd), unmount, and start it again",
-            "medium: it does nothing for the node's other pods meanwhile. `umount -l` alone would not \
-             stop a removal that has directories open",
+            "stop the program that removes the volume (kubelet or dockerd), unmount, and start \
+             the program again",
+            "medium: the program does nothing for the node's other pods meanwhile. `umount -l` \
+             alone would not stop a removal that has directories open",
         ),
     ],
     field: &[],
@@ -183,8 +185,8 @@ pub(crate) fn draft(context: &Context<'_>, crossed: &Crossed, mounts: Option<&Mo
     draft.fact(format!("at least {} deletions there so far", crossed.count), Source::Probe);
     let mount = mounts.and_then(|m| m.by_id(op.mount_id).map(|mount| (m, mount)));
     draft.explanation = "The removal of the volume went into a mount inside it and deletes the \
-        files behind that mount, which may not be the pod's. Data is being lost now. When it is \
-        done, the mount point itself stays busy, and the volume stays."
+        files behind that mount, which may not be the pod's. Data is being lost now. When the \
+        removal is done, the mount point itself stays busy, and the volume stays."
         .into();
     match mount {
         Some((table, mount)) => {
@@ -198,29 +200,28 @@ pub(crate) fn draft(context: &Context<'_>, crossed: &Crossed, mounts: Option<&Mo
                 view.on_mount("mount -o remount,bind,ro", &mount.point, Some(mount.id))
                     .so(", which stops the deletion behind it"),
                 "low: stops the loss at once, since the removal goes through this mount and then \
-                 fails with EROFS; processes that write there get errors, too. It fails while a \
+                 fails with EROFS; writes by other processes fail, too. The remount fails while a \
                  file is open for writing: then repeat it",
             );
             draft.remedy(
                 view.on_mount("umount", &mount.point, Some(mount.id))
                     .so(", through which files are being deleted"),
-                "low once the removal has ended or its program was stopped; before, the mount is busy, and \
-                 `umount -l` would not stop a removal that has the directory open",
+                "low once the removal has ended or its program was stopped; before that, the \
+                 mount is busy, and `umount -l` would not stop a removal that has the directory \
+                 open",
             );
         }
         None if mounts.is_some() => {
             draft.fact("the mount is gone by now", Source::mountinfo("mountinfo"));
         }
         None => draft.fact(
-            "which mount it is could not be looked up: the caller's mounts could not be read, or its \
+            "the mount could not be looked up: the caller's mounts could not be read, or its \
              namespace is gone",
             Source::mountinfo("mountinfo"),
         ),
     }
     draft.rule_out(ids::CONTAINER_CLEARS_OWN_VOLUME, "the caller runs in no container");
-    draft.rule_out(
-        ids::EMPTYDIR_BIDIRECTIONAL_SUBMOUNT,
-        "files behind the mount are being deleted, and not only the mount point is in the way",
-    );
+    draft
+        .rule_out(ids::EMPTYDIR_BIDIRECTIONAL_SUBMOUNT, "files behind the mount are being deleted");
     draft
 }

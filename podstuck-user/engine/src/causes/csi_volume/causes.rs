@@ -16,26 +16,27 @@ pub(crate) static NOT_REGISTERED: Cause = Cause {
     stage: Stage::Volumes,
     kind: Kind::Cause,
     meaning: "The driver's DaemonSet was removed, is failing, was evicted, or does not tolerate a \
-        taint of this node. kubelet gives up before it touches the path, so no system call shows it.",
+        taint of this node. kubelet fails before it makes any call on the path, so no system call \
+        shows the failure.",
     confirmed_by: &[
         seen("vol_data.json names a driver", &[Origin::Files]),
         seen(
-            "kubelet's directory of plugins has no registration socket of that driver, or no process listens \
-         on it",
+            "kubelet's plugin directory has no registration socket of that driver, or no process \
+             listens on the socket",
             &[Origin::Files, Origin::Proc],
         ),
         seen("the volume is mounted", &[Origin::Mounts]),
-        absent("no process unmounts it", Feed::Calls),
+        absent("no process unmounts the volume", Feed::Calls),
     ],
     log: log("kubelet", "not found in the list of registered CSI drivers"),
     look_alikes: &[
-        like(ids::CSI_DRIVER_LOST_PUBLISH_STATE, "the driver is not there; that one answers"),
+        like(ids::CSI_DRIVER_LOST_PUBLISH_STATE, "the driver is absent; there, it answers kubelet"),
         like(ids::VOL_DATA_MISSING_OR_CORRUPT, "vol_data.json can be read, and names the driver"),
-        like(ids::CSI_DRIVER_ERROR, "the driver is not there, and answers nothing"),
-        like(ids::CSI_DRIVER_DOWN, "the driver's registrar is not there either"),
+        like(ids::CSI_DRIVER_ERROR, "the driver is absent, so it answers nothing"),
+        like(ids::CSI_DRIVER_DOWN, "the driver's registrar is absent, too"),
     ],
     ways_out: &[
-        way("bring the driver back", ""),
+        way("install or restart the driver on this node", ""),
         way(
             "`umount` the path by hand",
             "only if the driver cannot come back: data is lost if another node attaches the volume \
@@ -53,41 +54,41 @@ pub(crate) static NOT_REGISTERED: Cause = Cause {
 /// The registrar runs, the driver does not.
 pub(crate) static DRIVER_DOWN: Cause = Cause {
     id: ids::CSI_DRIVER_DOWN,
-    title: "the CSI driver is registered, but no process listens on the socket on which kubelet calls it",
+    title: "the CSI driver is registered, but no process listens on the socket that kubelet calls",
     stage: Stage::Volumes,
     kind: Kind::Cause,
-    meaning: "The driver's container has ended or fails again and again, and its registrar, another \
-        container of the same pod, lives or has left its socket: so kubelet goes on to believe that the driver \
-        is there. Each call fails at once with Unavailable, and kubelet makes no call on the path before the \
-        driver has succeeded.",
+    meaning: "The driver's container has ended or keeps failing. Its registrar, another container \
+        of the same pod, still runs or has left its socket behind, so kubelet still counts the \
+        driver as registered. Each call fails at once with Unavailable, and kubelet makes no call \
+        on the path until the driver succeeds.",
     confirmed_by: &[
         seen(
             "the driver's registrar listens, or kubelet's log shows that kubelet calls the driver",
             &[Origin::Proc, Origin::Log, Origin::Files],
         ),
         seen(
-            "no process listens on the socket that the registrar hands to kubelet, or kubelet's log has \
-         Unavailable of the last attempts",
+            "no process listens on the socket that the registrar names to kubelet, or kubelet's \
+             log has Unavailable for the last attempts",
             &[Origin::Proc, Origin::Log],
         ),
         seen("the volume is mounted", &[Origin::Mounts]),
-        absent("no process unmounts it", Feed::Calls),
+        absent("no process unmounts the volume", Feed::Calls),
     ],
     log: log("kubelet", "UnmountVolume.TearDown failed ... rpc error: code = Unavailable"),
     look_alikes: &[
         like(
             ids::CSI_DRIVER_NOT_REGISTERED,
-            "the driver's registrar is there, or kubelet calls the driver",
+            "the driver's registrar listens, or kubelet calls the driver",
         ),
         like(
             ids::CSI_DRIVER_LOST_PUBLISH_STATE,
-            "no process listens, so that no process can say that all is well",
+            "no process listens, so no process can report success",
         ),
-        like(ids::CSI_DRIVER_ERROR, "the driver is not there, and answers nothing"),
-        like(ids::CSI_UNPUBLISH_HUNG_LOCK, "the driver is not there, and nothing of it can hang"),
+        like(ids::CSI_DRIVER_ERROR, "the driver is absent, so it answers nothing"),
+        like(ids::CSI_UNPUBLISH_HUNG_LOCK, "the driver has no process that could hang"),
     ],
     ways_out: &[
-        way("look why the driver's container does not run, and bring it back", ""),
+        way("find out why the driver's container does not run, and restart it", ""),
         way(
             "`umount` the path by hand",
             "only if the driver cannot come back: data is lost if another node attaches the volume \
@@ -108,24 +109,26 @@ pub(crate) static DRIVER_HANGS: Cause = Cause {
     title: "the CSI driver does not respond: its process is stopped or blocked, or an earlier call has not returned",
     stage: Stage::Volumes,
     kind: Kind::Cause,
-    meaning: "The driver was asked to unpublish the volume and does not come back from it: its process is \
-        stopped or frozen, waits in the kernel for a server or a disk, or waits for itself. kubelet gives \
-        up after two minutes (DeadlineExceeded), or sooner where the driver does not take the connection \
-        (Unavailable, `error reading server preface`), and asks again. Many drivers keep a lock for each volume: \
-        then later calls are refused (Aborted) as long as the first one hangs.",
+    meaning: "The driver does not return from kubelet's call to unpublish the volume: its process \
+        is stopped or frozen, waits in the kernel for a server or a disk, or waits for itself. \
+        kubelet gives up after two minutes (DeadlineExceeded), or sooner if the driver does not \
+        accept the connection (Unavailable, `error reading server preface`), and retries. Many \
+        drivers hold a lock for each volume, and refuse later calls (Aborted) while the first one \
+        hangs.",
     confirmed_by: &[
         seen(
-            "the driver's process is stopped or frozen, or one of its threads waits in the kernel for more than \
-         a moment; or kubelet's log has DeadlineExceeded, Aborted or `error reading server preface` of the last \
-         attempts",
+            "the driver's process is stopped or frozen, or one of its threads waits in the kernel \
+             for more than a moment; or kubelet's log has DeadlineExceeded, Aborted or `error \
+             reading server preface` for the last attempts",
             &[Origin::Proc, Origin::Log],
         ),
         seen("the volume is mounted", &[Origin::Mounts]),
         or_seen(
-            "or nothing is mounted for it any more, and the driver says that it works on an earlier call",
+            "or the volume is no longer mounted, and the driver reports that it still works on an \
+             earlier call",
             &[Origin::Scans],
         ),
-        absent("no process unmounts it", Feed::Calls),
+        absent("no process unmounts the volume", Feed::Calls),
     ],
     log: log(
         "kubelet",
@@ -136,15 +139,15 @@ pub(crate) static DRIVER_HANGS: Cause = Cause {
         like(ids::CSI_DRIVER_DOWN, "a process listens on the driver's socket"),
         like(
             ids::CSI_DRIVER_ERROR,
-            "it does not answer, or only that it still works on an earlier call",
+            "the driver does not answer, or answers only that it still works on an earlier call",
         ),
     ],
     ways_out: &[
-        way("let it go on: continue or thaw the process, bring its server or disk back", ""),
+        way("continue or thaw the driver's process, or restore its server or disk", ""),
         way(
             "restart the driver",
-            "clears its lock, and no thread that waits in the kernel; mounts that a FUSE driver serves from \
-             this pod die with it",
+            "clears the driver's lock, but does not end a thread that waits in the kernel; \
+             volumes that a FUSE driver serves from this pod stop working",
         ),
     ],
     field: &["aws-fsx-csi-driver#495", "csi-digitalocean#242"],
@@ -161,12 +164,12 @@ pub(crate) static DRIVER_ERROR: Cause = Cause {
     title: "the CSI driver answers each attempt to unpublish the volume with an error",
     stage: Stage::Volumes,
     kind: Kind::Cause,
-    meaning: "The driver is there and answers kubelet's NodeUnpublishVolume with an error: it does not \
-        know the volume, cannot unmount it, or cannot reach its storage. kubelet asks again, at last \
-        every two minutes, and makes no call on the path before the driver has succeeded.",
+    meaning: "The driver answers kubelet's NodeUnpublishVolume with an error: it does not know \
+        the volume, cannot unmount it, or cannot reach its storage. kubelet retries with pauses \
+        of up to two minutes, and makes no call on the path until the driver succeeds.",
     confirmed_by: &[
         seen(
-            "kubelet's log has the error of the last attempts, and it is not Unavailable",
+            "kubelet's log has the error of the last attempts, and the error is not Unavailable",
             &[Origin::Log],
         ),
         seen("the driver is registered, and a process listens on its socket", &[Origin::Proc]),
@@ -174,18 +177,18 @@ pub(crate) static DRIVER_ERROR: Cause = Cause {
     ],
     log: log("kubelet", "UnmountVolume.TearDown failed ... rpc error: code ="),
     look_alikes: &[
-        like(ids::CSI_DRIVER_NOT_REGISTERED, "the driver is there, and answers"),
-        like(ids::CSI_DRIVER_DOWN, "the driver is there, and answers"),
-        like(ids::CSI_DRIVER_LOST_PUBLISH_STATE, "it does not say that all is well"),
+        like(ids::CSI_DRIVER_NOT_REGISTERED, "the driver runs and answers"),
+        like(ids::CSI_DRIVER_DOWN, "the driver runs and answers"),
+        like(ids::CSI_DRIVER_LOST_PUBLISH_STATE, "the driver does not report success"),
         like(
             ids::CSI_UNPUBLISH_HUNG_LOCK,
-            "it answers, and not that it still works on an earlier call",
+            "the driver answers, but not that it still works on an earlier call",
         ),
         like(ids::CSI_DRIVER_NOT_IDEMPOTENT, "the volume is still mounted"),
     ],
     ways_out: &[
-        way("the driver's own log says why: repair that, or restart the driver", ""),
-        way("`umount` the path by hand, where the driver does not know the volume any more", ""),
+        way("fix the error that the driver's own log reports, or restart the driver", ""),
+        way("`umount` the path by hand if the driver no longer knows the volume", ""),
     ],
     field: &[],
     tried: &[TriedWith::RealKubelet, TriedWith::Recording],
@@ -201,12 +204,13 @@ pub(crate) static NOT_IDEMPOTENT: Cause = Cause {
     title: "the CSI driver returns an error because the volume is no longer mounted",
     stage: Stage::Volumes,
     kind: Kind::Cause,
-    meaning: "A boot has unmounted everything, or an administrator has by hand, and kubelet asks the driver once \
-        more to unpublish the volume. The specification wants success where there is nothing to be done; this driver \
-        fails, because nothing is mounted or because it does not know the volume any more. kubelet asks for ever.",
+    meaning: "A reboot or an administrator has unmounted the volume, and kubelet calls the driver \
+        again to unpublish it. The CSI specification requires success if nothing is left to do; \
+        this driver fails, because nothing is mounted or because it no longer knows the volume. \
+        kubelet retries without end.",
     confirmed_by: &[
         seen("kubelet's log has an error of the driver for the last attempts", &[Origin::Log]),
-        absent("nothing is mounted for the volume", Feed::Node),
+        absent("the volume is not mounted", Feed::Node),
         seen(
             "the node was booted after the pod's containers were started, or the error says that nothing is mounted",
             &[Origin::Files, Origin::Log, Origin::Scans],
@@ -215,11 +219,11 @@ pub(crate) static NOT_IDEMPOTENT: Cause = Cause {
     log: log("kubelet", "UnmountVolume.TearDown failed ... rpc error: code ="),
     look_alikes: &[like(
         ids::CSI_DRIVER_ERROR,
-        "nothing is mounted, so there is nothing to be unpublished",
+        "nothing is mounted, so nothing is left to unpublish",
     )],
     ways_out: &[
-        way("upgrade the driver to a version that succeeds where nothing is mounted", ""),
-        way("mount something on the path, for the driver to unmount", "low: an empty directory"),
+        way("upgrade the driver to a version that succeeds if nothing is mounted", ""),
+        way("mount something on the path for the driver to unmount", "low: an empty directory"),
     ],
     field: &["spiffe-csi#158", "trident#572", "k8s-csi-s3#149"],
     tried: &[TriedWith::RealKubelet],
@@ -235,26 +239,27 @@ pub(crate) static KUBELET_LOST: Cause = Cause {
     title: "kubelet was restarted and no longer knows the volume",
     stage: Stage::Volumes,
     kind: Kind::Cause,
-    meaning: "kubelet keeps which volumes are mounted in its memory, and finds them again at its start by \
-        their directories. What it does not find it never unmounts: a volume whose secret or claim is gone, \
-        or whose plugin could not be asked just then. The pod waits for it.",
+    meaning: "kubelet keeps the list of mounted volumes in memory, and rebuilds it from their \
+        directories when it starts. kubelet never unmounts a volume that it does not find then: \
+        one whose secret or claim is gone, or whose plugin could not be called at that moment. \
+        The pod waits for that volume.",
     confirmed_by: &[
         seen(
-            "kubelet was started after the pod's containers had ended, or its log says after their end that it \
-         fails to mount the volume",
+            "kubelet was started after the pod's containers had ended, or its log says after that \
+             time that it fails to mount the volume",
             &[Origin::Proc, Origin::Log],
         ),
-        absent("its log, from then on, has no attempt to unmount the volume", Feed::Logs),
+        absent("kubelet's log has no attempt to unmount the volume since then", Feed::Logs),
         seen("the volume is mounted", &[Origin::Mounts]),
-        absent("no process unmounts it", Feed::Calls),
+        absent("no process unmounts the volume", Feed::Calls),
     ],
     log: log("kubelet", "nothing with the pod's UID and UnmountVolume since its start"),
     look_alikes: &[
-        like(ids::CSI_DRIVER_LOST_PUBLISH_STATE, "kubelet does not ask the driver"),
+        like(ids::CSI_DRIVER_LOST_PUBLISH_STATE, "kubelet does not call the driver"),
         like(ids::UNMOUNT_NOT_ATTEMPTED, "kubelet was started after the pod's end"),
     ],
     ways_out: &[
-        way("restart kubelet once more, when the plugin and the volume's secrets are there", ""),
+        way("restart kubelet again once the plugin and the volume's secrets are available", ""),
         way("`umount` the path by hand", UMOUNT_RISK),
     ],
     field: &["kubernetes#72604", "kubernetes#70044", "kubernetes#116954"],
@@ -265,22 +270,24 @@ pub(crate) static KUBELET_LOST: Cause = Cause {
 /// The driver forgot that it published the volume.
 pub(crate) static LOST_PUBLISH_STATE: Cause = Cause {
     id: ids::CSI_DRIVER_LOST_PUBLISH_STATE,
-    title: "the CSI driver reported \"unpublished\" but did not unmount; also detected when kubelet only waits and no call fails",
+    title: "the CSI driver reported success but did not unmount the volume",
     stage: Stage::Volumes,
     kind: Kind::Cause,
     meaning: "The driver was restarted and forgot which volumes it had published. It answers \
         NodeUnpublishVolume with success and unmounts nothing. kubelet up to 1.29 then fails to \
-        remove the directory (EBUSY); kubelet from 1.30 on sees that the path is still mounted and \
-        waits without a word.",
+        remove the directory (EBUSY); kubelet since 1.30 sees that the path is still mounted, and \
+        waits without a failing call or an error in its log.",
     confirmed_by: &[
-        seen("the volume's path is a mount point, seen from kubelet", &[Origin::Mounts]),
+        seen("the volume's path is a mount point in kubelet's mount namespace", &[Origin::Mounts]),
         absent(
-            "no process called umount2 on it while kubelet made attempts, or for as long as its longest \
-         pauses last",
+            "no process called umount2 on it while kubelet made attempts, or for as long as \
+             kubelet's longest pauses last",
             Feed::Calls,
         ),
         seen(
-            "kubelet removes the mount point, which it does when the driver has reported success; or the driver is registered, a process listens on its socket, and kubelet's log says that the call succeeded",
+            "kubelet tries to remove the mount point, which it does after the driver has reported \
+             success; or the driver is registered, a process listens on its socket, and kubelet's \
+             log says that the call succeeded",
             &[Origin::Calls, Origin::Log],
         ),
     ],
@@ -291,19 +298,16 @@ pub(crate) static LOST_PUBLISH_STATE: Cause = Cause {
             "no process calls umount2, so none fails with EBUSY",
         ),
         like(ids::STACKED_MOUNTS, "one mount is on the path, and none was unmounted"),
-        like(ids::CSI_DRIVER_NOT_REGISTERED, "the driver is registered and is asked"),
-        like(
-            ids::CSI_DRIVER_DOWN,
-            "a process listens on the socket on which kubelet calls the driver",
-        ),
+        like(ids::CSI_DRIVER_NOT_REGISTERED, "the driver is registered, and kubelet calls it"),
+        like(ids::CSI_DRIVER_DOWN, "a process listens on the socket that kubelet calls"),
         like(ids::CSI_DRIVER_ERROR, "kubelet's log says that the call succeeded, or has no error"),
         like(ids::CSI_UMOUNT_WRONG_NAMESPACE, "no unmount succeeded in any namespace"),
         like(ids::DATA_UNDER_MOUNTPOINT, "the path is mounted"),
         like(
             ids::CSI_UNPUBLISH_HUNG_LOCK,
-            "no call on the volume hangs, and the driver's process goes on",
+            "no call on the volume hangs, and the driver's process runs",
         ),
-        like(ids::KUBELET_RESTART_LOST_VOLUME, "kubelet takes the rest of the pod down"),
+        like(ids::KUBELET_RESTART_LOST_VOLUME, "kubelet takes down the rest of the pod"),
     ],
     ways_out: &[
         way("`umount` the path", UNMOUNT_RISK),
@@ -324,8 +328,8 @@ pub(crate) static STACKED_MOUNTS: Cause = Cause {
     title: "the volume was mounted more often than it was unmounted",
     stage: Stage::Volumes,
     kind: Kind::Cause,
-    meaning: "The volume was mounted more than once on the same path, by a driver that was asked \
-        twice. An unmount takes only the uppermost mount away, and no process unmounts the rest.",
+    meaning: "The volume was mounted more than once on the same path, by a driver that was called \
+        twice. An unmount removes only the topmost mount, and no process unmounts the rest.",
     confirmed_by: &[seen(
         "the caller's mountinfo has more than one line with this mount point, or an unmount \
          succeeded there and the path is still mounted",
@@ -337,7 +341,10 @@ pub(crate) static STACKED_MOUNTS: Cause = Cause {
             ids::CSI_UMOUNT_WRONG_NAMESPACE,
             "the path is still mounted in the namespace in which the unmount succeeded",
         ),
-        like(ids::CSI_DRIVER_LOST_PUBLISH_STATE, "it was unmounted, but not often enough"),
+        like(
+            ids::CSI_DRIVER_LOST_PUBLISH_STATE,
+            "the volume was unmounted, but fewer times than it was mounted",
+        ),
         like(ids::KUBELET_ROOT_SYMLINK, "no symbolic link leads to kubelet's root"),
     ],
     ways_out: &[way("`umount` until it fails", UNMOUNT_RISK)],
@@ -349,31 +356,32 @@ pub(crate) static STACKED_MOUNTS: Cause = Cause {
 /// The driver unmounts in its own mount namespace, and that does not propagate to kubelet.
 pub(crate) static WRONG_NAMESPACE: Cause = Cause {
     id: ids::CSI_UMOUNT_WRONG_NAMESPACE,
-    title: "the driver unmounted the volume in a mount namespace that only the driver sees",
+    title: "the driver unmounted the volume only in its own mount namespace",
     stage: Stage::Volumes,
     kind: Kind::Cause,
-    meaning: "The driver unmounted the volume in its own mount namespace, and that did not reach \
-        kubelet's: its container lacks `mountPropagation: Bidirectional`, or kubelet's directory is \
-        not a shared mount.",
+    meaning: "The driver unmounted the volume in its own mount namespace, and the unmount did not \
+        propagate to kubelet's: the driver's container lacks `mountPropagation: Bidirectional`, \
+        or kubelet's directory is not a shared mount.",
     confirmed_by: &[
         seen(
-            "umount2 on the path succeeded in one mount namespace, or kubelet's log says that the driver succeeded, and the driver's own namespace does not have the mount",
+            "umount2 on the path succeeded in one mount namespace, or kubelet's log says that the \
+             driver succeeded and the driver's own namespace does not have the mount",
             &[Origin::Calls, Origin::Log],
         ),
-        seen("the path is still mounted in another one, kubelet's", &[Origin::Mounts]),
+        seen("the path is still mounted in another mount namespace, kubelet's", &[Origin::Mounts]),
     ],
     log: None,
     look_alikes: &[
         like(
             ids::STACKED_MOUNTS,
-            "the unmount succeeded in another namespace than it is mounted in",
+            "the unmount succeeded in another namespace than the one that has the mount",
         ),
         like(
             ids::CSI_DRIVER_LOST_PUBLISH_STATE,
-            "the driver did unmount, where it sees the volume",
+            "the driver did unmount the volume, in its own namespace",
         ),
     ],
-    ways_out: &[way("`umount` on the host, repair the propagation", UNMOUNT_RISK)],
+    ways_out: &[way("`umount` on the host, and fix the mount propagation", UNMOUNT_RISK)],
     field: &["kubernetes#51835", "rke#264", "containerd#5538"],
     tried: &[TriedWith::RealKubelet],
     source: &[
@@ -385,32 +393,35 @@ pub(crate) static WRONG_NAMESPACE: Cause = Cause {
 /// A program that looks for the mount by the path with the link does not find it.
 pub(crate) static ROOT_SYMLINK: Cause = Cause {
     id: ids::KUBELET_ROOT_SYMLINK,
-    title: "kubelet's root directory is a symbolic link, and a mount below it is not found by its name",
+    title: "kubelet's root directory is a symbolic link, and a mount below it is not found by the \
+        link's path",
     stage: Stage::Volumes,
     kind: Kind::Cause,
-    meaning: "kubelet's root directory is reached by a symbolic link. The kernel lists mounts by the path that the \
-        link leads to, and a program that compares that with the path by the link takes a volume for not mounted: it \
-        is mounted once more, or its unmount is skipped, and its directory cannot be removed (EBUSY). kubelet does \
-        so with subPaths and other volumes up to 1.11, and CSI drivers of any version may.",
+    meaning: "A symbolic link leads to kubelet's root directory. The kernel lists mounts by the \
+        path that the link resolves to. A program that searches the list for the path through the \
+        link does not find the mount: it mounts the volume again, or skips the unmount, and the \
+        volume's directory cannot be removed (EBUSY). kubelet up to 1.11 does so with subPaths \
+        and other volumes, and CSI drivers of any version may.",
     confirmed_by: &[
-        seen("a directory on the way to kubelet's root is a symbolic link", &[Origin::Look]),
+        seen("a component of the path of kubelet's root is a symbolic link", &[Origin::Look]),
         seen(
-            "a volume of the pod is mounted more often than once, or no process unmounts it, and its removal fails with EBUSY",
+            "a volume of the pod is mounted more than once, or no process unmounts the volume, \
+             and its removal fails with EBUSY",
             &[Origin::Mounts, Origin::Calls, Origin::Log],
         ),
-        hidden("who was to unmount it looks for mounts by the path with the link"),
+        hidden("the program that must unmount it searches for mounts by the path through the link"),
     ],
     log: log("kubelet", "UnmountVolume.TearDown failed ... device or resource busy"),
     look_alikes: &[
-        like(ids::STACKED_MOUNTS, "kubelet's root is reached by a symbolic link"),
-        like(ids::SUBPATH_BUSY, "kubelet's root is reached by a symbolic link"),
+        like(ids::STACKED_MOUNTS, "a symbolic link leads to kubelet's root"),
+        like(ids::SUBPATH_BUSY, "a symbolic link leads to kubelet's root"),
     ],
     ways_out: &[
         way("`umount` the path", "low once all containers of the pod have ended"),
         way(
-            "give kubelet and the drivers the path without the link (`--root-dir`), or have a bind mount in place of \
-             the link",
-            "takes a drained node and a restart of kubelet",
+            "configure kubelet and the drivers with the path without the link (`--root-dir`), or \
+             replace the link by a bind mount",
+            "requires a drained node and a restart of kubelet",
         ),
     ],
     field: &["kubernetes#65879", "kubernetes#68740", "k3s#840"],
@@ -427,26 +438,27 @@ pub(crate) static VOL_DATA_LOST: Cause = Cause {
     title: "the file in which kubelet describes a CSI volume (vol_data.json) is missing or damaged",
     stage: Stage::Volumes,
     kind: Kind::Cause,
-    meaning: "vol_data.json is missing, empty or damaged, after an unclean shutdown or a clean-up by \
-        hand. kubelet can neither find the driver nor tell it what to unpublish, and makes no call.",
+    meaning: "vol_data.json is missing, empty or damaged, after an unclean shutdown or a clean-up \
+        by hand. kubelet can neither find the driver nor name the volume to unpublish, and makes \
+        no call.",
     confirmed_by: &[seen(
-        "vol_data.json of the volume is missing, or cannot be understood",
+        "vol_data.json of the volume is missing, or cannot be parsed",
         &[Origin::Files],
     )],
     log: log("kubelet", "UnmountVolume.NewUnmounter failed"),
     look_alikes: &[
         like(ids::ORPHANED_POD_DIR, "kubelet does not try to remove the pod's directory"),
-        like(ids::CSI_DRIVER_NOT_REGISTERED, "vol_data.json does not tell which driver it was"),
+        like(ids::CSI_DRIVER_NOT_REGISTERED, "vol_data.json does not name the driver"),
     ],
     ways_out: &[
         way(
-            "write vol_data.json again, where the API server has the PersistentVolume",
-            "low: kubelet asks the driver to unpublish the volume, as it would have",
+            "write vol_data.json again if the API server has the PersistentVolume",
+            "low: kubelet then calls the driver to unpublish the volume, as usual",
         ),
         way(
             "`umount`, or remove the empty directories",
-            "the driver does not learn of it, so its node-wide mount and the attachment may have to be cleaned \
-             up by hand",
+            "the driver does not notice, so its node-wide mount and the attachment may have to be \
+             cleaned up by hand",
         ),
     ],
     field: &["kubernetes#101911", "kubernetes#108217", "kubernetes#116847"],
@@ -468,7 +480,7 @@ pub(crate) static NOT_ATTEMPTED: Cause = Cause {
     confirmed_by: &[
         seen("no process is left in the pod's control groups", &[Origin::Proc]),
         seen("its volumes are mounted", &[Origin::Mounts]),
-        absent("no process called umount2 for longer than kubelet's pauses last", Feed::Calls),
+        absent("no process called umount2 for longer than kubelet's longest pause", Feed::Calls),
         seen("the pod's record has a deletionTimestamp", &[Origin::Api, Origin::Log]),
         hidden("kubelet knows that the pod is to be deleted"),
         hidden("kubelet waits for nothing else of the pod"),
@@ -476,7 +488,7 @@ pub(crate) static NOT_ATTEMPTED: Cause = Cause {
     log: log("kubelet", "nothing with the pod's UID"),
     look_alikes: &[
         like(ids::POD_NOT_DELETED, "the pod's record has a deletionTimestamp"),
-        like(ids::KUBELET_RESTART_LOST_VOLUME, "kubelet runs since before the pod's end"),
+        like(ids::KUBELET_RESTART_LOST_VOLUME, "kubelet was started before the pod's end"),
     ],
     ways_out: &[way("the finding says where to look", "")],
     field: &[],

@@ -35,8 +35,8 @@ fn without_driver(draft: &mut Draft, suspect: &Suspect<'_>) {
             safe_path(point),
             safe_path(directory)
         ),
-        "data is lost if another node attaches the volume while it is mounted here; detach it by hand \
-         afterwards. Never `rm -rf`: below a mount it deletes the data behind it",
+        "data is lost if another node attaches the volume while it is mounted here; detach it by \
+         hand afterwards. Never run `rm -rf`: below a mount it deletes the data behind the mount",
     );
 }
 
@@ -63,7 +63,7 @@ fn registration_socket(suspect: &Suspect<'_>) -> String {
 }
 
 fn find_driver(draft: &mut Draft, then: &'static str, risk: &'static str) {
-    draft.remedy(pods_of_node("list the pods of this node, and the driver's among them"), "none");
+    draft.remedy(pods_of_node("list the pods of this node, including the driver's"), "none");
     draft.advice(then, risk);
 }
 
@@ -91,7 +91,7 @@ pub(crate) fn does_not_listen(draft: &mut Draft, suspect: &Suspect<'_>) {
 pub(crate) fn not_registered(draft: &mut Draft, suspect: &Suspect<'_>) {
     let (name, socket) = (name(suspect), registration_socket(suspect));
     if suspect.fault == Fault::DriverAbsent {
-        let fact = format!("{socket} is not there: no driver {name} is registered");
+        let fact = format!("{socket} does not exist: driver {name} is not registered");
         let source = Source::file("kubelet's directory");
         match suspect.unregistered {
             Some(since) => draft.fact_since(fact, source, since),
@@ -109,9 +109,10 @@ pub(crate) fn not_registered(draft: &mut Draft, suspect: &Suspect<'_>) {
         draft.fact(fact, Source::Api(node.read));
     }
     draft.explanation = format!(
-        "kubelet cannot ask the CSI driver {name} to unpublish the volume, because the driver is not \
-         there: its DaemonSet was removed, is failing, or does not tolerate a taint of this node. \
-         kubelet gives up before it touches the path, so no system call shows it."
+        "kubelet cannot ask the CSI driver {name} to unpublish the volume, because the driver is \
+         not registered: its DaemonSet was removed, is failing, or does not tolerate a taint of \
+         this node. kubelet fails before it makes any call on the path, so no system call shows \
+         the failure."
     );
     draft.remedy(
         Step::new(
@@ -127,21 +128,21 @@ pub(crate) fn not_registered(draft: &mut Draft, suspect: &Suspect<'_>) {
     without_driver(draft, suspect);
     draft.rule_out(
         ids::CSI_DRIVER_LOST_PUBLISH_STATE,
-        "a driver that forgot its mounts answers, and this one is not there",
+        "a driver that forgot its mounts answers; this driver is absent",
     );
     draft.rule_out(
         ids::VOL_DATA_MISSING_OR_CORRUPT,
         "vol_data.json can be read, and names the driver",
     );
-    draft.rule_out(ids::CSI_DRIVER_ERROR, "the driver is not there, and answers nothing");
+    draft.rule_out(ids::CSI_DRIVER_ERROR, "the driver is absent, so it answers nothing");
     // If only its socket is left, kubelet may still have the driver in its list.
     let is_missed =
         suspect.said.is_some_and(|(_, said)| said.complaint == Some(Complaint::NoDriver));
     if suspect.fault == Fault::DriverAbsent || is_missed {
-        draft.rule_out(ids::CSI_DRIVER_DOWN, "the driver's registrar is not there either");
+        draft.rule_out(ids::CSI_DRIVER_DOWN, "the driver's registrar is absent, too");
     }
     if !suspect.is_going() {
-        draft.doubt("whether the pod is to be deleted: it may never have had tokens");
+        draft.doubt("whether the pod is to be deleted: it may never have had a token volume");
     }
 }
 
@@ -152,42 +153,40 @@ pub(crate) fn down(draft: &mut Draft, suspect: &Suspect<'_>) {
         draft.fact(driver.words(), Source::proc(format!("{}, /proc/*/net/unix", driver.source)));
         if driver.process.is_some() {
             draft.doubt(
-                "whether kubelet reaches the driver by now: a process listens on its socket",
+                "whether kubelet reaches the driver now: a process listens on the driver's socket",
             );
         }
     }
     let why = if suspect.is_registered() {
-        "because its registrar lives"
+        "because its registrar still runs"
     } else {
-        "because its registrar, which has ended, too, has left its socket"
+        "because its registrar, which has also ended, has left its socket behind"
     };
     draft.explanation = format!(
-        "The CSI driver {name} is registered, {why}, and the driver itself is not there: its container has \
-         ended, or fails again and again. Each call of kubelet fails at once (Unavailable); kubelet asks again, \
-         at last every two minutes, and touches nothing before."
+        "The CSI driver {name} is registered, {why}. The driver itself does not run: its \
+         container has ended or keeps failing. Each call from kubelet fails at once \
+         (Unavailable); kubelet retries with pauses of up to two minutes, and makes no call on \
+         the path until the driver succeeds."
     );
     find_driver(
         draft,
-        "bring the driver back: the states and logs of its containers say why it does not run. kubelet's \
-         next attempt then asks it",
+        "restore the driver: the states and logs of its containers say why it does not run. \
+         kubelet's next attempt then reaches it",
         "none",
     );
     without_driver(draft, suspect);
     let called = if suspect.is_registered() {
-        "the driver's registrar is there, and listens"
+        "the driver's registrar listens"
     } else {
-        "kubelet calls the driver, so that it has it in its list"
+        "kubelet calls the driver, so kubelet has it in its list"
     };
     draft.rule_out(ids::CSI_DRIVER_NOT_REGISTERED, called);
-    let gone = "no process is there that could answer";
+    let gone = "no process listens that could answer";
     draft.rule_out(ids::CSI_DRIVER_LOST_PUBLISH_STATE, gone);
     draft.rule_out(ids::CSI_DRIVER_ERROR, gone);
-    draft.rule_out(
-        ids::CSI_UNPUBLISH_HUNG_LOCK,
-        "the driver is not there, and nothing of it can hang",
-    );
+    draft.rule_out(ids::CSI_UNPUBLISH_HUNG_LOCK, "the driver has no process that could hang");
     if !suspect.is_going() {
-        draft.doubt("whether the pod is to be deleted: it may never have had tokens");
+        draft.doubt("whether the pod is to be deleted: it may never have had a token volume");
     }
 }
 
@@ -203,10 +202,14 @@ pub(crate) fn hangs(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<
     });
     let started = process.and_then(|process| process.ticks);
     let halted = process.and_then(|process| Some((process.pid, process.halted.as_ref()?)));
-    let mut why = String::from("What it waits for is not known from here: its log may say so.");
+    let mut why =
+        String::from("What the driver waits for is not visible from here; its log may say it.");
     if let Some(last) = task.links.last() {
         draft.links(&task.links);
-        why = format!("It has started a command for that, which waits for {}.", last.who);
+        why = format!(
+            "The driver has started a command for that call, which waits for {}.",
+            last.who
+        );
     }
     if let Some((pid, halted)) = halted {
         let of = format!("/proc/{pid}");
@@ -219,7 +222,10 @@ pub(crate) fn hangs(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<
             Halted::Waits { tid, state, channel } => {
                 let source = Source::proc(format!("{of}/task/{tid}/wchan"));
                 let channel = safe(channel.as_bytes());
-                draft.fact(format!("its thread {tid} is in state {state} in {channel}"), source);
+                draft.fact(
+                    format!("the driver's thread {tid} is in state {state} in {channel}"),
+                    source,
+                );
                 let server = waits_for(std::iter::once(&*channel)).words();
                 let server = server.unwrap_or("something in the kernel");
                 why = format!("One of its threads waits for {server}.");
@@ -228,38 +234,42 @@ pub(crate) fn hangs(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<
         }
     }
     draft.explanation = format!(
-        "The CSI driver {name} was asked to unpublish the volume, and does not come back from that. {why} \
-         kubelet gives up after two minutes at most and asks again; a driver that locks the volume refuses then \
-         (Aborted), as long as the first call hangs."
+        "The CSI driver {name} does not return from kubelet's call to unpublish the volume. {why} \
+         kubelet gives up after at most two minutes and retries; a driver that locks the volume \
+         refuses the retries (Aborted) while the first call hangs."
     );
     let is_mounted = !suspect.volume.mounts.is_empty();
     if !is_mounted {
-        draft.fact("nothing is mounted for the volume any more", Source::Samples);
-        draft.explanation += " The mount is out of the table already, as it is while the kernel still writes back what is \
-            left of it: a driver that is started again has nothing to unmount, and answers with success.";
+        draft.fact("the volume is no longer mounted", Source::Samples);
+        draft.explanation += " The mount has already left the mount table, as it does while the \
+            kernel still writes back its data. A restarted driver has nothing to unmount, and \
+            answers with success.";
     }
     let is_here = |it: &StuckThread| {
         it.path.as_ref().is_some_and(|path| path.starts_with(&suspect.volume.path))
     };
     let is_known = task.stuck.is_some_and(is_here);
     if !is_mounted && !is_known {
-        draft.doubt("what the driver's earlier call waits for: only its answers say that it runs");
+        draft.doubt(
+            "what the driver's earlier call waits for: only the driver's answers say that this \
+             call still runs",
+        );
     }
     find_driver(
         draft,
-        "restart the driver's pod, which clears the driver's own lock, and no thread that waits in the \
-         kernel",
-        "volumes that a FUSE driver serves from that pod die with it, for all pods of the node",
+        "restart the driver's pod: this clears the driver's own lock, but does not end a thread \
+         that waits in the kernel",
+        "volumes that a FUSE driver serves from that pod stop working for all pods of the node",
     );
     umount(context, draft, suspect, UMOUNT_RISK);
     draft.rule_out(ids::CSI_DRIVER_LOST_PUBLISH_STATE, "the driver does not answer");
     draft.rule_out(ids::CSI_DRIVER_DOWN, "a process listens on the driver's socket");
     draft.rule_out(
         ids::CSI_DRIVER_ERROR,
-        "it does not answer, or only that it still works on an earlier call",
+        "the driver does not answer, or answers only that it still works on an earlier call",
     );
     if !suspect.is_going() {
-        draft.doubt("whether the pod is to be deleted: it may never have had tokens");
+        draft.doubt("whether the pod is to be deleted: it may never have had a token volume");
     }
 }
 
@@ -269,23 +279,23 @@ pub(crate) fn error(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<
     draft.held_by(format!("the CSI driver {name}"));
     registrar(draft, suspect);
     draft.explanation = format!(
-        "The CSI driver {name} is there, and answers kubelet's NodeUnpublishVolume with an error, at each \
-         attempt. kubelet asks again, at last every two minutes, and touches nothing before. The \
-         driver's log says more about the error."
+        "The CSI driver {name} answers kubelet's NodeUnpublishVolume with an error at each \
+         attempt. kubelet retries with pauses of up to two minutes, and makes no call on the path \
+         until the driver succeeds. The driver's log says more about the error."
     );
-    find_driver(draft, "mend what the driver's log complains of", "none");
+    find_driver(draft, "fix the error that the driver's log reports", "none");
     umount(context, draft, suspect, UMOUNT_RISK);
     // The failed attempts show that the pod is being deleted.
-    let answers = "the driver is there, and answers";
+    let answers = "the driver runs and answers";
     draft.rule_out(ids::CSI_DRIVER_NOT_REGISTERED, answers);
     draft.rule_out(ids::CSI_DRIVER_DOWN, answers);
-    draft.rule_out(ids::CSI_DRIVER_LOST_PUBLISH_STATE, "it does not say that all is well");
+    draft.rule_out(ids::CSI_DRIVER_LOST_PUBLISH_STATE, "the driver does not report success");
     draft.rule_out(
         ids::CSI_UNPUBLISH_HUNG_LOCK,
-        "it answers, and not that it still works on an earlier call",
+        "the driver answers, but not that it still works on an earlier call",
     );
     if suspect.volume.mounts.is_empty() {
-        draft.fact("nothing is mounted for the volume", Source::Samples);
+        draft.fact("the volume is not mounted", Source::Samples);
     } else {
         draft.rule_out(ids::CSI_DRIVER_NOT_IDEMPOTENT, "the volume is still mounted");
     }
@@ -296,7 +306,7 @@ fn doubt_after_restart(context: &Context<'_>, draft: &mut Draft, suspect: &Suspe
     let started = suspect.volume.driver().map(|process| process.started);
     let answered = suspect.said.map(|(_, said)| context.when(said.at));
     if started.zip(answered).is_some_and(|(started, answered)| started > answered) {
-        draft.doubt("what the driver's process answers, which was started since the last attempt");
+        draft.doubt("what the driver answers now: its process was started after the last attempt");
     }
 }
 
@@ -311,40 +321,43 @@ pub(crate) fn says_not_mounted(error: &str) -> bool {
 pub(crate) fn not_idempotent(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<'_>) {
     let name = name(suspect);
     doubt_after_restart(context, draft, suspect);
-    draft.fact("nothing is mounted for the volume", Source::Samples);
+    draft.fact("the volume is not mounted", Source::Samples);
     if suspect.pod.before_boot {
         draft.fact(
-            "the pod's containers were started before the node was booted, and none since",
+            "the pod's containers were started before the node's last boot, and none since",
             Source::file("kubelet's directory"),
         );
     }
     let text = suspect.said.map_or("", |(_, said)| said.text.as_str());
     if text.contains("not empty") {
         draft.doubt(
-            "whether something was written into the mount point: the error speaks of a directory",
+            "whether something was written into the mount point: the error says that a directory \
+             is not empty",
         );
     }
     draft.explanation = format!(
-        "Nothing is mounted for the volume any more, and the CSI driver {name} answers each attempt to \
-         unpublish it with an error, where the specification wants success. So kubelet asks again for \
-         ever, at last every two minutes."
+        "The volume is no longer mounted, and the CSI driver {name} answers each attempt to \
+         unpublish it with an error, although the CSI specification requires success. kubelet \
+         retries without end, with pauses of up to two minutes."
     );
     let volume = &suspect.volume;
     let bind = |it: &str| format!("mkdir -p {it}/mount && mount --bind {it}/mount {it}/mount");
     draft.remedy(
         View::OURS
-            .on_file("give the driver an empty mount to unmount in", &volume.path, volume.file, bind)
+            .on_file(
+                "give the driver an empty mount to unmount in",
+                &volume.path,
+                volume.file,
+                bind,
+            )
             .verified_by(format!("! mountpoint -q {}", word(volume.path.join("mount")))),
-        "low: the empty directory is mounted on itself, so that the driver has something to unmount at \
-         kubelet's next attempt; of no use where the driver fails because it does not know the volume",
+        "low: an empty directory is mounted on itself, for the driver to unmount at kubelet's \
+         next attempt; does not help if the driver fails because it does not know the volume",
     );
     find_driver(
         draft,
-        "upgrade the driver to a version that succeeds where nothing is mounted",
+        "upgrade the driver to a version that succeeds if nothing is mounted",
         "none",
     );
-    draft.rule_out(
-        ids::CSI_DRIVER_ERROR,
-        "nothing is mounted, so there is nothing to be unpublished",
-    );
+    draft.rule_out(ids::CSI_DRIVER_ERROR, "nothing is mounted, so nothing is left to unpublish");
 }

@@ -19,8 +19,8 @@ use crate::{
     verdict::{Draft, times},
 };
 
-pub(super) const UNMOUNT_RISK: &str = "low once all containers of the pod have ended and no process uses the \
-    mount; never `rm -rf` below it, which deletes the data behind it";
+pub(super) const UNMOUNT_RISK: &str = "low once all containers of the pod have ended and no \
+    process uses the mount; never run `rm -rf` below it: that deletes the data behind the mount";
 
 /// The cause, by the number of mounts on the path and by whether a successful unmount was called in a namespace where
 /// the path is still mounted (`None` without a successful unmount).
@@ -38,15 +38,15 @@ pub(crate) fn words(cause: &Cause) -> Option<&'static str> {
     let words = [
         (
             &LOST_PUBLISH_STATE,
-            "The CSI driver answered kubelet that the volume is unpublished without unmounting it, \
-             most likely because it was restarted and forgot what it had published; kubelet then \
-             tries to remove a directory that still is a mount point. Not known from here: what \
-             the driver answered; its log says (`not published`, `nothing to do`).",
+            "The CSI driver reported success to kubelet without unmounting the volume, most \
+             likely because the driver was restarted and forgot what it had published. kubelet \
+             then tries to remove a directory that is still a mount point. The driver's answer is \
+             not visible from here; its log has it (`not published`, `nothing to do`).",
         ),
         (
             &STACKED_MOUNTS,
             "The volume was mounted more than once on the same path, and one unmount removes only \
-             the uppermost. Unmount until it fails with EINVAL.",
+             the topmost mount. Repeat the unmount until it fails with EINVAL.",
         ),
         (&WRONG_NAMESPACE, UNMOUNTED_ELSEWHERE),
     ];
@@ -71,29 +71,29 @@ pub(crate) fn tell_apart(draft: &mut Draft, since: Option<Monotonic>, reach: Opt
         }
         draft.rule_out(
             ids::CSI_DRIVER_NOT_REGISTERED,
-            "kubelet stops before it touches the path when the driver is not registered",
+            "kubelet does not touch the path if the driver is not registered",
         );
         draft.rule_out(ids::DATA_UNDER_MOUNTPOINT, "the path is mounted");
-        let asked = "kubelet touches the path only after the driver has said that all is well";
+        let asked = "kubelet touches the path only after the driver has reported success";
         draft.rule_out(ids::CSI_DRIVER_DOWN, asked);
         draft.rule_out(ids::CSI_DRIVER_ERROR, asked);
-        draft.rule_out(ids::CSI_UNPUBLISH_HUNG_LOCK, "kubelet had an answer, and retries");
-        draft.rule_out(ids::KUBELET_RESTART_LOST_VOLUME, "kubelet removes this very volume");
+        draft.rule_out(ids::CSI_UNPUBLISH_HUNG_LOCK, "kubelet received an answer, and retries");
+        draft.rule_out(ids::KUBELET_RESTART_LOST_VOLUME, "kubelet tries to remove this volume");
     }
     if *draft.cause == STACKED_MOUNTS {
-        let fact = "it is still mounted in the namespace in which it is removed";
+        let fact = "the path is still mounted in the mount namespace of the removal";
         draft.rule_out(ids::CSI_UMOUNT_WRONG_NAMESPACE, fact);
         draft.rule_out(
             ids::CSI_DRIVER_LOST_PUBLISH_STATE,
-            "it is mounted more than once, or was unmounted and still is mounted",
+            "the volume is mounted more than once, or is still mounted after an unmount",
         );
     }
     if *draft.cause == WRONG_NAMESPACE {
         draft.rule_out(
             ids::STACKED_MOUNTS,
-            "one mount is on the path, and what the driver unmounts it unmounts elsewhere",
+            "one mount is on the path, and the driver unmounts in another namespace",
         );
-        let fact = "the driver did unmount, where it sees the volume";
+        let fact = "the driver did unmount the volume, in its own namespace";
         draft.rule_out(ids::CSI_DRIVER_LOST_PUBLISH_STATE, fact);
     }
 }
@@ -101,12 +101,10 @@ pub(crate) fn tell_apart(draft: &mut Draft, since: Option<Monotonic>, reach: Opt
 /// States whether the driver's unmounts propagate to kubelet, by its mounts.
 pub(crate) fn tell_reach(draft: &mut Draft, driver: &DriverProcess) {
     let fact = match driver.reach {
-        Reach::Whole => {
-            "what the driver unmounts in its own mount namespace is unmounted for kubelet, too"
-        }
+        Reach::Whole => "unmounts in the driver's mount namespace propagate to kubelet",
         Reach::Cut { mounted: false } => {
-            "in the driver's mount namespace the volume is not mounted, and the mount that it would be in is \
-             not shared: what happens there does not reach kubelet"
+            "in the driver's mount namespace the volume is not mounted, and the mount that \
+             contains its path is not shared: unmounts there do not propagate to kubelet"
         }
         Reach::Cut { mounted: true } | Reach::Unknown => return,
     };
@@ -114,33 +112,37 @@ pub(crate) fn tell_reach(draft: &mut Draft, driver: &DriverProcess) {
 }
 
 /// The explanation of `csi-umount-wrong-namespace`.
-pub(crate) const UNMOUNTED_ELSEWHERE: &str = "The driver unmounted the volume where it runs, and that \
-    did not reach kubelet: its container lacks `mountPropagation: Bidirectional`, or kubelet's \
-    directory is not a shared mount (`findmnt -o TARGET,PROPAGATION`).";
+pub(crate) const UNMOUNTED_ELSEWHERE: &str = "The driver unmounted the volume in its own mount \
+    namespace, and the unmount did not propagate to kubelet: the driver's container lacks \
+    `mountPropagation: Bidirectional`, or kubelet's directory is not a shared mount (`findmnt -o \
+    TARGET,PROPAGATION`).";
 
 pub(crate) fn forgotten(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<'_>) {
     csi_volume::driver::listens(draft, suspect);
     umount(context, draft, suspect, UMOUNT_RISK);
     draft.explanation = match suspect.torn_down {
         Some(_) => {
-            "kubelet asked the CSI driver to unpublish this volume, the driver said that all is well, and the \
-             volume is still mounted. Most likely the driver was restarted and forgot what it had published, \
-             or publishes a volume twice and unpublishes it once, or a helper of it unmounted it in a mount \
-             namespace that no other process sees; its log says which (`not published`, `nothing to do`). kubelet from 1.30 on sees the mount and waits without a word."
+            "kubelet asked the CSI driver to unpublish this volume, the driver reported success, \
+             and the volume is still mounted. Most likely the driver was restarted and forgot \
+             what it had published, or publishes a volume twice and unpublishes it once, or one \
+             of its helpers unmounted the volume in a mount namespace that no other process sees. \
+             The driver's log says which (`not published`, `nothing to do`). kubelet since 1.30 \
+             sees the mount, and waits without an error in its log."
         }
         None => {
-            "The CSI driver is registered, kubelet has taken the rest of the pod down, \
-             and no process unmounts this volume. Most likely the driver was restarted, forgot what it had \
-             published, and says that all is well; kubelet from 1.30 on sees that the path is still \
-             mounted and waits without a word. Not known from here is what the driver answers: its log \
-             says so (`not published`, `nothing to do`, or an error that kubelet's log repeats)."
+            "The CSI driver is registered, kubelet has taken down the rest of the pod, and no \
+             process unmounts this volume. Most likely the driver was restarted, forgot what it \
+             had published, and reports success. kubelet since 1.30 sees that the path is still \
+             mounted, and waits without an error in its log. The driver's answer is not visible \
+             from here; its log has it (`not published`, `nothing to do`, or an error that \
+             kubelet's log repeats)."
         }
     }
     .into();
     if suspect.is_registered() {
         draft.rule_out(
             ids::CSI_DRIVER_NOT_REGISTERED,
-            "the driver's registration socket is there, and a process listens on it",
+            "a process listens on the driver's registration socket",
         );
     }
     draft.rule_out(ids::DATA_UNDER_MOUNTPOINT, "the path is mounted");
@@ -155,7 +157,7 @@ pub(crate) fn forgotten(context: &Context<'_>, draft: &mut Draft, suspect: &Susp
     let since = Some(suspect.since);
     // An observation is stronger than an absent attempt, and does not change later.
     if let Some(at) = suspect.unheld {
-        let fact = "no process was found that holds it, and nothing is mounted on it";
+        let fact = "no process was found that uses it, and nothing is mounted on it";
         draft.rule_out_since(ids::VOLUME_HELD_BY_HOST_PROCESS, fact, Some(at));
     }
     // While an attempt may still come, its outcome is not known.
@@ -168,13 +170,10 @@ pub(crate) fn forgotten(context: &Context<'_>, draft: &mut Draft, suspect: &Susp
     }
     let process = suspect.volume.driver();
     if let Some(process) = process {
-        draft.rule_out(
-            ids::CSI_DRIVER_DOWN,
-            "a process listens on the socket on which kubelet calls the driver",
-        );
+        draft.rule_out(ids::CSI_DRIVER_DOWN, "a process listens on the socket that kubelet calls");
         draft.rule_out(
             ids::CSI_UNPUBLISH_HUNG_LOCK,
-            "no call on the volume hangs, and the driver's process goes on",
+            "no call on the volume hangs, and the driver's process runs",
         );
         tell_reach(draft, process);
         if process.reach == Reach::Whole {
@@ -183,11 +182,11 @@ pub(crate) fn forgotten(context: &Context<'_>, draft: &mut Draft, suspect: &Susp
         }
     }
     if let Some((since, log)) = suspect.no_error_since {
-        let fact = format!("the {log} has no error of the volume");
+        let fact = format!("the {log} has no error about the volume");
         draft.fact_since(fact.clone(), Source::Log(log.to_owned()), since);
         draft.rule_out_since(ids::CSI_DRIVER_ERROR, fact, Some(since));
         if suspect.at.since(since) >= suspect.threshold {
-            let fact = "an unmount that fails is an error in kubelet's log, which has none";
+            let fact = "kubelet logs each unmount that fails, and its log has none";
             draft.rule_out_since(ids::VOLUME_HELD_BY_HOST_PROCESS, fact, Some(since));
         }
     }
@@ -200,13 +199,13 @@ pub(crate) fn forgotten(context: &Context<'_>, draft: &mut Draft, suspect: &Susp
         draft.rule_out_since(ids::STACKED_MOUNTS, "no process unmounted it even once", since);
     }
     if suspect.is_taken_down() {
-        draft.rule_out(ids::KUBELET_RESTART_LOST_VOLUME, "kubelet takes the rest of the pod down");
+        draft.rule_out(ids::KUBELET_RESTART_LOST_VOLUME, "kubelet takes down the rest of the pod");
     }
 }
 
 /// Rules out the causes that a successful answer of the driver contradicts.
 fn answered(draft: &mut Draft, since: Monotonic, said: &Said) {
-    let well = "the driver has said that all is well";
+    let well = "the driver has reported success";
     for other in [
         ids::VOLUME_HELD_BY_HOST_PROCESS,
         ids::CSI_DRIVER_NOT_REGISTERED,
@@ -216,7 +215,7 @@ fn answered(draft: &mut Draft, since: Monotonic, said: &Said) {
     ] {
         draft.rule_out_since(other, well, Some(since));
     }
-    let fact = format!("kubelet has asked for it, as the {} says", said.source);
+    let fact = format!("kubelet has asked the driver to unpublish it, by the {}", said.source);
     draft.rule_out_since(ids::KUBELET_RESTART_LOST_VOLUME, fact, Some(since));
 }
 
@@ -231,32 +230,36 @@ pub(crate) fn cut_off(context: &Context<'_>, draft: &mut Draft, suspect: &Suspec
     draft.explanation = UNMOUNTED_ELSEWHERE.into();
     draft.rule_out(
         ids::CSI_DRIVER_LOST_PUBLISH_STATE,
-        "whatever the driver remembers, what it unmounts does not reach kubelet",
+        "the driver's unmounts do not propagate to kubelet, whatever it remembers",
     );
     draft.rule_out(
         ids::STACKED_MOUNTS,
-        "whatever the driver unmounts, it does so in another namespace than it is mounted in",
+        "the driver unmounts in another namespace than the one that has the mount",
     );
     if suspect.torn_down.is_none() {
-        draft.doubt("whether the driver was asked, and has unmounted the volume where it runs");
+        draft.doubt(
+            "whether kubelet called the driver, and the driver unmounted the volume in its own \
+             namespace",
+        );
     }
 }
 
 pub(crate) fn stacked(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<'_>) {
     let left = suspect.volume.mounts.len();
     draft.fact(format!("umount2 on it succeeded {}", times(suspect.tried.ok)), Source::Probe);
-    draft.fact(format!("{left} mounts are left"), Source::mountinfo("mountinfo"));
+    draft.fact(format!("mounts left on the path: {left}"), Source::mountinfo("mountinfo"));
     umount(context, draft, suspect, UMOUNT_RISK);
-    draft.explanation = "The volume was mounted more than once on the same path; an unmount takes \
-        only the uppermost away, and no process unmounts the rest. Unmount until it fails with EINVAL."
+    draft.explanation = "The volume was mounted more than once on the same path. An unmount \
+        removes only the topmost mount, and no process unmounts the rest. Repeat the unmount \
+        until it fails with EINVAL."
         .into();
     draft.rule_out(
         ids::CSI_UMOUNT_WRONG_NAMESPACE,
-        "the unmount that succeeded was called in a namespace in which the path is still mounted",
+        "the unmount succeeded in a namespace in which the path is still mounted",
     );
     draft.rule_out(
         ids::CSI_DRIVER_LOST_PUBLISH_STATE,
-        "it was unmounted, but not as often as it was mounted",
+        "the volume was unmounted, but fewer times than it was mounted",
     );
 }
 
@@ -271,7 +274,7 @@ pub(crate) fn wrong_namespace(context: &Context<'_>, draft: &mut Draft, suspect:
     }
     if suspect.volume.mounts.iter().all(|mount| !mount.shared) {
         draft.fact(
-            "the mount is not shared: what others do does not reach it",
+            "the mount is not shared: unmounts in other namespaces do not propagate to it",
             Source::mountinfo("mountinfo"),
         );
     }
@@ -279,10 +282,10 @@ pub(crate) fn wrong_namespace(context: &Context<'_>, draft: &mut Draft, suspect:
     draft.explanation = UNMOUNTED_ELSEWHERE.into();
     draft.rule_out(
         ids::CSI_DRIVER_LOST_PUBLISH_STATE,
-        "the driver did unmount, where it sees the volume",
+        "the driver did unmount the volume, in its own namespace",
     );
     draft.rule_out(
         ids::STACKED_MOUNTS,
-        "the unmount that succeeded was called in another namespace than it is mounted in",
+        "the unmount succeeded in another namespace than the one that has the mount",
     );
 }

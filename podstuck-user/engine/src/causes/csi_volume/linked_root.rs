@@ -24,9 +24,9 @@ pub(crate) fn tell(draft: &mut Draft, link: &LinkedRoot) {
     let LinkedRoot { named, link, leads_to } = link;
     let (named, link, leads_to) = (safe_path(named), safe_path(link), safe_path(leads_to));
     let fact = if named == link {
-        format!("kubelet's root {named} is a symbolic link and leads to {leads_to}")
+        format!("kubelet's root {named} is a symbolic link to {leads_to}")
     } else {
-        format!("{link} is a symbolic link, so that kubelet's root {named} is {leads_to}")
+        format!("{link} is a symbolic link, so kubelet's root {named} resolves to {leads_to}")
     };
     draft.fact(fact, Source::Look("readlinkat"));
 }
@@ -47,10 +47,10 @@ pub(crate) fn tell_apart(
     }
     tell(draft, link);
     draft.explanation = format!(
-        "kubelet's root is reached by a symbolic link, and the kernel lists this mount by the path that the link \
-         leads to, below {}. Most likely the program that was to unmount it has looked for it by the path with the \
-         link, and has not found it, or mounted it twice for that reason. kubelet up to 1.11 does so, and some CSI \
-         drivers.",
+        "A symbolic link leads to kubelet's root, and the kernel lists this mount by the path \
+         that the link resolves to, below {}. Most likely the program that must unmount it \
+         searched for it by the path through the link and did not find it, or mounted it twice \
+         for that reason. kubelet up to 1.11 does so, as do some CSI drivers.",
         safe_path(&link.leads_to)
     );
     // The remedy is the same for both causes.
@@ -63,12 +63,14 @@ pub(crate) fn tell_apart(
     if is_subpath {
         draft.suffices_beside(ids::SUBPATH_BUSY);
     } else {
-        draft.rule_out(ids::SUBPATH_BUSY, "it is no subPath");
+        draft.rule_out(ids::SUBPATH_BUSY, "the mount is not a subPath");
     }
-    draft.doubt("whether who was to unmount it looks for mounts by the path with the link");
+    draft.doubt(
+        "whether the program that must unmount it searches for mounts by the path through the link",
+    );
     draft.advice(
-        "drain the node, and give kubelet and the drivers the path without the link (`--root-dir`), or have a bind \
-         mount in place of the link",
-        "takes a restart of kubelet; as long as the link is there, it comes again",
+        "drain the node, and configure kubelet and the drivers with the path without the link \
+         (`--root-dir`), or replace the link by a bind mount",
+        "requires a restart of kubelet; while the link exists, the problem can recur",
     );
 }

@@ -262,7 +262,7 @@ fn state(draft: &mut Draft, suspect: &Suspect<'_>) {
     let is_traced = suspect.threshold < Thresholds::UNTRACED;
     if is_traced && window > 0 && !suspect.tried.any() && !suspect.volume.mounts.is_empty() {
         draft.fact_since(
-            format!("no process called umount2 on it in {window} s of watching"),
+            format!("no process called umount2 on it in {window} s of observation"),
             Source::Probe,
             suspect.since,
         );
@@ -275,7 +275,7 @@ fn state(draft: &mut Draft, suspect: &Suspect<'_>) {
     } else if suspect.lost_tokens {
         draft.fact("the pod's token volume is gone", Source::file("kubelet's directory"));
         draft.fact(
-            "so the pod is being taken down: kubelet takes all volumes down at the same time",
+            "so the pod is being taken down: kubelet removes all its volumes at the same time",
             Source::Inference,
         );
     } else if suspect.pod.volume_removed.is_some() {
@@ -288,8 +288,8 @@ fn state(draft: &mut Draft, suspect: &Suspect<'_>) {
         }
     } else if !has_tokens(suspect.pod) {
         draft.fact(
-            "the pod has no token volume, as nearly every pod has that is not being taken down \
-             (unless it is made with `automountServiceAccountToken: false`)",
+            "the pod has no token volume; nearly every pod has one until it is taken down (unless \
+             it sets `automountServiceAccountToken: false`)",
             Source::file("kubelet's directory"),
         );
     }
@@ -320,29 +320,30 @@ pub(crate) fn umount(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect
     }
 }
 
-pub(crate) const UMOUNT_RISK: &str = "low while no process uses the mount; what is mounted stays intact. The \
-    driver does not learn of it, so its node-wide mount and the attachment may have to be cleaned up by hand. \
-    Never `rm -rf` below it: that deletes the data behind the mount";
+pub(crate) const UMOUNT_RISK: &str = "low while no process uses the mount; the data on it stays \
+    intact. The driver does not notice the unmount, so its node-wide mount and the attachment may \
+    have to be cleaned up by hand. Never run `rm -rf` below it: that deletes the data behind the \
+    mount";
 
 pub(crate) fn no_data(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<'_>) {
     let what = match suspect.volume.csi.as_ref().map(|csi| &csi.data) {
         Some(VolumeData::Corrupt { size: 0 }) => "is empty".to_owned(),
-        Some(VolumeData::Corrupt { size }) => format!("cannot be understood ({size} bytes)"),
+        Some(VolumeData::Corrupt { size }) => format!("cannot be parsed ({size} bytes)"),
         _ => "is missing".to_owned(),
     };
     draft.fact(format!("{} {what}", safe_path(&draft.path)), Source::file("kubelet's directory"));
     if suspect.pod.before_boot {
         draft.fact(
-            "the pod's containers were started before the node was booted, and none since",
+            "the pod's containers were started before the node's last boot, and none since",
             Source::file("kubelet's directory"),
         );
         if !suspect.is_going() {
-            draft.doubt("whether the pod is to be deleted, or cannot begin again");
+            draft.doubt("whether the pod is to be deleted, or cannot start again");
         }
     }
-    draft.explanation = "kubelet lost what it wrote about the volume (an unclean shutdown, a \
-        clean-up by hand), so it can neither find the driver nor tell it what to unpublish: it \
-        fails with `UnmountVolume.NewUnmounter failed` in its log and makes no call."
+    draft.explanation = "kubelet's file about the volume is missing or damaged (by an unclean \
+        shutdown or a clean-up by hand), so kubelet can neither find the driver nor name the \
+        volume to unpublish: it logs `UnmountVolume.NewUnmounter failed` and makes no call."
         .into();
     let directory: &Path = &suspect.volume.path;
     let here = suspect.pod.seen_by;
@@ -368,16 +369,13 @@ pub(crate) fn no_data(context: &Context<'_>, draft: &mut Draft, suspect: &Suspec
                 Ok(line) => restore.verified_by(format!("sleep 10; ! {}", line.text)),
                 Err(_) => restore,
             },
-            "low: the file is as kubelet wrote it, by the PersistentVolume; kubelet finds it at its next \
-             attempt, and has the driver unpublish the volume",
+            "low: the file is rebuilt from the PersistentVolume, as kubelet wrote it; kubelet \
+             reads it at its next attempt, and has the driver unpublish the volume",
         );
     }
     match suspect.volume.mounts.as_slice() {
         [] => {
-            draft.remedy(
-                clear,
-                "low: removes the file that says nothing, and empty directories only",
-            );
+            draft.remedy(clear, "low: removes only the useless file and empty directories");
         }
         [mount] => {
             let view = View::in_namespace(context, mount.namespace, mount.pid);
@@ -389,15 +387,15 @@ pub(crate) fn no_data(context: &Context<'_>, draft: &mut Draft, suspect: &Suspec
     }
     if restored.is_some() {
         draft.advice(
-            "restart kubelet if the file that was written again stays: one that was started after the loss \
-             looks for volumes when it is started, and not again",
-            "low: containers go on",
+            "restart kubelet if the rewritten file stays: a kubelet that was started after the \
+             loss searches for volumes only at its start",
+            "low: containers keep running",
         );
     } else if !suspect.volume.mounts.is_empty() {
         draft.advice(
-            "then restart kubelet: one that has seen the volume mounted asks for its file until \
-             it is restarted",
-            "low: containers go on",
+            "then restart kubelet: a kubelet that has seen the volume mounted requires the file \
+             until it is restarted",
+            "low: containers keep running",
         );
     }
     draft.rule_out(
@@ -405,10 +403,7 @@ pub(crate) fn no_data(context: &Context<'_>, draft: &mut Draft, suspect: &Suspec
         "kubelet does not try to remove the pod's directory, as it does for a pod that the API \
          server no longer knows",
     );
-    draft.rule_out(
-        ids::CSI_DRIVER_NOT_REGISTERED,
-        "kubelet fails before it asks which driver it was",
-    );
+    draft.rule_out(ids::CSI_DRIVER_NOT_REGISTERED, "kubelet fails before it looks up the driver");
 }
 
 /// The content of kubelet's file, derived from the PersistentVolume (pkg/volume/csi, `NewMounter`); `None` if the API
@@ -437,34 +432,35 @@ pub(crate) fn not_attempted(_context: &Context<'_>, draft: &mut Draft, suspect: 
     if !suspect.kubelet_runs {
         draft.fact("no kubelet runs on this node", Source::proc("/proc"));
     }
-    draft.explanation = "The pod's containers have ended, its volumes are still mounted, and no component tries to unmount \
-        them. The blocker is no failing system call: kubelet may not know that the pod is to be deleted (is it being \
-        deleted at all?), may wait for something else of the pod, or may not run. Look at the pod's record \
-        (deletionTimestamp, finalizers) and at kubelet's log for its UID."
+    draft.explanation = "The pod's containers have ended, its volumes are still mounted, and no \
+        component tries to unmount them. No system call fails: kubelet may not know that the pod \
+        is to be deleted (is it being deleted at all?), may wait for something else of the pod, \
+        or may not run. Check the pod's record (deletionTimestamp, finalizers), and kubelet's log \
+        for the pod's UID."
         .into();
     let uid = word(&suspect.pod.uid);
     let grep = format!("journalctl -u kubelet --since -10min | grep {uid}");
-    draft.remedy(Step::new("show what kubelet's log says of the pod", grep), "none");
+    draft.remedy(Step::new("show what kubelet's log says about the pod", grep), "none");
 }
 
 /// The server of a CSI driver's volume is gone, and the driver has not unmounted it.
 pub(super) fn below_driver(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<'_>) {
     driver::listens(draft, suspect);
-    draft.fact("a look at it fails with ENOTCONN", Source::Look("statx"));
-    draft.explanation = "The process that served this volume (FUSE) has ended, and its mount is still there. stat(2) \
-        on it fails with ENOTCONN; many drivers look before they unmount, and fail at that. Nothing can be lost any \
-        more by unmounting."
+    draft.fact("statx(2) of it fails with ENOTCONN", Source::Look("statx"));
+    draft.explanation = "The process that served this FUSE volume has ended, and the mount is \
+        still there. stat(2) of it fails with ENOTCONN; many drivers call stat(2) before they \
+        unmount, and fail there. Unmounting can lose nothing more."
         .into();
     umount(
         context,
         draft,
         suspect,
-        "low: nothing behind the mount can be reached. The driver does not learn of it, so its node-wide mount may have \
-         to be unmounted as well",
+        "low: nothing behind the mount can be reached. The driver does not notice the unmount, so \
+         its node-wide mount may have to be unmounted, too",
     );
     dead_fuse::tell_apart(draft);
     let names_it = |text: &str| text.contains("transport endpoint is not connected");
     if !suspect.said.is_some_and(|(_, said)| names_it(&said.text)) {
-        draft.doubt("whether the driver fails because of it: its answer is not known");
+        draft.doubt("whether the driver fails because of that: its answer is not known");
     }
 }

@@ -203,18 +203,21 @@ pub(crate) fn is_dead(errno: i32) -> bool {
 /// A FUSE mount without a server.
 pub(crate) static FUSE_DAEMON_DEAD: Cause = Cause {
     id: ids::FUSE_DAEMON_DEAD,
-    title: "a FUSE mount fails with ENOTCONN: its server is gone, or what that server needs; also detected when only the directory above it is reported as not empty",
+    title: "calls on a FUSE mount fail with ENOTCONN: its server, or what that server needs, is \
+        gone",
     stage: Stage::Volumes,
     kind: Kind::Cause,
-    meaning: "stat(2) on a FUSE mount fails with ENOTCONN: the process that served it has ended, or it lives and has lost its \
-        connection or its own servers. A removal calls stat(2) first, so it fails there, and the directories above stay.",
+    meaning: "stat(2) of a FUSE mount fails with ENOTCONN: the process that served it has ended, \
+        or it still runs and has lost its connection or its own servers. A removal calls stat(2) \
+        first, so it fails there, and the directories above stay. podstuck detects this also when \
+        only the directory above is reported as not empty.",
     confirmed_by: &[
         seen("a file system of type fuse is mounted on or below the object", &[Origin::Mounts]),
-        seen("a look at its mount point fails with ENOTCONN", &[Origin::Look]),
+        seen("statx(2) of its mount point fails with ENOTCONN", &[Origin::Look]),
     ],
     log: log("kubelet", "transport endpoint is not connected"),
     look_alikes: &[
-        like(ids::FUSE_DAEMON_HUNG, "the look is answered at once, with an error, by the kernel"),
+        like(ids::FUSE_DAEMON_HUNG, "stat(2) fails at once, with an error from the kernel"),
         like(ids::EMPTYDIR_BIDIRECTIONAL_SUBMOUNT, "the server of the mount is gone"),
         like(ids::SMB_HOST_DOWN, "the file system is of type fuse"),
     ],
@@ -258,7 +261,7 @@ fn draft_from_log(
     (draft.count, draft.first) = (said.times, context.when(said.at));
     let text = safe(said.text.as_bytes());
     let source = Source::Log(said.source.clone());
-    let said = format!("{} said {}: {text}", said.component.name(), times(said.times));
+    let said = format!("{} logged {}: {text}", said.component.name(), times(said.times));
     draft.fact_since(said, source, draft.first);
     tell(&mut draft, mount, View::in_namespace(context, namespace, pid), pid);
     draft
@@ -277,23 +280,26 @@ fn tell(draft: &mut Draft, mount: &MountPoint, view: View, pid: u32) {
         ),
         Source::mountinfo(format!("/proc/{pid}/mountinfo")),
     );
-    draft.fact(format!("a look at {point} fails with ENOTCONN"), Source::Look("statx"));
+    draft.fact(format!("statx(2) of {point} fails with ENOTCONN"), Source::Look("statx"));
     match mount.fuse {
         Some(FuseServer::Gone) => draft.fact(
-            "no process has its connection open",
+            "no process has the mount's FUSE connection open",
             Source::proc("/proc/*/fdinfo"),
         ),
         // A server that lives has its connection open even after an abort.
         Some(FuseServer::Lives(server)) => {
-            draft.fact(format!("pid {server} has its connection open"), Source::proc("/proc/*/fdinfo"));
+            draft.fact(
+                format!("process {server} has the mount's FUSE connection open"),
+                Source::proc("/proc/*/fdinfo"),
+            );
             draft.doubt(
-                "whether the connection was aborted: its server lives, and can answer ENOTCONN by itself, as GlusterFS's \
-                 does while its own servers are away",
+                "whether the connection was aborted: the FUSE server still runs, and may return \
+                 ENOTCONN itself, as GlusterFS's does while its own servers are unreachable",
             );
         }
         Some(FuseServer::NotShown) => draft.doubt(
-            "whether its server is gone: this kernel does not show which FUSE server is whose, and one that lives can \
-             answer ENOTCONN by itself",
+            "whether its server is gone: this kernel does not show which process serves a FUSE \
+             mount, and a running server may return ENOTCONN itself",
         ),
         _ => {}
     }
@@ -301,17 +307,20 @@ fn tell(draft: &mut Draft, mount: &MountPoint, view: View, pid: u32) {
         Some(FuseServer::Lives(server)) => {
             draft.held_by(format!("the FUSE server (pid {server})"));
             draft.explanation = format!(
-                "A look at this mount fails with ENOTCONN, and removals look before they delete: they give up there, and the \
-                 directories above stay. The mount's FUSE server, pid {server}, lives: it answers so itself, as GlusterFS's \
-                 client does when its volume or its own servers are gone, or its connection was aborted."
+                "stat(2) of this mount fails with ENOTCONN. Removals call stat(2) before they \
+                 delete, so they fail there, and the directories above stay. The mount's FUSE \
+                 server, process {server}, still runs: it returns this error itself, as \
+                 GlusterFS's client does when its volume or its own servers are gone, or its \
+                 connection was aborted."
             );
-            ", whose FUSE server gives no other answer"
+            ", whose FUSE server returns no other answer"
         }
         _ => {
             draft.explanation =
-                "The process that served this file system (FUSE) has ended, and its mount is still there. \
-                stat(2) on it fails with ENOTCONN. Removals look before they delete, so they give up \
-                there, and the directories above stay. Nothing can be lost any more by unmounting."
+                "The process that served this FUSE file system has ended, and the mount is still \
+                 there. stat(2) of it fails with ENOTCONN. Removals call stat(2) before they \
+                 delete, so they fail there, and the directories above stay. Unmounting can lose \
+                 nothing more."
                     .into();
             ", whose FUSE server has ended"
         }
@@ -319,21 +328,15 @@ fn tell(draft: &mut Draft, mount: &MountPoint, view: View, pid: u32) {
     draft.remedy(
         view.on_mount("umount", &mount.point, mount.id).so(why),
         "low: nothing behind the mount can be reached; containers that still use it must be \
-         restarted. The owner's next attempt then deletes the directory",
+         restarted. The next attempt then deletes the directory",
     );
     tell_apart(draft);
 }
 
 /// Rules out the look-alikes.
 pub(crate) fn tell_apart(draft: &mut Draft) {
-    draft.rule_out(
-        ids::FUSE_DAEMON_HUNG,
-        "the look was answered at once, with an error, by the kernel",
-    );
-    draft.rule_out(
-        ids::EMPTYDIR_BIDIRECTIONAL_SUBMOUNT,
-        "the mount is not merely left behind, its server is gone",
-    );
+    draft.rule_out(ids::FUSE_DAEMON_HUNG, "stat(2) failed at once, with an error from the kernel");
+    draft.rule_out(ids::EMPTYDIR_BIDIRECTIONAL_SUBMOUNT, "the server of the mount is gone");
     draft.rule_out(ids::SMB_HOST_DOWN, "the file system is of type fuse");
 }
 

@@ -203,27 +203,29 @@ pub(crate) fn draft(context: &Context<'_>, left: &Left) -> Option<Draft> {
     if let Some(driver) = &refuses {
         draft.held_by(format!("CSI driver {driver}"));
         draft.explanation = format!(
-            "The pod's containers have ended, and its raw block volume is still mapped. kubelet asks the CSI driver {driver} \
-             to take its map of the device away, and the driver answers with an error each time. No process holds the \
-             device: it is the driver that does not go on."
+            "The pod's containers have ended, and its raw block volume is still mapped. kubelet \
+             asks the CSI driver {driver} to remove its map of the device, and the driver answers \
+             with an error each time. No process uses the device: the driver itself fails."
         );
-        draft.doubt("why the driver fails: only its own log says more than its answer");
+        draft.doubt("why the driver fails: only its own log says more");
         by_hand(&mut draft, context, volume);
         return Some(draft);
     }
     draft.explanation = if is_held {
-        "The pod's containers have ended, and its raw block volume is still mapped. While a process has the device \
-         open, unmapping it may fail: kubelet tries again, two minutes apart in the end."
+        "The pod's containers have ended, and its raw block volume is still mapped. While a \
+         process has the device open, unmapping it may fail; kubelet retries with pauses of up to \
+         two minutes."
     } else {
-        "The pod's containers have ended, and its raw block volume is still mapped. kubelet fails to unmap it; \
-         no process was seen that holds it."
+        "The pod's containers have ended, and its raw block volume is still mapped. kubelet fails \
+         to unmap it; no process was seen that uses it."
     }
     .into();
     match said.as_ref().map(|said| said.complaint) {
         None => draft.doubt("whether kubelet fails to unmap it: no log says so"),
         _ if !is_held => {
             draft.doubt(
-                "who holds the device: no process was found, and only the log says that it fails",
+                "which process uses the device: none was found, and only the log says that the \
+                 unmap fails",
             );
         }
         _ if culprits.is_empty() => {
@@ -232,8 +234,9 @@ pub(crate) fn draft(context: &Context<'_>, left: &Left) -> Option<Draft> {
             );
         }
         Some(Some(Complaint::MapBusy)) => {}
-        _ => draft
-            .doubt("whether the attempt failed by that: the log does not say that the map is busy"),
+        _ => draft.doubt(
+            "whether the attempt failed because of that: the log does not say that the map is busy",
+        ),
     }
     remedies(&mut draft, context, volume, &culprits);
     Some(draft)
@@ -258,14 +261,14 @@ fn by_hand(draft: &mut Draft, context: &Context<'_>, volume: &BlockVolume) {
         let view = View::in_namespace(context, mount.namespace, mount.pid);
         let step = view.on_mount("umount", &mount.point, Some(mount.id));
         draft.remedy(
-            step.so(", the driver's map of the device, as the driver is to do"),
-            "low: the pod's containers have ended, and no process was found that uses it. A driver that finds nothing mounted \
-             is to report success",
+            step.so(", the driver's map of the device, as the driver should"),
+            "low: the pod's containers have ended, and no process was found that uses it. A \
+             driver that finds nothing mounted must report success",
         );
     }
     draft.advice(
         "update or restart the driver on this node; its log has its answer to NodeUnpublishVolume for this volume",
-        "low: volumes stay mounted while a driver is started again",
+        "low: volumes stay mounted while the driver restarts",
     );
 }
 
@@ -294,10 +297,10 @@ fn what_is_left(draft: &mut Draft, volume: &BlockVolume) {
     }
 }
 
-/// `loop4 is made of /k/map`
+/// `loop4 is built on /k/map`
 pub(crate) fn made_of(user: &DeviceUser) -> String {
     let what = if user.what.is_empty() { String::new() } else { format!(" ({})", user.what) };
-    format!("{}{what} is made of {}", user.name, user.of)
+    format!("{}{what} is built on {}", user.name, user.of)
 }
 
 /// The devices on which none is made, but which are made of one that is made of the volume's.
@@ -319,17 +322,17 @@ fn close(draft: &mut Draft, user: &DeviceUser) {
     let is_number = |n: &str| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit());
     if name.strip_prefix("loop").is_some_and(is_number) {
         let step = Step::new(
-            format!("detach the loop device {name}, which is made of {of}"),
+            format!("detach the loop device {name}, which is built on {of}"),
             format!("losetup -d /dev/{name}"),
         );
         let guard = format!("[ \"$(cat /sys/block/{name}/loop/backing_file)\" = {} ]", word(of));
-        let step = step.only_if(guard, format!("{name} is made of {of} still"));
+        let step = step.only_if(guard, format!("{name} is still built on {of}"));
         draft.remedy(step.verified_by(format!("! [ -e /sys/block/{name}/loop ]")), RISK);
         return;
     }
     draft.advice(
         format!(
-            "close what is made of the device, when no process uses it any more: {name} (`lsblk --inverse \
+            "close the device that is built on it, once no process uses it: {name} (`lsblk --inverse \
              /dev/{name}` shows the rest; `cryptsetup close`, `vgchange --activate n` or `multipath -f`)",
         ),
         RISK,
@@ -355,7 +358,7 @@ fn remedies(draft: &mut Draft, context: &Context<'_>, volume: &BlockVolume, culp
         close(draft, user);
     }
     draft.advice(
-        "look why kubelet or the driver fails: their logs name the pod's UID (`UnmapVolume`, \
+        "find out why kubelet or the driver fails: their logs name the pod's UID (`UnmapVolume`, \
          `NodeUnpublishVolume`)",
         "none",
     );

@@ -181,7 +181,7 @@ pub(crate) fn draft(context: &Context<'_>, left: &Unmounted, taken: &Snapshot) -
     );
     draft.fact(
         format!(
-            "{} is mounted neither in that mount namespace nor in the node's any more",
+            "{} is no longer mounted in that mount namespace or in the node's",
             mount.describe()
         ),
         Source::mountinfo("/proc/*/mountinfo"),
@@ -197,12 +197,12 @@ pub(crate) fn draft(context: &Context<'_>, left: &Unmounted, taken: &Snapshot) -
         let place = "Such a mount is in no mount namespace, and ends with its last user.";
         ["Processes use a detached mount of the same file system (`umount -l`)", place]
     } else {
-        let place = "They are in mount namespaces that do not receive unmounts from the node.";
-        ["Other mounts of the same file system live on", place]
+        let place = "They are in mount namespaces to which the node's unmounts do not propagate.";
+        ["Other mounts of the same file system remain", place]
     };
     draft.explanation = format!(
-        "{mounts}, and with them its superblock: {} stays open, so that detaching the volume, \
-         `rbd unmap`, or mounting it exclusively fails with EBUSY. {place}",
+        "{mounts}. They keep its superblock, so {} stays open: detaching the volume, `rbd unmap` or an exclusive mount \
+         fails with EBUSY. {place}",
         mount.source
     );
     for holder in taken.holders.iter().filter(|holder| holder.how == How::Mount).take(4) {
@@ -223,9 +223,9 @@ fn unmount_there(context: &Context<'_>, holder: &Holder) -> Option<Remedy> {
     let view = View::in_namespace(context, holder.mount.namespace?, holder.pid?);
     let step = view
         .on_mount("umount", &holder.mount.point.0, Some(holder.mount.id))
-        .so(", which keeps the device");
+        .so(", which keeps the device open");
     Some(step.remedy(
-        "low: fails while a process in there still uses it; processes in that namespace no longer \
-               find the volume",
+        "low: fails while a process in that namespace uses it; processes there no longer find the \
+         volume",
     ))
 }

@@ -128,17 +128,19 @@ pub(crate) fn draft(
     let text = format!("kubelet says, last at {:.0}: {}", said.at, said.text);
     draft.fact_since(text, Source::Log(said.source.clone()), context.when(said.at));
     draft.first = context.when(said.at);
-    draft.explanation = "No pod of this node needs the volume any more, and kubelet does not let its device go. \
-        No pod's record waits for that. The volume stays attached, so that a pod on another node may wait for it."
+    draft.explanation = "No pod of this node needs the volume any more, but kubelet does not \
+        release its device. No pod's record waits for that. The volume stays attached, so a pod \
+        on another node may wait for it."
         .into();
     match said.complaint {
         Some(Complaint::DeviceMounted) => mounted(&mut draft, context, said, sample)?,
         Some(Complaint::DeviceMapped) => mapped(&mut draft, said, sample),
         _ => {
-            draft.doubt("who has the device open: kubelet's log does not name it");
+            draft.doubt("what has the device open: kubelet's log does not name it");
             draft.advice(
-                "`lsblk` shows what is made of the device and where it is mounted; `podstuck holders --device \
-                 MAJOR:MINOR` shows who uses its file system in any mount namespace",
+                "`lsblk` shows what is built on the device and where it is mounted; `podstuck \
+                 holders --device MAJOR:MINOR` shows what uses its file system in any mount \
+                 namespace",
                 "none",
             );
         }
@@ -164,8 +166,11 @@ pub(super) fn mounted(
         Source::mountinfo(&table.source),
     );
     for other in others.iter().take(NAMED) {
-        let fact =
-            format!("the same is mounted at {}: {}", safe_path(&other.point), other.describe());
+        let fact = format!(
+            "the same directory is also mounted at {}: {}",
+            safe_path(&other.point),
+            other.describe()
+        );
         draft.fact(fact, Source::mountinfo(&table.source));
     }
     if others.len() > NAMED {
@@ -174,7 +179,7 @@ pub(super) fn mounted(
     }
     draft.rule_out(
         ids::LEAKED_SUPERBLOCK_BLOCKS_DEVICE,
-        "the device is still mounted in kubelet's own view",
+        "the device is still mounted in kubelet's mount namespace",
     );
     let view = View::in_namespace(context, namespace, table.pid);
     for other in others.iter().take(4) {
@@ -186,9 +191,10 @@ pub(super) fn mounted(
                 "none",
             ),
             None => draft.remedy(
-                view.on_mount("umount", &other.point, Some(other.id)).so(", which keeps the device"),
-                "low if the process that mounted it has ended: check first; it fails while the \
-                 mount is in use",
+                view.on_mount("umount", &other.point, Some(other.id))
+                    .so(", which keeps the device open"),
+                "low if the process that mounted it has ended: check first; the unmount fails \
+                 while the mount is in use",
             ),
         };
     }
@@ -257,7 +263,7 @@ pub(super) fn mapped(draft: &mut Draft, said: &Said, sample: &NodeSample) {
         }
     }
     if found.is_empty() {
-        draft.doubt("for whom it is still mapped: only the log says that it is");
+        draft.doubt("for which pod it is still mapped: only the log says that it is");
     }
     draft.advice(
         "find out why it is still mapped: `podstuck diagnose --pod-uid UID` for the pod whose UID is the map's \

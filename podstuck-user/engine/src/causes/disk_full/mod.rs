@@ -85,13 +85,13 @@ pub(crate) static DISK_FULL: Cause = Cause {
     title: "the disk of kubelet or of the container runtime has no free blocks or inodes",
     stage: Stage::Containers,
     kind: Kind::Cause,
-    meaning: "A full disk keeps nothing from being deleted by itself. But kubelet and the runtimes \
-        cannot write their state and logs any more, and then they fail at tasks or stop answering, \
-        which keeps every pod of the node.",
+    meaning: "A full disk alone does not prevent a deletion. But kubelet and the runtimes can no \
+        longer write their state and logs; then they fail at tasks or stop answering, which \
+        blocks every pod of the node.",
     confirmed_by: &[
         seen(
-            "statfs of the root of kubelet or of a runtime has no blocks or no inodes left, in more than \
-         one look",
+            "statfs(2) of the root directory of kubelet or of a runtime shows no free blocks or \
+             no free inodes, more than once",
             &[Origin::Look],
         ),
         hidden("kubelet or the runtime fails because of it"),
@@ -102,10 +102,7 @@ pub(crate) static DISK_FULL: Cause = Cause {
         like(ids::RUNTIME_HANG, "the runtime answers, or fails with ENOSPC in its log"),
     ],
     ways_out: &[
-        way(
-            "free some elsewhere",
-            "removes what is deleted; begin outside the runtime's directories",
-        ),
+        way("free space on it", "deletes files; begin outside the runtime's directories"),
         way("restart the runtime afterwards if it does not answer", ""),
     ],
     field: &["TKE's guide to pods that stay Terminating"],
@@ -132,8 +129,7 @@ pub(crate) fn draft(
     );
     draft.first = since;
     draft.severity = Severity::Critical;
-    let whose =
-        if space.is_kubelets { "kubelet" } else { "a runtime, or what it writes its logs to" };
+    let whose = if space.is_kubelets { "kubelet" } else { "a runtime or its logs" };
     let place = safe_path(&space.path);
     let room = &space.capacity;
     // Whether the runtime still answers is not known, so a hang is not ruled out.
@@ -142,7 +138,7 @@ pub(crate) fn draft(
     }
     // Root may still use the reserved blocks, unless it is a container's root.
     if room.free > room.available {
-        draft.doubt("whether the daemons may write to what is kept for root");
+        draft.doubt("whether the daemons may use the blocks that are reserved for root");
     }
     let fact = if what == "blocks" {
         let (left, all) = (room.available >> 10, room.bytes >> 10);
@@ -156,15 +152,15 @@ pub(crate) fn draft(
     draft.fact(fact, Source::Look("statvfs"));
     if what == "blocks" && room.free > room.available {
         draft.fact(
-            format!("{} KiB more are kept for root", (room.free - room.available) >> 10),
+            format!("{} KiB more are reserved for root", (room.free - room.available) >> 10),
             Source::Look("statvfs"),
         );
     }
     draft.explanation = format!(
-        "The file system of {whose} is full. That alone keeps nothing from being deleted: removing \
-         needs no room. But kubelet and the runtimes cannot write their state and logs any more, and \
-         then they fail at tasks or stop answering, which keeps every pod of the node. So this is \
-         likely to be the cause, and not certain."
+        "The file system of {whose} is full. That alone does not prevent a deletion: a removal \
+         needs no space. But kubelet and the runtimes can no longer write their state and logs; \
+         then they fail at tasks or stop answering, which blocks every pod of the node. So this \
+         is likely to be the cause, but not certain."
     );
     let view = space
         .seen_by
@@ -180,8 +176,8 @@ pub(crate) fn draft(
     );
     draft.remedy(
         Step::new("cut the journal down to 100 MB", "journalctl --vacuum-size=100M"),
-        "removes old entries of the journal. Free room outside the runtime's own directories first, \
-         and restart the runtime afterwards if it does not answer",
+        "removes old entries of the journal. Free space outside the runtime's own directories \
+         first, and restart the runtime afterwards if it does not answer",
     );
     draft.remedy(
         Step::new("remove the images that no container uses", "crictl rmi --prune"),
@@ -203,11 +199,9 @@ pub(crate) fn refused(errno: Errno, point: &str) -> String {
     let what = if errno == Errno::EDQUOT {
         format!("The quota on {point} is used up.")
     } else {
-        format!("{point} has no room left.")
+        format!("{point} has no space left.")
     };
-    format!(
-        "{what} A file system that copies before it writes needs room even to remove something."
-    )
+    format!("{what} A copy-on-write file system needs space even to remove something.")
 }
 
 #[cfg(test)]

@@ -13,10 +13,10 @@ pub(crate) static READ_ONLY: Cause = Cause {
     title: "the file system below the pod has become read-only",
     stage: Stage::Volumes,
     kind: Kind::Cause,
-    meaning: "Nothing on the file system can be removed, so that no pod on it can go. Either it \
-        was mounted read-only, or the kernel made it read-only after an error of the disk \
-        (`errors=remount-ro`). The kernel checks this before anything else, so there may be other \
-        reasons behind it.",
+    meaning: "Nothing on the file system can be removed, so no pod on it can be deleted. The file \
+        system was mounted read-only, or the kernel made it read-only after a disk error \
+        (`errors=remount-ro`). The kernel checks this before anything else, so there may be \
+        further reasons.",
     confirmed_by: &[
         seen("removals fail with EROFS", &[Origin::Calls, Origin::Log]),
         seen(
@@ -28,17 +28,17 @@ pub(crate) static READ_ONLY: Cause = Cause {
     look_alikes: &[
         like(
             ids::NESTED_MOUNT_UNDER_VOLUME,
-            "what is read-only is no mount inside the pod's directory",
+            "the read-only mount is not inside the pod's directory",
         ),
-        like(ids::MOUNT_OVER_VOLUME, "what is read-only is no mount inside the pod's directory"),
+        like(ids::MOUNT_OVER_VOLUME, "the read-only mount is not inside the pod's directory"),
         like(ids::DEVICE_IO_ERROR, "the call fails with EROFS, not with an error of the device"),
         like(ids::NFS_STALE_HANDLE, "the call fails with EROFS, not with ESTALE"),
         like(ids::DISK_FULL_RUNTIME, "the call fails with EROFS, not with ENOSPC"),
     ],
     ways_out: &[way(
         "repair the disk",
-        "`mount -o remount,rw` only if no error of the disk made it read-only: writing to a damaged \
-         file system damages it further",
+        "`mount -o remount,rw` only if no disk error made it read-only: writing to a damaged file \
+         system damages it further",
     )],
     field: &["runc#4518"],
     tried: &[TriedWith::Lab],
@@ -60,15 +60,16 @@ pub(crate) static DEVICE_ERROR: Cause = Cause {
             &[Origin::Calls, Origin::Log],
         ),
         seen(
-            "the device does not exist any more, the kernel has counted errors of the file system, it is shut \
-         down, or the API server has the storage detached",
+            "the device does not exist any more, the kernel has counted errors of the file \
+             system, the file system is shut down, or the API server records the storage as \
+             detached",
             &[Origin::Files, Origin::Api, Origin::Mounts, Origin::Look, Origin::Log],
         ),
     ],
     log: log("the kernel", "I/O error, dev ..., sector ..."),
     look_alikes: &[
         like(ids::NODE_FS_READONLY, "the file system is mounted read-write"),
-        like(ids::NFS_STALE_HANDLE, "the error is one of a device, not ESTALE"),
+        like(ids::NFS_STALE_HANDLE, "the error is a device error, not ESTALE"),
         like(ids::CEPHFS_EVICTED, "the file system is not of type ceph"),
     ],
     ways_out: &[
@@ -90,7 +91,7 @@ pub(crate) static STALE_HANDLE: Cause = Cause {
     stage: Stage::Volumes,
     kind: Kind::Cause,
     meaning: "The exported directory was removed or replaced, or the server lost its state. Every \
-        call fails with ESTALE, and it does not come back by itself.",
+        call fails with ESTALE, and the mount does not recover by itself.",
     confirmed_by: &[
         seen("calls fail with ESTALE", &[Origin::Calls, Origin::Log]),
         seen("the object lies on a file system of type nfs", &[Origin::Mounts]),
@@ -116,9 +117,9 @@ pub(crate) static REMOVAL_FAILED_UNEXPLAINED: Cause = Cause {
     title: "not a cause: a removal fails repeatedly for a reason that podstuck could not determine; the finding lists what is unknown",
     stage: Stage::Volumes,
     kind: Kind::Admission,
-    meaning: "A removal or an unmount fails with an error of the file system whose reason cannot be \
-        read from the mount table: a security module, a server that does not take root for root, a \
-        quota of the volume, a path that is too long.",
+    meaning: "A removal or an unmount fails with an error of the file system whose reason cannot \
+        be read from the mount table: a security module, a server that gives root no special \
+        rights, a quota of the volume, a path that is too long.",
     confirmed_by: &[seen(
         "the call fails with the same error in more than one attempt",
         &[Origin::Calls, Origin::Log],
@@ -126,10 +127,10 @@ pub(crate) static REMOVAL_FAILED_UNEXPLAINED: Cause = Cause {
     log: None,
     look_alikes: &[
         like(ids::NODE_FS_READONLY, "the file system is mounted read-write"),
-        like(ids::DEVICE_IO_ERROR, "the device is there, and no error was counted on it"),
+        like(ids::DEVICE_IO_ERROR, "the device exists, and the kernel has counted no error on it"),
         like(
             ids::NESTED_MOUNT_UNDER_VOLUME,
-            "what is read-only is no mount inside the pod's directory",
+            "the read-only mount is not inside the pod's directory",
         ),
     ],
     ways_out: &[way("the finding says where to look", "")],

@@ -89,7 +89,8 @@ impl Looked {
         verdict::describe(&mut draft, fs);
         let point = safe_path(&fs.point).into_owned();
         draft.explanation = format!(
-            "{} The driver, or kubelet, looks at the volume before it unmounts it, and gives up at that error.",
+            "{} The driver, or kubelet, calls stat(2) on the volume before it unmounts it, and \
+             gives up at that error.",
             verdict::explanation(cause, errno, &point)
         );
         let view = View::in_namespace(context, namespace, pid);
@@ -120,7 +121,7 @@ fn release_stale(draft: &mut Draft, unmount: Step) {
     draft.is_logged = true;
     draft.remedy(
         unmount.so(", which its server no longer knows"),
-        "low: the mount is no longer of use; what was not yet written is lost",
+        "low: the mount is of no use any more; what was not yet written is lost",
     );
 }
 
@@ -133,10 +134,10 @@ fn release_failed(draft: &mut Draft, unmount: Step, errno: Errno, fs: &FileSyste
     verdict::show_disk(draft);
     draft.rule_out(
         ids::CSI_DRIVER_ERROR,
-        "the driver's error is that of the file system, which it has only looked at",
+        "the driver's error is that of the file system, from its stat(2) call",
     );
     draft.rule_out(ids::NODE_FS_READONLY, format!("the error is {errno:?}, and not EROFS"));
     if !verdict::has_failed_now(fs) {
-        draft.doubt("whether the errors that the kernel has counted are new ones");
+        draft.doubt("whether the errors that the kernel has counted are new");
     }
 }

@@ -66,7 +66,7 @@ pub(crate) fn draft(
     match found {
         Some(fs) => describe(&mut draft, fs),
         None => draft.fact(
-            "the file system that it lies on could not be looked up: the caller's mounts could not be read, or \
+            "its file system could not be looked up: the caller's mounts could not be read, or \
              its namespace is gone",
             Source::mountinfo("mountinfo"),
         ),
@@ -162,22 +162,24 @@ pub(super) fn describe(draft: &mut Draft, fs: &FileSystem) {
 fn unseen(errno: Errno) -> String {
     let says = match errno {
         Errno::EROFS => {
-            "something on the way is read-only: a mount, a file system or a layer below one"
+            "something on the path is read-only: a mount, a file system or a layer below it"
         }
         Errno::EUCLEAN | Errno::ENODEV | Errno::ENXIO | Errno::ESHUTDOWN => {
-            "a file system gives this error when it is damaged or shut down, or when its device is gone"
+            "a file system returns this error when it is damaged or shut down, or when its device \
+             is gone"
         }
         Errno::EIO => {
-            "a device gives this error, and so does a server on the network or in a process"
+            "a device returns this error, and so does a server on the network or in a process \
+             (FUSE)"
         }
         Errno::ENOSPC | Errno::EDQUOT => {
-            "there is no room for the change, or a quota is used up: of the volume, or of the node"
+            "there is no space for the change, or a quota of the volume or of the node is used up"
         }
         Errno::ESTALE => "the server of a file system no longer knows the object",
         errno => return explanation(&REMOVAL_FAILED_UNEXPLAINED, errno, ""),
     };
     format!(
-        "The removal fails with {errno:?}: {says}. Which file system it is about could not be looked up, so \
+        "The removal fails with {errno:?}: {says}. The file system could not be looked up, so \
          nothing more is known."
     )
 }
@@ -185,47 +187,51 @@ fn unseen(errno: Errno) -> String {
 pub(super) fn explanation(cause: &Cause, errno: Errno, point: &str) -> String {
     match (cause, errno) {
         (cause, _) if *cause == READ_ONLY => format!(
-            "{point} is read-only, so nothing on it can be removed, and no pod that lies on it can go. Either it was \
-             mounted so, or the kernel made it read-only after an error of the disk (`errors=remount-ro`). The \
-             kernel checks this before anything else, so there may be other reasons behind it."
+            "{point} is read-only, so nothing on it can be removed, and no pod on it can be \
+             deleted. The file system was mounted read-only, or the kernel made it read-only \
+             after a disk error (`errors=remount-ro`). The kernel checks this before anything \
+             else, so there may be further reasons."
         ),
         (cause, _) if *cause == DEVICE_ERROR => format!(
             "The device below {point} fails, or is gone, or the file system has shut itself down \
              because of that. What cannot be read cannot be removed; the unmount usually still works."
         ),
         (cause, _) if *cause == STALE_HANDLE => format!(
-            "The NFS server no longer knows what was mounted at {point}: the exported directory was \
-             removed or replaced, or the server lost its state. It does not come back by itself."
+            "The NFS server no longer knows what was mounted at {point}: the exported directory \
+             was removed or replaced, or the server lost its state. The mount does not recover by \
+             itself."
         ),
         (cause, _) if cause == disk_full::by_errno() => disk_full::refused(errno, point),
-        (_, Errno::ENOSPC | Errno::EDQUOT) => "The volume has no room left, or its quota is used up. A \
-            file system that copies before it writes needs room even to remove something. The node's \
-            own disks are not concerned."
+        (_, Errno::ENOSPC | Errno::EDQUOT) => "The volume has no space left, or its quota is used \
+            up. A copy-on-write file system needs space even to remove something. The node's own \
+            disks are not concerned."
             .into(),
-        (_, Errno::EIO) => "The server of the file system refuses the removal with EIO, or it did not \
+        (_, Errno::EIO) => {
+            "The server of the file system refuses the removal with EIO, or it did not \
             answer in time. Its own log says why."
-            .into(),
-        (_, Errno::EOVERFLOW) => "The owner of the object has no number in the mount's map of users: \
-            an idmapped mount gives this error on a removal."
+                .into()
+        }
+        (_, Errno::EOVERFLOW) => "The object's owner has no ID in the mount's ID mapping: an \
+            idmapped mount returns this error on a removal."
             .into(),
         (_, Errno::EACCES) => "Root is refused: by a security module (SELinux, AppArmor), or by a \
-            server that does not take root for root (NFS with root_squash, an SMB share or a CephFS \
-            client that was locked out). Which one is not known."
+            server that gives root no special rights (NFS with root_squash, an SMB share or a \
+            CephFS client that was locked out). Which one is not known."
             .into(),
-        (_, Errno::ENAMETOOLONG) => "A path is longer than a call takes (4,096 bytes). A program that \
-            goes down directory by directory gets through."
+        (_, Errno::ENAMETOOLONG) => "A path is longer than a system call accepts (4,096 bytes). A \
+            program that descends directory by directory can remove it."
             .into(),
-        (_, Errno::ESTALE) => "The server of the file system no longer knows the object. Which server \
-            that is cannot be seen."
+        (_, Errno::ESTALE) => "The server of the file system no longer knows the object. Which \
+            server it is cannot be determined."
             .into(),
-        (_, Errno::EHOSTDOWN | Errno::ETIMEDOUT) => "The server of the file system is away, or did not \
-            answer in time. Its own log, and the kernel's, say why."
+        (_, Errno::EHOSTDOWN | Errno::ETIMEDOUT) => "The server of the file system is \
+            unreachable, or did not answer in time. Its own log, and the kernel's, say why."
             .into(),
-        (_, Errno::EROFS) => "The call failed because something is read-only, and the mount table does not show \
-            what: it was mounted again meanwhile, an overlay has a read-only layer below, or it is a subvolume of btrfs \
-            with the property `ro`, as a snapshot is."
+        (_, Errno::EROFS) => "The call failed because something is read-only, and the mount table \
+            does not show what: it was remounted meanwhile, an overlay has a read-only lower \
+            layer, or it is a btrfs subvolume with the property `ro`, such as a snapshot."
             .into(),
-        _ => "The file system refuses, and the reason is not known.".into(),
+        _ => "The file system refuses the removal, and the reason is not known.".into(),
     }
 }
 
@@ -257,34 +263,35 @@ fn remedies(
     }
     let more = match cause {
         cause if *cause == READ_ONLY => on_mount("mount -o remount,rw").zip(Some(
-            "only if no error of the disk made it read-only: writing to a damaged file system damages \
-             it further. After an error, drain the node, check the file system offline, replace the \
-             disk",
+            "only if no disk error made it read-only: writing to a damaged file system damages it \
+             further. After an error, drain the node, check the file system offline, and replace \
+             the disk",
         )),
         cause if *cause == DEVICE_ERROR && found.is_some_and(|fs| is_in_the_pod(failing, fs)) => {
-            on_mount("umount").zip(Some(
-            "what was not yet written is lost, if the device is gone anyway",
-        ))}
-        cause if *cause == STALE_HANDLE => on_mount("umount -f").map(|step| step.forced(others())).zip(Some(
-            "low: the mount is no longer of use; what was not yet written is lost",
-        )),
+            on_mount("umount")
+                .zip(Some("if the device is gone, what was not yet written is lost anyway"))
+        }
+        cause if *cause == STALE_HANDLE => on_mount("umount -f")
+            .map(|step| step.forced(others()))
+            .zip(Some("low: the mount is of no use any more; what was not yet written is lost")),
         cause if cause == disk_full::by_errno() => look(
             "show what fills",
             "du --one-file-system --max-depth=2 --human-readable",
         )
-        .zip(
-            Some("none, but reads much; free room outside the runtime's own directories first"),
-        ),
+        .zip(Some("none, but reads much; free space outside the runtime's own directories first")),
         _ if errno == Errno::EROFS && found.is_some_and(|fs| fs.fs_type == "btrfs") => {
             draft.advice(
-                "where it is a read-only subvolume, make it writable (`btrfs property set -ts SUBVOLUME ro false`): \
-                 kubelet's next attempt then succeeds",
-                "a snapshot that an incremental `btrfs send` starts from is of no use for that any more",
+                "if it is a read-only subvolume, make it writable (`btrfs property set -ts \
+                 SUBVOLUME ro false`): kubelet's next attempt then succeeds",
+                "a snapshot that is the parent of an incremental `btrfs send` can no longer serve \
+                 as such",
             );
             let directory = op.path.parent().unwrap_or(&op.path);
-            let step = View::of(context, op).look("show the property of the subvolume at", directory, |it| {
-                format!("btrfs property get -ts {it} ro")
-            });
+            let step = View::of(context, op).look(
+                "show the property of the subvolume at",
+                directory,
+                |it| format!("btrfs property get -ts {it} ro"),
+            );
             Some(step).zip(Some("none"))
         }
         _ if errno == Errno::EACCES => {
@@ -304,17 +311,18 @@ pub(super) fn tell_apart(draft: &mut Draft, errno: Errno, found: Option<&FileSys
     match errno {
         Errno::EROFS => {
             if found.is_some() {
-                let inside = "what is read-only is not mounted below the pod's directory";
+                let inside = "the read-only mount is not inside the pod's directory";
                 draft.rule_out(ids::NESTED_MOUNT_UNDER_VOLUME, inside);
                 draft.rule_out(ids::MOUNT_OVER_VOLUME, inside);
             }
-            let error = "the error is EROFS, which the kernel gives before it looks further";
+            let error = "the error is EROFS, which the kernel returns before it checks anything \
+                else";
             draft.rule_out(ids::DEVICE_IO_ERROR, error);
             draft.rule_out(ids::NFS_STALE_HANDLE, error);
             draft.rule_out(ids::DISK_FULL_RUNTIME, error);
         }
         Errno::ESTALE => {
-            let error = "the error is ESTALE, which no device and no read-only mount gives";
+            let error = "the error is ESTALE, which no device and no read-only mount returns";
             draft.rule_out(ids::NODE_FS_READONLY, error);
             draft.rule_out(ids::DEVICE_IO_ERROR, error);
             if *draft.cause == STALE_HANDLE {
@@ -329,14 +337,14 @@ pub(super) fn tell_apart(draft: &mut Draft, errno: Errno, found: Option<&FileSys
             draft.rule_out(ids::NFS_STALE_HANDLE, "the error is not ESTALE");
             // The caller is not blocked by a full disk; whether the disk is full was not checked.
             if draft.cause == disk_full::by_errno() {
-                draft.rule_out(ids::RUNTIME_HANG, "the caller works, and is refused");
+                draft.rule_out(ids::RUNTIME_HANG, "the caller runs, and its call is refused");
                 draft.doubt("whether the file system is full, or only a quota or a snapshot");
             }
         }
     }
     let Some(fs) = found else {
         if *draft.cause == DEVICE_ERROR {
-            draft.doubt("what the kernel knows of the device");
+            draft.doubt("what the kernel knows about the device");
         }
         return;
     };
@@ -349,7 +357,7 @@ pub(super) fn tell_apart(draft: &mut Draft, errno: Errno, found: Option<&FileSys
     if fs.device_exists == Some(true) && fs.errors.is_empty() {
         draft.rule_out(
             ids::DEVICE_IO_ERROR,
-            "the device is there, and the kernel has counted no error on it",
+            "the device exists, and the kernel has counted no error on it",
         );
     }
     if *draft.cause == DEVICE_ERROR && !has_failed(fs) {

@@ -75,9 +75,10 @@ pub(crate) static FLEX_VOLUME_ERROR: Cause = Cause {
     title: "kubelet cannot unmount a FlexVolume: its driver fails, or kubelet does not find the plugin",
     stage: Stage::Volumes,
     kind: Kind::Cause,
-    meaning: "A FlexVolume driver is a program that kubelet runs to unmount the volume. It returns a failure at each attempt, \
-        for instance because what it asks about the volume no longer exists, or kubelet no longer finds the plugin after \
-        a restart. kubelet unmounts nothing of such a volume by itself.",
+    meaning: "A FlexVolume driver is a program that kubelet runs to unmount the volume. It \
+        returns a failure at each attempt, for instance because an object that it looks up for \
+        the volume no longer exists, or kubelet no longer finds the plugin after a restart. \
+        kubelet does not unmount a FlexVolume by itself.",
     confirmed_by: &[
         seen(
             "kubelet's log has the driver's failure for the pod, more than once, or that no volume plugin matches",
@@ -91,8 +92,8 @@ pub(crate) static FLEX_VOLUME_ERROR: Cause = Cause {
     log: log("kubelet", "unmount command failed, status: Failure, reason: ..."),
     look_alikes: &[],
     ways_out: &[
-        way("repair what the driver complains of", ""),
-        way("`umount` the volume, and kubelet's next attempt finds nothing to do", ""),
+        way("fix the error that the driver reports", ""),
+        way("`umount` the volume: kubelet's next attempt then finds nothing to do", ""),
     ],
     field: &["rook#4695", "kubernetes#80972", "kubernetes#105390"],
     tried: &[TriedWith::Test],
@@ -182,18 +183,24 @@ fn draft(
         Source::mountinfo(&mount.source),
     );
     if error.lines < 2 {
-        draft.lacks("that it is said again: one failure may be a moment's");
+        draft.lacks("a second failure in the log: a single one may be transient");
     }
     draft.explanation = format!(
-        "kubelet has the FlexVolume driver {driver} unmount the volume, and that fails. It tries again, at last every two \
-         minutes, and unmounts nothing by itself."
+        "kubelet runs the FlexVolume driver {driver} to unmount the volume, and the driver fails. \
+         kubelet retries with pauses of up to two minutes, and does not unmount the volume by \
+         itself."
     );
     let view = View::in_namespace(context, namespace, pid);
     draft.remedy(
-        view.on_mount("umount", &mount.point, Some(mount.id)).so(", as its driver fails to"),
-        "low while no process uses the mount; what the driver would clean up beside the mount, such as an attachment, stays",
+        view.on_mount("umount", &mount.point, Some(mount.id))
+            .so(", which its driver fails to unmount"),
+        "low while no process uses the mount; what the driver would clean up besides the mount, \
+         such as an attachment, stays",
     );
-    draft.advice("repair what the driver complains of: kubelet's next attempt succeeds", "none");
+    draft.advice(
+        "fix the error that the driver reports: kubelet's next attempt then succeeds",
+        "none",
+    );
     Some(draft)
 }
 

@@ -127,9 +127,10 @@ pub(crate) static MOUNT_STORM: Cause = Cause {
     title: "the number of mounts on the node makes each mount and unmount slow",
     stage: Stage::Volumes,
     kind: Kind::Cause,
-    meaning: "Something mounts again and again and never unmounts. systemd, kubelet, runtimes and drivers read the \
-        whole table of mounts at each change or for each volume, and with tens of thousands of them spend their time \
-        with that: requests to start or stop anything run into their timeouts, and volumes are unmounted late.",
+    meaning: "Something keeps mounting and never unmounts. systemd, kubelet, runtimes and drivers \
+        read the whole mount table at each change or for each volume, and spend their time on \
+        that if it has tens of thousands of mounts: requests to start or stop anything time out, \
+        and volumes are unmounted late.",
     confirmed_by: &[
         seen(
             "the mount namespace of the node's first process, or of kubelet, has more than 10,000 mounts, four times what a \
@@ -142,7 +143,7 @@ pub(crate) static MOUNT_STORM: Cause = Cause {
     look_alikes: &[],
     ways_out: &[
         way(
-            "find who mounts, by where and what the mounts are, and end it",
+            "find the program that mounts, by the mount points and what is mounted, and end it",
             "what it has mounted may be in use",
         ),
         way("unmount what is left, or reboot the node after a drain", ""),
@@ -176,8 +177,7 @@ pub(crate) fn draft(
     let Crowd { pid, mounts, are_below, what, times, .. } = crowd;
     let source = || Source::mountinfo(&crowd.source);
     let whose = format!("the mount namespace of process {pid}");
-    draft
-        .fact(format!("{mounts} mounts are in {whose}, where {VERY_MANY} are very many"), source());
+    draft.fact(format!("{mounts} mounts are in {whose}; {VERY_MANY} are very many"), source());
     draft.fact(format!("{are_below} of them lie below {}", safe_path(&crowd.below)), source());
     if *times > 1 {
         draft.fact(format!("{times} of them are the same: {what}"), source());
@@ -194,11 +194,15 @@ pub(crate) fn draft(
             Source::Probe,
         );
     } else {
-        draft.doubt("whether they are what makes a deletion slow: no unmount of a volume in memory was seen to be");
+        draft.doubt(
+            "whether the mounts make a deletion slow: no slow unmount of a volume in memory was \
+             seen",
+        );
     }
-    draft.explanation = "Something mounts again and again, and does not unmount. systemd, kubelet, the runtime and \
-        drivers read the whole table of mounts at each change or for each volume, so that all of them become slow, and \
-        requests run into their timeouts. Nothing is kept from being removed by it; it takes longer."
+    draft.explanation = "Something keeps mounting and does not unmount. systemd, kubelet, the \
+        runtime and drivers read the whole mount table at each change or for each volume, so all \
+        of them become slow, and requests time out. This prevents no removal, but each one takes \
+        longer."
         .into();
     draft.remedy(
         Step::new(
@@ -211,7 +215,8 @@ pub(crate) fn draft(
         "none",
     );
     draft.advice(
-        "find who mounts there and does not unmount, and end it; then unmount what is left, or drain and reboot the node",
+        "find the program that mounts there and does not unmount, and end it; then unmount what \
+         is left, or drain and reboot the node",
         "what it has mounted may be in use",
     );
     draft

@@ -47,10 +47,10 @@ pub(crate) static EFS_STUNNEL_DEAD: Cause = Cause {
     title: "the local end of an NFS mount's tunnel is gone (EFS: stunnel or efs-proxy)",
     stage: Stage::Volumes,
     kind: Kind::Cause,
-    meaning: "The NFS mount's server is an address of the node itself, where a program takes the \
-        connections and carries them to the real server: stunnel or efs-proxy of EFS's driver, which end \
-        with the driver's container. No process listens on the mount's port any more. The client asks for \
-        ever, and kubelet, umount and every process that touches the volume wait.",
+    meaning: "The NFS mount's server is an address of the node itself, where a program forwards \
+        the connections to the real server: stunnel or efs-proxy of the EFS driver, which end \
+        with the driver's container. No process listens on the mount's port any more. The client \
+        retries without end, and kubelet, umount and every process that accesses the volume wait.",
     confirmed_by: &[
         seen(
             "a thread waits for an NFS mount, or in a function of the kernel's NFS client",
@@ -61,13 +61,13 @@ pub(crate) static EFS_STUNNEL_DEAD: Cause = Cause {
             &[Origin::Mounts],
         ),
         absent("no process listens on that port in any network namespace of the node", Feed::Node),
-        hidden("the client's connection does not stand any more"),
+        hidden("the client's connection is no longer established"),
     ],
     log: log("the kernel", "nfs: server 127.0.0.1 not responding"),
     look_alikes: &[
         like(
             ids::NFS_SERVER_UNREACHABLE,
-            "the server's address is a loopback one, and no process listens there",
+            "the server's address is a loopback address, and no process listens there",
         ),
         like(ids::FUSE_DAEMON_HUNG, "the thread does not wait for the answer of a FUSE server"),
     ],
@@ -92,17 +92,21 @@ pub(crate) static SMB_HOST_DOWN: Cause = Cause {
     title: "the SMB server is unreachable or rejects this client",
     stage: Stage::Volumes,
     kind: Kind::Cause,
-    meaning: "The client has lost its session with the SMB server, and does not get it back. A process that accesses \
-        the volume gets EHOSTDOWN after a while (`host is down`), or another error, or waits. kubelet before 1.22 \
-        and drivers that look before they unmount come to no unmount.",
+    meaning: "The client has lost its session with the SMB server, and cannot restore it. A call \
+        on the volume fails with EHOSTDOWN after a while (`host is down`) or with another error, \
+        or waits. kubelet before 1.22, and drivers that call stat(2) before they unmount, fail \
+        before the unmount.",
     confirmed_by: &[
         seen(
-            "calls or looks of the node fail with EHOSTDOWN, EACCES, ENOTCONN or ETIMEDOUT, or a thread waits in \
-         a function of the kernel's SMB client",
+            "calls of the node's components on the volume fail with EHOSTDOWN, EACCES, ENOTCONN \
+             or ETIMEDOUT, or a thread waits in a function of the kernel's SMB client",
             &[Origin::Calls, Origin::Log, Origin::Proc],
         ),
         seen("the object lies on a file system of type cifs or smb3", &[Origin::Mounts]),
-        hidden("the server is away for all its clients, and not only slow or closed to this one"),
+        hidden(
+            "the server is unreachable for all its clients, and not only slow or closed to this \
+             one",
+        ),
     ],
     log: log("kubelet or the driver", "stat ...: host is down"),
     look_alikes: &[
@@ -110,7 +114,7 @@ pub(crate) static SMB_HOST_DOWN: Cause = Cause {
         like(ids::FUSE_DAEMON_DEAD, "the file system is of type cifs, and not served by FUSE"),
     ],
     ways_out: &[
-        way("bring the server, the way to it, or the client's right to it back", ""),
+        way("restore the server, the network to it, or the client's access to it", ""),
         way("`umount -l`", "what was not written to the server is lost"),
     ],
     field: &["kubernetes#101305", "kubernetes#101398", "csi-driver-smb#693"],
@@ -128,13 +132,14 @@ pub(crate) static CEPHFS_EVICTED: Cause = Cause {
     title: "CephFS has evicted this node's client",
     stage: Stage::Volumes,
     kind: Kind::Cause,
-    meaning: "A metadata server has evicted the node's client, mostly after a pause of the network, and has \
-        blocklisted it. Every look at the volume fails (EACCES, EIO, ESHUTDOWN, ESTALE) or waits, and the \
-        client does not come back by itself, unless it is mounted with recover_session=clean.",
+    meaning: "A metadata server has evicted the node's client, mostly after an interruption of \
+        the network, and has blocklisted it. Every call on the volume fails (EACCES, EIO, \
+        ESHUTDOWN, ESTALE) or waits, and the client does not recover by itself, unless the volume \
+        is mounted with recover_session=clean.",
     confirmed_by: &[
         seen(
-            "calls or looks of the node fail with EACCES, EIO, ESHUTDOWN or ESTALE, or a thread waits in a \
-         function of the kernel's CephFS client",
+            "calls of the node's components on the volume fail with EACCES, EIO, ESHUTDOWN or \
+             ESTALE, or a thread waits in a function of the kernel's CephFS client",
             &[Origin::Calls, Origin::Log, Origin::Proc],
         ),
         seen("the object lies on a file system of type ceph", &[Origin::Mounts]),
@@ -142,7 +147,7 @@ pub(crate) static CEPHFS_EVICTED: Cause = Cause {
             "the kernel's log says that a metadata server has rejected the session",
             &[Origin::Log],
         ),
-        hidden("the kernel's log speaks of this mount's client"),
+        hidden("the kernel's log is about this mount's client"),
     ],
     log: log("the kernel", "ceph: mds0 reconnect denied"),
     look_alikes: &[
@@ -155,8 +160,9 @@ pub(crate) static CEPHFS_EVICTED: Cause = Cause {
     ],
     ways_out: &[
         way(
-            "take the client off the blocklist, where Ceph's administrator agrees",
-            "`ceph osd blocklist rm`: what the client still holds back may overwrite what others wrote since",
+            "remove the client from the blocklist, if Ceph's administrator agrees",
+            "`ceph osd blocklist rm`: data that the client has not yet written may overwrite what \
+             others have written since",
         ),
         way("`umount -f`", "what was not written to the servers is lost"),
     ],
@@ -252,14 +258,15 @@ impl Tracker for NetworkStorage {
 }
 
 /// Doubt about a lost SMB session.
-const WHICH_SIDE: &str = "whether the server is away, or only takes this client no more (a password that was \
-    changed, an address that has moved)";
+const WHICH_SIDE: &str = "whether the server is unreachable, or only rejects this client (a \
+    changed password, a moved address)";
 /// Doubt about a thread that waits.
-pub(crate) const AWAY_OR_SLOW: &str = "whether its server is away, or only slow";
+pub(crate) const AWAY_OR_SLOW: &str = "whether its server is unreachable, or only slow";
 /// Doubt about a line that names no client, as in older kernels.
-const WHICH_CLIENT: &str = "whether the kernel's log speaks of this mount's client";
-const NO_EVICTION: &str = "that a metadata server has rejected the session, in the kernel's log";
-const NO_HOST_DOWN: &str = "that the server is away: this error has other reasons, too";
+const WHICH_CLIENT: &str = "whether the kernel's log is about this mount's client";
+const NO_EVICTION: &str = "a line in the kernel's log that a metadata server has rejected the \
+    session";
+const NO_HOST_DOWN: &str = "whether the server is unreachable: this error has other reasons, too";
 
 /// The kind of server that a call waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -309,16 +316,18 @@ pub(crate) fn judge(errno: Errno, fs_type: &str) -> Option<&'static Cause> {
 /// The explanation; `errno` is `None` if a thread waits.
 fn explanation(cause: &Cause, errno: Option<Errno>) -> &'static str {
     if *cause == SMB_HOST_DOWN && errno.is_none() {
-        "The call waits for an SMB server, which does not answer this client. kubelet, umount and the containers' \
-         processes that touch the volume all wait. If the server answers again, everything resumes."
+        "The call waits for an SMB server, which does not answer this client. kubelet, umount and \
+         the containers' processes that access the volume all wait. If the server answers again, \
+         everything resumes."
     } else if *cause == SMB_HOST_DOWN {
-        "The node's client has lost its session with the SMB server and does not get it back. Every process that \
-         accesses the volume fails or waits: kubelet before it comes to unmount, and the driver as well. If the \
-         server answers again, and takes this client, everything resumes."
+        "The node's client has lost its session with the SMB server, and cannot restore it. Every \
+         call on the volume fails or waits, also those of kubelet and the driver before they \
+         unmount. If the server answers again, and accepts this client, everything resumes."
     } else {
-        "CephFS gives such errors, and lets calls wait, when a metadata server has evicted the node's client: it \
-         was away for longer than the cluster waits, and what it holds is no longer valid. It does not come back \
-         by itself, unless the volume is mounted with recover_session=clean."
+        "Calls on CephFS fail or wait like this when a metadata server has evicted the node's \
+         client: the client was unreachable for longer than the cluster waits, and its session is \
+         no longer valid. The client does not recover by itself, unless the volume is mounted \
+         with recover_session=clean."
     }
 }
 
@@ -343,10 +352,11 @@ pub(crate) fn tell(draft: &mut Draft, errno: Option<Errno>, kernel: Option<&Said
             Some(_) if kernel.is_some() => draft.doubt(WHICH_SIDE),
             Some(_) => draft.lacks(NO_HOST_DOWN),
         }
-        draft.rule_out(ids::CEPHFS_EVICTED, "it is a file system of SMB");
-        draft.rule_out(ids::FUSE_DAEMON_DEAD, "it is a file system of SMB, not of FUSE");
+        draft.rule_out(ids::CEPHFS_EVICTED, "the file system is SMB");
+        draft.rule_out(ids::FUSE_DAEMON_DEAD, "the file system is SMB, not FUSE");
         draft.advice(
-            "bring the server, the way to it, or the client's right to it back: then everything resumes",
+            "restore the server, the network to it, or the client's access to it: then everything \
+             resumes",
             "none",
         );
         return;
@@ -356,7 +366,7 @@ pub(crate) fn tell(draft: &mut Draft, errno: Option<Errno>, kernel: Option<&Said
         None => draft.lacks(NO_EVICTION),
     }
     for other in [ids::SMB_HOST_DOWN, ids::NFS_STALE_HANDLE, ids::DEVICE_IO_ERROR] {
-        draft.rule_out(other, "it is a file system of Ceph");
+        draft.rule_out(other, "the file system is CephFS");
     }
     draft.remedy(
         Step::new(
@@ -366,8 +376,9 @@ pub(crate) fn tell(draft: &mut Draft, errno: Option<Errno>, kernel: Option<&Said
         "none",
     );
     draft.advice(
-        "have Ceph's administrator look whether this client is blocklisted (`ceph osd blocklist ls`)",
-        "none. To take it off the list while it is mounted may overwrite what others wrote since",
+        "ask Ceph's administrator whether this client is blocklisted (`ceph osd blocklist ls`)",
+        "none. Removing it from the list while the volume is mounted may overwrite what others \
+         have written since",
     );
 }
 
@@ -382,12 +393,16 @@ pub(crate) fn unmount(
     let (words, risk) = if *draft.cause == SMB_HOST_DOWN {
         (
             "umount -l",
-            "what was not written to the server is lost; who has files open on it keeps them",
+            "what was not written to the server is lost; processes that have files open on it \
+             keep them open",
         )
     } else {
         ("umount -f", "what was not written to the servers is lost")
     };
-    draft.remedy(view.on_mount(words, point, id).so(", whose server is away").forced(others), risk);
+    draft.remedy(
+        view.on_mount(words, point, id).so(", whose server is unreachable").forced(others),
+        risk,
+    );
 }
 
 /// The kernel's last messages about network servers.

@@ -94,7 +94,10 @@ fn a_failed_stat_is_judged_by_the_file_system() {
         assert_eq!(finding, expected, "{errno} on {fs_type}, {kernel:?}");
         let Some(draft) = draft else { continue };
         let has = |words: &str| draft.evidence.iter().any(|fact| fact.fact.contains(words));
-        assert!(has("kubelet said once: stat") && has(&format!("of type {fs_type}")), "{draft:#?}");
+        assert!(
+            has("kubelet logged once: stat") && has(&format!("of type {fs_type}")),
+            "{draft:#?}"
+        );
         assert!(kernel.is_none_or(has), "{draft:#?}");
     }
 }
