@@ -161,9 +161,8 @@ impl Case {
             && !draft.cause.is_admission()
             && self.step != Some(Step::Grace)
         {
-            draft.doubt(
-                "whether it comes to its end by itself: it should be gone for less than 30 s",
-            );
+            draft
+                .doubt("whether its deletion finishes by itself: it is overdue for less than 30 s");
         }
         self.findings.push(Found::of(draft, now));
     }

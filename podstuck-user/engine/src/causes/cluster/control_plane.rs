@@ -24,9 +24,10 @@ pub(crate) static WITHOUT_LEADER: Cause = Cause {
     title: "no kube-controller-manager holds its Lease: its controllers do nothing",
     stage: Stage::Api,
     kind: Kind::Cause,
-    meaning: "kube-controller-manager runs the namespace controller, the garbage collectors, the protection of claims and \
-        volumes, and the Job controller. Only the replica that holds the Lease kube-system/kube-controller-manager does \
-        anything. That Lease was not renewed for a minute: whatever waits for one of these controllers stays.",
+    meaning: "kube-controller-manager runs the namespace controller, the garbage collectors, the \
+        protection of claims and volumes, and the Job controller. Only the replica that holds \
+        the Lease kube-system/kube-controller-manager acts. That Lease was not renewed for a \
+        minute: every object that waits for one of these controllers stays.",
     confirmed_by: &[seen(
         "spec.renewTime of the Lease kube-system/kube-controller-manager is older than 60 s and its leaseDurationSeconds",
         &[Origin::Api],
@@ -34,11 +35,11 @@ pub(crate) static WITHOUT_LEADER: Cause = Cause {
     log: None,
     look_alikes: &[like(
         ids::NODE_NOT_HEARD,
-        "the Lease of the controller manager is not renewed, which writes the conditions of nodes",
+        "the controller manager, which writes the conditions of nodes, does not renew its Lease",
     )],
     ways_out: &[
         way("restart kube-controller-manager on a control plane node, and read its log", ""),
-        way("where the cluster is managed, tell its provider", ""),
+        way("if the cluster is managed, ask its provider", ""),
     ],
     field: &[],
     tried: &[TriedWith::Objects],
@@ -93,12 +94,12 @@ pub(super) fn judge(facts: &Facts) -> Option<Draft> {
     );
     draft.rule_out(ids::NODE_NOT_HEARD, "it is the controller manager whose Lease is not renewed");
     draft.remedies.push(super::remedy::show(
-        "show the pods of the controller manager, where they are pods".into(),
+        "show the pods of the controller manager, if they are pods".into(),
         "kubectl --namespace kube-system get pods --selector component=kube-controller-manager --output wide".into(),
     ));
     draft.advice(
-        "restart kube-controller-manager on a control plane node, and read its log; where the cluster is managed, ask its \
-         provider",
+        "restart kube-controller-manager on a control plane node, and read its log; if the \
+        cluster is managed, ask its provider",
         "none",
     );
     Some(draft)

@@ -27,9 +27,10 @@ pub(crate) static OBJECT_FINALIZER: Cause = Cause {
     title: "a finalizer keeps the object, and its controller has not removed it",
     stage: Stage::Api,
     kind: Kind::Cause,
-    meaning: "The API server keeps a deleted object until its last finalizer is removed, by the client that set it, mostly a \
-        controller. What that controller waits for is in its log. Where its Lease, or its other writes, show that it is \
-        alive, it is slow or refuses; else it is not known whether it is.",
+    meaning: "The API server keeps a deleted object until its last finalizer is removed, by the \
+        client that set it, mostly a controller. The controller's log says what it waits for. If \
+        its Lease or its other writes show that it is alive, it is slow or refuses; otherwise \
+        its state is not known.",
     confirmed_by: &[seen(
         "metadata.deletionTimestamp is set, and metadata.finalizers is not empty",
         &[Origin::Api],
@@ -41,10 +42,7 @@ pub(crate) static OBJECT_FINALIZER: Cause = Cause {
     )],
     ways_out: &[
         way("find out why the controller does not remove it: its log names the object", ""),
-        way(
-            "remove the finalizer from the object",
-            "skips whatever its controller wanted to clean up",
-        ),
+        way("remove the finalizer from the object", "skips the clean-up of its controller"),
     ],
     field: &["kueue#1339", "kubernetes#69697"],
     tried: &[TriedWith::ApiServer, TriedWith::Objects],
@@ -59,9 +57,10 @@ pub(crate) static CONTROLLER_GONE: Cause = Cause {
     title: "a finalizer keeps the object, and the controller that has to remove it is gone",
     stage: Stage::Api,
     kind: Kind::Cause,
-    meaning: "The API server keeps a deleted object until its last finalizer is removed. The controller of that finalizer \
-        has a Lease, which its last leader no longer renews; the pod of that leader does not exist, and neither does an \
-        available replica of its workload. No controller is there to remove the finalizer.",
+    meaning: "The API server keeps a deleted object until its last finalizer is removed. The \
+        controller of that finalizer has a Lease, which its last leader no longer renews; the \
+        pod of that leader does not exist, and neither does an available replica of its \
+        workload. No controller is left to remove the finalizer.",
     confirmed_by: &[
         seen(
             "metadata.deletionTimestamp is set, and metadata.finalizers has the finalizer",
@@ -79,14 +78,11 @@ pub(crate) static CONTROLLER_GONE: Cause = Cause {
     log: None,
     look_alikes: &[like(
         ids::WEBHOOK_UNAVAILABLE,
-        "no controller is there whose request could be refused",
+        "no controller is left whose request could be refused",
     )],
     ways_out: &[
         way("start the controller again", ""),
-        way(
-            "remove the finalizer from the object",
-            "skips whatever its controller wanted to clean up",
-        ),
+        way("remove the finalizer from the object", "skips the clean-up of its controller"),
     ],
     field: &["kubernetes#60807"],
     tried: &[TriedWith::ApiServer, TriedWith::Objects],
@@ -174,10 +170,8 @@ fn of_controller(case: &Case, object: &Object, finalizer: &str, facts: &Facts) -
     } else {
         draft.suffices_beside(ids::CLAIM_IN_USE);
     }
-    draft.rule_out(
-        ids::WEBHOOK_UNAVAILABLE,
-        "no controller is there whose request could be refused",
-    );
+    draft
+        .rule_out(ids::WEBHOOK_UNAVAILABLE, "no controller is left whose request could be refused");
     let who = of_control_plane(finalizer).unwrap_or("its controller");
     match &state {
         Controller::Gone(facts_of) => {
@@ -190,7 +184,7 @@ fn of_controller(case: &Case, object: &Object, finalizer: &str, facts: &Facts) -
             let pod = holder.split('_').next().unwrap_or_default();
             if is_object_name(pod) && is_object_name(namespace) {
                 draft.remedies.push(remedy::show(
-                    format!("show what the controller {pod} says about it"),
+                    format!("show the log of the controller {pod}"),
                     format!(
                         "kubectl --namespace {namespace} logs {pod} --all-containers --tail=200"
                     ),
@@ -240,7 +234,7 @@ fn of_controller(case: &Case, object: &Object, finalizer: &str, facts: &Facts) -
             "none",
         ),
     };
-    let risk = format!("skips whatever {who} wanted to clean up");
+    let risk = format!("skips the clean-up of {who}");
     draft.remedies.extend(remedy::remove_finalizer(&case.key, meta, finalizer, risk));
     draft
 }

@@ -24,8 +24,9 @@ pub(crate) static DEPENDENTS: Cause = Cause {
     title: "the object is deleted in the foreground, and objects that it owns still exist",
     stage: Stage::Api,
     kind: Kind::Cause,
-    meaning: "The object has the finalizer foregroundDeletion: the garbage collector deletes it only after all objects whose \
-        ownerReferences name it with blockOwnerDeletion. One of these does not go: what keeps that one keeps its owner.",
+    meaning: "The object has the finalizer foregroundDeletion: the garbage collector deletes it \
+        only after all objects whose ownerReferences name it with blockOwnerDeletion. One of \
+        these stays: what keeps that object keeps its owner.",
     confirmed_by: &[
         seen("the deleted object has the finalizer foregroundDeletion", &[Origin::Api]),
         seen(
@@ -91,7 +92,7 @@ pub(super) fn judge(case: &mut Case, object: &Object, facts: &Facts) -> Option<D
         );
     }
     if found.len() > NAMED {
-        draft.fact(format!("{} more do", found.len() - NAMED), api(facts.now));
+        draft.fact(format!("{} more objects have one", found.len() - NAMED), api(facts.now));
     }
     draft.remedies.extend(remedy::ask(first));
     case.waits_for.extend(found.into_iter().map(|(key, _)| key));

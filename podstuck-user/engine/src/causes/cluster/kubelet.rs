@@ -43,7 +43,7 @@ pub(super) fn judge(case: &mut Case, pod: &Object, node: &Object, facts: &Facts)
         Some(own) if own.metadata.deletion_timestamp.is_none() => {}
         Some(_) => {
             let said = format!(
-                "kubelet on {shown} has heard of the deletion: its own list of its pods has it"
+                "kubelet on {shown} has received the deletion: its own list of its pods has it"
             );
             case.kubelet = Some(said);
             return false;
@@ -64,7 +64,7 @@ pub(super) fn judge(case: &mut Case, pod: &Object, node: &Object, facts: &Facts)
     let mut draft = draft(&MISSED_DELETION);
     draft.held_by(format!("kubelet on {shown}"));
     let late = facts.now.duration_since(end).as_secs();
-    draft.fact(format!("its deletionTimestamp ({end:.0}) has passed {late} s ago"), api(facts.now));
+    draft.fact(format!("its deletionTimestamp ({end:.0}) passed {late} s ago"), api(facts.now));
     draft.fact(
         format!(
             "kubelet's own list of its pods has this UID without deletionTimestamp, in two reads {} s apart",
@@ -76,8 +76,8 @@ pub(super) fn judge(case: &mut Case, pod: &Object, node: &Object, facts: &Facts)
     takes_changes(&mut draft, pod, &second, name, facts);
     is_ready(&mut draft, node, facts);
     draft.explanation = format!(
-        "The API server has the deletion, and kubelet on {shown} does not: it was lost between the two, and kubelet does \
-         nothing for it until it lists its pods again."
+        "The API server has the deletion, and kubelet on {shown} does not: the change was lost \
+        between the two, and kubelet does not end the pod until it lists its pods again."
     );
     draft.advice(
         format!(
@@ -116,17 +116,20 @@ fn takes_changes(draft: &mut Draft, pod: &Object, list: &[Object], node: &str, f
     if let Some((at, name)) = later {
         let name = safe(name.as_bytes()).into_owned();
         let fact = format!(
-            "kubelet's own list has a later change, of {name} at {at:.0}: it hears of others"
+            "kubelet's own list has a later change, of {name} at {at:.0}: kubelet receives other \
+            changes"
         );
         draft.fact(fact, Source::Kubelet);
     } else if facts.kubelet_is_well(node) && age(requested, facts.now) > ROUND {
         draft.fact(
-            "kubelet's /healthz is ok: its loop, which takes changes, went round after the deletion was requested",
+            "kubelet's /healthz is ok: its loop, which processes changes, completed a round \
+            after the deletion was requested",
             Source::Kubelet,
         );
     } else {
         draft.doubt(
-            "whether kubelet takes any change: its list has none that is later than this deletion",
+            "whether kubelet processes any change: its list has none that is later than this \
+            deletion",
         );
     }
 }

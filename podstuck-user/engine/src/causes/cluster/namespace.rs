@@ -21,12 +21,13 @@ const NAMED: usize = 5;
 /// Objects remain in the namespace.
 pub(crate) static CONTENT_REMAINS: Cause = Cause {
     id: ids::NAMESPACE_CONTENT_REMAINS,
-    title: "objects in the namespace are being deleted and do not go",
+    title: "objects in the namespace are being deleted, but remain",
     stage: Stage::Api,
     kind: Kind::Cause,
-    meaning: "The namespace controller has requested the deletion of all objects in the namespace, and some stay, mostly for \
-        their finalizers or their node. What keeps these objects keeps the namespace. Removing the namespace's own \
-        finalizer instead leaves them in the store, where no request reaches them.",
+    meaning: "The namespace controller has requested the deletion of all objects in the \
+        namespace, and some remain, mostly because of their finalizers or their node. What keeps \
+        these objects keeps the namespace. Removing the namespace's own finalizer instead leaves \
+        them in the store, where no request reaches them.",
     confirmed_by: &[seen(
         "the namespace's condition NamespaceContentRemaining or NamespaceFinalizersRemaining is True",
         &[Origin::Api],
@@ -36,7 +37,7 @@ pub(crate) static CONTENT_REMAINS: Cause = Cause {
         ids::NAMESPACE_API_UNAVAILABLE,
         "the controller could list all types, and has counted what remains",
     )],
-    ways_out: &[way("release what keeps the objects in it", "")],
+    ways_out: &[way("release what keeps the objects in the namespace", "")],
     field: &["kubernetes#60807", "kubernetes#119662"],
     tried: &[TriedWith::ApiServer, TriedWith::Objects],
     source: &["kubernetes pkg/controller/namespace/deletion/namespaced_resources_deleter.go"],
@@ -48,8 +49,9 @@ pub(crate) static API_UNAVAILABLE: Cause = Cause {
     title: "the namespace controller cannot list all types, because an aggregated API is not available",
     stage: Stage::Api,
     kind: Kind::Cause,
-    meaning: "The namespace controller lists the objects of each type before a namespace goes. The discovery of a group \
-        fails, because its APIService is served by a service that does not answer: every namespace that is deleted stays.",
+    meaning: "The namespace controller lists the objects of each type before it removes a \
+        namespace. The discovery of a group fails, because its APIService is served by a service \
+        that does not answer: every deleted namespace stays.",
     confirmed_by: &[
         seen("the namespace's condition NamespaceDeletionDiscoveryFailure is True", &[Origin::Api]),
         seen("an APIService has the condition Available with the status False", &[Origin::Api]),
@@ -62,7 +64,7 @@ pub(crate) static API_UNAVAILABLE: Cause = Cause {
     ways_out: &[
         way("start the service of the APIService", ""),
         way(
-            "delete the APIService, where its service was removed for good",
+            "delete the APIService, if its service was removed for good",
             "its types are no longer served",
         ),
     ],
@@ -168,9 +170,10 @@ fn unavailable(condition: &Condition, facts: &Facts) -> Draft {
                 "none",
             );
         }
-        let does = format!("delete the APIService {name}, where its service was removed for good");
+        let does = format!("delete the APIService {name}, if its service was removed for good");
         let key = Key::global(cluster::Kind::API_SERVICE, &service.metadata.name);
-        let risk = "its types are no longer served; what installed it may make it again";
+        let risk = "its types are no longer served; the component that installed it may create \
+            it again";
         draft.remedies.extend(remedy::delete(does, &key, &service.metadata, false, risk));
     }
     if draft.held_by.is_none() {
@@ -237,12 +240,13 @@ fn remains(
         draft.held_by(first.to_string());
         draft.remedies.extend(remedy::ask(first));
     } else {
-        draft.held_by("the objects in it");
+        draft.held_by("the objects in the namespace");
         draft.doubt(
             "whether anything is left: no object of the types that the condition names was found",
         );
         draft.advice(
-            "show what is left of the types that the condition names, and what keeps it",
+            "list the remaining objects of the types that the condition names, and find what \
+            keeps them",
             "none",
         );
     }

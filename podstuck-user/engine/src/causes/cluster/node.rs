@@ -32,13 +32,15 @@ const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 /// kubelet does not report.
 pub(crate) static NOT_HEARD: Cause = Cause {
     id: ids::NODE_NOT_HEARD,
-    title: "the control plane does not hear the pod's node, and kubelet must report that the pod has ended",
+    title: "the pod's node does not report to the control plane, and kubelet must report that \
+        the pod has ended",
     stage: Stage::Containers,
     kind: Kind::Cause,
-    meaning: "Only kubelet on the pod's node can say that the pod has ended. The control plane has not heard of it: its \
-        Lease is not renewed, and the node controller has set the node's Ready condition to Unknown. The machine may be \
-        off, its network may be cut, or kubelet may be down: from the API server these look the same, and on a machine that \
-        only lost its network the pod still runs.",
+    meaning: "Only kubelet on the pod's node can report that the pod has ended. That node does \
+        not report to the control plane: its Lease is not renewed, and the node controller has \
+        set the node's Ready condition to Unknown. The machine may be off, its network may be \
+        cut, or kubelet may be down: from the API server these look the same, and on a machine \
+        that only lost its network the pod still runs.",
     confirmed_by: &[
         seen("the node's Ready condition is Unknown", &[Origin::Api]),
         seen("the renewTime of the node's Lease is older than 40 s", &[Origin::Api]),
@@ -46,12 +48,12 @@ pub(crate) static NOT_HEARD: Cause = Cause {
     log: None,
     look_alikes: &[like(
         ids::CONTROL_PLANE_WITHOUT_LEADER,
-        "the node controller has written the node's condition, so that it acts",
+        "the node controller has written the node's condition, so that controller acts",
     )],
     ways_out: &[
-        way("repair the node, or its way to the API server: kubelet then ends the pod", ""),
+        way("repair the node, or its connection to the API server: kubelet then ends the pod", ""),
         way(
-            "where the machine was seen to be off, set the taint node.kubernetes.io/out-of-service",
+            "if the machine was seen to be off, set the taint node.kubernetes.io/out-of-service",
             "on a machine that runs, a volume is then written by two nodes",
         ),
     ],
@@ -69,9 +71,10 @@ pub(crate) static OFF: Cause = Cause {
     title: "the pod's node is off, according to its cloud provider or an administrator",
     stage: Stage::Containers,
     kind: Kind::Cause,
-    meaning: "The node has a taint that is set only where the machine was seen to be off. No kubelet is there to report that \
-        the pod has ended, and its volumes stay attached to that machine: a StatefulSet, a Deployment with the strategy \
-        Recreate, and a pod that needs such a volume wait for the record to go.",
+    meaning: "The node has a taint that is set only where the machine was seen to be off. No \
+        kubelet runs there to report that the pod has ended, and its volumes stay attached to \
+        that machine: a StatefulSet, a Deployment with the strategy Recreate, and a pod that \
+        needs such a volume wait until the record is deleted.",
     confirmed_by: &[
         seen(
             "the node has the taint node.cloudprovider.kubernetes.io/shutdown or node.kubernetes.io/out-of-service",
@@ -114,7 +117,7 @@ pub(crate) static GONE: Cause = Cause {
     ways_out: &[
         way("find out why the pod garbage collector does not delete the pod", ""),
         way(
-            "delete the pod's record with a grace of 0",
+            "delete the pod's record with a grace period of 0",
             "where only the Node object was deleted, its containers may still run on that machine",
         ),
     ],
@@ -129,8 +132,9 @@ pub(crate) static VIRTUAL: Cause = Cause {
     title: "not a cause: the pod runs on a virtual node, and only its provider knows what keeps the pod",
     stage: Stage::Containers,
     kind: Kind::Admission,
-    meaning: "The node is not a machine: a provider such as virtual-kubelet, Fargate or KWOK stands for a kubelet. There is \
-        no kernel, no runtime and no directory to examine. The provider's log says what it waits for.",
+    meaning: "The node is not a machine: a provider such as virtual-kubelet, Fargate or KWOK \
+        stands in for a kubelet. There is no kernel, no runtime and no directory to examine. The \
+        provider's log says what it waits for.",
     confirmed_by: &[seen(
         "a label or an annotation of the node names its provider",
         &[Origin::Api],
@@ -267,7 +271,7 @@ fn not_heard(node: &Object, facts: &Facts) -> Option<Draft> {
     }
     let name = safe(name.as_bytes()).into_owned();
     let mut draft = draft(&NOT_HEARD);
-    draft.held_by(format!("the node {name}, which is not heard"));
+    draft.held_by(format!("the node {name}, which does not report"));
     match unknown {
         Some(ready) => {
             draft.fact(since("its Ready condition is", ready), api(facts.now));
@@ -289,8 +293,9 @@ fn not_heard(node: &Object, facts: &Facts) -> Option<Draft> {
         None => draft.lacks("when kubelet last renewed its Lease"),
     }
     draft.explanation = format!(
-        "Only kubelet on {name} can report that the pod has ended, and the control plane has not heard of it since. The \
-         machine may be off, its network may be cut, or kubelet may be down; the pod may still run there."
+        "Only kubelet on {name} can report that the pod has ended, and that node does not report \
+        to the control plane. The machine may be off, its network may be cut, or kubelet may be \
+        down; the pod may still run there."
     );
     draft.advice(
         format!("repair {name}, its network or its kubelet: kubelet then ends the pod and deletes its record"),
@@ -328,11 +333,11 @@ fn meaning_of_force(pod: &Object) -> String {
             "a StatefulSet then starts a second pod of the same identity, while the first may still run and write"
         }
         "Job" => "the Job may start another pod, while the first may still run",
-        "DaemonSet" => "the DaemonSet starts another pod where the node is back",
+        "DaemonSet" => "the DaemonSet starts another pod when the node is back",
         "ReplicaSet" | "ReplicationController" => {
-            "a replacement starts where it has not yet, while the first may still run"
+            "a replacement starts if it has not yet, while the first may still run"
         }
-        "Node" => "kubelet makes the record of a static pod again",
+        "Node" => "kubelet creates the record of a static pod again",
         _ => "the pod's containers may still run, and nothing shows them any more",
     };
     format!("{what}; its volumes may stay attached")

@@ -39,11 +39,14 @@ pub(super) fn judge(case: &mut Case, pod: &Object, facts: &Facts) {
         draft.blocks_deletion = Some(false);
         let left = end.duration_since(facts.now).as_secs();
         let grace = meta.deletion_grace_period_seconds.unwrap_or_default();
-        draft.fact(format!("its {grace} s of grace end in {left} s, at {end:.0}"), api(facts.now));
-        draft.explanation = "It is not stuck yet: its containers may take that long to end. Before Kubernetes 1.36, a preStop \
-            hook that hangs can add as long again."
+        draft.fact(
+            format!("its grace period of {grace} s ends in {left} s, at {end:.0}"),
+            api(facts.now),
+        );
+        draft.explanation = "It is not stuck yet: its containers may take that long to end. \
+            Before Kubernetes 1.36, a preStop hook that hangs can add the same time again."
             .into();
-        draft.advice("wait until the grace has passed", "none");
+        draft.advice("wait until the grace period has passed", "none");
         case.found(draft, facts.now);
         return;
     }
@@ -60,7 +63,10 @@ pub(super) fn judge(case: &mut Case, pod: &Object, facts: &Facts) {
         // kubelet's last requests, once nothing of the pod is left on its node.
         let requests = [("UPDATE", "pods/status"), ("DELETE", "pods")];
         for mut draft in webhook::judge(case, pod, facts, &requests) {
-            draft.doubt("whether kubelet has come so far as to delete the record: its volumes are not in the API");
+            draft.doubt(
+                "whether kubelet has reached the deletion of the record: the API does not \
+                 show the pod's mounted volumes",
+            );
             case.found(draft, facts.now);
         }
     }
@@ -70,10 +76,10 @@ pub(super) fn judge(case: &mut Case, pod: &Object, facts: &Facts) {
         draft.held_by(format!("the finalizer {}", safe(name.as_bytes())));
         draft.fact(format!("the finalizer {} is set", safe(name.as_bytes())), api(facts.now));
         draft.lacks("that nothing of the pod is left on its node");
-        draft.explanation = "kubelet has not reported that the pod has ended, so this is not what keeps the pod now. It will \
-            when the node has done its part."
+        draft.explanation = "kubelet has not reported that the pod has ended, so the finalizer \
+            does not keep the pod yet. It keeps the pod after the node has done its part."
             .into();
-        draft.advice("look at the node first", "none");
+        draft.advice("examine the node first", "none");
         case.found(draft, facts.now);
     }
 }
@@ -87,7 +93,10 @@ fn has_ended(pod: &Object) -> Option<bool> {
 fn mirror(case: &mut Case, pod: &Object, facts: &Facts) {
     let mut draft = draft(&pod_record::MIRROR);
     draft.held_by("the static pod's manifest, in the directory of kubelet's staticPodPath");
-    draft.fact(format!("it has the annotation {MIRROR}, and its grace has passed"), api(facts.now));
+    draft.fact(
+        format!("it has the annotation {MIRROR}, and its grace period has passed"),
+        api(facts.now),
+    );
     let running: Vec<_> = pod
         .status
         .container_statuses
@@ -98,8 +107,8 @@ fn mirror(case: &mut Case, pod: &Object, facts: &Facts) {
     if !running.is_empty() {
         draft.fact(format!("kubelet reports that it runs {}", running.join(", ")), api(facts.now));
     }
-    draft.explanation = "The record is the mirror pod of a static pod. Its deletion ends nothing on the node: kubelet runs the \
-        pod as long as its manifest is there."
+    draft.explanation = "The record is the mirror pod of a static pod. Its deletion ends nothing \
+        on the node: kubelet runs the pod as long as its manifest exists."
         .into();
     draft.advice(
         "to end the pod, move its manifest out of the directory of kubelet's staticPodPath on its node (kubeadm: \

@@ -70,7 +70,8 @@ pub(super) fn patch(
     let command = format!("kubectl {} --type=json -p {patch}", words("patch", key));
     let mut remedy = command::Step::new(does, command).remedy(risk);
     remedy.guard = Some(format!(
-        "{key} is still {} with the resourceVersion {}: after any change it is refused, and must be asked for again",
+        "{key} is still {} with the resourceVersion {}: after any change the API server refuses \
+        the command; run podstuck again for a new one",
         meta.uid, meta.resource_version
     ));
     Some(remedy)

@@ -24,12 +24,12 @@ const ATTACHER: &str = "external-attacher/";
 /// A pod uses the claim.
 pub(crate) static CLAIM_IN_USE: Cause = Cause {
     id: ids::CLAIM_IN_USE,
-    title: "pods that have a node name the claim, which stays until they are gone",
+    title: "the claim stays until the pods that name it, and that have a node, are gone",
     stage: Stage::Api,
     kind: Kind::Cause,
-    meaning: "The protection of claims removes its finalizer kubernetes.io/pvc-protection when no pod that has a node names \
-        the claim any more. A pod counts whether it runs or has ended. That is not a fault: the data would be lost to the \
-        pod.",
+    meaning: "The protection of claims removes its finalizer kubernetes.io/pvc-protection when \
+        no pod that has a node names the claim any more. A pod counts whether it runs or has \
+        ended. That is not a fault: the pod would lose its data.",
     confirmed_by: &[
         seen("the deleted claim has the finalizer kubernetes.io/pvc-protection", &[Origin::Api]),
         seen("a pod with a spec.nodeName names the claim in its volumes", &[Origin::Api]),
@@ -40,7 +40,7 @@ pub(crate) static CLAIM_IN_USE: Cause = Cause {
         way("release what keeps the pod, where it is being deleted", ""),
         way(
             "delete the pod",
-            "what runs in it ends; its owner makes another one that waits without a claim",
+            "its containers end; its owner creates another pod, which waits without a claim",
         ),
     ],
     field: &["kubernetes#69697"],
@@ -110,8 +110,9 @@ pub(crate) static DETACH_FAILS: Cause = Cause {
     title: "the storage refuses to detach the volume from its node",
     stage: Stage::Api,
     kind: Kind::Cause,
-    meaning: "The attacher of the CSI driver asks the storage to detach the volume, and reports its error in the \
-        VolumeAttachment. It tries again, at growing intervals. The volume cannot be attached to another node meanwhile.",
+    meaning: "The attacher of the CSI driver asks the storage to detach the volume, and reports \
+        its error in the VolumeAttachment. The attacher retries at growing intervals. The volume \
+        cannot be attached to another node meanwhile.",
     confirmed_by: &[
         seen("the VolumeAttachment is being deleted", &[Origin::Api]),
         seen("its status.detachError has a message", &[Origin::Api]),
@@ -151,7 +152,8 @@ pub(crate) static ATTACHED_VOLUME_GONE: Cause = Cause {
     log: None,
     look_alikes: &[like(
         ids::VOLUME_DETACH_FAILS,
-        "the PersistentVolume does not exist, without which nothing is asked of the storage",
+        "the PersistentVolume does not exist, without which the attacher asks nothing of the \
+        storage",
     )],
     ways_out: &[way(
         "detach the volume in the storage, then remove the attacher's finalizer",
@@ -200,9 +202,9 @@ fn in_use(case: &mut Case, facts: &Facts) -> Option<Draft> {
     for pod in users.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none()).take(NAMED) {
         let name = &pod.metadata.name;
         let owner = pod.controller().map(|owner| {
-            format!("; its {} makes another one, which waits without a claim", owner.kind)
+            format!("; its {} creates another pod, which waits without a claim", owner.kind)
         });
-        let risk = format!("what runs in it ends{}", owner.unwrap_or_default());
+        let risk = format!("its containers end{}", owner.unwrap_or_default());
         let does = format!("delete the pod {name}, which names the claim");
         draft.remedies.extend(remedy::delete(does, &key(pod), &pod.metadata, false, risk));
     }
@@ -311,7 +313,7 @@ fn detaching(case: &Case, attachment: &Object, finalizer: &str, facts: &Facts) -
         draft.fact(format!("the PersistentVolume {name} does not exist"), api(facts.now));
         draft.rule_out(
             ids::VOLUME_DETACH_FAILS,
-            "without its PersistentVolume nothing is asked of the storage",
+            "without its PersistentVolume the attacher asks nothing of the storage",
         );
     } else {
         draft.held_by(format!(
@@ -321,7 +323,7 @@ fn detaching(case: &Case, attachment: &Object, finalizer: &str, facts: &Facts) -
             draft.rule_out(ids::ATTACHED_VOLUME_GONE, "its volume exists");
         }
         draft.advice(
-            "repair what the message of the driver names; the attacher tries again by itself",
+            "repair what the message of the driver names; the attacher retries by itself",
             "none",
         );
     }

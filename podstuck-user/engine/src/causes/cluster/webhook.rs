@@ -23,9 +23,10 @@ pub(crate) static UNAVAILABLE: Cause = Cause {
         endpoint",
     stage: Stage::Api,
     kind: Kind::Cause,
-    meaning: "The object goes when a client updates it or kubelet deletes it. For that request the API server must call a \
-        webhook whose failurePolicy is Fail, and the webhook's service has no ready endpoint: the request is refused, each \
-        time. The command that removes a finalizer is such a request, too.",
+    meaning: "The object is removed when a client updates it or kubelet deletes it. For that \
+        request the API server must call a webhook whose failurePolicy is Fail, and the \
+        webhook's service has no ready endpoint: the request is refused, each time. The command \
+        that removes a finalizer is such a request, too.",
     confirmed_by: &[
         seen(
             "a webhook configuration with failurePolicy Fail covers the request and the object",
@@ -164,10 +165,14 @@ impl Refusal<'_> {
         let place = format!("{}/{}", service.namespace, service.name);
         let place = safe(place.as_bytes()).into_owned();
         let mut draft = draft(&UNAVAILABLE);
-        draft.held_by(format!("the webhook {name}, which nothing answers"));
+        draft.held_by(format!("the webhook {name}, which does not answer"));
         let (operation, resource) = request;
         draft.fact(
-            format!("{} {of} has the API server call {name} for {operation} of {resource}, with failurePolicy Fail", kind.name),
+            format!(
+                "{} {of} makes the API server call {name} for {operation} of {resource}, \
+                with failurePolicy Fail",
+                kind.name
+            ),
             api(facts.now),
         );
         draft.fact(format!("its service {place} has no ready endpoint"), api(facts.now));
@@ -194,7 +199,7 @@ impl Refusal<'_> {
             serde_json::json!({"op": "replace", "path": format!("{path}/failurePolicy"), "value": "Ignore"}),
         ];
         draft.remedies.extend(remedy::patch(
-            format!("have requests admitted while {name} does not answer"),
+            format!("admit requests while {name} does not answer"),
             &Key::global((*kind).clone(), &configuration.metadata.name),
             &configuration.metadata,
             &steps,

@@ -177,23 +177,25 @@ pub(crate) static KUBELET_STOPPED: Cause = Cause {
     title: "kubelet runs but cannot act: no component ends the pod",
     stage: Stage::Containers,
     kind: Kind::Cause,
-    meaning: "kubelet's process is there, and does nothing: a signal has stopped it, its control group is frozen, or it \
-        has used up its file descriptors. It alone ends the pods of its node and unmounts their volumes: the deletion \
-        of every pod of the node waits. Containers that run go on.",
+    meaning: "kubelet's process exists but does nothing: a signal has stopped it, its control \
+        group is frozen, or it has used up its file descriptors. Only kubelet ends the pods of \
+        its node and unmounts their volumes, so every deletion on the node waits. Running \
+        containers continue.",
     confirmed_by: &[
         seen(
-            "the process of the node's only kubelet is stopped (state T), or its control group is frozen, or it has all \
-         descriptors open that it may, for 5 s",
+            "the process of the node's only kubelet is stopped (state T), or its control group \
+            is frozen, or all its file descriptors are in use, for 5 s",
             &[Origin::Proc],
         ),
         seen(
-            "the pod's deletionTimestamp has passed, or kubelet's log says that it is to be deleted",
+            "the pod's deletionTimestamp has passed, or kubelet's log says that the pod is to be \
+            deleted",
             &[Origin::Api, Origin::Log],
         ),
     ],
     log: None,
-    look_alikes: &[like(ids::KUBELET_DOWN, "its process is there")],
-    ways_out: &[way("have it go on (`kill -CONT`, or thaw its control group)", "")],
+    look_alikes: &[like(ids::KUBELET_DOWN, "kubelet's process exists")],
+    ways_out: &[way("resume kubelet (`kill -CONT`, or thaw its control group)", "")],
     field: &[],
     tried: &[TriedWith::RealKubelet],
     source: &["kubernetes pkg/kubelet/pod_workers.go, SyncTerminatingPod"],
@@ -205,18 +207,23 @@ pub(crate) static KUBELET_DOWN: Cause = Cause {
     title: "no kubelet runs on this node: no component ends the pod",
     stage: Stage::Containers,
     kind: Kind::Cause,
-    meaning: "No process of kubelet is on this node. It alone ends the pods of its node and unmounts their volumes: the \
-        deletion of every pod of the node waits until kubelet is started. Containers that run go on.",
+    meaning: "No kubelet process exists on this node. Only kubelet ends the pods of its node and \
+        unmounts their volumes, so every deletion on the node waits until kubelet is started. \
+        Running containers continue.",
     confirmed_by: &[
-        absent("no process is a kubelet, for 10 s", Feed::Node),
+        absent("no kubelet process exists, for 10 s", Feed::Node),
         seen(
-            "the pod's deletionTimestamp has passed, or kubelet's log says that it is to be deleted",
+            "the pod's deletionTimestamp has passed, or kubelet's log says that the pod is to be \
+            deleted",
             &[Origin::Api, Origin::Log],
         ),
-        hidden("no program that podstuck does not take for a kubelet does its work on this node"),
+        hidden(
+            "no program that podstuck does not recognize as a kubelet does kubelet's work on \
+            this node",
+        ),
     ],
     log: None,
-    look_alikes: &[like(ids::KUBELET_STOPPED, "no process of it is there")],
+    look_alikes: &[like(ids::KUBELET_STOPPED, "no kubelet process exists")],
     ways_out: &[way("start kubelet; its own log says why it ended", "")],
     field: &["kubernetes#109414"],
     tried: &[TriedWith::RealKubelet, TriedWith::Recording],
@@ -244,33 +251,39 @@ pub(crate) fn draft(suspect: &Suspect<'_>) -> Draft {
                 Process::new(kubelet.pid, kubelet.started, Some("kubelet")),
                 &kubelet.halted,
             );
-            draft.rule_out(ids::KUBELET_DOWN, "its process is there");
+            draft.rule_out(ids::KUBELET_DOWN, "kubelet's process exists");
             format!("kubelet (pid {}) does nothing: its {how}.", kubelet.pid)
         }
         State::Down => {
             draft.held_by("kubelet, which does not run");
-            draft.fact("no process of kubelet is on this node", Source::proc("/proc/*/cmdline"));
+            draft.fact("no kubelet process exists on this node", Source::proc("/proc/*/cmdline"));
             draft.advice(
                 "start kubelet (`systemctl start kubelet`, where it is a service of that name), and read in its log \
                  why it ended (`journalctl -u kubelet`)",
-                "low: it finds the node's pods and volumes again, and goes on with their deletion",
+                "low: kubelet finds the node's pods and volumes again, and continues their \
+                deletion",
             );
-            draft.rule_out(ids::KUBELET_STOPPED, "no process of it is there");
+            draft.rule_out(ids::KUBELET_STOPPED, "no kubelet process exists");
             draft.doubt(
-                "whether a program that is not known for a kubelet does its work on this node",
+                "whether a program that podstuck does not recognize as a kubelet does kubelet's \
+                work on this node",
             );
             "No kubelet runs on this node.".to_owned()
         }
     };
     let seconds = at.since(*since).as_secs();
-    draft.fact_since(format!("it has been so for at least {seconds} s"), Source::Samples, *since);
+    draft.fact_since(
+        format!("this state has lasted for at least {seconds} s"),
+        Source::Samples,
+        *since,
+    );
     match word {
         Some(word) => word.tell(&mut draft),
         None => draft.doubt("whether the pod is to be deleted: its record was not read"),
     }
     draft.explanation = format!(
-        "{why} No other component of the node ends the pod's containers, unmounts its volumes and lets the pod go: as long \
-         as that is so, every deletion on this node waits."
+        "{why} No other component of the node ends the pod's containers and unmounts its \
+        volumes, so every deletion on this node waits until kubelet runs."
     );
     draft
 }

@@ -26,29 +26,32 @@ const PAUSE: &str = "pause";
 /// A kubelet that waits for the runtime.
 pub(crate) static PULL_PENDING: Cause = Cause {
     id: ids::IMAGE_PULL_PENDING,
-    title: "kubelet still waits for a container to be made, mostly for its image, before it ends the pod",
+    title: "kubelet waits for the runtime to create a container, mostly to pull its image, \
+        before it ends the pod",
     stage: Stage::Containers,
     kind: Kind::Cause,
-    meaning: "The pod was deleted after its sandbox was made and before its containers were. kubelet has heard of the \
-        deletion, but some versions act on it only when the request that they wait for has returned: the runtime pulls \
-        an image, from a registry that is slow or does not answer. Until then no component asks for the sandbox's end.",
+    meaning: "The pod was deleted after its sandbox was created and before its containers were. \
+        kubelet has received the deletion, but some versions act on it only after their pending \
+        request to the runtime returns: the runtime pulls an image from a registry that is slow \
+        or does not answer. Until then no component asks the runtime to stop the sandbox.",
     confirmed_by: &[
         seen(
-            "the pod's deletionTimestamp has passed, and by the record a container waits to be made",
+            "the pod's deletionTimestamp has passed, and its record shows a container that is \
+            not created yet",
             &[Origin::Api],
         ),
-        seen("of the pod's processes only the sandbox's own lives", &[Origin::Proc]),
+        seen("the only living process of the pod is its sandbox's own", &[Origin::Proc]),
         seen("kubelet's log has `SyncLoop DELETE` of the pod", &[Origin::Log]),
         absent("kubelet's log has no `Killing container` since", Feed::Logs),
-        hidden("it is an image that kubelet waits for: its request to the runtime is not seen"),
+        hidden("kubelet waits for an image: its request to the runtime is not visible"),
     ],
     log: None,
     look_alikes: &[],
     ways_out: &[
-        way("wait for the pull, or have the registry answer", ""),
+        way("wait for the pull, or restore the registry", ""),
         way(
-            "restart kubelet: with its request the runtime gives up the pull",
-            "low: containers go on",
+            "restart kubelet: its request ends, and the runtime aborts the pull",
+            "low: containers keep running",
         ),
     ],
     field: &["kubernetes#123365", "kubernetes#121435", "kubernetes#15925", "kubernetes#125050"],
@@ -77,36 +80,37 @@ pub(super) fn draft(
     let name = safe(container.name.as_bytes()).into_owned();
     let why = container.reason.as_ref().map(|why| format!(" ({})", safe(why.as_bytes())));
     let why = why.unwrap_or_default();
-    draft.fact(format!("by its record container {name} waits to be made{why}"), Source::Record);
+    draft
+        .fact(format!("its record shows container {name} as not created yet{why}"), Source::Record);
     for task in tasks.iter().take(1) {
-        let fact =
-            format!("of its processes only its sandbox's own lives: {PAUSE} (pid {})", task.pid);
+        let fact = format!(
+            "the only living process of the pod is its sandbox's own: {PAUSE} (pid {})",
+            task.pid
+        );
         draft.fact(fact, Source::proc("control groups"));
     }
     draft.fact(not_asked.fact(), Source::Log(not_asked.log.to_owned()));
     let runtime = sample.runtimes.first();
     draft.held_by(match runtime {
         Some(it) => {
-            format!("{} (pid {}), which makes container {name}", it.component.name(), it.pid)
+            format!("{} (pid {}), which creates container {name}", it.component.name(), it.pid)
         }
-        None => format!("the runtime, which makes container {name}"),
+        None => format!("the runtime, which creates container {name}"),
     });
     draft.must = Some("finish that");
     if runtime.is_some_and(|it| it.component == Component::Containerd) {
         let list = "ctr --namespace k8s.io content active";
         draft.remedy(Step::new("list what containerd downloads, and since when", list), "none");
     }
-    draft.advice(
-        "wait for the pull, or have the registry answer: kubelet then ends the pod",
-        "none",
-    );
+    draft.advice("wait for the pull, or restore the registry: kubelet then ends the pod", "none");
     restart(
         &mut draft,
-        "its request ends with it, and the runtime gives up the pull; started again, kubelet ends the pod",
+        "kubelet's request ends, and the runtime aborts the pull; after the restart kubelet ends \
+        the pod",
     );
     draft.explanation = format!(
-        "kubelet waits for container {name} to be made, and ends the pod only then. The sandbox's own process is not what \
-         the pod waits for."
+        "kubelet waits until the runtime has created container {name}, and ends the pod only \
+        then. The pod does not wait for the sandbox's own process."
     );
     Some(draft)
 }

@@ -36,12 +36,14 @@ pub(crate) static SLICE_TIMES_OUT: Cause = Cause {
     title: "kubelet waits for systemd to report that the pod's slice is removed, and the wait times out",
     stage: Stage::Cgroup,
     kind: Kind::Cause,
-    meaning: "With the systemd cgroup driver kubelet asks systemd to stop the pod's slice, and waits for the signal of that \
-        job for 30 s. Two parts of kubelet ask for the same slice at the same time, and only one of them gets the signal; \
-        or systemd does not stop the slice. kubelet fails the sync of the pod and tries again later.",
+    meaning: "With the systemd cgroup driver kubelet asks systemd to stop the pod's slice, and \
+        waits 30 s for that job's signal. Two parts of kubelet ask for the same slice at the \
+        same time, and only one of them receives the signal; or systemd does not stop the slice. \
+        kubelet's sync of the pod fails, and kubelet retries later.",
     confirmed_by: &[
         seen(
-            "kubelet's log says, more than once, that it timed out while waiting for systemd to remove the slice of the pod",
+            "kubelet's log says, more than once, that kubelet timed out while waiting for \
+            systemd to remove the pod's slice",
             &[Origin::Log],
         ),
         absent("no process of the pod is left", Feed::Node),
@@ -50,9 +52,9 @@ pub(crate) static SLICE_TIMES_OUT: Cause = Cause {
     log: log("kubelet", "Timed out while waiting for systemd to remove kubepods-...slice"),
     look_alikes: &[],
     ways_out: &[
-        way("wait: kubelet's next attempt finds no slice, and goes on", ""),
-        way("have systemd stop a slice that is there", ""),
-        way("restart kubelet", "containers go on"),
+        way("wait: kubelet's next attempt finds no slice, and continues", ""),
+        way("stop a slice that still exists", ""),
+        way("restart kubelet", "containers keep running"),
     ],
     field: &["kubernetes#108891", "kubernetes#135825"],
     tried: &[TriedWith::Test],
@@ -155,7 +157,7 @@ fn draft(
     draft.must = Some("reach kubelet");
     said.tell(&mut draft);
     if said.lines < 2 {
-        draft.lacks("that it is said again: kubelet's next attempt may succeed");
+        draft.lacks("that kubelet logs it again: its next attempt may succeed");
     }
     match state.map(|state| state.populated) {
         Some(Some(_)) => {
@@ -167,7 +169,7 @@ fn draft(
         Some(None) => {
             draft.lacks("that no process of the pod is left: its control groups could not be read")
         }
-        None => draft.fact("it has no directory below kubelet's root", Source::Samples),
+        None => draft.fact("the pod has no directory below kubelet's root", Source::Samples),
     }
     let is_gone = "no control group of the pod is left: systemd has removed the slice";
     match left {
@@ -179,13 +181,15 @@ fn draft(
     }
     draft.explanation = match left {
         Left::Nothing => {
-            "systemd has removed the slice, and kubelet waits for the signal that it has. Another part of kubelet that \
-             waited for the same job has got that signal. kubelet's next attempt finds no slice, and goes on."
+            "systemd has removed the slice, and kubelet still waits for the signal of that job. \
+            Another part of kubelet that waited for the same job has received it. kubelet's next \
+            attempt finds no slice, and continues."
         }
         _ => {
-            "kubelet has asked systemd to stop the pod's slice, and has not got the signal that the job is done. Where the \
-             slice is gone, the signal went to another part of kubelet that waited for the same job, and kubelet's next \
-             attempt goes on without it."
+            "kubelet has asked systemd to stop the pod's slice, and has not received the signal \
+            that the job is done. If the slice is gone, another part of kubelet that waited for \
+            the same job has received that signal, and kubelet's next attempt continues without \
+            it."
         }
     }
     .into();
@@ -197,17 +201,15 @@ fn draft(
             "none",
         );
         draft.remedy(
-            Step::new(
-                "where it is still there, have systemd stop the pod's slice",
-                format!("systemctl stop {name}"),
-            ),
+            Step::new("if the pod's slice still exists, stop it", format!("systemctl stop {name}")),
             "low: no process of the pod is left in it, and kubelet has asked for the same",
         );
     }
     draft.advice(
-        "where the slice is gone, wait for kubelet's next attempts (two minutes apart at most), or restart kubelet \
-         (`systemctl restart kubelet`, where it is a service of that name), which forgets the signal that it waits for",
-        "low: containers go on while kubelet is restarted",
+        "if the slice is gone, wait for kubelet's next attempts (two minutes apart at most), or \
+        restart kubelet (`systemctl restart kubelet`, where it is a service of that name), which \
+        then no longer waits for the signal",
+        "low: containers keep running while kubelet is restarted",
     );
     draft.doubt(match left {
         Left::Unknown => "whether the slice is still there: systemd was not asked",

@@ -52,23 +52,31 @@ const FRESH: Duration = Duration::from_secs(2 * backoff::CAP.as_secs());
 /// Plugins whose volumes are in-memory files that kubelet makes from API objects.
 const OF_API: [&str; 4] = ["projected", "secret", "configmap", "downward-api"];
 
-const FORCE: &str = "delete the record without kubelet, where no process of the pod lives and nothing of it is mounted";
-const FORCE_RISK: &str = "a StatefulSet makes its next pod at once";
+const FORCE: &str = "delete the record without kubelet, if no process of the pod lives and none \
+    of its volumes is mounted";
+const FORCE_RISK: &str = "a StatefulSet creates its next pod at once";
 
 /// A kubelet that has not learned of the deletion.
 pub(crate) static MISSED_DELETION: Cause = Cause {
     id: ids::KUBELET_MISSED_DELETION,
-    title: "kubelet has not heard that the pod is to be deleted",
+    title: "kubelet has not received the pod's deletion",
     stage: Stage::Containers,
     kind: Kind::Cause,
-    meaning: "The API server has the deletion, and kubelet does nothing for it: its watch of its pods fails, or has lost the \
-        change. The containers run on, no component asks the runtime to stop them, and the runtime is not what the pod waits \
-        for. kubelet lists its pods again when the watch works, or when it is started.",
+    meaning: "The API server has the deletion, and kubelet does nothing for it: its watch of \
+        pods fails, or has lost the change. The containers run on: no component asks the runtime \
+        to stop them, and the pod does not wait for the runtime. kubelet lists its pods again \
+        when the watch works, or when kubelet is started.",
     confirmed_by: &[
         seen("the pod's deletionTimestamp has passed", &[Origin::Api]),
-        seen("kubelet's log says again and again that its watch of pods fails", &[Origin::Log]),
-        or_seen("or its log is read from before the deletion on, at --v=2 or more", &[Origin::Log]),
-        or_seen("or kubelet takes other changes, by its list or its health", &[Origin::Kubelet]),
+        seen("kubelet's log says repeatedly that its watch of pods fails", &[Origin::Log]),
+        or_seen(
+            "or kubelet's log, at --v=2 or more, is read from before the deletion",
+            &[Origin::Log],
+        ),
+        or_seen(
+            "or kubelet processes other changes, according to its list or its health check",
+            &[Origin::Kubelet],
+        ),
         absent(
             "kubelet's log has neither `SyncLoop DELETE` of the pod nor `Killing container`",
             Feed::Logs,
@@ -81,7 +89,7 @@ pub(crate) static MISSED_DELETION: Cause = Cause {
     log: log("kubelet", "Failed to watch *v1.Pod"),
     look_alikes: &[],
     ways_out: &[
-        way("restart kubelet, which lists its pods again", "low: containers go on"),
+        way("restart kubelet, which lists its pods again", "low: containers keep running"),
         way("restore the connection to the API server, or renew kubelet's credentials", ""),
     ],
     field: &["kubernetes#25759"],
@@ -92,21 +100,23 @@ pub(crate) static MISSED_DELETION: Cause = Cause {
 /// A kubelet that fails by itself.
 pub(crate) static STEP_FAILS: Cause = Cause {
     id: ids::KUBELET_STEP_FAILS,
-    title: "kubelet fails by itself at a step of the pod's deletion, before it comes to the others",
+    title: "a step of the pod's deletion fails inside kubelet, and kubelet does not reach the \
+        later steps",
     stage: Stage::Volumes,
     kind: Kind::Cause,
-    meaning: "kubelet says at each attempt why it does not go on, and the reason is in its own memory, in the pod's record or \
-        in a driver of the pod's devices: no process, mount or file on the node is in its way. What is mounted beside that, \
-        such as a token's tmpfs, waits for that step.",
+    meaning: "kubelet logs at each attempt why it does not continue. The reason is in its own \
+        memory, in the pod's record or in a driver of the pod's devices: no process, mount or \
+        file on the node blocks it. Other mounts of the pod, such as a token's tmpfs, stay until \
+        that step succeeds.",
     confirmed_by: &[
-        seen("kubelet's log says it again and again, with the same error", &[Origin::Log]),
-        hidden("kubelet's memory has nothing else of the pod that it waits for"),
+        seen("kubelet's log repeats the step with the same error", &[Origin::Log]),
+        hidden("kubelet's memory has nothing else of the pod that kubelet waits for"),
     ],
     log: log("kubelet", "Error syncing pod, skipping"),
     look_alikes: &[],
     ways_out: &[
-        way("restart kubelet, where its memory is what is wrong", "low: containers go on"),
-        way("remove the empty directory that kubelet takes for a mount point", ""),
+        way("restart kubelet, if its memory is wrong", "low: containers keep running"),
+        way("remove the empty directory that kubelet treats as a mount point", ""),
         way("start the driver of the pod's devices", ""),
         way(FORCE, FORCE_RISK),
     ],
@@ -133,11 +143,12 @@ pub(crate) static STEP_FAILS: Cause = Cause {
 /// A pod that kubelet never started.
 pub(crate) static NEVER_STARTED: Cause = Cause {
     id: ids::POD_NEVER_STARTED,
-    title: "kubelet has started no container of the pod, and lets its record stay",
+    title: "kubelet has started no container of the pod, and does not delete its record",
     stage: Stage::Directories,
     kind: Kind::Cause,
-    meaning: "kubelet has rejected the pod, or could not make its containers, and by its own account there is nothing of it \
-        to end: some versions of kubelet then never report the end, and the record stays. Nothing on the node holds the pod.",
+    meaning: "kubelet has rejected the pod, or could not create its containers, and finds \
+        nothing of the pod to end. Some versions of kubelet then never report that the pod has \
+        ended, and the record stays. Nothing on the node holds the pod.",
     confirmed_by: &[
         seen(
             "the pod's deletionTimestamp has passed, and no container of it has an id",
@@ -154,7 +165,10 @@ pub(crate) static NEVER_STARTED: Cause = Cause {
     look_alikes: &[],
     ways_out: &[
         way(FORCE, FORCE_RISK),
-        way("update kubelet: 1.27.3 ends pods that it has rejected", "low: containers go on"),
+        way(
+            "update kubelet: 1.27.3 ends pods that it has rejected",
+            "low: containers keep running",
+        ),
     ],
     field: &[
         "kubernetes#118286",
@@ -397,8 +411,9 @@ impl Suspect<'_> {
 
     /// Adds the forced deletion of the record, if the pod is free.
     fn force(&self, draft: &mut Draft) {
-        const RISK: &str = "the record goes without kubelet: no process of the pod lives here, and nothing of it is mounted \
-            but kubelet's own files in memory, which kubelet clears away afterwards. A StatefulSet makes its next pod at once";
+        const RISK: &str = "the record is deleted without kubelet: no process of the pod lives \
+            here, and nothing of it is mounted except kubelet's own in-memory files, which \
+            kubelet removes afterwards. A StatefulSet creates its next pod at once";
         if !self.is_free() {
             return;
         }
@@ -429,7 +444,7 @@ impl Suspect<'_> {
 }
 
 pub(crate) const RESTART_RISK: &str =
-    "low: containers go on, and kubelet finds the node's pods and volumes again";
+    "low: containers keep running, and kubelet finds the node's pods and volumes again";
 
 pub(super) fn restart(draft: &mut Draft, and_then: &str) {
     draft.advice(
@@ -438,7 +453,7 @@ pub(super) fn restart(draft: &mut Draft, and_then: &str) {
     );
 }
 
-const IN_MEMORY: &str = "what kubelet's memory has of the pod, which no log shows";
+const IN_MEMORY: &str = "what kubelet's memory has about the pod: no log shows that";
 
 fn missed_deletion(
     suspect: &Suspect<'_>,
@@ -449,7 +464,7 @@ fn missed_deletion(
     draft.held_by(suspect.kubelet());
     if let Some(Watch { said, .. }) = watch {
         let fact = format!(
-            "kubelet said {} that its watch of pods fails: {}",
+            "kubelet logged {} that its watch of pods fails: {}",
             times(said.times),
             safe(said.text.as_bytes())
         );
@@ -460,7 +475,10 @@ fn missed_deletion(
     }
     draft.doubt(match not_asked {
         Some(_) => "what kubelet's own list of its pods says (its /pods was not read)",
-        None => "whether kubelet has heard of it before: its log does not go back so far, or does not name its steps (--v=2)",
+        None => {
+            "whether kubelet has received the deletion before: its log does not go back that \
+            far, or does not name its steps (--v=2)"
+        }
     });
     let text = watch.map_or("", |watch| watch.said.text.as_str());
     let has = |words: &[&str]| words.iter().any(|words| text.contains(words));
@@ -476,16 +494,18 @@ fn missed_deletion(
         "The API server does not let kubelet list its pods."
     } else if has(&["connect: ", "dial tcp", "no such host", "timeout", "EOF", "connection lost"]) {
         draft.advice(
-            "restore kubelet's connection to the API server: it then lists its pods, and goes on by itself",
+            "restore kubelet's connection to the API server: kubelet then lists its pods, and \
+            continues by itself",
             "none",
         );
         "kubelet does not reach the API server."
     } else {
         restart(&mut draft, "it lists its pods again, and ends this one");
-        "kubelet does not hear of changes of its pods."
+        "kubelet does not receive changes of its pods."
     };
     draft.explanation = format!(
-        "{why} The pod's containers run on because no component asks for their end: the runtime is not what the pod waits for."
+        "{why} The pod's containers run on because no component asks the runtime to stop them: \
+        the pod does not wait for the runtime."
     );
     draft
 }
@@ -514,27 +534,29 @@ fn refusal<'a>(text: &str, suspect: &Suspect<'a>) -> Option<Refusal<'a>> {
     let (has, record) = (|words: &str| text.contains(words), suspect.record);
     if let Some(volume) = not_mounted(text, suspect.pod) {
         return Some(Refusal {
-            means: "kubelet takes the volume's directory for a mount point and unmounts it at each attempt, and nothing is \
-                mounted there, as after a reboot: `umount` fails, and kubelet comes no further.",
+            means: "kubelet treats the volume's directory as a mount point and unmounts it at \
+                each attempt, but nothing is mounted there, as after a reboot: `umount` fails, \
+                and kubelet does not continue.",
             way: Way::NotMounted(volume),
         });
     }
     if has("mapPath is empty") || has("globalMapPath is empty") || has("volumeMapPath is empty") {
         return Some(Refusal {
-            means: "kubelet has a raw block volume in its memory without the path of its map, as after a restart or a reboot, and \
-                gives up before it has looked at anything.",
+            means: "kubelet's memory has a raw block volume without its map path, as after a \
+                restart or a reboot, and kubelet gives up before it examines anything.",
             way: Way::Restart(
-                "while the volume's driver runs, it finds the volume's map again, or nothing to unmap",
+                "while the volume's driver runs, kubelet finds the volume's map again, or \
+                nothing to unmap",
             ),
         });
     }
     if nothing_is_left(text, suspect.pod) {
         return Some(Refusal {
-            means: "kubelet takes a CSI volume of the pod for mounted, and gives up at each attempt because its own file of the \
-                volume (vol_data.json) is gone, with the volume's directory: the volume is torn down already, and only kubelet's \
-                memory has it.",
+            means: "kubelet's memory has a CSI volume of the pod as mounted, and each attempt \
+                fails because kubelet's own file about the volume (vol_data.json) is gone, with \
+                the volume's directory: the volume is torn down already.",
             way: Way::Restart(
-                "it looks for the pod's volumes in its directory, and finds none of that name",
+                "kubelet looks for volumes in the pod's directory, and finds none of that name",
             ),
         });
     }
@@ -543,29 +565,32 @@ fn refusal<'a>(text: &str, suspect: &Suspect<'a>) -> Option<Refusal<'a>> {
         let is_away = unregistered || has("not registered") || has("dial unix");
         if is_away && let Some(driver) = driver(text) {
             return Some(Refusal {
-                means: "kubelet must have the pod's devices given back by their driver before it unmounts anything, and that driver \
-                    is not registered with it.",
+                means: "Before kubelet unmounts anything, the driver of the pod's devices must \
+                    release them, and that driver is not registered with kubelet.",
                 way: Way::Driver(driver),
             });
         }
         let is_unmade = record.is_some_and(|record| !record.unmade_claims.is_empty());
         if is_unmade || has("not created yet") {
             return Some(Refusal {
-                means: "kubelet gives the pod's devices back before it unmounts anything, and refuses that because the pod's record \
-                    names no ResourceClaim for one of its claims. No ResourceClaim comes any more: the pod is to go.",
+                means: "kubelet releases the pod's devices before it unmounts anything, and \
+                    fails because the pod's record names no ResourceClaim for one of its claims. \
+                    No ResourceClaim is created any more: the pod is to be deleted.",
                 way: Way::Record,
             });
         }
         return Some(Refusal {
-            means: "kubelet must have the pod's devices given back by their driver before it unmounts anything, and that fails.",
+            means: "Before kubelet unmounts anything, the driver of the pod's devices must \
+                release them, and that fails.",
             way: Way::DriverFails,
         });
     }
     // `checkContainerStateTransition` in pkg/kubelet/status.
     if has("attempted illegal transition to non-terminated state") {
         return Some(Refusal {
-            means: "kubelet refuses its own report of the pod at each attempt: a container that it has reported as ended is in its \
-                memory as one that has not, and without that report it never deletes the record.",
+            means: "kubelet rejects its own status update of the pod at each attempt: kubelet \
+                has reported a container as ended, and its memory has that container as not \
+                ended. Without that update kubelet never deletes the record.",
             way: Way::Record,
         });
     }
@@ -573,8 +598,9 @@ fn refusal<'a>(text: &str, suspect: &Suspect<'a>) -> Option<Refusal<'a>> {
     let is_gone = has("No such container") || has("no such container");
     if is_gone && kills.iter().any(|word| text.contains(word)) {
         return Some(Refusal {
-            means: "kubelet asks the runtime to stop a container that the runtime does not have, and takes the answer for a failure.",
-            way: Way::Restart("it then sees that no container of the pod is left"),
+            means: "kubelet asks the runtime to stop a container that the runtime does not have, \
+                and treats the answer as a failure.",
+            way: Way::Restart("kubelet then sees that no container of the pod is left"),
         });
     }
     None
@@ -645,16 +671,16 @@ fn step_fails(suspect: &Suspect<'_>, complaints: &[Repeated]) -> Option<Draft> {
         Way::NotMounted(volume) => {
             draft.held_by(suspect.kubelet());
             let path = safe_path(&volume.path);
-            draft.fact(format!("{path} is no mount point"), Source::proc("mountinfo"));
+            draft.fact(format!("{path} is not a mount point"), Source::proc("mountinfo"));
             let at = word(&volume.path);
-            let does = format!("remove {path}, if it is empty: kubelet takes it for a mount point");
+            let does = format!("remove {path}, if it is empty: kubelet treats it as a mount point");
             let step = Step::new(does, format!("rmdir {at}")).verified_by(format!("! [ -e {at} ]"));
             draft.remedy(
                 step,
-                "none for data: rmdir fails on a directory that has anything in it, or on it. kubelet's next attempt finds no \
-                 directory, and goes on",
+                "none for data: rmdir fails on a directory that is not empty or is a mount \
+                point. kubelet's next attempt finds no directory, and continues",
             );
-            restart(&mut draft, "it looks again at what is mounted");
+            restart(&mut draft, "kubelet checks again what is mounted");
         }
         Way::Record => draft.held_by(suspect.kubelet()),
         Way::Driver(name) => {
@@ -662,7 +688,8 @@ fn step_fails(suspect: &Suspect<'_>, complaints: &[Repeated]) -> Option<Draft> {
             draft.held_by(format!("the DRA driver {name}, which is not registered"));
             draft.advice(
                 format!(
-                    "start the DRA driver {name} on this node: kubelet's next attempt then goes on"
+                    "start the DRA driver {name} on this node: kubelet's next attempt then \
+                    continues"
                 ),
                 "none",
             );
@@ -673,7 +700,7 @@ fn step_fails(suspect: &Suspect<'_>, complaints: &[Repeated]) -> Option<Draft> {
         }
     }
     suspect.force(&mut draft);
-    draft.explanation = format!("{means} Nothing else on the node is in the way.");
+    draft.explanation = format!("{means} Nothing else on the node blocks the deletion.");
     Some(draft)
 }
 
@@ -719,22 +746,27 @@ fn never_started(
         draft
             .fact(format!("its status has the reason {}", safe(reason.as_bytes())), Source::Record);
     }
-    draft.fact("by its record no container of it was ever made", Source::Record);
+    draft.fact("according to its record, none of its containers was ever created", Source::Record);
     draft.fact("no process of the pod is on this node", Source::proc("control groups"));
     draft.doubt(IN_MEMORY);
     let is_rejected = record.reason.is_some() || why.is_some_and(|why| rejects(&why.said.text));
     let why = match is_rejected {
         true => {
-            "kubelet has rejected the pod and has no worker that would end it; started again, it rejects it again as \
-            long as the reason holds."
+            "kubelet has rejected the pod and has no worker that ends it; after a restart, \
+            kubelet rejects the pod again as long as the reason holds."
         }
         false => {
-            "kubelet could not make the pod's containers, and takes one that was never made for one that has not ended."
+            "kubelet could not create the pod's containers, and treats a container that was \
+            never created as one that has not ended."
         }
     };
     suspect.force(&mut draft);
     if !is_rejected {
-        draft.advice("or have kubelet make the container: lift what the error names", "none");
+        draft.advice(
+            "or let kubelet create the container: remove the obstacle that the error \
+            names",
+            "none",
+        );
     }
     draft.explanation = format!(
         "{why} Nothing on the node holds the pod, and there is nothing to unmount by hand."

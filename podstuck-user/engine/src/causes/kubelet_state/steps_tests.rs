@@ -331,7 +331,7 @@ fn a_container_that_is_still_made_keeps_kubelet() {
         tasks: vec![task("pause", 5)],
     };
     let makes = || with(vec![creating("ContainerCreating")]);
-    let who = "containerd (pid 40), which makes container app".to_owned();
+    let who = "containerd (pid 40), which creates container app".to_owned();
     assert_eq!(case(makes(), vec![to_go()]).verdict(), Some(("image-pull-pending", who, false)));
     let draft = case(makes(), vec![to_go()]).draft().unwrap();
     assert!(draft.remedies[0].words().starts_with("ctr --namespace k8s.io content active"));

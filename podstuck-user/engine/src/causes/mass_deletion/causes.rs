@@ -40,7 +40,8 @@ pub(crate) static DOCKER_VOLUME_STORM: Cause = Cause {
             &[Origin::Calls],
         ),
         or_seen(
-            "who waits meanwhile: processes that are connected to dockerd, and how far their requests have come",
+            "which processes wait meanwhile: those connected to dockerd, and how far their \
+            requests have come",
             &[Origin::Look],
         ),
     ],
@@ -58,8 +59,8 @@ pub(crate) static MASS_DELETION: Cause = Cause {
     title: TITLE,
     stage: Stage::Volumes,
     kind: Kind::Cause,
-    meaning: "A directory with very many entries is being deleted. It holds up no pod by itself, \
-        and slows down every process that uses the same disk.",
+    meaning: "A directory with very many entries is being deleted. It blocks no pod by itself, \
+        but slows down every process that uses the same disk.",
     confirmed_by: CONFIRMED,
     log: None,
     look_alikes: ALIKE,

@@ -59,7 +59,7 @@ impl Estimate {
                 facts.push(format!("{low} to {high} entries remain"));
             }
             (Some((all, _)), None) => facts.push(format!("{all} entries remain")),
-            (None, _) => facts.push("how much remains is not known".into()),
+            (None, _) => facts.push("the number of remaining entries is not known".into()),
         }
         match last.map(|left| (left, left.sample)) {
             Some((left, _)) if left.complete => {}
@@ -74,11 +74,13 @@ impl Estimate {
                     sample.directories, sample.levels, left.seen
                 ));
                 if sample.linked {
-                    facts.push("files have several names: there may be more entries than inodes".into());
+                    facts.push(
+                        "files have several names: there may be more entries than inodes".into(),
+                    );
                 }
             }
             Some((left, None)) => facts.push(format!(
-                "{} entries were counted before the time was over, and the rest cannot be estimated",
+                "{} entries were counted within the time limit, and the rest cannot be estimated",
                 left.seen
             )),
             None => {}

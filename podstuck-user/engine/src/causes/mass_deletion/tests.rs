@@ -69,7 +69,7 @@ fn without_an_estimate_nothing_is_stated() {
         let looks = looks(left);
         let estimate = Estimate::of(&looks, 100, steady(1000.0));
         assert_eq!(estimate, Estimate::default());
-        assert_eq!(estimate.facts(&looks)[0], "how much remains is not known");
+        assert_eq!(estimate.facts(&looks)[0], "the number of remaining entries is not known");
     }
 }
 
@@ -80,7 +80,7 @@ fn nothing_is_claimed_without_a_count_or_without_progress() {
     let counted = Remaining { seen: 10, complete: true, ..Remaining::default() };
     let still = Estimate::of(&looks(counted), 100, steady(0.0));
     assert_eq!((still.remaining, still.eta_s), (Some(10), None));
-    assert_eq!(Estimate::default().facts(&none), ["how much remains is not known"]);
+    assert_eq!(Estimate::default().facts(&none), ["the number of remaining entries is not known"]);
 }
 
 fn sampled(entries: u64, error: u64) -> Remaining {

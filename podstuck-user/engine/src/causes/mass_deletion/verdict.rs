@@ -34,7 +34,7 @@ pub(super) const CONFIRMED: &[Proof] = &[seen(
 pub(super) const ALIKE: &[LookAlike] =
     &[like(ids::CALL_HUNG_UNEXPLAINED, "entries disappear, second by second")];
 pub(super) const WAIT: &[WayOut] =
-    &[way("wait", "restarting the process that deletes only starts it over")];
+    &[way("wait", "restarting the deleting process only starts the deletion over")];
 pub(super) const TITLE: &str = "very many entries: slow, not stuck; shows the rate, how many are left and how \
     long it will take";
 
@@ -85,7 +85,10 @@ pub(crate) fn draft(run: &Run, now: Monotonic) -> Option<Draft> {
     );
     if run.eisdir > 0 {
         draft.fact(
-            format!("{} EISDIR answers: one for each directory is Go's normal way", run.eisdir),
+            format!(
+                "{} calls failed with EISDIR: one for each directory is normal for Go",
+                run.eisdir
+            ),
             Source::Probe,
         );
     }
@@ -127,8 +130,8 @@ pub(crate) fn draft(run: &Run, now: Monotonic) -> Option<Draft> {
         };
         draft.explanation = format!(
             "The {volume} is being deleted and gets smaller; it has many entries and this takes \
-             time. It is not stuck: wait. Restarting the process that deletes only starts it \
-             over.{until}{}",
+            time. It is not stuck: wait. Restarting the deleting process only starts the \
+            deletion over.{until}{}",
             if *draft.cause == DOCKER_VOLUME_STORM {
                 " dockerd holds its volume store's lock meanwhile: creating, listing and removing \
                  volumes waits, on all containers."

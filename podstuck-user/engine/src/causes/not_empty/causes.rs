@@ -9,8 +9,8 @@ use crate::{
 };
 
 const NOT_EMPTY: Proof = seen(
-    "rmdir of the directory fails with ENOTEMPTY in more than one attempt, and \
-    nothing in the volume with another error",
+    "rmdir of the directory fails with ENOTEMPTY in more than one attempt, and no call in the \
+    volume fails with another error",
     &[Origin::Calls, Origin::Log],
 );
 
@@ -25,7 +25,7 @@ pub(crate) static DATA_UNDER_MOUNT: Cause = Cause {
         does not remove them, since they might be data.",
     confirmed_by: &[
         NOT_EMPTY,
-        seen("the directory is no mount point", &[Origin::Mounts]),
+        seen("the directory is not a mount point", &[Origin::Mounts]),
         seen("readdir shows entries in it", &[Origin::Look]),
     ],
     log: log("kubelet", "failed to remove dir ... directory not empty"),
@@ -46,9 +46,10 @@ pub(crate) static SUBPATH_SOURCE_DELETED: Cause = Cause {
     title: "kubelet skipped the unmount of a subPath",
     stage: Stage::Volumes,
     kind: Kind::Cause,
-    meaning: "A subPath is still mounted for a container that has ended. kubelet looks at the mount \
-        before it unmounts it, takes the error for a mount that is gone (what was mounted there was \
-        deleted on its server), skips it, and then cannot remove the directory around it.",
+    meaning: "A subPath is still mounted for a container that has ended. kubelet checks the \
+        mount before it unmounts it. The check fails because the source of the mount was deleted \
+        on its server; kubelet treats the error as a mount that is gone, skips the unmount, and \
+        then cannot remove the directory around it.",
     confirmed_by: &[
         NOT_EMPTY,
         seen("mountinfo has a mount below `volume-subpaths/VOLUME/CONTAINER`", &[Origin::Mounts]),
@@ -68,13 +69,15 @@ pub(crate) static WRITER_ALIVE: Cause = Cause {
     title: "a process writes into a volume while the volume is removed",
     stage: Stage::Volumes,
     kind: Kind::Cause,
-    meaning: "The pod's containers should have ended, and still a process writes into the volume, \
-        so that it is never empty at the end: what is left of a container, a process of the host, \
-        or another pod that has the directory by hostPath.",
+    meaning: "The pod's containers should have ended, but a process still writes into the \
+        volume, so the volume is never empty at the end. The process is left over from a \
+        container, belongs to the host, or belongs to another pod that uses the directory by \
+        hostPath.",
     confirmed_by: &[
         NOT_EMPTY,
         seen(
-            "an entry in it was made after the first attempt, which removed what it found",
+            "an entry in it was created after the first attempt, which removed all entries that \
+            it found",
             &[Origin::Look],
         ),
         seen("a process has a file below it open for writing", &[Origin::Proc]),
@@ -96,16 +99,16 @@ pub(crate) static PHANTOM_ENTRIES: Cause = Cause {
     title: "a directory is reported as not empty, but lists no entries",
     stage: Stage::Volumes,
     kind: Kind::Cause,
-    meaning: "The file system says that the directory is not empty and shows nothing in it: its \
-        directory data are damaged, or a layer of it hides what another one keeps.",
+    meaning: "The file system reports that the directory is not empty, and lists no entries: its \
+        directory data are damaged, or one of its layers hides entries of another.",
     confirmed_by: &[
         NOT_EMPTY,
-        seen("readdir finds nothing in it, attempt after attempt", &[Origin::Look]),
+        seen("readdir lists no entries in it at each attempt", &[Origin::Look]),
     ],
     log: log("the kernel", "EXT4-fs error ... or the like of another file system"),
     look_alikes: &[like(
         ids::WRITER_STILL_ALIVE,
-        "nothing is in it, in more attempts than a writer could slip away from",
+        "readdir finds no entries, in more attempts than a writer can explain",
     )],
     ways_out: &[way("check the file system", "while it is not mounted")],
     field: &["podman#23023", "moby#30392"],
@@ -122,8 +125,8 @@ pub(crate) static LEFTOVER_UNEXPLAINED: Cause = Cause {
     title: "not a cause: a directory stays non-empty for a reason that podstuck could not determine; the finding lists what is unknown",
     stage: Stage::Volumes,
     kind: Kind::Admission,
-    meaning: "A directory is not empty in attempt after attempt, and either it could not be looked \
-        at, or what is in it is older than the attempts that should have removed it.",
+    meaning: "A directory is not empty at each attempt, and either podstuck could not read it, \
+        or its entries are older than the attempts that should have removed them.",
     confirmed_by: &[NOT_EMPTY],
     log: None,
     look_alikes: &[],

@@ -56,12 +56,10 @@ pub(crate) fn draft(context: &Context<'_>, full: &Full, seen: &Seen<'_>) -> Opti
         Ok(entries) => entries,
         Err(error) => {
             let mut draft = base(&LEFTOVER_UNEXPLAINED, full);
-            draft.fact(
-                format!("the directory could not be looked at: {error}"),
-                Source::Look("readdir"),
-            );
+            draft
+                .fact(format!("the directory could not be read: {error}"), Source::Look("readdir"));
             draft.explanation =
-                "The directory is not empty, and what is in it is not known.".into();
+                "The directory is not empty, and its contents are not known.".into();
             return Some(draft);
         }
     };
@@ -93,8 +91,8 @@ fn base(cause: &'static Cause, full: &Full) -> Draft {
     draft.first = full.first;
     draft.fact(
         format!(
-            "{} failed with ENOTEMPTY {} in {} attempts, and nothing in this volume with any other \
-             error",
+            "{} failed with ENOTEMPTY {} in {} attempts, and no call in this volume failed with \
+            another error",
             full.op.call.name(),
             times(full.count),
             full.attempts.count()
@@ -162,10 +160,10 @@ fn subpath(context: &Context<'_>, full: &Full, below: &[&Mount], mounts: &Mounts
         Source::Probe,
         context.begun,
     );
-    draft.explanation = "A subPath of the volume is still mounted for a container that has ended. \
-        kubelet looks at the mount before it unmounts it, takes the error for a mount that is gone \
-        (what was mounted there was deleted on its server), skips it, and then cannot remove the \
-        directory around it."
+    draft.explanation = "A subPath of the volume is still mounted for a container that has \
+        ended. kubelet checks the mount before it unmounts it. The check fails because the \
+        source of the mount was deleted on its server; kubelet treats the error as a mount that \
+        is gone, skips the unmount, and then cannot remove the directory around it."
         .into();
     draft.rule_out_since(
         ids::SUBPATH_BUSY,
@@ -181,13 +179,13 @@ fn subpath(context: &Context<'_>, full: &Full, below: &[&Mount], mounts: &Mounts
 fn phantom(full: &Full) -> Draft {
     let mut draft = base(&PHANTOM_ENTRIES, full);
     if full.attempts.count() > SLIPPED_AWAY {
-        let fact = "nothing is in it, in more attempts than a writer could slip away from";
+        let fact = "readdir finds no entries, in more attempts than a writer can explain";
         draft.rule_out(ids::WRITER_STILL_ALIVE, fact);
     }
-    draft.fact("readdir finds nothing in it", Source::Look("readdir"));
+    draft.fact("readdir lists no entries in it", Source::Look("readdir"));
     draft.explanation =
-        "The file system says that the directory is not empty and shows nothing in \
-        it: its directory data are damaged, or a layer of it hides what another one keeps."
+        "The file system reports that the directory is not empty, and lists no entries: its \
+        directory data are damaged, or one of its layers hides entries of another."
             .into();
     draft.remedy(
         Step::new(
@@ -205,8 +203,8 @@ fn writer(context: &Context<'_>, full: &Full, entries: &Entries, seen: &Seen<'_>
     if newest.is_none_or(|age| age > tried) {
         let mut draft = base(&LEFTOVER_UNEXPLAINED, full);
         contents(&mut draft, entries);
-        draft.explanation = "What is in the directory is older than the first attempt, and the \
-            removal leaves it there without an error."
+        draft.explanation = "The entries of the directory are older than the first attempt, and \
+            the removal leaves them there without an error."
             .into();
         return draft;
     }
@@ -215,23 +213,26 @@ fn writer(context: &Context<'_>, full: &Full, entries: &Entries, seen: &Seen<'_>
     let mut draft = base(&WRITER_ALIVE, full);
     contents(&mut draft, entries);
     draft.fact(
-        "the newest of them was made or changed after the first attempt, which removed what it found",
+        "the newest of them was created or changed after the first attempt, which removed all \
+        entries that it found",
         Source::Look("ctime"),
     );
     users(&mut draft, seen);
     draft.rule_out(ids::FS_PHANTOM_ENTRIES, "readdir shows what is in it");
     rule_out_silly_rename(&mut draft, entries);
     if named.is_none() {
-        draft.doubt("who writes");
+        draft.doubt("which process writes");
     }
-    draft.explanation = "A process writes into the volume while it is removed, so that it is never empty at the end. \
-        The pod's containers should have ended: what is left of one, a process of the host, or another pod that has \
-        the directory by hostPath."
+    draft.explanation = "A process writes into the volume while the volume is being removed, so \
+        the volume is never empty at the end. The pod's containers should have ended: the \
+        process is left over from one of them, belongs to the host, or belongs to another pod \
+        that uses the directory by hostPath."
         .into();
     match named {
         Some(user) => {
             let comm = clip(&user.comm, NAME);
-            let whose = format!("show which container or service {comm} (pid {}) is of", user.pid);
+            let whose =
+                format!("show which container or service {comm} (pid {}) belongs to", user.pid);
             draft.remedy(Step::new(whose, format!("cat /proc/{}/cgroup", user.pid)), "none");
             // If there are several, which of them makes the files is not known.
             if writers.next().is_none() {
@@ -239,14 +240,17 @@ fn writer(context: &Context<'_>, full: &Full, entries: &Entries, seen: &Seen<'_>
                     kill("kill", Process::new(user.pid, user.started, Some(&user.comm)))
                         .so(", which writes into the volume"),
                     "loses what it is writing, and interrupts whatever depends on the process; \
-                     kubelet's next attempt then succeeds",
+                    kubelet's next attempt then succeeds",
                 );
             }
         }
         None => {
             draft.remedy(
-                View::of(context, &full.op)
-                    .look("list who uses", &full.op.path, |it| format!("podstuck holders {it}")),
+                View::of(context, &full.op).look(
+                    "list the processes that use",
+                    &full.op.path,
+                    |it| format!("podstuck holders {it}"),
+                ),
                 "none",
             );
         }
@@ -301,7 +305,7 @@ fn move_aside(
     let up = vec![".."; depth].join("/");
     let there = word(root);
     draft.remedy(
-        View::of(context, op).on_file("move away what is in", &op.path, directory, |it| {
+        View::of(context, op).on_file("move away the contents of", &op.path, directory, |it| {
             format!(
                 "aside=$(mktemp -d {up}/podstuck.XXXXXXXX) && mv -- {it} \"$aside\" && \
                  echo {there}/\"${{aside##*/}}\""

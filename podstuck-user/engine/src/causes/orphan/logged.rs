@@ -106,9 +106,9 @@ fn draft(context: &Context<'_>, word: &Repeated, state: &PodState, at: Monotonic
     word.tell(&mut draft);
     let directory = safe_path(&state.directory);
     draft.fact(format!("{directory} is still there"), Source::file(directory));
-    draft.explanation = "kubelet does not know this pod any more, so that it is not Terminating: what is left is its \
-        directory, which kubelet cannot remove because of what lies in it. It costs a line in kubelet's log every two \
-        seconds, and it holds no other pod up."
+    draft.explanation = "kubelet no longer knows this pod, so the pod is not Terminating. Only \
+        its directory is left, which kubelet cannot remove because of its contents. This adds a \
+        line to kubelet's log every two seconds, and blocks no other pod."
         .into();
     let view = state
         .seen_by
@@ -127,11 +127,12 @@ fn draft(context: &Context<'_>, word: &Repeated, state: &PodState, at: Monotonic
         });
         draft.remedy(
             remove.so(", where kubelet expects a directory"),
-            "none: it acts only on an empty file, as kubelet makes it to mount a single file on it",
+            "none: the command removes only an empty file, which kubelet creates as the mount \
+            point of a single file",
         );
     }
     tell_left(&mut draft, view, state);
-    let known = "kubelet says that the pod is gone, whatever keeps its directory";
+    let known = "kubelet's log says that the pod is gone";
     draft.rule_out(ids::VOL_DATA_MISSING_OR_CORRUPT, known);
     draft.rule_out(ids::DATA_UNDER_MOUNTPOINT, known);
     draft

@@ -242,9 +242,9 @@ pub(crate) static ORPHANED_POD_DIR: Cause = Cause {
     title: "the directory of a pod that no longer exists; blocks no pod",
     stage: Stage::Directories,
     kind: Kind::Cause,
-    meaning: "The API server does not know the pod any more. kubelet tries every two seconds to \
-        remove what is left of its directory, by `rmdir` alone, so that no data are lost. A file in \
-        a volume is enough to make that fail for ever. It costs a line in kubelet's log.",
+    meaning: "The API server no longer has the pod. kubelet tries every two seconds to remove \
+        the rest of its directory, by `rmdir` alone, so that no data are lost. One file in a \
+        volume makes that fail forever. Each attempt adds a line to kubelet's log.",
     confirmed_by: &[
         seen(
             "kubelet removes the pod's `volumes` directory by rmdir alone, every two seconds",
@@ -256,7 +256,8 @@ pub(crate) static ORPHANED_POD_DIR: Cause = Cause {
             &[Origin::Api],
         ),
         or_seen(
-            "or kubelet's log says at each attempt that the pod is orphaned, and what it cannot remove",
+            "or kubelet's log says at each attempt that the pod is orphaned, and what kubelet \
+            cannot remove",
             &[Origin::Log],
         ),
     ],
@@ -267,10 +268,10 @@ pub(crate) static ORPHANED_POD_DIR: Cause = Cause {
     ],
     ways_out: &[
         way(
-            "move away what is in it",
+            "move its contents away",
             "look for mounts below it first: `rm -rf` through a mount deletes the data behind it",
         ),
-        way("remove an empty file that kubelet takes for a directory", ""),
+        way("remove an empty file where kubelet expects a directory", ""),
     ],
     field: &["kubernetes#60987", "kubernetes#105536", "kubernetes#106942"],
     tried: &[TriedWith::Lab, TriedWith::Test],
@@ -296,22 +297,22 @@ fn draft_of_missing(
     let mut draft = Draft::about_state(TrackerId::Orphan, cause, id, Arc::new(target), path, at);
     draft.severity = Severity::Info;
     draft.blocks_deletion = Some(false);
-    draft.fact("it has no pod of this UID on this node", Source::Api(read));
+    draft.fact("the API server has no pod of this UID on this node", Source::Api(read));
     let directory = safe_path(&state.directory);
     draft.fact(format!("{directory} is still there"), Source::file(directory));
     if let Some((path, errno)) = obstacle {
-        let fact = format!("{} is in the way: rmdir fails with {errno}", safe_path(path));
+        let fact = format!("rmdir of {} fails with {errno}", safe_path(path));
         draft.fact(fact, Source::Probe);
     }
-    draft.explanation = "The API server does not know this pod any more, so it is not Terminating, and \
-        nothing waits for it: what is left is its directory, and what may be mounted or run in it. A pod \
-        that was deleted by force is in this state as long as kubelet goes on with it."
+    draft.explanation = "The API server no longer has this pod, so the pod is not Terminating, \
+        and nothing waits for it. Its directory is left, perhaps with mounts and processes. A \
+        pod that was deleted by force is in this state until kubelet has ended it."
         .into();
     let view = state
         .seen_by
         .map_or(View::OURS, |(pid, namespace)| View::in_namespace(context, namespace, pid));
     tell_left(&mut draft, view, state);
-    let known = "the API server has no such pod, whatever else keeps its directory";
+    let known = "the API server has no such pod";
     draft.rule_out(ids::VOL_DATA_MISSING_OR_CORRUPT, known);
     draft.rule_out(ids::DATA_UNDER_MOUNTPOINT, known);
     draft
@@ -349,8 +350,8 @@ fn tell_left(draft: &mut Draft, view: View, state: &PodState) {
         });
         draft.remedy(
             clear,
-            "low: removes what kubelet wrote about a volume that is not mounted, and empty directories only; kubelet \
-             removes the rest",
+            "low: removes only kubelet's file about a volume that is not mounted, and empty \
+            directories; kubelet removes the rest",
         );
     }
     look(draft, view, &state.directory);
@@ -360,7 +361,10 @@ fn tell_left(draft: &mut Draft, view: View, state: &PodState) {
 pub(crate) fn blocks_no_pod(draft: &mut Draft, read: Timestamp) {
     if draft.blocks_deletion == Some(true) {
         draft.blocks_deletion = Some(false);
-        draft.fact("it has no such pod on this node: nothing waits for it", Source::Api(read));
+        draft.fact(
+            "the API server has no such pod on this node: nothing waits for the pod",
+            Source::Api(read),
+        );
     }
 }
 
@@ -380,14 +384,11 @@ pub(crate) fn draft(context: &Context<'_>, pod: &Housekeeping, op: &Operation) -
         Source::Probe,
     );
     if let Some((path, errno)) = &pod.obstacle {
-        draft.fact(
-            format!("{} is in the way: rmdir fails with {errno}", safe_path(path)),
-            Source::Probe,
-        );
+        draft.fact(format!("rmdir of {} fails with {errno}", safe_path(path)), Source::Probe);
     }
-    draft.explanation = "The API server does not know this pod any more, so it is not Terminating: \
-        what is left is its directory, which kubelet cannot remove because something lies in it. It \
-        costs a line in kubelet's log every two seconds, and it holds no other pod up."
+    draft.explanation = "The API server no longer has this pod, so the pod is not Terminating. \
+        Only its directory is left, which kubelet cannot remove because of its contents. This \
+        adds a line to kubelet's log every two seconds, and blocks no other pod."
         .into();
     let directory = op.path.parent().unwrap_or(&op.path);
     let uid = op.target.pod.as_ref().map_or("", |pod| pod.uid.as_str());
@@ -412,14 +413,12 @@ pub(crate) fn draft(context: &Context<'_>, pod: &Housekeeping, op: &Operation) -
 fn mounted_below(draft: &mut Draft, view: View, directory: &Path) {
     let list = format!("grep -F -- {} {}", word(directory), view.table());
     let does = view.says("list what is still mounted below", directory);
-    draft.remedy(Step::new(does, list), "none; unmount that first");
+    draft.remedy(Step::new(does, list), "none; unmount these first");
 }
 
 fn look(draft: &mut Draft, view: View, directory: &Path) {
     draft.remedy(
-        view.look("list the files in the way in", directory, |it| {
-            format!("find {it} -xdev -type f")
-        }),
+        view.look("list the files in", directory, |it| format!("find {it} -xdev -type f")),
         "none. Move what you need, and only then remove them: `rm -rf` \
          through a mount that is still there deletes the data behind it",
     );

@@ -69,7 +69,7 @@ fn housekeeping_that_comes_again_and_again_is_an_orphans() {
     assert!(explains(&orphans, 5, Claim::Suspicion) && !explains(&orphans, 5, Claim::Finding));
     let draft = attempt(&mut orphans, 6.0).unwrap();
     assert_eq!((draft.id(), draft.blocks_deletion), ("orphaned-pod-dir", Some(false)));
-    assert!(draft.evidence.iter().any(|e| e.fact.contains("vol_data.json is in the way")));
+    assert!(draft.evidence.iter().any(|e| e.fact.contains("vol_data.json fails with")));
     assert!(explains(&orphans, 7, Claim::Finding) && explains(&orphans, 7, Claim::Suspicion));
     assert!(over(&mut orphans, 8).is_empty());
     assert!(matches!(over(&mut orphans, 30)[..], [Verdict::Over { .. }]));

@@ -14,10 +14,10 @@ pub(crate) static IMMUTABLE_ATTRIBUTE: Cause = Cause {
     title: "a file or its directory has the immutable attribute (`chattr +i`)",
     stage: Stage::Volumes,
     kind: Kind::Cause,
-    meaning: "The file system refuses to remove what carries the immutable attribute, and anything \
-        in a directory that carries it, also to root. Everything else in the volume is removed, and \
-        every attempt fails at the same place. It holds the pod in a volume; in a container's layer \
-        it does so up to Kubernetes 1.26 or with dockerd.",
+    meaning: "The file system refuses to remove a file or directory with the immutable \
+        attribute, and any entry of a directory with it, even for root. Everything else in the \
+        volume is removed, and every attempt fails at the same place. In a volume the attribute \
+        blocks the pod; in a container's layer it does so up to Kubernetes 1.26 or with dockerd.",
     confirmed_by: &[
         seen("a removal fails with EPERM", &[Origin::Calls, Origin::Log]),
         or_seen(
@@ -32,7 +32,7 @@ pub(crate) static IMMUTABLE_ATTRIBUTE: Cause = Cause {
     log: log("kubelet or dockerd", "unlinkat ...: operation not permitted"),
     look_alikes: &[
         like(ids::APPEND_ONLY_ATTRIBUTE, "the attribute is `i`, not `a`"),
-        like(ids::SWAPFILE_ACTIVE, "the object is no active swap file"),
+        like(ids::SWAPFILE_ACTIVE, "the object is not an active swap file"),
     ],
     ways_out: &[way("`chattr -i`", CHATTR_RISK)],
     field: &["TKE's guide to pods that stay Terminating", "docker/for-mac#5691", "lxc#3185"],
@@ -46,9 +46,9 @@ pub(crate) static APPEND_ONLY_ATTRIBUTE: Cause = Cause {
     title: "a file or its directory has the append-only attribute (`chattr +a`)",
     stage: Stage::Volumes,
     kind: Kind::Cause,
-    meaning: "The file system refuses to remove what carries the append-only attribute, and anything \
-        in a directory that carries it, also to root. Everything else in the volume is removed, and \
-        every attempt fails at the same place.",
+    meaning: "The file system refuses to remove a file or directory with the append-only \
+        attribute, and any entry of a directory with it, even for root. Everything else in the \
+        volume is removed, and every attempt fails at the same place.",
     confirmed_by: &[
         seen("a removal fails with EPERM", &[Origin::Calls, Origin::Log]),
         or_seen(
@@ -63,7 +63,7 @@ pub(crate) static APPEND_ONLY_ATTRIBUTE: Cause = Cause {
     log: log("kubelet or dockerd", "unlinkat ...: operation not permitted"),
     look_alikes: &[
         like(ids::IMMUTABLE_ATTRIBUTE, "the attribute is `a`, not `i`"),
-        like(ids::SWAPFILE_ACTIVE, "the object is no active swap file"),
+        like(ids::SWAPFILE_ACTIVE, "the object is not an active swap file"),
     ],
     ways_out: &[way("`chattr -a`", CHATTR_RISK)],
     field: &["lxd#6998"],
@@ -77,10 +77,10 @@ pub(crate) static PERMISSION_UNEXPLAINED: Cause = Cause {
     title: "not a cause: a removal fails with EPERM for a reason that podstuck could not determine; the finding lists what is unknown",
     stage: Stage::Volumes,
     kind: Kind::Admission,
-    meaning: "The kernel refused a removal with EPERM, and no attribute is known that explains it: either \
-        none is set, or it could not be looked at, and the finding says which. Still possible: a sticky \
-        directory of another owner, an owner that is not mapped in the caller's user namespace, a security \
-        module.",
+    meaning: "The kernel refused a removal with EPERM, and no attribute is known that explains \
+        it: either none is set, or the attributes could not be read, and the finding says which. \
+        Still possible: a sticky directory of another owner, an owner that is not mapped in the \
+        caller's user namespace, a security module.",
     confirmed_by: &[seen("a removal fails with EPERM", &[Origin::Calls, Origin::Log])],
     log: None,
     look_alikes: &[
@@ -99,9 +99,9 @@ pub(crate) static SWAP_FILE: Cause = Cause {
     title: "a file of the volume is an active swap file",
     stage: Stage::Volumes,
     kind: Kind::Cause,
-    meaning: "A file of the volume is an active swap file. The kernel lets neither the file be \
-        removed (EPERM) nor its file system be unmounted (EBUSY) until swapping to it is switched \
-        off. It has no process that could be stopped.",
+    meaning: "A file of the volume is an active swap file. The kernel refuses to remove the file \
+        (EPERM) and to unmount its file system (EBUSY) until swapping to the file is switched \
+        off. There is no process to stop.",
     confirmed_by: &[seen(
         "/proc/swaps has a file on this mount, by device and inode number",
         &[Origin::Files, Origin::Proc],

@@ -215,7 +215,7 @@ fn of_pod(draft: &mut Draft, pod: &PodState) -> &'static str {
         );
     } else {
         draft.doubt(
-            "whether kubelet has come to the volume: it waits for the pod's containers before",
+            "whether kubelet has reached the volume: it waits for the pod's containers first",
         );
     }
     "kubelet"
@@ -226,7 +226,7 @@ fn of_container(draft: &mut Draft, state: &ContainerState) -> &'static str {
     draft.blocks_deletion = state.container.pod.is_none().then_some(true);
     let id = safe(state.container.id.as_bytes());
     draft.fact(
-        format!("dockerd has begun to remove container {id}, and has not come to the end"),
+        format!("dockerd has begun to remove container {id}, and has not finished"),
         Source::file("config.v2.json of the container"),
     );
     draft.fact(
@@ -264,8 +264,12 @@ pub(crate) fn draft(
         let word = flag(cause_of(*attributes)?).1;
         draft.fact(format!("{} has the {word} attribute", safe_path(&path.0)), look());
     }
-    let whole = if found.complete { "all that is in it" } else { "and not all that is in it" };
-    draft.fact(format!("{} objects of the {what} were looked at, {whole}", found.looked), look());
+    let whole = if found.complete {
+        "which are all of its objects"
+    } else {
+        "which are not all of its objects"
+    };
+    draft.fact(format!("{} objects of the {what} were examined, {whole}", found.looked), look());
     if let Some(word) = to_go {
         word.tell(&mut draft);
     }
@@ -275,9 +279,9 @@ pub(crate) fn draft(
     };
     draft.fact("no attempt to delete it was seen yet", Source::Inference);
     draft.explanation = format!(
-        "{who} deletes what is in this {what}, and the file system refuses to remove what carries such an \
-         attribute, also to root. Everything else is removed, and every attempt fails at the same place. Ask who \
-         set it: hardening scripts do, and so do intruders."
+        "{who} deletes the contents of this {what}, and the file system refuses to remove an \
+        object with this attribute, even for root. Everything else is removed, and every attempt \
+        fails at the same place. Ask who set it: hardening scripts do, and so do intruders."
     );
     // If our own namespace is not known, the view of that process serves as well.
     let (pid, namespace) = tree.seen_by;

@@ -65,14 +65,14 @@ pub(crate) fn draft(context: &Context<'_>, refused: &Refused, seen: &ObjectAttri
     }
     // A call from a log has no inode number to compare; the path identifies the object.
     if !seen.swap_unknown && (same_directory || op.logged_in.is_some()) {
-        draft.rule_out(ids::SWAPFILE_ACTIVE, "the object is no active swap file");
+        draft.rule_out(ids::SWAPFILE_ACTIVE, "the object is not an active swap file");
     }
     draft.severity = Severity::Warning;
     draft.blocks_deletion = blocks(op);
     draft.explanation = format!(
-        "The file system refuses to remove what carries the {word} attribute, also to root. \
-         Everything else in the volume is removed, and every attempt fails at the same place. Ask \
-         who set it: hardening scripts do, and so do intruders."
+        "The file system refuses to remove an object with the {word} attribute, even for root. \
+        Everything else in the volume is removed, and every attempt fails at the same place. Ask \
+        who set it: hardening scripts do, and so do intruders."
     );
     draft.remedy(
         View::of(context, op)
@@ -100,7 +100,8 @@ pub(super) fn ask_dockerd_again(draft: &mut Draft, container: &str, is_pods: boo
                 format!("have dockerd remove container {} again", clip(container, NAME)),
                 format!("docker rm -f {container}"),
             ),
-            "none: the container's removal was begun already, and dockerd does not try again by itself",
+            "none: the container's removal was begun already, and dockerd does not retry by \
+            itself",
         );
     }
 }
@@ -158,8 +159,8 @@ fn explained_by_none(seen: &ObjectAttributes) -> &'static str {
             "no attribute explains it. Still possible: a sticky directory of another owner"
         }
         (true, true) => {
-            "no attribute explains it. Still possible: an active swap file, which could not be looked for, a \
-             sticky directory of another owner"
+            "no attribute explains it. Still possible: an active swap file, which could not be \
+            checked, a sticky directory of another owner"
         }
         (false, _) => {
             "whether an attribute explains it is not known: its file system does not report them. Possible: \
@@ -172,11 +173,11 @@ fn explained_by_none(seen: &ObjectAttributes) -> &'static str {
 pub(crate) fn unseen(refused: &Refused, error: &NoAnswer) -> Draft {
     let mut draft = unexplained(
         refused,
-        "whether an attribute explains it is not known: the object could not be looked at. Possible: an \
-         immutable or append-only attribute of the object or of its directory, an active swap file, a sticky \
-         directory of another owner",
+        "whether an attribute explains it is not known: the object could not be read. Possible: \
+        an immutable or append-only attribute of the object or of its directory, an active swap \
+        file, a sticky directory of another owner",
     );
-    draft.fact(format!("the object could not be looked at: {error}"), Source::Look("statx"));
+    draft.fact(format!("the object could not be read: {error}"), Source::Look("statx"));
     draft
 }
 
@@ -213,8 +214,8 @@ pub(crate) fn blocks(op: &Operation) -> Option<bool> {
 pub(crate) fn on_unmount() -> (&'static Cause, &'static str) {
     (
         &SWAP_FILE,
-        "The kernel swaps to a file of this volume, and lets neither the file nor the mount go until \
-         that is switched off.",
+        "The kernel swaps to a file of this volume, and releases neither the file nor the mount \
+        until swapping is switched off.",
     )
 }
 
@@ -238,7 +239,7 @@ fn swap_file(context: &Context<'_>, refused: &Refused, file: Option<FileId>) -> 
         draft.suffices_beside(other);
     }
     draft.blocks_deletion = blocks(op);
-    draft.explanation = "The kernel swaps to this file, and does not let it be removed until that \
+    draft.explanation = "The kernel swaps to this file, and refuses to remove it until swapping \
         is switched off."
         .into();
     draft.remedy(

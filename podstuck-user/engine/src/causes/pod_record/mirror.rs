@@ -22,12 +22,14 @@ const MANIFESTS: &str = "/etc/kubernetes/manifests";
 /// The manifest of the static pod is still there.
 pub(crate) static MIRROR: Cause = Cause {
     id: ids::MIRROR_POD_DELETED,
-    title: "the deleted record is the mirror pod of a static pod, which kubelet runs as long as its manifest is there",
+    title: "the deleted record is the mirror pod of a static pod, which kubelet runs as long as \
+        its manifest exists",
     stage: Stage::Containers,
     kind: Kind::Cause,
-    meaning: "kubelet runs a static pod from a manifest on the node, and makes a record of it at the API server, the \
-        mirror pod. Deleting the mirror pod does not end the static pod: its containers run on, and kubelet makes the \
-        record again, or older releases leave it in Terminating. Removing the manifest ends the pod.",
+    meaning: "kubelet runs a static pod from a manifest on the node, and creates a record of it \
+        at the API server, the mirror pod. Deleting the mirror pod does not end the static pod: \
+        its containers run on, and kubelet creates the record again, or older releases leave it \
+        in Terminating. Removing the manifest ends the pod.",
     confirmed_by: &[
         seen(
             "the record has the annotation kubernetes.io/config.mirror, and its deletionTimestamp has passed",
@@ -43,7 +45,7 @@ pub(crate) static MIRROR: Cause = Cause {
             "move the pod's manifest out of the directory of kubelet's staticPodPath",
             "the static pod ends",
         ),
-        way("delete the record by force; kubelet makes it again, and the pod runs on", ""),
+        way("delete the record by force; kubelet creates it again, and the pod runs on", ""),
     ],
     field: &["kubernetes#18429", "kubernetes#22625", "kubernetes#123177"],
     tried: &[TriedWith::Test],
@@ -68,8 +70,9 @@ pub(super) fn draft(record: &PodRecord, here: Here<'_>) -> Draft {
         "processes of the pod run, and none of them was sent SIGKILL",
         Source::proc("control groups"),
     );
-    draft.explanation = "The record is the mirror pod of a static pod. Its deletion ends nothing on the node: kubelet runs \
-        the pod as long as its manifest is there, and neither kubelet nor the runtime is to kill its containers."
+    draft.explanation = "The record is the mirror pod of a static pod. Its deletion ends nothing \
+        on the node: kubelet runs the pod as long as its manifest exists, and neither kubelet \
+        nor the runtime has to kill its containers."
         .into();
     // kubelet names the mirror pod after the manifest's pod and the node.
     let name = record.pod.name.as_deref().unwrap_or_default();
@@ -95,8 +98,11 @@ pub(super) fn draft(record: &PodRecord, here: Here<'_>) -> Draft {
         let delete =
             format!("kubectl --namespace {namespace} delete pod {name} --grace-period=0 --force");
         let does = format!("delete the record of {} alone; the pod runs on", safe(name.as_bytes()));
-        draft.remedy(Step::new(does, delete), "low: kubelet makes the record again");
+        draft.remedy(Step::new(does, delete), "low: kubelet creates the record again");
     }
-    draft.doubt("whether kubelet has begun to end the pod because its manifest is gone: no manifest was looked at");
+    draft.doubt(
+        "whether kubelet has begun to end the pod because its manifest is gone: no \
+        manifest was read",
+    );
     draft
 }

@@ -173,7 +173,7 @@ impl Tracker for PodRecords {
 /// Tolerated difference between the clocks of a cluster.
 const CLOCKS: SignedDuration = SignedDuration::from_secs(5);
 
-const WHO: &str = "the finding says who";
+const WHO: &str = "see the finding";
 
 /// A finalizer keeps the record.
 pub(crate) static FINALIZER: Cause = Cause {
@@ -192,10 +192,7 @@ pub(crate) static FINALIZER: Cause = Cause {
     look_alikes: &[],
     ways_out: &[
         way(WHO, ""),
-        way(
-            "remove the finalizer from the record",
-            "skips whatever its controller wanted to clean up",
-        ),
+        way("remove the finalizer from the record", "skips the clean-up of its controller"),
     ],
     field: &["TKE's guide to pods that stay Terminating", "kubernetes#121828", "kubernetes#127917"],
     tried: &[TriedWith::RealKubelet, TriedWith::Recording],
@@ -228,10 +225,10 @@ pub(crate) static IN_GRACE: Cause = Cause {
     title: "the pod's grace period has not passed (according to the API server or `--pod-json`)",
     stage: Stage::Containers,
     kind: Kind::Cause,
-    meaning: "The pod is not stuck yet: its containers may take as long to end as its grace says. A \
-        preStop hook that hangs can add as long again.",
+    meaning: "The pod is not stuck yet: its containers may use the whole grace period to end. A \
+        preStop hook that hangs can add the same time again.",
     confirmed_by: &[seen(
-        "metadata.deletionTimestamp, which is the end of the grace, is not past",
+        "metadata.deletionTimestamp, the end of the grace period, has not passed",
         &[Origin::Api],
     )],
     log: None,
@@ -239,8 +236,8 @@ pub(crate) static IN_GRACE: Cause = Cause {
     ways_out: &[
         way("wait", ""),
         way(
-            "end a container that kubelet has not asked for (`crictl stop`)",
-            "its preStop hook is not waited for",
+            "stop a container that kubelet has not asked the runtime to stop (`crictl stop`)",
+            "nothing waits for its preStop hook",
         ),
     ],
     field: &["kubernetes#115817", "kubernetes#117373", "kubernetes#127339", "kubernetes#125880"],
@@ -254,9 +251,9 @@ pub(crate) static NOT_ON_THIS_NODE: Cause = Cause {
     title: "the pod runs on another node (according to the API server or `--pod-json`)",
     stage: Stage::Gone,
     kind: Kind::Cause,
-    meaning: "The record names another node, and nothing of the pod is here. If that node is down, \
-        its kubelet cannot say that the containers have ended, and the pod stays until it can, or \
-        until the node is deleted.",
+    meaning: "The record names another node, and nothing of the pod is here. If that node is \
+        down, its kubelet cannot report that the containers have ended, and the pod stays until \
+        kubelet can, or until the node is deleted.",
     confirmed_by: &[
         seen("spec.nodeName is another node", &[Origin::Api]),
         absent("this node has nothing of the pod", Feed::Node),
@@ -336,18 +333,18 @@ fn in_grace(record: &PodRecord, here: Here<'_>, deletion: Timestamp) -> Draft {
     draft.blocks_deletion = Some(false);
     let left = deletion.duration_since(here.now).as_secs();
     draft.fact(
-        format!("its {} seconds of grace end in {left} s, at {deletion}", record.grace_s),
+        format!("its grace period of {} s ends in {left} s, at {deletion}", record.grace_s),
         of(record),
     );
-    draft.explanation = "It is not stuck yet: its containers may take that long to end. A preStop \
-        hook that hangs can add as long again."
+    draft.explanation = "It is not stuck yet: its containers may take that long to end. A \
+        preStop hook that hangs can add the same time again."
         .into();
     // The two times come from two clocks.
     let requested = kubelet_steps::requested(record).unwrap_or(deletion);
     if requested.duration_since(here.now) > CLOCKS {
         draft.doubt(
-            "whether the grace lasts: by this node's clock the deletion has not been requested yet, so that the clocks of \
-             node and API server differ",
+            "whether the grace period still runs: by this node's clock the deletion has not been \
+            requested yet, so the clocks of node and API server differ",
         );
     }
     if let Some(not_asked) = here.not_asked {
@@ -372,7 +369,8 @@ fn wait_for_turns(draft: &mut Draft, record: &PodRecord, not_asked: &NotAsked<'_
         waits.push(match behind.next() {
             _ if it.has_pre_stop => format!("{name} runs and has a preStop hook"),
             Some(other) if it.is_sidecar => format!(
-                "{name} runs and is a sidecar, which ends after those behind it, and {} was never started",
+                "{name} runs and is a sidecar, which kubelet stops after the containers behind \
+                it, and {} was never started",
                 safe(other.name.as_bytes())
             ),
             _ => format!("{name} runs"),
@@ -382,17 +380,22 @@ fn wait_for_turns(draft: &mut Draft, record: &PodRecord, not_asked: &NotAsked<'_
             && id.bytes().all(|b| b.is_ascii_hexdigit())
         {
             draft.remedy(
-                Step::new(format!("end the container {}", clip(&name, NAME)), format!("crictl stop {id}"))
-                    .so(" before its turn"),
-                "its preStop hook is not waited for, and it ends before containers that may need it",
+                Step::new(
+                    format!("end the container {}", clip(&name, NAME)),
+                    format!("crictl stop {id}"),
+                )
+                .so(" before its turn"),
+                "nothing waits for its preStop hook, and it ends before containers that may need \
+                it",
             );
         }
     }
     for wait in waits {
         draft.fact(wait, of(record));
     }
-    draft.explanation = "It is not stuck yet, and it is kubelet that waits: it asks the runtime to stop a container after its \
-        preStop hook, and a sidecar after the containers behind it, and until then at most for as long as the grace lasts."
+    draft.explanation = "It is not stuck yet: kubelet waits. kubelet asks the runtime to stop a \
+        container after its preStop hook, and a sidecar after the containers behind it, and \
+        waits at most for the grace period."
         .into();
 }
 
@@ -402,18 +405,18 @@ fn not_here(record: &PodRecord, here: Here<'_>, node: &str) -> Draft {
     let node = safe(node.as_bytes());
     draft.fact(format!("spec.nodeName is {node}, and this node is {}", here.node), of(record));
     draft.fact(
-        "this node has no directory, cgroup or mount of it",
+        "this node has no directory, cgroup or mount of the pod",
         Source::file("kubelet's directories"),
     );
     if !here.is_named {
         draft.doubt(
-            "what Kubernetes calls this node: its record was not read, and kubelet can give it another name than the host \
-             has (--hostname-override)",
+            "the name of this node in Kubernetes: its record was not read, and kubelet can give \
+            it another name than the host's (--hostname-override)",
         );
     }
     draft.explanation = format!(
-        "Look on {node}. If that node is down, its kubelet cannot say \
-        that the containers have ended, and the pod stays until it can, or until the node is deleted."
+        "Look on {node}. If that node is down, its kubelet cannot report that the containers \
+        have ended, and the pod stays until kubelet can, or until the node is deleted."
     );
     draft
 }
@@ -439,8 +442,8 @@ fn finalizer(record: &PodRecord, here: Here<'_>, nothing_left: bool) -> Draft {
         }
         if !here.has_kubelet && here.stage == Some(Stage::Gone) {
             draft.doubt(
-                "whether the node has done its part: no kubelet runs, and where one kept its pods is known only of the usual \
-                 places and of what is configured",
+                "whether the node has done its part: no kubelet runs, and podstuck searches only \
+                the usual and the configured directories for pods",
             );
         }
         if here.was_left {
@@ -453,14 +456,13 @@ fn finalizer(record: &PodRecord, here: Here<'_>, nothing_left: bool) -> Draft {
         draft.is_later = true;
         match here.stage {
             Some(_) => draft.fact(
-                "something of the pod is left on this node, which holds it first",
+                "something of the pod is left on this node, and holds the pod first",
                 Source::Samples,
             ),
             None => draft.lacks("whether anything of the pod is left on this node"),
         }
         draft.explanation =
-            "The node has not done its part yet, so this is not what holds the pod now; it will \
-            when the node is done."
+            "The node has not done its part yet. The finalizer holds the pod only after that."
                 .into();
     }
     if nothing_left {
@@ -493,7 +495,7 @@ fn remove(draft: &mut Draft, record: &PodRecord) {
         let patch = word(patch);
         let command =
             format!("kubectl --namespace {namespace} patch pod {name} --type=json -p {patch}");
-        let risk = format!("skips whatever the controller of {finalizer} wanted to clean up");
+        let risk = format!("skips the clean-up of the controller of {finalizer}");
         let guard = format!("the pod is still {uid}, and the finalizer {finalizer}");
         let does = format!("remove the finalizer {} from the pod", clip(finalizer, NAME));
         draft.remedy(Step::new(does, command), risk).guard = Some(guard);

@@ -43,9 +43,10 @@ pub(crate) static STATUS_REFUSED: Cause = Cause {
     title: "the API server or a webhook refuses kubelet's last request about the pod",
     stage: Stage::Api,
     kind: Kind::Cause,
-    meaning: "The node is done with the pod. kubelet reports that, and deletes the record, and the API server refuses: an \
-        admission webhook denies the request or does not answer, or kubelet's credentials have expired or lack the right. \
-        kubelet tries again every ten seconds.",
+    meaning: "The node is done with the pod. kubelet reports that and requests the deletion of \
+        the record, and the API server refuses: an admission webhook denies the request or does \
+        not answer, or kubelet's credentials have expired or lack the right. kubelet retries \
+        every ten seconds.",
     confirmed_by: &[
         seen(
             "kubelet's log says at each attempt that the status of the pod could not be updated or deleted, and why",
@@ -190,7 +191,7 @@ fn draft(refusal: &Repeated, pod: Pod, left: &str, at: Monotonic) -> Option<Draf
             }
             draft.remedy(
                 Step::new(
-                    "list the admission webhooks, with their services and what happens where they fail",
+                    "list the admission webhooks, with their services and failure policies",
                     "kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations --output \
                      custom-columns=KIND:.kind,NAME:.metadata.name,WEBHOOKS:.webhooks[*].name,SERVICE:.webhooks[*].\
                      clientConfig.service.name,FAILURE:.webhooks[*].failurePolicy",
@@ -202,7 +203,8 @@ fn draft(refusal: &Repeated, pod: Pod, left: &str, at: Monotonic) -> Option<Draf
                 "none",
             );
             draft.advice(
-                "where that takes long, exempt pods of this namespace from the webhook, or set its failurePolicy to Ignore",
+                "if that takes long, exempt pods of this namespace from the webhook, or set its \
+                failurePolicy to Ignore",
                 "requests that it should refuse are admitted meanwhile",
             );
             "an admission webhook denies it or does not answer"
@@ -218,14 +220,15 @@ fn draft(refusal: &Repeated, pod: Pod, left: &str, at: Monotonic) -> Option<Draf
             );
             draft.advice(
                 "renew kubelet's credentials, and restart kubelet",
-                "low: containers go on",
+                "low: containers keep running",
             );
             "the API server does not accept kubelet's credentials"
         }
         Refuser::Rights => {
             draft.held_by("the API server's authorization or admission");
             draft.advice(
-                "give kubelet back the rights of system:node, or lift what the error names",
+                "restore kubelet's rights of system:node, or remove the obstacle that the error \
+                names",
                 "none",
             );
             "the API server forbids it"

@@ -29,7 +29,7 @@ const CSI: &str = "kubernetes.io/csi";
 pub(crate) const UNSEEN_DEVICE: &str = "whether the device fails: the kernel shows nothing of it";
 /// Doubt about the device that a wait is for; settled if the attachment is gone.
 pub(crate) const UNKNOWN_DEVICE: &str =
-    "whether its device or server makes progress: which one it is, is not known";
+    "whether its device or server makes progress: podstuck does not know which one it is";
 
 /// The claim of a volume. The volume's directory has the name of the PersistentVolume.
 pub(crate) fn of_volume<'a>(record: &'a PodRecord, volume: &Volume) -> Option<&'a Claim> {
@@ -96,7 +96,8 @@ fn attached(csi: &CsiSource, attachment: &Attachment) -> Vec<String> {
         facts.push(format!("VolumeAttachment {name} says that the storage is not attached"));
     }
     facts.extend(
-        deletion.map(|at| format!("VolumeAttachment {name} is being deleted since {at:.0}")),
+        deletion
+            .map(|at| format!("the deletion of VolumeAttachment {name} was requested at {at:.0}")),
     );
     facts.extend(detach_error.as_ref().map(|error| {
         format!("the driver could not detach the volume: {}", safe(error.as_bytes()))
@@ -119,10 +120,11 @@ pub(crate) fn notes(record: &PodRecord, sample: &NodeSample) -> Vec<String> {
         let is_ending = claim.attachment.as_ref().is_some_and(Attachment::is_ending);
         if let Some(read) = claim.read.filter(|_| is_ending && is_mounted(claim)) {
             notes.push(format!(
-                "the storage of claim {name} is still mounted here, and the API server has it detached or \
-                 about to be (at {read:.0}): by force, after 6 minutes on a node that is not ready or at \
-                 once by the taint node.kubernetes.io/out-of-service, or by hand. Calls on it fail or hang, \
-                 and another node may have it: write nothing to it any more"
+                "the storage of claim {name} is still mounted here, but the API server shows it \
+                as detached or about to be (at {read:.0}): by force, after 6 minutes on a node \
+                that is not ready or at once by the taint node.kubernetes.io/out-of-service, or \
+                by hand. Calls on it fail or hang, and another node may use it: do not write to \
+                it"
             ));
         }
     }
@@ -135,7 +137,8 @@ fn deleted(record: &PodRecord, claim: &Claim, bound: &PersistentVolume) -> Vec<S
         let names: Vec<_> = finalizers.iter().map(|name| safe(name.as_bytes())).collect();
         let by = if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) };
         format!(
-            "{what} is being deleted since {at:.0}: it waits for {for_whom}{by}, which does not wait for it"
+            "the deletion of {what} was requested at {at:.0}: it waits for {for_whom}{by}, which \
+            does not wait for it"
         )
     };
     let of_claim = claim

@@ -113,7 +113,7 @@ fn storage_that_is_detached_is_why_a_device_fails() {
         ),
         (
             there(true, Some(READ), None),
-            Some("VolumeAttachment csi-1 is being deleted since 1970-01-01T00:00:00Z"),
+            Some("the deletion of VolumeAttachment csi-1 was requested at 1970-01-01T00:00:00Z"),
             Certainty::Likely,
         ),
         (
@@ -177,9 +177,9 @@ fn a_claim_that_is_to_go_waits_for_the_pod_and_not_the_pod_for_it() {
     assert_eq!(
         facts[1..],
         [
-            "claim shop/cart is being deleted since 1970-01-01T00:00:00Z: it waits for the pod \
+            "the deletion of claim shop/cart was requested at 1970-01-01T00:00:00Z: it waits for the pod \
              (kubernetes.io/pvc-protection), which does not wait for it",
-            "PersistentVolume pv-1 is being deleted since 1970-01-01T00:00:00Z: it waits for its claim \
+            "the deletion of PersistentVolume pv-1 was requested at 1970-01-01T00:00:00Z: it waits for its claim \
              (kubernetes.io/pv-protection), which does not wait for it",
         ]
     );

@@ -61,7 +61,7 @@ pub(crate) fn tell(draft: &mut Draft, daemon: &str, waiting: &[&Client], now: Mo
     let more = waiting.len().saturating_sub(NAMED);
     let more = if more > 0 { format!(", and {more} more") } else { String::new() };
     draft.fact(
-        format!("connected to {daemon} without having ended: {}{more}", named.join(", ")),
+        format!("still connected to {daemon}: {}{more}", named.join(", ")),
         Source::Look("sock_diag and /proc"),
     );
 }

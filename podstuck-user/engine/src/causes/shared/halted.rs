@@ -17,7 +17,7 @@ pub(crate) fn go_on(draft: &mut Draft, process: Process<'_>, halted: &Halted) ->
             let step = kill("kill -CONT", process).so(", which is stopped");
             draft.remedy(
                 step.verified_by(format!("! grep -q '^State:.[Tt]' {of}/status")),
-                "low: it goes on where it was stopped",
+                "low: the process continues where it was stopped",
             );
             "process is stopped, by a signal or a debugger"
         }
@@ -45,7 +45,7 @@ pub(crate) fn go_on(draft: &mut Draft, process: Process<'_>, halted: &Halted) ->
         }
         Halted::NoDescriptors { open, most, hard } => {
             draft.fact(
-                format!("process {pid} has {open} descriptors open, of {most} that it may have"),
+                format!("process {pid} has {open} file descriptors open, of {most} allowed"),
                 Source::proc(format!("{of}/fd and {of}/limits")),
             );
             let more = open.max(most).saturating_mul(2);
@@ -59,7 +59,8 @@ pub(crate) fn go_on(draft: &mut Draft, process: Process<'_>, halted: &Halted) ->
                 step.verified_by(format!(
                     "[ \"$(ls {of}/fd | wc -l)\" -lt \"$(prlimit --pid {pid} --nofile --output SOFT --noheadings)\" ]"
                 )),
-                "low: it goes on at once. Who leaks descriptors uses up these, too",
+                "low: the process continues at once. A process that leaks descriptors uses up \
+                these, too",
             );
             draft.advice(
                 format!(
@@ -67,8 +68,8 @@ pub(crate) fn go_on(draft: &mut Draft, process: Process<'_>, halted: &Halted) ->
                 ),
                 "none",
             );
-            "process has used up its file descriptors, so that it takes no connection, opens no file and starts no \
-             program"
+            "process has used up its file descriptors, so it accepts no connection, opens no \
+            file and starts no program"
         }
         Halted::Waits { .. } => "thread waits in the kernel",
     }

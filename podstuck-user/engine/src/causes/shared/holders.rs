@@ -27,14 +27,14 @@ pub(crate) fn culprits(taken: &Snapshot) -> impl Iterator<Item = &Holder> {
 
 /// Adds that the holders of an object could not be listed.
 pub(crate) fn not_listed(draft: &mut Draft, object: &str, why: &str) {
-    let fact = format!("what holds {object} could not be examined: {why}");
+    let fact = format!("the holders of {object} could not be examined: {why}");
     draft.fact(fact, Source::proc("/proc"));
 }
 
 /// Adds what a search for holders could not read.
 pub(crate) fn tell_unseen(draft: &mut Draft, taken: &Snapshot) {
     for unseen in &taken.unseen {
-        draft.fact(format!("not looked at: {unseen}"), Source::proc("/proc"));
+        draft.fact(format!("not examined: {unseen}"), Source::proc("/proc"));
     }
 }
 
@@ -55,13 +55,16 @@ pub(crate) fn describe(holder: &Holder) -> String {
     } else {
         let from = mount.detached.as_ref().map(|it| format!(" of {}", it.describe()));
         let from = from.unwrap_or_default();
-        text.push_str(&format!("; mount {}{from}, which is in no namespace any more", mount.id));
+        text.push_str(&format!(
+            "; mount {}{from}, which is no longer in any mount namespace",
+            mount.id
+        ));
     }
     if holder.through == Through::PropagatedCopy {
         text.push_str(", a copy that receives the unmount");
     }
     if !holder.exact {
-        text.push_str(" (by the text of its path)");
+        text.push_str(" (compared by the text of its path only)");
     }
     text
 }
@@ -186,7 +189,7 @@ fn detach(holder: &Holder, busy: &str) -> Remedy {
     let is_number = |n: &str| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit());
     let device = name.filter(|name| name.strip_prefix("loop").is_some_and(is_number));
     let Some(device) = device else {
-        return Remedy::advice("detach the loop device: `losetup --list` shows which it is", RISK);
+        return Remedy::advice("detach the loop device: `losetup --list` shows its name", RISK);
     };
     let (object, what) = (word(&holder.object.0), safe_path(&holder.object.0));
     Step::new(format!("detach the loop device {device}"), format!("losetup -d /dev/{device}"))

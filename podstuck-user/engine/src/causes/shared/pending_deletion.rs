@@ -110,7 +110,7 @@ impl Word {
                 draft.fact("the pod's record has a deletionTimestamp", Source::Record);
             }
             Self::Log(at, log) => {
-                let fact = "kubelet knows from the API server that the pod is to be deleted";
+                let fact = "kubelet has received the pod's deletion from the API server";
                 draft.fact_since(fact, Source::Log(log.clone()), *at);
             }
         }

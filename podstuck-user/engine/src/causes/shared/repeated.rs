@@ -41,7 +41,7 @@ impl Repeated {
         (draft.first, draft.last, draft.count) = (self.first, self.last, self.lines);
         let Said { component, source, text, .. } = &self.said;
         let text = safe(text.as_bytes());
-        let said = format!("{} said {}: {text}", component.name(), times(self.lines));
+        let said = format!("{} logged {}: {text}", component.name(), times(self.lines));
         draft.fact_since(said, Source::Log(source.clone()), self.first);
     }
 }

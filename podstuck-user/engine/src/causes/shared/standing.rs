@@ -68,7 +68,7 @@ impl Standing {
         }
         draft.fact_since(
             format!(
-                "nothing was made or removed in the pod's directories for {}",
+                "nothing was created or removed in the pod's directories for {}",
                 minutes(self.changed)
             ),
             Source::file("kubelet's directory"),
@@ -81,7 +81,7 @@ impl Standing {
             self.since,
         );
         draft.fact_since(
-            format!("so the volume has been left as it is for {}", minutes(self.since)),
+            format!("so the volume has been left unchanged for {}", minutes(self.since)),
             Source::Inference,
             self.since,
         );

@@ -110,7 +110,7 @@ fn a_kubelet_that_has_received_the_deletion_is_examined_on_its_node() {
     let list = || json!([aware(), later()]);
     let case = ready().with_kubelet([list(), list()], true).case(&pod("cart-0"));
     assert_eq!((ids(&case), case.examine.as_deref()), (vec![], Some("n1")));
-    assert!(case.kubelet.unwrap().contains("has heard of the deletion"));
+    assert!(case.kubelet.unwrap().contains("has received the deletion"));
     // A kubelet that receives the deletion between the two reads has not missed it.
     let case =
         ready().with_kubelet([json!([unaware(), later()]), list()], true).case(&pod("cart-0"));

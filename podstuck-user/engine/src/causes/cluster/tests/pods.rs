@@ -38,7 +38,7 @@ fn a_node_is_not_heard_by_its_lease_and_its_condition() {
     );
     assert_eq!(
         (case.examine, found.held_by.as_deref()),
-        (None, Some("the node n1, which is not heard"))
+        (None, Some("the node n1, which does not report"))
     );
     // The first remedy is to repair the node.
     assert_eq!(found.remedies[0].command, None);
@@ -163,7 +163,7 @@ fn a_pod_in_its_grace_is_not_stuck() {
     let more = json!({"deletionTimestamp": "2026-11-28T10:00:20Z"});
     let case = heard().with(Kind::POD, overdue_pod("cart-0", more)).case(&pod("cart-0"));
     let found = the(&case, "grace-period-or-prestop", Firm);
-    assert!(facts(&found).contains("its 30 s of grace end in 20 s"), "{found:#?}");
+    assert!(facts(&found).contains("its grace period of 30 s ends in 20 s"), "{found:#?}");
     assert!(commands(&found).is_empty());
 }
 
