@@ -32,12 +32,12 @@ const fn elsewhere(id: CauseId, title: &'static str) -> Elsewhere {
 pub static ELSEWHERE: [Elsewhere; 3] = [
     elsewhere(
         ids::CONTAINER_CLEARS_OWN_VOLUME,
-        "a container tidies up its own volume, which is its right",
+        "a container removes files of its own volume, as it is allowed to",
     ),
     elsewhere(
         ids::MOUNT_LEAKED_FOREIGN_NS_EL7,
-        "on RHEL 7 (kernel 3.10, fs.may_detach_mounts=0) a mount that only another namespace has keeps its mount \
-         point from being removed; podstuck needs 5.10, where that cannot be",
+        "on RHEL 7 (kernel 3.10, fs.may_detach_mounts=0) a mount that exists only in another mount namespace \
+         prevents the removal of its mount point; podstuck needs 5.10, where this cannot happen",
     ),
     elsewhere(
         ids::NFS_SILLY_RENAME,

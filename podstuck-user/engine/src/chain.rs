@@ -225,7 +225,7 @@ fn of_record(pod: &PodStage, facts: &Facts<'_>) -> Option<Link> {
         true => format!("the controllers of the finalizers {}", safe(finalizers.as_bytes())),
         false => "kubelet, which deletes the record when the pod has ended".to_owned(),
     };
-    let fact = "the pod's deletion was requested".to_owned();
+    let fact = "the pod has been Terminating".to_owned();
     let link = seen("API server".into(), "remove the pod's record", Some(waits_for), fact, by);
     Some(Link { since: Some(*since), ..link })
 }
@@ -235,7 +235,7 @@ fn of_kubelet(pod: &PodStage, facts: &Facts<'_>) -> (Link, bool) {
     const WHERE: &str = "kubelet's directory, mountinfo, control groups";
     let holding = holding(pod, facts.causes).map(|cause| cause.id);
     let must = match pod.stage {
-        _ if holding == Some(ids::KUBELET_STEP_FAILS) => "go on with the pod's deletion",
+        _ if holding == Some(ids::KUBELET_STEP_FAILS) => "continue the pod's deletion",
         _ if holding == Some(ids::POD_NEVER_STARTED) => "delete the pod's record",
         Stage::Containers => "stop the pod's containers",
         Stage::Volumes => "unmount the pod's volumes and remove their directories",
@@ -254,11 +254,11 @@ fn of_kubelet(pod: &PodStage, facts: &Facts<'_>) -> (Link, bool) {
             return (seen("kubelet".into(), must, Some(its_start), fact, "/proc"), false);
         }
         [pid] => format!("kubelet (pid {pid})"),
-        _ => "kubelet, of which several run,".into(),
+        _ => "one of several kubelets".into(),
     };
     let waits_for = match pod.stage {
         Stage::Containers if facts.watch.is_some() => {
-            Some("its watch of its pods at the API server, which fails".to_owned())
+            Some("its watch of pods at the API server to succeed".to_owned())
         }
         _ if holding.is_some_and(is_of_kubelet) => None,
         Stage::Containers if facts.not_asked.is_some() => None,
@@ -285,7 +285,7 @@ fn of_kubelet(pod: &PodStage, facts: &Facts<'_>) -> (Link, bool) {
 /// The call in which kubelet hangs, if that is the cause.
 fn kubelets_call(cause: &Finding, kubelet: &str) -> Option<String> {
     let is_its = !is_of_kubelet(cause.id) && cause.held_by.as_deref() == Some(kubelet);
-    is_its.then(|| format!("its call about {} to return", safe_path(&cause.call.path.0)))
+    is_its.then(|| format!("its call on {} to return", safe_path(&cause.call.path.0)))
 }
 
 /// A task that kubelet has started for the pod, such as an `umount`: what kubelet waits for, and the links from
@@ -321,11 +321,11 @@ impl FailedLook<'_> {
     fn waited_for(&self) -> String {
         let Self { mount, errno, .. } = self;
         let point = safe_path(&mount.point);
-        format!("{point}, {}, to be looked at without an error: it fails with {errno}", mount.what)
+        format!("stat(2) of {point} ({}) to succeed: it fails with {errno}", mount.what)
     }
 
     fn link(&self) -> Link {
-        let must = format!("answer a look at {} without an error", safe_path(&self.mount.point));
+        let must = format!("answer stat(2) of {}", safe_path(&self.mount.point));
         let fact = quote(self.said).replacen("it", self.said.component.name(), 1);
         seen(self.mount.what.clone(), &must, None, fact, &self.said.source)
     }
@@ -335,9 +335,9 @@ impl FailedLook<'_> {
         let Self { mount, errno, .. } = self;
         let point = safe_path(&mount.point);
         format!(
-            "the server behind {}, mounted at {point}: each look at it fails with {errno}, so that no component comes to the \
-             unmount. Bring it back, or unmount {point} by hand (`umount`, or `umount -l` where that does not return): kubelet \
-             then finds nothing mounted there, and goes on. What was not written to the server is lost",
+            "restore the server of {}, mounted at {point}, which no component unmounts because each stat(2) of it fails \
+             with {errno}; or unmount {point} by hand (`umount`, or `umount -l` if that does not return): kubelet then \
+             finds nothing mounted there, and continues. Data not yet written to the server is lost",
             mount.what
         )
     }
@@ -350,7 +350,7 @@ fn of_static_pod(facts: &Facts<'_>) -> Link {
         _ => "kubelet".to_owned(),
     };
     let its_manifest = Some("the pod's manifest to be removed".to_owned());
-    let fact = "the record is the mirror pod of a static pod, which kubelet runs as long as the manifest is there";
+    let fact = "the record is the mirror pod of a static pod, which kubelet runs as long as its manifest exists";
     seen(
         who,
         "end the static pod",
@@ -434,7 +434,7 @@ fn of_containers(state: &PodState, facts: &Facts<'_>) -> Vec<Link> {
     if !others.is_empty() {
         let more = tasks.len() - 1 - others.len();
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        fact.push_str(&format!("; beside it live {}{more}", others.join(", ")));
+        fact.push_str(&format!("; also alive: {}{more}", others.join(", ")));
     }
     let source = format!("/proc/{}/task/{}/stat", first.pid, first.tid);
     links.push(seen(name(first), "end", waits_for, fact, &source));
@@ -455,15 +455,17 @@ fn of_shim(shim: &Shim, left: usize) -> Link {
         (_, Some(channel)) => (Some(wait_channel::words(&[], channel)), format!("state {state}")),
         ([child, ..], _) => {
             let name = clip(&safe(child.comm.as_bytes()), COMM);
-            let fact =
-                format!("{name} (pid {}) has ended, and its exit is not collected", child.pid);
+            let fact = format!(
+                "{name} (pid {}) has ended, but its exit status is not collected",
+                child.pid
+            );
             let waits_for = child.traced_by.as_ref();
-            (waits_for.map(|tracer| format!("{tracer}, which traces it, to let it go")), fact)
+            (waits_for.map(|tracer| format!("{tracer}, which traces {name}, to detach")), fact)
         }
         ([], None) if left > 0 => {
-            (Some("them to end".to_owned()), format!("it lives: state {state}"))
+            (Some("these processes to end".to_owned()), format!("it is alive: state {state}"))
         }
-        ([], None) => (None, format!("it lives: state {state}; no other process of the pod does")),
+        ([], None) => (None, format!("it is alive: state {state}; no other process of the pod is")),
     };
     seen(who, SHIM_MUST, waits_for, fact, &format!("/proc/{pid}/stat"))
 }
@@ -472,8 +474,8 @@ fn of_shim(shim: &Shim, left: usize) -> Link {
 fn of_tracer(child: &Unreaped) -> Option<Link> {
     let tracer = child.traced_by.clone()?;
     let name = format!("{} (pid {})", clip(&safe(child.comm.as_bytes()), COMM), child.pid);
-    let must = format!("let {name} go, or be ended");
-    let fact = format!("it traces {name}, which has ended, and has not taken note of that");
+    let must = format!("detach from {name}, or end");
+    let fact = format!("it traces {name}, which has ended, and has not collected its exit status");
     Some(seen(tracer, &must, None, fact, &format!("/proc/{}/status", child.pid)))
 }
 
@@ -490,7 +492,7 @@ fn of_task(task: &Task) -> (Option<String>, String) {
         )),
         'T' | 't' => Some(GO_ON.to_owned()),
         'Z' | 'X' => Some(COLLECTED.to_owned()),
-        _ if task.is_alive() => Some("a SIGKILL, or its own end".into()),
+        _ if task.is_alive() => Some("SIGKILL, unless it exits by itself".into()),
         _ => None,
     };
     (waits_for, fact)
@@ -512,7 +514,7 @@ fn of_runtime(tasks: &[&Task], facts: &Facts<'_>) -> Option<Link> {
     let Some(runtime) = runtime(facts) else {
         let who = facts.sample.gone.first()?.component.name().to_owned();
         let (its_start, fact) =
-            ("its start".to_owned(), "it does not run, and its shims do".into());
+            ("its start".to_owned(), "it does not run, but its shims do".into());
         return Some(seen(who, must, Some(its_start), fact, "/proc"));
     };
     let who = format!("{} (pid {})", runtime.component.name(), runtime.pid);
@@ -524,7 +526,7 @@ fn of_runtime(tasks: &[&Task], facts: &Facts<'_>) -> Option<Link> {
         1 => Some("a process of the pod to end".to_owned()),
         count => Some(format!("{count} processes of the pod to end")),
     };
-    let fact = "it runs, and no complaint of it about the pod is known".to_owned();
+    let fact = "it runs, and no error that it logged about the pod is known".to_owned();
     Some(logged(seen(who, must, waits_for, fact, "/proc"), last_of(facts, &RUNTIMES)))
 }
 
@@ -540,7 +542,7 @@ fn of_driver(state: &PodState, facts: &Facts<'_>) -> Vec<Link> {
     };
     let must = format!("unmount {}", safe_path(&volume.path));
     let Some(process) = process else {
-        let fact = format!("no process listens at its socket {}", safe_path(socket));
+        let fact = format!("no process listens on its socket {}", safe_path(socket));
         return vec![seen(driver(csi), &must, Some("its start".into()), fact, source)];
     };
     let comm = clip(&safe(process.comm.as_bytes()), COMM);
@@ -574,13 +576,22 @@ fn holding<'a>(pod: &PodStage, causes: &'a [Finding]) -> Option<&'a Finding> {
 fn of_cause(pod: &PodStage, causes: &[Finding]) -> Option<Link> {
     let cause = holding(pod, causes)?;
     let (who, must) = match &cause.held_by {
-        Some(who) => (who.clone(), cause.must.unwrap_or("let go")),
-        None => (safe_path(&cause.call.path.0).into_owned(), "be cleared"),
+        Some(who) => (who.clone(), cause.must.map_or_else(|| release(who, cause), str::to_owned)),
+        None => (safe_path(&cause.call.path.0).into_owned(), "be released".to_owned()),
     };
     let sure = cause.certainty.word();
     let fact = catalogue::title(cause.id).unwrap_or_default().to_owned();
-    let link = seen(who, must, None, fact, &format!("cause {}, {sure}", cause.id));
+    let link = seen(who, &must, None, fact, &format!("cause {}, {sure}", cause.id));
     Some(Link { since: Some(cause.first), ..link })
+}
+
+/// What the holder must do by default.
+fn release(who: &str, cause: &Finding) -> String {
+    let path = safe_path(&cause.call.path.0);
+    match path.is_empty() || who.contains(&*path) {
+        true => "release the pod".to_owned(),
+        false => format!("release {path}"),
+    }
 }
 
 /// The most significant complaint of these components.
@@ -608,14 +619,14 @@ pub(crate) fn quote(said: &Said) -> String {
 
 fn halted(why: &Halted) -> String {
     match why {
-        Halted::Stopped => "it is stopped: it acts on nothing until it gets SIGCONT".into(),
+        Halted::Stopped => "it is stopped, and does nothing until it receives SIGCONT".into(),
         Halted::Frozen { group } => format!("its control group {} is frozen", safe_path(group)),
         Halted::NoDescriptors { open, most, .. } => {
-            format!("it has {open} descriptors open, of {most} that it may have")
+            format!("it has {open} file descriptors open, of at most {most}")
         }
         Halted::Waits { tid, state, channel } => {
             let channel = safe(channel.as_bytes());
-            format!("its thread {tid} waits in the kernel, in {channel} (state {state})")
+            format!("its thread {tid} waits in the kernel function {channel} (state {state})")
         }
     }
 }
@@ -704,12 +715,12 @@ mod tests {
             [
                 ("kubelet (pid 1)".into(), some("containerd")),
                 ("containerd (pid 40)".into(), some("3 processes of the pod to end")),
-                ("web (pid 7)".into(), some("a SIGKILL, or its own end")),
+                ("web (pid 7)".into(), some("SIGKILL, unless it exits by itself")),
             ]
         );
         let facts = facts(&sample);
         let links = chain(&at(Stage::Containers), &facts);
-        let fact = "state S, ignores SIGTERM, no SIGKILL is pending; beside it live sh (pid 9), pause (pid 5)";
+        let fact = "state S, ignores SIGTERM, no SIGKILL is pending; also alive: sh (pid 9), pause (pid 5)";
         assert_eq!(links[2].fact, fact);
     }
 
@@ -735,12 +746,12 @@ mod tests {
         };
         let who = || "containerd-shim-runc-v2 (pid 6)".to_owned();
         let works = chain_with(Vec::new());
-        assert_eq!(works[1], (who(), Some("them to end".into())));
+        assert_eq!(works[1], (who(), Some("these processes to end".into())));
         let stop = Some("the runtime to stop the pod's sandbox".to_owned());
         assert_eq!(works[2], ("pause (pid 5)".into(), stop));
         assert_eq!(chain_with(vec![child.clone()])[1], (who(), None));
         let traced = Unreaped { traced_by: Some("strace (pid 9)".into()), ..child };
-        let tracer = Some("strace (pid 9), which traces it, to let it go".to_owned());
+        let tracer = Some("strace (pid 9), which traces api, to detach".to_owned());
         let chain = chain_with(vec![traced]);
         assert_eq!(chain[1..], [(who(), tracer), ("strace (pid 9)".into(), None)]);
     }
@@ -974,7 +985,7 @@ mod tests {
         };
         let links = held_by("kubelet (pid 42)");
         assert_eq!(links.len(), 1, "{links:?}");
-        let waits = "its call about /k/pods/b/volumes/x~y/z to return";
+        let waits = "its call on /k/pods/b/volumes/x~y/z to return";
         assert_eq!(links[0].waits_for.as_deref(), Some(waits));
         assert!(held_by("backup (pid 43)").len() > 2);
     }

@@ -100,7 +100,7 @@ impl View {
         if let Some(id) = id.filter(|_| is_direct(point)) {
             let is_there = self.is_mounted(id, point);
             step.verify = unmounts.then(|| format!("! {is_there}"));
-            step.check = Some((is_there, format!("mount {id} is at {} still", safe_path(point))));
+            step.check = Some((is_there, format!("mount {id} is still at {}", safe_path(point))));
         } else if unmounts && self.process.is_none() {
             step.verify = Some(format!("! mountpoint -q {at}"));
         }
@@ -135,7 +135,7 @@ impl View {
         let what = safe_path(path);
         let is_same = file.filter(|_| is_direct(path)).map(|FileId { device, inode }| {
             let check = format!("[ \"$(stat -c %d:%i {name})\" = {device}:{inode} ]");
-            (check, format!("{what} is inode {inode} of device {device} still"))
+            (check, format!("{what} is still inode {inode} of device {device}"))
         });
         Step::inside(self.says(verb, path), &above, act, is_same, &what)
     }
@@ -151,7 +151,7 @@ impl View {
         let what = safe_path(point);
         let is_same = id.filter(|_| is_direct(point)).map(|id| {
             let check = format!("grep -q \"^mnt_id:.{id}$\" /proc/self/fdinfo/0 <.");
-            (check, format!("{what} leads to mount {id} still"))
+            (check, format!("{what} still leads to mount {id}"))
         });
         let does = self.says(verb, point);
         Step::inside(does, &word(self.place(point)), act("."), is_same, &what)

@@ -124,7 +124,7 @@ fn without_xargs_an_object_is_named_by_its_numbers() {
     let given = remedy(Path::new("/k/a'b")).without_xargs();
     let advice = given.advice.unwrap();
     assert!(given.command.is_none(), "{:?}", given.command);
-    assert!(advice.contains("/k/a'b is inode 6 of device 5 still"), "{advice}");
+    assert!(advice.contains("/k/a'b is still inode 6 of device 5"), "{advice}");
     assert!(advice.contains("no xargs and sh"), "{advice}");
     assert!(remedy(Path::new("/k/a b")).without_xargs().command.is_some(), "a word does");
     // A line that a shell would truncate is not printed.

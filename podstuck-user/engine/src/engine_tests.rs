@@ -199,7 +199,7 @@ fn a_pod_that_no_kubelet_will_remove_has_a_note() {
     assert_eq!(notes(&[7], &[], true, "True"), "");
     assert_eq!(notes(&[], &[], false, "False"), "", "there is nothing to remove");
     let not_ready = notes(&[7], &[], true, "Unknown");
-    assert!(not_ready.contains("node n for not ready since 1970-01-01T00:00:00Z"), "{not_ready}");
+    assert!(not_ready.contains("node n as not ready since 1970-01-01T00:00:00Z"), "{not_ready}");
 }
 
 #[test]
@@ -208,7 +208,7 @@ fn a_scan_that_could_not_read_does_not_say_that_nothing_is_left() {
     let mut engine = Engine::new(Run { pod: Some(who), ..run() });
     let notes = |engine: &Engine| engine.diagnosis().notes.join("; ");
     assert!(engine.target_may_be_left());
-    assert!(notes(&engine).starts_with("the node was not looked at"), "{}", notes(&engine));
+    assert!(notes(&engine).starts_with("the node was not scanned"), "{}", notes(&engine));
     let look = |pods: Vec<PodState>| {
         let sample =
             NodeSample { kubelets: vec![7], silent: vec![8, 9], pods, ..NodeSample::default() };

@@ -246,7 +246,8 @@ impl Draft {
     }
 
     fn take(&mut self, fact: Fact) {
-        const FORGED: &str = "whether its component wrote that entry of the log: a name with a line break can look like one";
+        const FORGED: &str =
+            "whether the component wrote that log entry: a name with a line break can imitate one";
         let is_unproven = matches!(&fact.source, Source::Log(log) if said::is_unproven(log));
         if is_unproven && !self.doubts.contains(&FORGED) {
             self.doubts.push(FORGED);
@@ -334,9 +335,9 @@ impl Draft {
     pub(crate) fn not_known(&self) -> Vec<String> {
         let facts = self.missing.iter().chain(&self.doubts).map(|fact| (*fact).to_owned());
         let open = self.open().map(|other| {
-            format!("whether it is {} (what would tell: {})", other.cause, other.differs_by)
+            format!("whether it is {} (the difference: {})", other.cause, other.differs_by)
         });
-        let hearsay = self.is_hearsay().then(|| format!("whether a log is right {NOT_ROOTS}"));
+        let hearsay = self.is_hearsay().then(|| format!("whether a log {NOT_ROOTS} is correct"));
         let unproven = self.unproven().map(|fact| format!("whether {fact}"));
         facts.chain(open).chain(hearsay).chain(unproven).collect()
     }

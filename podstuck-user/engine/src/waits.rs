@@ -37,7 +37,7 @@ const CONTAINERS: usize = 16;
 /// Maximum number of named processes that have a pipe open.
 const NAMED: usize = 3;
 /// The reason to expect an answer on a connection.
-const ONLY: &str = "this is its only connection, and all that it has sent is read";
+const ONLY: &str = "it has only this connection, and the other end has read all that was sent";
 
 /// What a stopped process waits for.
 pub(crate) const GO_ON: &str = "a SIGCONT or its debugger";
@@ -263,14 +263,14 @@ impl Waits {
             On::Child { pid, is_waited_for } => (
                 format!("{other} to end"),
                 match is_waited_for {
-                    true => "it waits for this child, which runs".to_owned(),
-                    false => "this child of it runs".to_owned(),
+                    true => "it waits for this child process, which runs".to_owned(),
+                    false => "this child process runs".to_owned(),
                 },
                 format!("/proc/{pid}/stat"),
             ),
             On::Lock { file, .. } => (
                 format!("{other} to release the lock on {}", of_file(file.as_deref())),
-                "the lock is held, and it waits for it".to_owned(),
+                "the lock is held, and it waits for the lock".to_owned(),
                 "/proc/locks".to_owned(),
             ),
             On::Socket { path, request, unread, .. } => {
@@ -293,14 +293,15 @@ impl Waits {
                 );
                 let again = match retries {
                     0 => String::new(),
-                    1 => ", and the kernel has sent again once".to_owned(),
-                    times => format!(", and the kernel has sent again {times} times"),
+                    1 => ", and the kernel has retransmitted once".to_owned(),
+                    times => format!(", and the kernel has retransmitted {times} times"),
                 };
                 let (does, fact) = match request {
                     Request::Pending => ("accept its connection", format!("it connects{again}")),
-                    Request::Unread if *retries > 0 => {
-                        ("acknowledge what it has sent", format!("{unread} bytes are not{again}"))
-                    }
+                    Request::Unread if *retries > 0 => (
+                        "acknowledge what it has sent",
+                        format!("{unread} bytes are not acknowledged{again}"),
+                    ),
                     Request::Unread => {
                         ("read what it has sent", format!("{unread} bytes are not read"))
                     }
@@ -313,8 +314,10 @@ impl Waits {
                 let names: Vec<String> =
                     others.iter().take(NAMED).map(|pid| self.name(*pid)).collect();
                 let (does, fact) = match reads {
-                    true => ("write to a pipe, or close it", "a thread of it reads from the pipe"),
-                    false => ("read from a pipe", "a thread of it writes to the pipe"),
+                    true => {
+                        ("write to a pipe, or close it", "one of its threads reads from the pipe")
+                    }
+                    false => ("read from a pipe", "one of its threads writes to the pipe"),
                 };
                 let source = format!("/proc/{pid}/task/*/syscall, /proc/*/fd");
                 (format!("{} to {does}", names.join(", ")), fact.to_owned(), source)
@@ -349,7 +352,7 @@ fn last(waiting: &Waiting, stuck: Option<&StuckThread>, must: String, clock: &Cl
         _ => (
             None,
             format!(
-                "state {state}{within}: what it waits for is inside the process, where its own log or a debugger shows it"
+                "state {state}{within}: it waits for something inside the process, which its own log or a debugger shows"
             ),
         ),
     };
@@ -528,7 +531,10 @@ mod tests {
         let links = waits.follow(8, "end", &CLOCK).links;
         let expected = "the other end, 10.0.0.9:24224, to acknowledge what it has sent";
         assert_eq!(links[0].waits_for.as_deref(), Some(expected));
-        assert_eq!(links[0].fact, "74 bytes are not, and the kernel has sent again 6 times");
+        assert_eq!(
+            links[0].fact,
+            "74 bytes are not acknowledged, and the kernel has retransmitted 6 times"
+        );
         assert_eq!(links.len(), 1);
     }
 

@@ -36,15 +36,15 @@ pub(crate) struct Known<'a> {
 
 fn complaint(said: &Said) -> String {
     let [source, text] = [&said.source, &said.text].map(|text| safe(text.as_bytes()));
-    format!("what {source} says: {text}")
+    format!("{source}: {text}")
 }
 
 /// What only the record shows, and how to pass it to podstuck.
 fn record(known: Known<'_>) -> String {
     let Some(Pod { uid, namespace, name }) = known.pod else {
         return "the pod's record: `kubectl get pod NAME -o json`: is there a deletionTimestamp, and has it \
-                passed? Are there finalizers? Then the controller that set them must act, and nothing on \
-                this node will"
+                passed? Are there finalizers? Then the controller that set them must remove them; no \
+                component on this node does"
             .into();
     };
     let why = known.api.map_or_else(
@@ -58,13 +58,13 @@ fn record(known: Known<'_>) -> String {
     match (namespace, name) {
         (Some(namespace), Some(name)) if is_object_name(namespace) && is_object_name(name) => {
             format!(
-                "{what} `kubectl -n {namespace} get pod {name} -o json | podstuck diagnose --pod-json -` takes it into \
-             account"
+                "{what} `kubectl -n {namespace} get pod {name} -o json | podstuck diagnose --pod-json -` passes it to \
+             podstuck"
             )
         }
         _ if is_object_name(uid) => format!(
             "{what} `kubectl get pods -A -o custom-columns=:.metadata.namespace,:.metadata.name,:.metadata.uid | \
-             grep {uid}` shows whether there is one"
+             grep {uid}` shows whether the record exists"
         ),
         _ => what,
     }
@@ -115,16 +115,16 @@ pub(crate) fn of_pods(stages: &[PodStage], known: Known<'_>) -> Vec<String> {
     }
     if has(Stage::Api) {
         next.push(
-            "who keeps the record: kubelet deletes it when it has done its part, and its log says where that \
+            "kubelet's log: kubelet deletes the record when the pod has ended, and logs why that \
              fails (`journalctl -u kubelet`: `Failed to delete status for pod`, `Failed to update status for \
-             pod`, `Unauthorized`). An admission webhook may refuse it (`kubectl get \
+             pod`, `Unauthorized`). An admission webhook may refuse the deletion (`kubectl get \
              validatingwebhookconfigurations,mutatingwebhookconfigurations`); and while kubelet cannot reach \
              the API server, the record stays"
                 .into(),
         );
         next.push(
-            "the record again: it may have gone since it was read. `kubectl get pod NAME -o jsonpath='{.metadata.uid}'` \
-             shows whether the pod of that name is another one by now"
+            "the record again: it may have been deleted since it was read. `kubectl get pod NAME -o \
+             jsonpath='{.metadata.uid}'` shows whether the pod of that name has another UID now"
                 .into(),
         );
         return next;
@@ -134,8 +134,8 @@ pub(crate) fn of_pods(stages: &[PodStage], known: Known<'_>) -> Vec<String> {
         return next;
     }
     next.push(
-        "a longer look: kubelet tries again only every 122 seconds in the end, and an attempt that \
-         fails says most"
+        "a longer run of podstuck: kubelet's retries are up to 122 seconds apart, and an attempt that \
+         fails shows the most"
             .into(),
     );
     next
@@ -147,10 +147,10 @@ pub(crate) fn of_container(containers: &[ContainerProgress]) -> Vec<String> {
         return Vec::new();
     }
     vec![
-        "another attempt while this runs: runtimes do not try again by themselves to remove a container that is no \
-         pod's, and an attempt that fails says most"
+        "another attempt while podstuck runs: runtimes do not retry the removal of a container that belongs to no \
+         pod, and an attempt that fails shows the most"
             .into(),
-        "the runtime's log, for the container's id (`journalctl -u docker`, `journalctl -u containerd`): it says why an \
+        "the runtime's log, for the container's id (`journalctl -u docker`, `journalctl -u containerd`): it shows why an \
          earlier attempt failed"
             .into(),
     ]
@@ -213,9 +213,9 @@ mod tests {
         let said =
             Said::new(Component::Kubelet, "a log", "u", Timestamp::UNIX_EPOCH, "cannot\u{1b}");
         let complained = Known { complaint: Some(&said), ..known };
-        assert_eq!(of_pods(&at(Stage::Gone), complained)[0], "what a log says: cannot\\x1b");
+        assert_eq!(of_pods(&at(Stage::Gone), complained)[0], "a log: cannot\\x1b");
         let kubelets = Known { is_record_read: true, is_kubelets: true, ..known };
-        assert_eq!(of_pods(&at(Stage::Containers), kubelets).len(), 1, "a longer look");
+        assert_eq!(of_pods(&at(Stage::Containers), kubelets).len(), 1, "a longer run");
         let gone = Known { has_gone: true, ..known };
         assert_eq!(of_pods(&at(Stage::Gone), gone).len(), 1);
     }

@@ -130,7 +130,7 @@ impl Origin {
             Self::Mounts => "mountinfo",
             Self::Proc => "`/proc`",
             Self::Files => "files",
-            Self::Look => "a look at the object",
+            Self::Look => "a check of the object",
             Self::Log => "a log",
             Self::Api => "the API server",
             Self::Kubelet => "kubelet's `/pods`",

@@ -98,12 +98,12 @@ impl ContainerStage {
     pub const fn meaning(self) -> &'static str {
         match self {
             Self::Running => "it runs",
-            Self::Mounted => "it has ended, its root file system is mounted",
-            Self::Bundle => "its root file system is unmounted, its bundle is left",
-            Self::Layer => "it has ended, its layer is left",
+            Self::Mounted => "it has ended, but its root file system is mounted",
+            Self::Bundle => "its root file system is unmounted, but its bundle is left",
+            Self::Layer => "it has ended, but its layer is left",
             Self::Recorded => "only its runtime's record of it is left",
-            Self::Volume => "it is gone, a volume of it is left",
-            Self::Gone => "there is nothing of it on this node",
+            Self::Volume => "it is gone, but one of its volumes is left",
+            Self::Gone => "nothing of it is left on this node",
         }
     }
 }

@@ -39,8 +39,8 @@ impl Feed {
             Self::Calls => "the records of calls, from the start on",
             Self::HungCalls => "the scans for calls that hang",
             Self::Node => "the scans of the node's processes, mounts and directories",
-            Self::Space => "the looks at file systems",
-            Self::Objects => "the looks at the object",
+            Self::Space => "the checks of file systems",
+            Self::Objects => "the checks of the object",
             Self::Holders => "the search of all processes and mount namespaces",
             Self::Logs => "the log over that time",
         }

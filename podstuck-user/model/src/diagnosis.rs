@@ -107,15 +107,13 @@ impl Stage {
     /// The text in output.
     pub const fn meaning(self) -> &'static str {
         match self {
-            Self::Containers => "its containers run or do not die",
+            Self::Containers => "its containers run or do not end",
             Self::Volumes => "its containers are gone, its volumes are not",
             Self::Cgroup => "its volumes are gone, its cgroup is not",
-            Self::Directories => {
-                "nothing of it is left in kubelet's directory but empty directories"
-            }
-            Self::Gone => "there is nothing of it on this node",
+            Self::Directories => "only empty directories of it are left in kubelet's directory",
+            Self::Gone => "nothing of it is left on this node",
             Self::Api => {
-                "there is nothing of it on this node, and the API server still has its record"
+                "nothing of it is left on this node, but the API server still has its record"
             }
         }
     }

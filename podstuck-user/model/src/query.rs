@@ -360,7 +360,7 @@ pub enum NoAnswer {
     #[error("no answer within {0:?}: the file system may be hung")]
     Deadline(Duration),
     /// No helper process was started, because it could hang.
-    #[error("not looked at, because {0}")]
+    #[error("not examined, because {0}")]
     NotEntered(String),
     /// The helper process could not run, or its output was invalid.
     #[error("the helper process failed: {0}")]

@@ -155,7 +155,7 @@ impl Place {
 const FORCED_IN_DOUBT: &str =
     "no command is given, because it cannot be undone, and the verdict is not firm";
 const OTHERS_UNKNOWN: &str =
-    "no command is given, because who else uses that file system is not known";
+    "no command is given, because it is not known who else uses that file system";
 const NO_XARGS: &str = "no command is given, because a name in it can be typed in no shell, and this node has no \
     xargs and sh that would take it";
 const UNCHECKED: &str = "no command is given, because nothing was noted by which it could make sure that it \

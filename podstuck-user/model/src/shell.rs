@@ -27,7 +27,9 @@ const LONGEST: usize = 1000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Unprintable {
     /// Some shells would truncate it.
-    #[error("no command is given, because it would be longer than a line that every shell takes")]
+    #[error(
+        "no command is given, because it would be longer than the line that every shell accepts"
+    )]
     Long,
     /// A program would take a name for an option, or a name is in a text that not all shells accept.
     #[error("no command is given, because of the characters in a name")]

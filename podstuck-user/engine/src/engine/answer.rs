@@ -78,9 +78,9 @@ impl Engine {
             }
             Some(_) => Vec::new(),
             None => vec![
-                "the node was not looked at: the look has not come to its end. Whether anything of the pod is \
-                 left, what is mounted, and whether kubelet runs is not known; a process or a file system that \
-                 the look reads does not answer"
+                "the node was not scanned: the scan has not finished. Whether anything of the pod is left, what is \
+                 mounted, and whether kubelet runs is not known; a process or a file system that the scan reads \
+                 does not answer"
                     .into(),
             ],
         };
@@ -209,21 +209,21 @@ impl Engine {
         }
         notes.extend(sample.stopped.iter().map(|pid| {
             format!(
-                "kubelet (pid {pid}) is stopped by a signal: it tries nothing until it is \
-                 continued (SIGCONT)"
+                "kubelet (pid {pid}) is stopped by a signal: it does nothing until it \
+                 receives SIGCONT"
             )
         }));
         if !sample.silent.is_empty() {
             let pids: Vec<String> = sample.silent.iter().map(u32::to_string).collect();
             notes.push(format!(
-                "what these processes have mounted is not known: pid {}. They hang where they execute a program, \
-                 and the kernel shows little of them until that is over",
+                "the mounts of these processes are not known: pid {}. They hang in execve(2), and the kernel shows \
+                 little of them until it returns",
                 pids.join(", ")
             ));
         }
         notes.extend(sample.unread.iter().map(|root| {
             format!(
-                "kubelet's directory {} cannot be read: which pods have anything there is not known",
+                "kubelet's directory {} cannot be read: which pods it contains is not known",
                 safe_path(root)
             )
         }));
@@ -232,8 +232,8 @@ impl Engine {
             let since = ready.since.map(|since| format!(" since {since}")).unwrap_or_default();
             let [name, reason] = [&node.node, &ready.reason].map(|text| safe(text.as_bytes()));
             Some(format!(
-                "the API server takes node {name} for not ready{since} ({reason}): while kubelet does not \
-                 report, the pod's record stays, whatever is done here"
+                "the API server shows node {name} as not ready{since} ({reason}): while kubelet does not \
+                 report, the pod's record stays, whatever is done on this node"
             ))
         }));
         notes.extend(self.record.iter().flat_map(|record| claim::notes(record, sample)));
@@ -290,15 +290,15 @@ impl Engine {
         let mut notes = Vec::new();
         if self.record.as_ref().is_some_and(|record| record.is_mirror) {
             notes.push(
-                "it is the mirror pod of a static pod: kubelet makes its record again as long as the pod's manifest \
-                 is there (`staticPodPath` in kubelet's configuration). Deleting the record does not end the pod; \
+                "it is the mirror pod of a static pod: kubelet recreates its record as long as the pod's manifest \
+                 exists (`staticPodPath` in kubelet's configuration). Deleting the record does not end the pod; \
                  removing the manifest does"
                     .into(),
             );
         }
         if let Some(pod) = self.pod_at_directory().filter(|pod| is_unseen(pod)) {
             notes.push(format!(
-                "{} is still there, and only a part of it was asked about; `podstuck diagnose --pod-uid {}` says what \
+                "{} is still there, but only a part of it was examined; `podstuck diagnose --pod-uid {}` shows what \
                  holds the pod",
                 safe_path(&pod.directory),
                 safe(pod.uid.as_bytes())
@@ -340,8 +340,10 @@ impl Engine {
         };
         let read = record.read.map(|read| format!("; read at {read:.0}")).unwrap_or_default();
         let done = match record.node {
-            Some(_) => "kubelet has done its part here, and the record was to go",
-            None => "it is on no node, and its record was to go",
+            Some(_) => {
+                "kubelet has done its part on this node, and the record was due for deletion"
+            }
+            None => "the pod is on no node, and its record was due for deletion",
         };
         PodStage { stage: Stage::Api, fact: format!("{done} by {by:.0}{read}"), ..stage }
     }

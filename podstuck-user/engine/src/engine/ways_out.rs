@@ -116,7 +116,7 @@ impl WaysOut {
         };
         let is_full = !self.mounts.contains_key(&key) && self.mounts.len() >= MOUNTS;
         if is_full || mounts.len() >= OF_FINDING {
-            return not_looked(draft, "too many mounts are to be unmounted");
+            return not_looked(draft, "too many mounts must be unmounted");
         }
         mounts.insert(key.clone());
         let looked = self.mounts.entry(key).or_default();
@@ -222,7 +222,7 @@ fn add(draft: &mut Draft, unmount: &Unmount, taken: &Snapshot) -> Vec<Remedy> {
         // They end with the pod's containers.
         let who = holders::describe(first);
         draft.fact_since(
-            format!("`umount {point}` is refused until the pod's own processes have ended: {who}"),
+            format!("`umount {point}` fails until the pod's own processes have ended: {who}"),
             Source::proc(&first.source),
             taken.at,
         );
@@ -231,7 +231,7 @@ fn add(draft: &mut Draft, unmount: &Unmount, taken: &Snapshot) -> Vec<Remedy> {
         return Vec::new();
     }
     draft.fact_since(
-        format!("`umount {point}` is refused as long as it is in use"),
+        format!("`umount {point}` fails as long as the mount is in use"),
         Source::Inference,
         taken.at,
     );

@@ -77,7 +77,9 @@ fn who_would_make_the_advised_unmount_fail_is_named_and_lets_go_first() {
     assert!(commands[1].ends_with(&format!(" --namespace 42 '{VOLUME}/m'")), "{commands:?}");
     let last = findings.last().unwrap();
     assert_eq!(last.held_by.as_deref(), Some("backup (pid 77)"), "it is reported at once");
-    assert!(last.evidence.iter().any(|it| it.fact.contains("is refused as long as it is in use")));
+    assert!(
+        last.evidence.iter().any(|it| it.fact.contains("fails as long as the mount is in use"))
+    );
 }
 
 #[test]
@@ -172,7 +174,7 @@ fn the_pods_own_processes_are_named_and_end_with_it() {
     assert_eq!(add(&mut draft, &unmount, &snapshot(vec![own])), []);
     assert_eq!(draft.unmounting, Unmounting::Refused);
     let fact = &draft.evidence[0].fact;
-    let words = "`umount /m` is refused until the pod's own processes have ended: backup (pid 77)";
+    let words = "`umount /m` fails until the pod's own processes have ended: backup (pid 77)";
     assert!(fact.starts_with(words), "{fact}");
     // Another pod's processes are not said to end by themselves.
     let other = holder(How::Cwd, Through::Itself, Some(true));
