@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use clap::{ArgGroup, Parser, ValueEnum};
 use podstuck_model::shell::is_object_name;
 
-/// Shows what is being deleted in the cluster and does not go, what keeps it, and which command releases it.
+/// Shows which objects of the cluster are stuck in deletion, what keeps them, and which command releases them.
 ///
-/// A list reads only. Asked about one pod, where its node has to say what keeps it, podstuck examines that node by a pod of
-/// its own there, which is removed again.
+/// A list only reads from the API server. For one pod, if the API server does not show what keeps it, podstuck
+/// starts a pod of its own on the pod's node, and deletes it afterwards.
 #[derive(Clone, Debug, Parser)]
 #[command(
     group = ArgGroup::new("asked").args(["target", "pod_uid"]),
@@ -17,34 +17,34 @@ use podstuck_model::shell::is_object_name;
     bin_name = "kubectl podstuck",
     version,
     after_help = "Examples:\n  \
-        kubectl podstuck                     all that is stuck in the namespace of the context\n  \
-        kubectl podstuck -A -o wide          and in the whole cluster, with nodes and volumes\n  \
-        kubectl podstuck shop/cart-0         what keeps this pod; its node is examined if it has to say it\n  \
-        kubectl podstuck pvc/data -n shop    and this claim; also pv, ns, node, volumeattachment, deploy, ...\n  \
-        kubectl podstuck -A --examine        all that is stuck, and what the nodes say\n\n\
+        kubectl podstuck                     all stuck objects in the namespace of the context\n  \
+        kubectl podstuck -A -o wide          in the whole cluster, with nodes and volumes\n  \
+        kubectl podstuck shop/cart-0         what keeps this pod; examines its node if needed\n  \
+        kubectl podstuck pvc/data -n shop    what keeps this claim; also pv, ns, node, deploy, ...\n  \
+        kubectl podstuck -A --examine        all stuck objects, and what their nodes show\n\n\
         Exit status: 0 nothing is stuck, 1 a cause was found, 2 wrong usage, 3 the API server does not\n\
         answer, or refuses to, 5 something is stuck and what was read does not show why."
 )]
 pub struct Cli {
-    /// A pod as NAMESPACE/NAME or NAME, or any object as TYPE/NAME; without it, all that is stuck
+    /// A pod as NAMESPACE/NAME or NAME, or any object as TYPE/NAME; without it, all stuck objects
     pub target: Option<String>,
     /// The namespace
     #[arg(short, long, value_name = "NAMESPACE")]
     pub namespace: Option<String>,
-    /// All namespaces, and what is in none: nodes, volumes, attachments, namespaces
+    /// All namespaces, and cluster-scoped objects: nodes, volumes, attachments, namespaces
     #[arg(short = 'A', long, conflicts_with_all = ["namespace", "target"])]
     pub all_namespaces: bool,
     /// Only objects with these labels
     #[arg(short = 'l', long, value_name = "LABELS", conflicts_with = "target")]
     pub selector: Option<String>,
-    /// Read every type that can be listed but events, not only pods, claims, volumes, attachments, nodes and
-    /// namespaces: one request or more a type
+    /// Read every type that can be listed except events, not only pods, claims, volumes, attachments, nodes and
+    /// namespaces: at least one request per type
     #[arg(long, conflicts_with_all = ["target", "watch", "replay"])]
     pub all_types: bool,
-    /// Follow: what becomes stuck, and what goes away, how long after which change
+    /// Follow: print objects that become stuck or are removed, and the change that preceded the removal
     #[arg(short, long, conflicts_with_all = ["target", "examine", "output"])]
     pub watch: bool,
-    /// How it is shown
+    /// The output format
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = Output::Text)]
     pub output: Output,
     /// The context of the kubeconfig
@@ -53,31 +53,31 @@ pub struct Cli {
     /// The kubeconfig [default: KUBECONFIG, or ~/.kube/config, or the pod's own account]
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-    /// The user to act as
+    /// The user to impersonate
     #[arg(long = "as", value_name = "USER")]
     pub as_user: Option<String>,
-    /// A group to act as; may be repeated
+    /// A group to impersonate; may be repeated
     #[arg(long = "as-group", value_name = "GROUP")]
     pub as_groups: Vec<String>,
-    /// Make no more requests than this; what is not read for it is named
+    /// Make at most this number of requests; the output names what was not read
     #[arg(long, value_name = "NUMBER", default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..))]
     pub max_requests: u32,
-    /// Read kubelet's own list of its pods through the API server. It needs the right to get nodes/proxy, which permits
-    /// more than reading: it is used only with this option
+    /// Read kubelet's own list of its pods through the API server. This needs the right to get nodes/proxy, which
+    /// permits more than reading; podstuck uses it only with this option
     #[arg(long)]
     pub via_node_proxy: bool,
-    /// Examine all nodes that have to say why a pod is stuck, each by a pod of podstuck's own there; with an object, this is
-    /// the default, and that pod must start
+    /// Examine each node that can show why a pod is stuck, by a pod of podstuck's own on it. This is the default
+    /// for one object; if given there, it is an error if that pod does not start
     #[arg(long, alias = "look")]
     pub examine: bool,
-    /// Examine no node: ask the API server alone
+    /// Examine no node: ask only the API server
     #[arg(long, conflicts_with = "examine")]
     pub no_examine: bool,
-    /// With --examine and no object: examine no more nodes than this at a time
+    /// With --examine and no object: examine at most this number of nodes at a time
     #[arg(long, value_name = "NUMBER", default_value_t = 4, requires = "examine", conflicts_with = "asked",
           value_parser = clap::value_parser!(u8).range(1..=50))]
     pub nodes_at_a_time: u8,
-    /// Examine this node, whatever the API server says
+    /// Examine this node, even if the API server names another
     #[arg(long, value_name = "NODE", requires = "asked", conflicts_with = "no_examine", value_parser = object_name)]
     pub node: Option<String>,
     /// With --node: a pod that the API server no longer has, by its UID
@@ -99,13 +99,13 @@ pub struct Cli {
     /// Only print the manifest of podstuck's own pod
     #[arg(long, requires = "examined", conflicts_with = "no_examine")]
     pub print: bool,
-    /// Write what was read of the API server to this new file, by which --replay gives the same answer
+    /// Write what was read from the API server to this new file; --replay gives the same answer from it
     #[arg(long, value_name = "FILE", conflicts_with_all = ["watch", "pod_uid"])]
     pub record: Option<PathBuf>,
-    /// With --record: replace all names in the file, by the same word each time
+    /// With --record: replace all names in the file; equal names stay equal
     #[arg(long, requires = "record")]
     pub redact: bool,
-    /// Answer from a file of --record, without a request
+    /// Answer from a file written by --record, without a request
     #[arg(long, value_name = "FILE", conflicts_with_all = ["target", "namespace", "all_namespaces", "selector",
           "watch", "record", "context", "kubeconfig", "as_user", "as_groups", "via_node_proxy", "examine", "pod_uid"])]
     pub replay: Option<PathBuf>,
@@ -130,7 +130,7 @@ impl Cli {
 /// Accepts only names that are valid in the path of a request.
 fn object_name(text: &str) -> Result<String, String> {
     let is_name = is_object_name(text);
-    is_name.then(|| text.to_owned()).ok_or_else(|| "no object can be called that".to_owned())
+    is_name.then(|| text.to_owned()).ok_or_else(|| "it is not a valid object name".to_owned())
 }
 
 impl Output {
@@ -145,13 +145,13 @@ impl Output {
 pub enum Output {
     /// A table, or the whole answer about one object
     Text,
-    /// The table with who keeps each object, and whole commands
+    /// The table with what keeps each object, and complete commands
     Wide,
     /// One JSON document
     Json,
-    /// The same as YAML
+    /// One YAML document
     Yaml,
-    /// Types and names alone
+    /// Only types and names
     Name,
 }
 

@@ -71,7 +71,7 @@ async fn shown(cli: &Cli, Outcome { mut report, exit, examine }: Outcome) -> u8 
             // The API server's answer is sufficient unless the user asked for the node's answer explicitly.
             Err(failure) if !cli.examine && cli.node.is_none() => {
                 failed(&failure);
-                eprintln!("kubectl podstuck: --no-examine asks the API server alone");
+                eprintln!("kubectl podstuck: --no-examine asks only the API server");
                 exit
             }
             Err(failure) => failed(&failure),

@@ -104,8 +104,8 @@ pub fn parse(text: &str, given: Option<&str>, default: &str) -> Result<Target> {
         }
         (None, Some(given)) if given != of => {
             bail!(
-                "{text} names the namespace {of}, and --namespace {given}: which is it? (a custom type is written with \
-                its group, as in widgets.example.com/{name})"
+                "{text} names the namespace {of}, but --namespace names {given}: leave one out (a custom \
+                 type is written with its group, as in widgets.example.com/{name})"
             )
         }
         (None, _) => Ok(Target::Object(Key::of(Kind::POD, of, name))),

@@ -477,7 +477,7 @@ fn the_documented_rights_suffice(at: &Workstation) {
     assert_eq!(silent["items"][0]["causes"], json!([]), "{silent:#}");
     assert_eq!(silent["items"][0]["examine"], "n1");
     let error = silent["examined"][0]["error"].as_str().unwrap();
-    assert!(error.contains("cannot make the pod of podstuck in kube-system"), "{error}");
+    assert!(error.contains("cannot create podstuck's own pod in kube-system"), "{error}");
     // podstuck's own pod examines that node; its manifest can be read beforehand.
     let (manifest, status) =
         at.podstuck(&["shop/silent", "--as", "jane", "--examine", "--print", "--", "--brief"]);
@@ -563,7 +563,7 @@ fn a_missed_deletion_is_proven_by_two_reads(at: &Workstation, kubelet: &Kubelet,
     kubelet.has(&[record(at, "missed"), record(at, "later")]);
     heartbeat(at, kubelet);
     let (text, status) = at.podstuck(&with_proxy);
-    assert!(status == 5 && text.contains("has heard of the deletion"), "{text}");
+    assert!(status == 5 && text.contains("has received the deletion"), "{text}");
     at.kubectl(&["delete", "pod", "missed", "--namespace=edge", "--force", "--grace-period=0"]);
     at.wait_until_gone(&["pod", "missed", "--namespace=edge"]);
 }

@@ -277,7 +277,7 @@ fn a_pod_that_does_not_start_is_explained_and_removed() {
             pending("ErrImagePull", "no such image"),
             "worker-3 cannot start r.example/p:1: ErrImagePull: no such image",
         ),
-        (rejected, "worker-3 does not run the pod of podstuck: OutOfpods none left"),
+        (rejected, "worker-3 does not run podstuck's own pod: OutOfpods none left"),
         (pending("ContainerCreating", ""), "does not start on worker-3: ContainerCreating"),
     ] {
         let cluster = Cluster::with(|it| it.status = state);

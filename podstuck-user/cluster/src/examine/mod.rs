@@ -78,12 +78,12 @@ pub async fn examine(
             status = signals.next() => Ok(End::Interrupted(status)),
         },
         Err((why, _)) => {
-            Err(anyhow!("cannot make the pod of podstuck in {}: {why}", own.namespace))
+            Err(anyhow!("cannot create podstuck's own pod in {}: {why}", own.namespace))
         }
     };
     if may_exist && let Err(why) = requests.delete().await {
         eprintln!(
-            "kubectl podstuck: cannot remove its own pod: {why}; run: kubectl delete pod {} -n {}",
+            "kubectl podstuck: cannot delete its own pod: {why}; run: kubectl delete pod {} -n {}",
             own.name, own.namespace
         );
     }
@@ -97,10 +97,13 @@ async fn answer(
     out: &mut (impl AsyncWrite + Unpin),
 ) -> anyhow::Result<End> {
     wait_for_start(requests, own, seconds_to_start).await?;
-    let mut log =
-        requests.log().await.map_err(|why| anyhow!("cannot read the output of podstuck: {why}"))?;
+    let mut log = requests
+        .log()
+        .await
+        .map_err(|why| anyhow!("cannot read the log of podstuck's own pod: {why}"))?;
     while let Some(some) = log.next().await {
-        let some = some.map_err(|why| anyhow!("cannot read the output of podstuck: {why}"))?;
+        let some =
+            some.map_err(|why| anyhow!("cannot read the log of podstuck's own pod: {why}"))?;
         if out.write_all(&some).await.and(out.flush().await).is_err() {
             return Ok(End::Unread);
         }
@@ -111,7 +114,7 @@ async fn answer(
         }
         sleep(EACH).await;
     }
-    Err(anyhow!("the log of its pod has ended, and podstuck has not"))
+    Err(anyhow!("the log of podstuck's own pod has ended, but podstuck has not"))
 }
 
 async fn wait_for_start(requests: &Requests<'_>, own: &OwnPod, seconds: u32) -> anyhow::Result<()> {
@@ -126,7 +129,7 @@ async fn wait_for_start(requests: &Requests<'_>, own: &OwnPod, seconds: u32) -> 
             "Failed" if exit_status(&pod).is_some() => return Ok(()),
             "Failed" => {
                 let (why, message) = (text(&pod, "/status/reason"), text(&pod, "/status/message"));
-                return Err(anyhow!("{node} does not run the pod of podstuck: {why} {message}"));
+                return Err(anyhow!("{node} does not run podstuck's own pod: {why} {message}"));
             }
             _ if is_hopeless(waiting) => {
                 let message = text(&pod, "/status/containerStatuses/0/state/waiting/message");
@@ -134,7 +137,7 @@ async fn wait_for_start(requests: &Requests<'_>, own: &OwnPod, seconds: u32) -> 
             }
             _ if left == 0 => {
                 let why = if waiting.is_empty() { phase } else { waiting };
-                return Err(anyhow!("the pod of podstuck does not start on {node}: {why}"));
+                return Err(anyhow!("podstuck's own pod does not start on {node}: {why}"));
             }
             _ => sleep(EACH).await,
         }

@@ -185,7 +185,7 @@ fn footer(report: &Report, kubectl: &Kubectl) -> String {
     let mut out = String::new();
     let gaps = gaps(report, kubectl);
     if !gaps.is_empty() {
-        out.push_str("Not read, so that what needs it is not known:\n");
+        out.push_str("Not read, so the answer may be incomplete:\n");
     }
     for (what, check) in gaps {
         out.push_str(&format!("  {what}\n"));

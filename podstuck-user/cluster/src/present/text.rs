@@ -16,8 +16,9 @@ pub(super) fn one(report: &Report, kubectl: &Kubectl, color: bool) -> String {
     if !answer.below.is_empty() {
         out.push_str(&format!("\n{}\n", paint.bold("What waits for what")));
         for link in answer.links() {
-            let waits =
-                link.waits_for.unwrap_or_else(|| "what is not visible to the API server".into());
+            let waits = link
+                .waits_for
+                .unwrap_or_else(|| "something that the API server does not show".into());
             out.push_str(&format!("  {} waits for {waits}\n", link.who));
         }
     }
@@ -122,7 +123,7 @@ fn examine(out: &mut String, case: &Case, report: &Report, kubectl: &Kubectl) {
         if let Some(said) = &case.kubelet {
             out.push_str(&format!("\n{said} [kubelet /pods]\n"));
         }
-        out.push_str(&format!("{why} podstuck in a pod of its own there says:\n\n"));
+        out.push_str(&format!("{why} podstuck's own pod on that node reports:\n\n"));
         return;
     }
     let namespace = case.key.namespace.as_deref().unwrap_or_default();
@@ -130,7 +131,7 @@ fn examine(out: &mut String, case: &Case, report: &Report, kubectl: &Kubectl) {
     let name = safe(name.as_bytes()).into_owned();
     let by_pod = kubectl.command(&format!("kubectl podstuck {name}"));
     out.push_str(&format!(
-        "{why} Examine that node, by a pod of podstuck's own there:\n    {by_pod}\n\
+        "{why} Examine that node by podstuck's own pod:\n    {by_pod}\n\
          or on the node itself, as root:\n    podstuck diagnose --pod {name}\n"
     ));
     match &case.kubelet {
@@ -138,8 +139,8 @@ fn examine(out: &mut String, case: &Case, report: &Report, kubectl: &Kubectl) {
         None if !report.asks_kubelets => {
             let by_proxy = kubectl.command(&format!("kubectl podstuck {name} --via-node-proxy"));
             out.push_str(&format!(
-                "Whether kubelet has heard of the deletion is in its own list of its pods, which the API server hands over with \
-                 the right to get nodes/proxy:\n    {by_proxy}\n"
+                "kubelet's own list of its pods shows whether kubelet has seen the deletion; reading it \
+                 needs the right to get nodes/proxy:\n    {by_proxy}\n"
             ));
         }
         None => {}

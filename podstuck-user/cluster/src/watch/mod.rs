@@ -93,7 +93,9 @@ fn cause(answer: &Answer) -> String {
             let held = found.held_by.as_ref().map(|it| format!(": {it}")).unwrap_or_default();
             format!("stuck{behind}: {} ({}){held}", found.id, found.certainty.word())
         }
-        (None, Some(node)) => format!("stuck{behind}: the node {node} has to say why"),
+        (None, Some(node)) => {
+            format!("stuck{behind}: the API server does not show why; examine node {node}")
+        }
         (None, None) => format!("stuck{behind}: the API server does not show why"),
     }
 }

@@ -47,7 +47,7 @@ fn described(change: &Change) -> String {
 
 fn series(parts: [&str; 4]) -> String {
     let [syscall, outcome, plugin, component] = parts.map(|part| safe(part.as_bytes()));
-    let on = if plugin.is_empty() { "no volume that is known".into() } else { plugin };
+    let on = if plugin.is_empty() { "no known volume".into() } else { plugin };
     format!("{syscall} {outcome}, on {on}, by {component}")
 }
 
@@ -101,7 +101,7 @@ mod tests {
              slower: unlinkat ok, on kubernetes.io/csi\\x1b, by kubelet: half take up to 10.0 µs, now 25.0 µs, 2.5 times (p 0.0031)\n  \
              fails less: unlinkat ok, on kubernetes.io/csi\\x1b, by kubelet: of all calls 50.00 %, now 0.00 % (p 0.0031)\n\
              cannot be compared: too few\n  \
-             - unlinkat ok, on no volume that is known, by kubelet: none in the first run\n"
+             - unlinkat ok, on no known volume, by kubelet: none in the first run\n"
         );
     }
 }

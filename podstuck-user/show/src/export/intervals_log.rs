@@ -155,7 +155,7 @@ pub fn read(log: &[u8]) -> io::Result<(Timestamp, Intervals)> {
     }
     let (mut start, mut deserializer) = (Duration::ZERO, Deserializer::new());
     for entry in IntervalLogIterator::new(log) {
-        match entry.map_err(|why| wrong(format!("a line is no entry of a log: {why:?}")))? {
+        match entry.map_err(|why| wrong(format!("a line is not a log entry: {why:?}")))? {
             LogEntry::StartTime(time) => start = time,
             LogEntry::BaseTime(_) => {}
             LogEntry::Interval(line) => {

@@ -152,7 +152,7 @@ impl Families {
             self.add("podstuck_probes_skipped_total", help, MetricType::COUNTER, counted);
         }
         let late = c.looks_late_s as f64;
-        let help = "Longest time that a look at the node's state was overdue; 0 below a minute.";
+        let help = "Longest time that a scan of the node's state was overdue; 0 below a minute.";
         self.gauge("podstuck_looks_late_seconds", help, late);
         let missing = c.probes_missing.len() as f64;
         self.gauge("podstuck_probes_missing", "Probes that are not attached.", missing);

@@ -39,7 +39,7 @@ pub enum ReadError {
     },
     /// The directory is no export.
     #[error(
-        "{} is no directory that `--export` has written: {} is missing",
+        "{} was not written by `--export`: {} is missing",
         safe_path(path),
         findings_file::FILE
     )]
@@ -48,7 +48,7 @@ pub enum ReadError {
         path: PathBuf,
     },
     /// A file has content that podstuck does not write.
-    #[error("{} is not as podstuck writes it: {why}", safe_path(path))]
+    #[error("{} is not in the format of podstuck: {why}", safe_path(path))]
     Wrong {
         /// The file.
         path: PathBuf,
@@ -121,7 +121,7 @@ fn read_findings(file: &[u8], export: &mut Export) -> Result<(), String> {
         let line: Line = serde_json::from_slice(line)
             .map_err(|why| format!("line {}: {}", number + 1, safe(why.to_string().as_bytes())))?;
         if line.kind != "finding" {
-            return Err(format!("line {} is no finding", number + 1));
+            return Err(format!("line {} is not a finding", number + 1));
         }
         export.start = line.time;
         match line.finding() {

@@ -159,7 +159,7 @@ mod tests {
         let object = finding.call.path.0.display().to_string();
         finding.evidence[0].fact = format!("{object} is busy");
         finding.remedies[0].command = Some(format!("umount {object}"));
-        finding.remedies[0].guard = Some(format!("mount 7 is at {object} still"));
+        finding.remedies[0].guard = Some(format!("mount 7 is still at {object}"));
         let near = Near::default().finding(&finding);
         let rest = object.strip_prefix(POD).unwrap();
         assert_eq!(
@@ -167,7 +167,7 @@ mod tests {
             (&finding.call.path, &finding.remedies[0].command)
         );
         assert_eq!(near.evidence[0].fact, format!("…{rest} is busy"));
-        assert_eq!(near.remedies[0].guard, Some(format!("mount 7 is at …{rest} still")));
+        assert_eq!(near.remedies[0].guard, Some(format!("mount 7 is still at …{rest}")));
         let mut later = Near::default();
         later.learn(&format!("  where  {object}\n"));
         assert_eq!(later.finding(&finding).call.path.0.display().to_string(), format!("…{rest}"));

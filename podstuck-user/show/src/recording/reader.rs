@@ -37,13 +37,13 @@ pub enum ReadError {
     Open(String, io::Error),
     /// The file is no recording.
     #[error(
-        "{0} is no recording of podstuck (`podstuck watch --record FILE` makes one; `kubectl podstuck --replay` reads those of a cluster)"
+        "{0} is not a recording of podstuck (`podstuck watch --record FILE` makes one; `kubectl podstuck --replay` reads those of a cluster)"
     )]
     Foreign(String),
     /// Another version of podstuck made it.
     #[error(
-        "{path} is a recording of format {found}, and this podstuck reads format {FORMAT}: replay it with the version \
-         that made it"
+        "{path} is a recording of format {found}, but this podstuck reads format {FORMAT}: replay it with the version \
+         that recorded it"
     )]
     Format {
         /// The file.

@@ -232,7 +232,7 @@ impl Recorder {
 }
 
 /// The reason when writing takes too long.
-const NO_ANSWER: &str = "the disk does not take it";
+const NO_ANSWER: &str = "the disk does not accept the data";
 
 fn write(mut file: RecordFile, queue: &Mutex<Queue>) -> io::Result<()> {
     file.write_all(&first_frame(FORMAT))?;

@@ -97,9 +97,9 @@ impl Model {
     /// The model of an export directory.
     pub fn of_export(export: Export) -> Self {
         let mut absent = vec![
-            "made from exported files: what the run was started with, attempts one by one, calls in flight, words \
-             of logs that are in no finding, what parts of podstuck could not do, and what findings came to after their \
-             last line are not in them; `report.html` of the same directory and a recording have these"
+            "made from exported files, which lack the start of the run, single attempts, calls in flight, log \
+             messages that are in no finding, failures of podstuck's own parts, and changes of findings after their \
+             last line; `report.html` of the same directory and a recording have these"
                 .to_owned(),
         ];
         if export.intervals.is_none() {

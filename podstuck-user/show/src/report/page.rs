@@ -89,8 +89,8 @@ fn latency(model: &Model) -> Option<Markup> {
     (!kinds.is_empty()).then(|| {
         html! {
             p {
-                "Volumes are added up by their plugin. Latencies are known to the sixteenth part; below 512 ns "
-                "they are one."
+                "Volumes are added up by their plugin. Latencies are exact to one sixteenth; all below 512 ns "
+                "count as one."
                 @if more > 0 { " " (more) " kinds of calls are only in the table of series below." }
             }
             div.figures {

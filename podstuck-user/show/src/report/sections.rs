@@ -72,7 +72,7 @@ fn class(severity: Severity) -> &'static str {
 pub(super) fn causes(model: &Model) -> Markup {
     let causes = &model.diagnosis.causes;
     html! {
-        @if causes.is_empty() { p { "No cause holds." } }
+        @if causes.is_empty() { p { "No cause was found." } }
         @for (number, cause) in (1..).zip(causes.iter().take(CAUSES)) { (self::cause(number, cause)) }
         @if causes.len() > CAUSES {
             p { (words::count((causes.len() - CAUSES) as u64)) " more are in findings.jsonl (" code { "--export" } ")." }
@@ -253,7 +253,7 @@ pub(super) fn said(model: &Model) -> Option<Markup> {
                 (title("Errors in the components' logs, the latest first"))
                 thead { tr {
                     th scope="col" { "time" } th scope="col" { "times" } th scope="col" { "words" }
-                    th scope="col" { "not again before" } th scope="col" { "log" }
+                    th scope="col" { "not retried before" } th scope="col" { "log" }
                 } }
                 tbody { @for said in said.iter().rev().take(ROWS) { (said_row(said)) } }
             }

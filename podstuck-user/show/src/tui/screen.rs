@@ -263,13 +263,14 @@ impl Drawing {
             }
             Effect::Pause if self.held.is_some() => {
                 (self.held, self.choice.is_paused) = (None, false);
-                self.choice.notice = Some("the screen goes on".into());
+                self.choice.notice = Some("the screen is no longer paused".into());
             }
             Effect::Pause => {
                 let mut held = state.clone();
                 held.now = now;
                 (self.held, self.choice.is_paused) = (Some(Box::new(held)), true);
-                self.choice.notice = Some("the screen is held, the run goes on; p: go on".into());
+                self.choice.notice =
+                    Some("the screen is paused, the run continues; p: resume".into());
             }
             Effect::Export => self.choice.notice = Some(self.export(is_over).into()),
             Effect::Copy(command) => {

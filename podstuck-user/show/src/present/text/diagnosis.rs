@@ -84,7 +84,7 @@ fn said(said: &Said) -> String {
         out.push_str(&format!(" ({})", words::times(said.times)));
     }
     if let Some(retry) = said.retry {
-        out.push_str(&format!("; not tried again before {}", words::moment(retry)));
+        out.push_str(&format!("; not retried before {}", words::moment(retry)));
     }
     out + &format!(" [{}]", text(&said.source))
 }
@@ -169,7 +169,7 @@ pod shop/cart-0: volume-held-by-host-process, certain (0.95)
         let said = Said::new(Component::Kubelet, source, "u", sample::time(9), text);
         answer.said = vec![Said { retry: Some(sample::time(70)), times: 3, ..said }];
         let out = rendered(&answer, Style { width: 400, ..PLAIN });
-        let line = "unlinkat /k/f: operation not permitted (3 times); not tried again before";
+        let line = "unlinkat /k/f: operation not permitted (3 times); not retried before";
         assert!(out.contains(line) && out.contains("what the logs say"), "{out}");
     }
 
@@ -196,7 +196,7 @@ pod shop/cart-0: volume-held-by-host-process, certain (0.95)
         let mut gone = answer(Vec::new(), false);
         gone.stages[0].stage = Stage::Gone;
         let out = rendered(&gone, PLAIN);
-        let nothing = "pod shop/cart-0: there is nothing of it on this node\n";
+        let nothing = "pod shop/cart-0: nothing of it is left on this node\n";
         assert!(out.starts_with(nothing), "{out}");
         let pod = sample::pod();
         gone.gone = Some(Gone { pod, after_s: 12.0 });

@@ -27,7 +27,7 @@ pub fn explain(cause: &Cause, style: Style) -> String {
     section("what podstuck cannot see", &mut cause.hidden().map(|fact| format!("whether {fact}")));
     section("in a log", &mut cause.log.iter().map(|l| format!("{}: {}", l.component, l.text)));
     section(
-        "what it is confused with, and what holds here and not there",
+        "similar causes, and the fact that holds here but not there",
         &mut cause.look_alikes.iter().map(|other| {
             let title = match catalogue::find(other.cause.as_str()) {
                 Some(_) => String::new(),
@@ -45,8 +45,8 @@ pub fn explain(cause: &Cause, style: Style) -> String {
             risk => format!("{}; risk: {risk}", way.action),
         }),
     );
-    section("met in the field", &mut cause.field.iter().map(|place| (*place).to_owned()));
-    section("tried with", &mut [tried(cause)].into_iter());
+    section("seen in the field", &mut cause.field.iter().map(|place| (*place).to_owned()));
+    section("tested with", &mut [tried(cause)].into_iter());
     section("in the source of", &mut cause.source.iter().map(|place| (*place).to_owned()));
     out
 }
@@ -67,7 +67,7 @@ pub fn explain_all(style: Style) -> String {
 
 fn tried(cause: &Cause) -> String {
     if cause.tried.is_empty() {
-        return "nothing real: only with made-up events".into();
+        return "nothing real, only constructed events".into();
     }
     cause.tried.iter().map(|tried: &TriedWith| tried.words()).collect::<Vec<_>>().join(", ")
 }

@@ -42,7 +42,7 @@ fn through(holder: &Holder) -> String {
         Through::OtherMount => "another mount of the same file system",
         Through::Detached => "a mount that is in no namespace any more (as after umount -l)",
     };
-    let sure = if holder.exact { "" } else { ", by the text of the path only" };
+    let sure = if holder.exact { "" } else { ", matched by the text of the path only" };
     match holder.mount.namespace {
         Some(namespace) => format!(
             "through {kind}: mount {} at {} in mount namespace {namespace}{sure}",
@@ -77,14 +77,14 @@ pub fn search(search: &Search, style: Style) -> String {
         }
     };
     let looked_at = format!(
-        "{found}; looked at {}, {} and {}",
+        "{found}; searched {}, {} and {}",
         words::plural(search.processes as u64, "process", "processes"),
         words::plural(search.namespaces as u64, "mount namespace", "mount namespaces"),
         words::plural(search.mounts as u64, "mount", "mounts"),
     );
     out.push_str(&style.wrap("", "  ", &looked_at));
     for unseen in &search.unseen {
-        let line = format!("{} {}", label("not looked at:"), text(unseen));
+        let line = format!("{} {}", label("not searched:"), text(unseen));
         out.push_str(&style.wrap("", "  ", &line));
     }
     out
@@ -139,8 +139,8 @@ agent (pid 42) in pod shop/cart-0, container 0123
             search,
             "\
 /v: mount of tmpfs of type tmpfs, device 0:45
-no process holds it; looked at 120 processes, 3 mount namespaces and 1,000 mounts
-not looked at: mapped files of pid 7
+no process holds it; searched 120 processes, 3 mount namespaces and 1,000 mounts
+not searched: mapped files of pid 7
 "
         );
     }

@@ -53,7 +53,7 @@ pub fn listed(pod: &Deleted, names: usize, is_wide: bool, at: Timestamp, style: 
         let age = at.duration_since(since).as_secs().try_into().unwrap_or(0);
         words::age(age)
     });
-    let stage = pod.stage.as_ref().map_or("not looked at", |it| left(it.stage));
+    let stage = pod.stage.as_ref().map_or("not scanned", |it| left(it.stage));
     let cause = match &pod.cause {
         Some(cause) => certain(cause, style),
         None => match pod.stage.as_ref().and_then(|stage| stage.chain.last()) {
@@ -102,7 +102,7 @@ pub fn list_end(list: &ListEnd<'_>, style: Style) -> String {
         0 => "no pod of this node is known to be deleted\n".to_owned(),
         _ => {
             let being = words::plural(count, "pod of this node is", "pods of this node are");
-            format!("{being} being deleted, and of {known} a cause is known\n")
+            format!("{being} being deleted; a cause is known for {known}\n")
         }
     };
     if list.beside > 0 {
@@ -138,19 +138,19 @@ const fn left(stage: Stage) -> &'static str {
 
 fn notes(list: &ListEnd<'_>) -> Vec<String> {
     let mut notes = Vec::new();
-    let only = "which pods are to be deleted is known from kubelet's log and the node's state only";
+    let only = "only kubelet's log and the node's state show which pods are being deleted";
     match list.api {
         None => notes.push(format!("the API server was not asked: {only}")),
         Some(why) if why.starts_with("no answer") => notes.push(format!("{}: {only}", text(why))),
         Some(_) => {}
     }
     if !list.knows_deletions {
-        let unknown = "no kubelet acts on this node, and no API server says anything about a node of its name: which pods \
-                      are to go is not known";
+        let unknown = "no kubelet acts on this node, and no API server has a node of its name: which pods are being \
+                      deleted is not known";
         notes.push(unknown.into());
     }
     if !list.saw_all {
-        notes.push("not all of the node could be looked at: there may be more".into());
+        notes.push("not all of the node could be scanned: there may be more".into());
     }
     notes.extend(list.degraded.iter().map(|part| text(part)));
     notes
@@ -216,7 +216,7 @@ mod tests {
             text,
             "  shop/cart-0                                 1h5m  volumes        volume-held-by-host-process, certain (0.95)\n  \
              uid 0f0e0d0c-1111-2222-3333-44445555\\x1b       -  not looked at  cause not known\n\
-             2 pods of this node are being deleted, and of 1 a cause is known\n\
+             2 pods of this node are being deleted; a cause is known for 1\n\
              2 findings are about something else: `podstuck watch`\n\
              more: podstuck diagnose shop/cart-0 --kubelet-root /k\n"
         );

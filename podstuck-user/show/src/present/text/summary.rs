@@ -81,7 +81,7 @@ pub(crate) fn losses(c: &Completeness) -> Vec<String> {
             c.io_uring_deletions,
             "deletion",
             "deletions",
-            "by io_uring noticed and not counted: it makes no system call for each",
+            "by io_uring noticed but not counted: io_uring makes no system call for each",
         ),
         (
             c.drains_failed,
@@ -105,13 +105,15 @@ pub(crate) fn losses(c: &Completeness) -> Vec<String> {
     if c.looks_late_s > 0 {
         let seconds = words::plural(c.looks_late_s, "second", "seconds");
         out.push(format!(
-            "the node's state was not looked at for {seconds}: mounts that no process unmounts and processes \
-             that do not end were not noticed meanwhile, the counts are not affected"
+            "the node's state was not scanned for {seconds}: mounts that no process unmounts and processes \
+             that do not end were not noticed in that time; the counts are not affected"
         ));
     }
-    out.extend(c.probes_missing.iter().map(|probe| {
-        format!("probe missing, so what it would show was not seen: {}", text(probe))
-    }));
+    out.extend(
+        c.probes_missing
+            .iter()
+            .map(|probe| format!("probe missing, so its events were not seen: {}", text(probe))),
+    );
     out.extend(c.degraded.iter().map(|what| text(what)));
     out
 }
@@ -150,7 +152,7 @@ pub(crate) fn notes(c: &Completeness) -> Vec<String> {
     .map(|(n, one, many, meaning)| format!("{} {meaning}", words::plural(n, one, many)))
     .chain(look_alikes(c))
     .chain(c.probes_skipped.is_none().then(|| {
-        "calls at whose return the kernel ran no probes: not measured, this kernel does not count them".into()
+        "calls at whose return the kernel ran no probes: unknown, because this kernel does not count them".into()
     }))
     .collect()
 }
@@ -308,10 +310,10 @@ nothing wrong was found in 30 s: 800,015 calls, nothing was lost
   - 4,000 calls met a full table: not followed or not counted
   - 6 calls not seen: the kernel ran no probes on that CPU at that moment
   - 10 calls entered and not seen to return: outcome unknown, not counted
-  - 7 deletions by io_uring noticed and not counted: it makes no system call for each
+  - 7 deletions by io_uring noticed but not counted: io_uring makes no system call for each
   - 8 times the probes' tables could not be read in full: counts came later, the last ones may be missing
   - 9 objects forgotten because too many were followed: findings about them may be missing, the counts are not affected
-  - the node's state was not looked at for 80 seconds: mounts that no process unmounts and processes that do not end were not noticed meanwhile, the counts are not affected
+  - the node's state was not scanned for 80 seconds: mounts that no process unmounts and processes that do not end were not noticed in that time; the counts are not affected
   - probe missing, so what it would show was not seen: \\x1b[2J\\x0aok\\xe2\\x80\\xae\\xc2\\x9b31m\\x7f
   - helper process 7 does not come back
   - \\x1b[2J\\x0aok\\xe2\\x80\\xae\\xc2\\x9b31m\\x7f

@@ -26,7 +26,7 @@ const LETTER: f64 = 6.5;
 
 /// A kind of call, in words.
 pub(in crate::report) fn name(kind: &Kind) -> String {
-    let on = if kind.plugin.is_empty() { "no volume that is known" } else { &kind.plugin };
+    let on = if kind.plugin.is_empty() { "no known volume" } else { &kind.plugin };
     format!("{} {}, on {on}, by {}", kind.syscall, kind.outcome, kind.component)
 }
 

@@ -45,8 +45,8 @@ pub(in crate::report) fn timeline(model: &Model) -> Option<Markup> {
         ),
     };
     let caption = format!(
-        "A filled dot is a call that failed, a ring one that succeeded, a diamond one that a log tells of; a dashed \
-         line is the next attempt, if the pace stays as it is. Times are from {} on.{left_out}",
+        "A filled dot is a call that failed, a ring one that succeeded, a diamond one that a log reports; a dashed \
+         line is the next attempt, if the interval does not change. Times are from {} on.{left_out}",
         words::moment(from)
     );
     let objects = html! {
@@ -76,7 +76,7 @@ fn next(model: &Model, tried: &Tried, clock: &Clock) -> Option<Next> {
     let said = model.diagnosis.said.iter().filter(|said| Some(said.uid.as_str()) == uid);
     let retry = said.filter_map(|said| said.retry).max().filter(|retry| *retry > last);
     if let Some(at) = retry {
-        let words = format!("by its log not tried again before {}", words::moment(at));
+        let words = format!("not retried before {}, by its log", words::moment(at));
         return Some(Next { at, words });
     }
     let at = tried.next(clock)?;

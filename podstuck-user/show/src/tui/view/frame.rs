@@ -127,7 +127,7 @@ fn first_loss(state: &State) -> String {
         (lost.probes_skipped.unwrap_or(0), "calls skipped by the kernel"),
         (lost.io_uring_deletions, "deletions by io_uring"),
         (lost.drains_failed, "reads failed"),
-        (lost.looks_late_s, "s without a look at the node"),
+        (lost.looks_late_s, "s without a scan of the node"),
         (lost.objects_dropped, "objects forgotten"),
     ];
     let counted = counted.iter().filter(|(n, _)| *n > 0);

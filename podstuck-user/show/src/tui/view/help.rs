@@ -6,13 +6,13 @@ use super::Look;
 
 const KEYS: &[(&str, &str)] = &[
     ("j k ↓ ↑", "next, previous: finding, row or line"),
-    ("PgDn PgUp", "ten lines on or back, in the text of the finding"),
+    ("PgDn PgUp", "ten lines down or up, in the text of the finding"),
     ("Enter, Esc", "the pane alone, and back; Esc also drops the filter"),
     ("Tab, 1 to 6", "next pane, or that one"),
     ("/", "show what contains a text: names, paths, causes"),
     ("g", "rates and latency of pods, volumes or processes"),
     ("s", "sort rates: deletions per second, failures, p99, name"),
-    ("p", "hold the screen as it is; the run goes on"),
+    ("p", "pause the screen; the run continues"),
     ("y", "copy the finding's first command (OSC 52)"),
     ("e", "write the files of --export now"),
     ("q", "end the run, and print what was found"),
