@@ -17,8 +17,8 @@ pub use tracing::{Backend, Node, Step, Target, Tracing};
 pub use values::Api;
 use values::{api, duration, speed};
 
-/// Says what keeps a Kubernetes pod Terminating, who does, with which evidence, and which command
-/// releases it.
+/// Shows what keeps a Kubernetes pod Terminating: the cause, the process or component, the evidence, and the
+/// command that releases it.
 #[derive(Debug, Parser)]
 #[command(
     name = "podstuck",
@@ -26,9 +26,9 @@ use values::{api, duration, speed};
     disable_help_flag = true,
     after_help = "Examples:\n  \
                   podstuck                                what is stuck on this node\n  \
-                  podstuck diagnose shop/cart-0           why this pod does not go away\n  \
-                  podstuck watch --export /var/tmp/it     every pod that gets stuck from now on\n  \
-                  podstuck lab immutable-attribute        a case to try it on\n\n\
+                  podstuck diagnose shop/cart-0           why this pod is still Terminating\n  \
+                  podstuck watch --export /var/tmp/it     every pod that becomes stuck\n  \
+                  podstuck lab immutable-attribute        a case to try podstuck on\n\n\
                   Exit status: 0 nothing wrong was found, 1 at least one finding, 2 wrong usage,\n\
                   3 cannot run here, 4 ran but lost data (--fail-on-loss), 5 still there and no\n\
                   cause was found, 6 cannot write standard output, 130 ended by a second Ctrl-C."
@@ -42,7 +42,7 @@ pub struct Cli {
     pub alone: Alone,
     /// More detail; -vv for debug lines
     ///
-    /// -v says what the probes cost, -vv adds the probes' own debug lines.
+    /// -v adds the cost of the probes, -vv the probes' own debug lines.
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub verbose: u8,
     /// Print help
@@ -93,7 +93,7 @@ impl Cli {
             && let Some((option, _)) = given.into_iter().find(|(_, is_given)| *is_given)
         {
             return Err(wrong(format!(
-                "{option} stands behind the command: `podstuck COMMAND {option}`"
+                "{option} must follow the command: `podstuck COMMAND {option}`"
             )));
         }
         if let Some(tracing) = cli.command.as_mut().and_then(Command::tracing) {
@@ -118,7 +118,7 @@ pub enum Command {
     #[command(
         after_help = "Examples:\n  podstuck watch                                 the whole \
         node, until Ctrl-C\n  podstuck watch shop/cart-0 --duration 5m\n  podstuck watch --record \
-        it.zst --redact        to send to others"
+        it.zst --redact        to share"
     )]
     Watch(Watch),
     /// Show why a pod is stuck, with the evidence and the remedy
@@ -128,21 +128,21 @@ pub enum Command {
         podstuck diagnose shop/cart-0\n  \
         podstuck diagnose cart-0 -n shop --brief            five lines\n  \
         podstuck diagnose --pod-uid UID --host-root /host   in a debug pod\n  \
-        podstuck diagnose --container 3f2a                  what a runtime keeps")]
+        podstuck diagnose --container 3f2a                  a container's files")]
     Diagnose(Diagnose),
-    /// Show the whole cluster's stuck deletions, by `kubectl-podstuck`
+    /// Show the cluster's stuck deletions, by `kubectl-podstuck`
     ///
-    /// It executes that program with these options. The program needs no node and no root, and is a file of its own.
+    /// Runs that program with these options. The program is a separate file, and needs neither a node nor root.
     #[command(after_help = "Example:\n  podstuck cluster -A")]
     Cluster(Cluster),
     /// Replay a recording: the same output and exit status
     ///
-    /// `--record FILE` makes a recording. Exit status: that of the run; 2 if the file is not a recording, or one of a
-    /// newer podstuck.
+    /// `--record FILE` makes a recording. Exit status: that of the run; 2 if the file is not a recording, or is
+    /// from a newer podstuck.
     #[command(after_help = "Examples:\n  \
-        podstuck replay it.zst                    as fast as it can\n  \
+        podstuck replay it.zst                    as fast as possible\n  \
         podstuck replay it.zst --speed 10         ten times as fast as it happened\n  \
-        podstuck replay it.zst --export it        the files that the run would have written")]
+        podstuck replay it.zst --export it        the export of that run")]
     Replay(Replay),
     /// Write a report of a recording or an export, as HTML or Markdown
     ///
@@ -155,16 +155,16 @@ pub enum Command {
     Report(Report),
     /// Show which series became slower, or failed more, between two runs
     ///
-    /// Such as before and after a driver's upgrade. Exit status: 0 no change, 1 a change; 2 an argument is neither a
-    /// recording nor an export, 5 every series has too few calls.
+    /// For example, before and after a driver upgrade. Exit status: 0 no change, 1 a change; 2 an argument is
+    /// neither a recording nor an export, 5 every series has too few calls.
     #[command(after_help = "Examples:\n  \
         podstuck compare before.zst after.zst         two recordings\n  \
         podstuck compare before/ after/               two exports")]
     Compare(Compare),
     /// Show what keeps a mount, a file or a device busy
     ///
-    /// In all mount namespaces. Exit status: 0 nothing uses it, 1 something does, 2 there is no such path, 3 podstuck
-    /// cannot examine it.
+    /// Searches all mount namespaces. Exit status: 0 nothing uses it, 1 something uses it, 2 there is no such path,
+    /// 3 podstuck cannot examine it.
     #[command(after_help = "Examples:\n  \
         podstuck holders /mnt/data\n  \
         podstuck holders --device 8:16                also after `umount -l`")]
@@ -173,24 +173,24 @@ pub enum Command {
     ///
     /// A custom plugin. Exit status: 0 no pod is stuck, 1 one or more are, 2 not known.
     #[command(after_help = "Example:\n  \
-        podstuck check --npd                          stdout: at most 80 characters")]
+        podstuck check --npd                          prints at most 80 bytes")]
     Check(Check),
     /// Explain a cause, or list all causes
     ///
-    /// What confirms it, what it is confused with, and its remedies.
+    /// Prints what confirms a cause, what it is confused with, and its remedies.
     #[command(after_help = "Example:\n  \
         podstuck explain volume-held-by-host-process")]
     Explain(Explain),
     /// Show what works on this node, and what is lost without the rest
     ///
-    /// Probes, kernel features and runtimes.
+    /// Checks probes, kernel features and runtimes.
     #[command(after_help = "Example:\n  \
         podstuck doctor --host-root /host             in `kubectl debug node/NODE`")]
     Doctor(Doctor),
     /// Build a real, contained case of a cause, or list all cases
     #[command(after_help = "Examples:\n  \
         podstuck lab                                  list the cases\n  \
-        podstuck lab volume-held-by-host-process      until Ctrl-C, then it cleans up")]
+        podstuck lab volume-held-by-host-process      until Ctrl-C, then cleans up")]
     Lab(Lab),
     /// The removing process of a lab case
     #[command(hide = true)]
@@ -241,10 +241,10 @@ pub struct Diagnose {
     pub timeout: Option<Duration>,
     /// Print the answer's first five lines
     ///
-    /// What, who, since when, how sure, and what to run first.
+    /// The cause, what holds the pod, since when, how certain, and the first command.
     #[arg(long)]
     pub brief: bool,
-    /// The pod's record; `-` for stdin
+    /// The pod as JSON; `-` for stdin
     ///
     /// As `kubectl get pod NAME -o json` prints it. For nodes where podstuck cannot ask the API server.
     #[arg(long, value_name = "FILE")]
@@ -257,7 +257,7 @@ pub struct Check {
     /// Print one line of at most 80 bytes, as a custom plugin of node-problem-detector
     #[arg(long, required = true)]
     pub npd: bool,
-    /// End after this time, whatever hangs
+    /// End after this time, even if something hangs
     ///
     /// The timeout of the plugin's rule must be longer. A cause that is not certain takes 30 s.
     #[arg(long, value_parser = duration, default_value = "45s")]
@@ -273,7 +273,7 @@ pub struct Check {
 /// Options of `cluster`.
 #[derive(Debug, Args)]
 pub struct Cluster {
-    /// What `kubectl podstuck` is asked
+    /// Options of `kubectl podstuck`
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "OPTIONS")]
     pub arguments: Vec<OsString>,
 }
@@ -301,10 +301,10 @@ pub struct Replay {
     /// Print only the first lines of a diagnosis
     #[arg(long)]
     pub brief: bool,
-    /// Replay at this speed: 1 as it happened, 60 a minute in a second [default: as fast as possible]
+    /// Replay at this speed: 1 is real time, 60 is a minute per second [default: as fast as possible]
     #[arg(long, value_name = "TIMES", value_parser = speed)]
     pub speed: Option<f64>,
-    /// Exit with 4 when counts or events were lost
+    /// Exit with status 4 if counts or events were lost
     #[arg(long)]
     pub fail_on_loss: bool,
 }
@@ -329,7 +329,7 @@ pub struct Holders {
 /// Options of `explain`.
 #[derive(Debug, Args)]
 pub struct Explain {
-    /// The name of a cause, as findings have it
+    /// The name of a cause, as in findings
     #[arg(add = ArgValueCandidates::new(completion::causes))]
     pub cause: Option<String>,
     /// How to print
@@ -366,10 +366,10 @@ pub struct Lab {
     /// Entries of a mass deletion
     #[arg(long)]
     pub entries: Option<u32>,
-    /// Deletions per second of a mass deletion, at most; 0 for no limit
+    /// Maximum deletions per second of a mass deletion; 0 for no limit
     #[arg(long)]
     pub rate: Option<u32>,
-    /// Begin an hour into the incident: the next attempt at the removal is two minutes away
+    /// Begin an hour into the incident: the next removal attempt is due in two minutes
     #[arg(long, conflicts_with = "hold")]
     pub late: bool,
 }

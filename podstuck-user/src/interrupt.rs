@@ -161,7 +161,7 @@ fn watch(end: &OnceLock<Instant>, in_time: &AtomicBool) {
             logging::release();
             // No lock that another thread may hold is waited for.
             let _ = Unwaiting
-                .write(b"podstuck: the end of the run takes too long: some of it is missing\n");
+                .write(b"podstuck: the end of the run took too long: some output is missing\n");
             exit(LATE);
         }
         thread::park_timeout(left);

@@ -4,29 +4,29 @@ use std::{net::SocketAddr, path::PathBuf};
 
 use clap::Parser;
 
-/// Watches one node for as long as it runs: Events on stuck pods, metrics and health.
+/// Watches one node continuously: writes Events on stuck pods, serves metrics and health.
 ///
-/// Runs `podstuck watch` and tells what it finds. The watch needs root or the capabilities of a watch; the agent
-/// itself drops all of its own.
+/// Runs `podstuck watch` and reports its findings. `podstuck watch` needs root or its capabilities; the agent drops
+/// all of its own.
 #[derive(Debug, Parser)]
 #[command(name = "podstuck-agent", version)]
 pub struct Cli {
     /// Where to serve /metrics, /healthz and /readyz
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9465")]
     pub listen: SocketAddr,
-    /// The node's name in the API server; without it, that of the variable NODE_NAME
+    /// The node's name in the API server [default: the variable NODE_NAME]
     #[arg(long, value_name = "NAME")]
     pub node: Option<String>,
-    /// Write no Events, and ask no API server
+    /// Write no Events, and send no request to the API server
     #[arg(long)]
     pub no_events: bool,
-    /// How to reach the API server; without it, by the pod's service account
+    /// The kubeconfig for the API server [default: the pod's service account]
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-    /// Where the agent keeps its files; best in memory
+    /// The directory of the agent's files, best on a tmpfs
     #[arg(long, value_name = "DIR", default_value = "/run/podstuck")]
     pub directory: PathBuf,
-    /// The program that watches
+    /// The `podstuck` program [default: beside the agent, else in PATH]
     #[arg(long, value_name = "PATH")]
     pub podstuck: Option<PathBuf>,
     /// Options of `podstuck watch`, such as --kubelet-root

@@ -46,7 +46,10 @@ impl Events {
                     .await
                     .context("cannot use the kubeconfig")?
             }
-            None => Config::incluster().context("this is no pod with a service account")?,
+            None => Config::incluster().context(
+                "no service account: the agent runs in no pod, or without a \
+                token; name a kubeconfig with --kubeconfig",
+            )?,
         };
         // `Board` decides when a write is retried.
         config.default_retry = false;

@@ -62,7 +62,7 @@ pub(crate) fn own(state: &State<'_>) -> String {
     let suppressed =
         [("outrun", counts.outrun), ("refused", counts.refused), ("no-room", counts.dropped)];
     let suppressed = suppressed.map(|(why, value)| counter(value as f64, &[("why", why)]));
-    let help = "Findings without an Event: over before it was their turn, refused by the API server, or too many.";
+    let help = "Findings without an Event: ended before it was written, refused by the API server, or too many.";
     let name = "podstuck_events_suppressed_total";
     add(&mut families, name, help, MetricType::COUNTER, suppressed.into());
     let mut count = |name: &str, help: &str, value: f64| {
@@ -76,7 +76,7 @@ pub(crate) fn own(state: &State<'_>) -> String {
     );
     count(
         "podstuck_log_lines_lost_total",
-        "Lines that standard output did not take.",
+        "Lines that could not be written to standard output.",
         state.lines_lost as f64,
     );
     processes(&mut families, state.watch);
@@ -84,7 +84,7 @@ pub(crate) fn own(state: &State<'_>) -> String {
     add(
         &mut families,
         "podstuck_build_info",
-        "The version that runs.",
+        "The version of the agent.",
         MetricType::GAUGE,
         vec![gauge(1.0, &version)],
     );

@@ -11,5 +11,5 @@ pub(crate) fn drop_all() -> Result<()> {
     for set in [CapSet::Ambient, CapSet::Inheritable, CapSet::Effective, CapSet::Permitted] {
         caps::clear(None, set).context("cannot drop the agent's own capabilities")?;
     }
-    rustix::thread::set_no_new_privs(true).context("cannot renounce new privileges")
+    rustix::thread::set_no_new_privs(true).context("cannot set no_new_privs")
 }

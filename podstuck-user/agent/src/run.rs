@@ -47,7 +47,7 @@ pub async fn run(cli: Cli) -> Result<()> {
     let named = cli.node.clone().or_else(|| std::env::var("NODE_NAME").ok());
     let Some(node) = named.or_else(|| cli.no_events.then(String::new)) else {
         bail!(
-            "--node NAME is missing (or NODE_NAME): Events name the node. --no-events does without"
+            "--node NAME (or NODE_NAME) is required, because Events name the node; --no-events needs neither"
         )
     };
     let listener = TcpListener::bind(cli.listen)
@@ -133,7 +133,7 @@ pub async fn run(cli: Cli) -> Result<()> {
         Ok(watch) => watch.end().await,
         Err(error) => error.to_string(),
     };
-    if is_asked_to_end { Ok(()) } else { bail!("the watch has ended: {status}") }
+    if is_asked_to_end { Ok(()) } else { bail!("`podstuck watch` has ended: {status}") }
 }
 
 struct Agent {
@@ -161,7 +161,9 @@ impl Agent {
                 self.board.take(&finding, self.began.elapsed(), fastrand::f64());
             }
             Ok(Line::Other) => {}
-            Err(error) => eprintln!("podstuck-agent: a line of the watch cannot be read: {error}"),
+            Err(error) => {
+                eprintln!("podstuck-agent: cannot parse a line of `podstuck watch`: {error}")
+            }
         }
         self.log.line(line);
     }
@@ -186,7 +188,7 @@ impl Agent {
         self.api_errors += u64::from(why.is_some());
         // The same error is printed once, not every minute.
         if let Some(why) = why.filter(|why| self.last_error.as_ref() != Some(why)) {
-            eprintln!("podstuck-agent: no Event was written: {why}");
+            eprintln!("podstuck-agent: cannot write Events: {why}");
             self.last_error = Some(why);
         }
         self.board.done(write, outcome, self.began.elapsed());
@@ -214,14 +216,14 @@ fn read(path: &Path) -> String {
 /// Creates the directory. It must belong to this user: in another user's directory, a file that the agent writes may
 /// be a link to elsewhere.
 fn directory(path: &Path) -> Result<()> {
-    let failed = || format!("cannot make {}", path.display());
+    let failed = || format!("cannot create {}", path.display());
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true).mode(0o755).create(path).with_context(failed)?;
     let found = fs::symlink_metadata(path).with_context(failed)?;
     let is_own = found.is_dir() && found.uid() == rustix::process::geteuid().as_raw();
     if !is_own || found.mode() & 0o022 != 0 {
         bail!(
-            "{} is not a directory that the agent's user alone may write to: name one with --directory",
+            "{} is not a directory that only the agent's user can write: name one with --directory",
             path.display()
         );
     }

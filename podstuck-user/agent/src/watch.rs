@@ -41,7 +41,7 @@ impl Watch {
         }
         let mut child =
             command.spawn().with_context(|| format!("cannot start {}", program.display()))?;
-        let out = child.stdout.take().context("the watch has no standard output")?;
+        let out = child.stdout.take().context("`podstuck watch` has no standard output")?;
         Ok(Self { child, lines: BufReader::new(out) })
     }
 

@@ -178,7 +178,7 @@ pub fn left_out<'a>(
         let mount = table.and_then(|table| Some((table.pid, table.covering(path)?.id)));
         let why: &Option<String> =
             known.entry(mount).or_insert_with(|| why_not_in(table?, path, Occasion::Unknown));
-        let sentence = |why| format!("is not looked at, because {why}");
+        let sentence = |why| format!("is not examined, because {why}");
         found.extend(why.clone().map(|why| (path.to_owned(), sentence(why))));
         why.is_some()
     });

@@ -23,7 +23,7 @@ pub fn open(path: &Path) -> io::Result<File> {
     if kind.is_file() {
         return Ok(file);
     }
-    let why = format!("it is {}, and no regular file", name(kind));
+    let why = format!("it is {}, not a regular file", name(kind));
     Err(io::Error::new(io::ErrorKind::InvalidInput, why))
 }
 
@@ -65,9 +65,9 @@ mod tests {
         let pipe = directory.path().join("pipe");
         mkfifo(&pipe, Mode::S_IRWXU).unwrap();
         let refused = |path: &Path| open(path).unwrap_err().to_string();
-        assert_eq!(refused(&pipe), "it is a pipe, and no regular file");
-        assert_eq!(refused("/dev/zero".as_ref()), "it is a device, and no regular file");
-        assert_eq!(refused(directory.path()), "it is a directory, and no regular file");
+        assert_eq!(refused(&pipe), "it is a pipe, not a regular file");
+        assert_eq!(refused("/dev/zero".as_ref()), "it is a device, not a regular file");
+        assert_eq!(refused(directory.path()), "it is a directory, not a regular file");
         assert!(open("/proc/self/status".as_ref()).is_ok());
     }
 

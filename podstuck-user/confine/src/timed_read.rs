@@ -57,7 +57,7 @@ impl<T: Send + 'static> TimedReader<T> {
                 Some(answer)
             }
             Err(RecvTimeoutError::Timeout) => {
-                tracing::debug!("pid {pid} does not say what it is doing");
+                tracing::debug!("the kernel does not report what pid {pid} is doing");
                 self.left.push((pid, reader.thread));
                 None
             }

@@ -64,7 +64,8 @@ pub(super) fn play(args: &RemovalArgs, out: &mut impl Write) -> Result<()> {
     let case = find(&args.case).with_context(|| format!("there is no case {:?}", args.case))?;
     let pod = Pod { root: args.root.clone(), uid: args.uid.clone(), name: case.id.into() };
     // The process ends with the lab, even if the lab is killed.
-    set_parent_process_death_signal(Some(Signal::KILL)).context("cannot tie to the parent")?;
+    set_parent_process_death_signal(Some(Signal::KILL))
+        .context("cannot set the parent-death signal")?;
     set_name(c"kubelet").context("cannot set the thread's name")?;
     namespace::enter()?;
     // The socket is in the mount namespace that kubelet sees, as with a driver whose mounts are propagated.

@@ -68,7 +68,7 @@ pub(super) fn run_to(
     let pod = Pod { root: lab.path().into(), uid: layout::random_uid()?, name: case.id.into() };
     let played = play(out, case, options, &pod, stop);
     if case.has_mass_files() && pod.directory().exists() {
-        note("removing what is left; that may take a while");
+        note("removing the rest of the case; this may take a while");
     }
     move_aside(&pod);
     let removed = lab.remove();

@@ -93,8 +93,7 @@ impl<L: Look> Asker<L> {
         let full = self.lanes.iter().filter(|(_, lane)| is_full(lane));
         let mut feeds: Vec<_> = full.map(|(kind, _)| kind.feed()).collect();
         feeds.dedup();
-        let what =
-            "too many questions about objects wait for their answer, and others are not asked";
+        let what = "too many questions about objects are unanswered; further ones are not asked";
         (!feeds.is_empty()).then(|| Degraded::new(what, &feeds))
     }
 
@@ -196,7 +195,9 @@ async fn search(lane: Arc<Lane>, look: impl Look, answers: UnboundedSender<(Quer
         state.under_way -= queries.len();
         for query in queries {
             let snapshot = match &mut taken {
-                Ok(taken) => taken.next().ok_or_else(|| NoAnswer::Helper("it said less".into())),
+                Ok(taken) => {
+                    taken.next().ok_or_else(|| NoAnswer::Helper("its answer is incomplete".into()))
+                }
                 Err(why) => Err(why.clone()),
             };
             let _ = answers.send((query, Answer::Holders(snapshot)));

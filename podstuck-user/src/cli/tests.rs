@@ -75,8 +75,8 @@ fn a_pod_is_named_as_kubectl_names_it() {
     }
     for (words, why) in [
         (&["cart-0"][..], "NAMESPACE/cart-0, or cart-0 -n NAMESPACE"),
-        (&["shop/cart-0", "-n", "bar"], "or namespace bar?"),
-        (&["-n", "shop"], "of which pod?"),
+        (&["shop/cart-0", "-n", "bar"], "and -n bar name two namespaces"),
+        (&["-n", "shop"], "needs the name of a pod"),
         (&["shop/cart-0", "--pod-uid", "u"], "cannot be used with"),
         (&["--path", "/v", "-n", "shop"], "cannot be used with"),
         (&["shop/a", "shop/b"], "unexpected argument"),

@@ -40,7 +40,7 @@ pub struct Tracing {
     pub record: Option<PathBuf>,
     /// Replace names in the recording
     ///
-    /// Those of namespaces, pods, files and hosts, the same each time.
+    /// Replaces the names of namespaces, pods, files and hosts. Equal names stay equal.
     #[arg(long, requires = "record", help_heading = OF_FILES)]
     pub redact: bool,
     /// Where the node's files are
@@ -48,8 +48,8 @@ pub struct Tracing {
     pub node: Node,
     /// Whether to ask the API server
     ///
-    /// About this node and its pods, read-only, for two seconds at most: `auto` with the credentials of the running
-    /// kubelet (the default), `never`, or with those of this file.
+    /// Reads this node and its pods, for two seconds at most. `auto` (the default) uses the credentials of the
+    /// running kubelet, KUBECONFIG those of this file, and `never` sends no request.
     #[arg(
         long,
         value_name = "auto|never|KUBECONFIG",
@@ -59,7 +59,7 @@ pub struct Tracing {
         help_heading = OF_NODE
     )]
     pub api: Api,
-    /// How to attach
+    /// How to attach the probes
     #[arg(long, value_enum, default_value_t = Backend::Auto, help_heading = OF_PROBES, hide_short_help = true)]
     pub backend: Backend,
     /// Load no probes: use state, records and logs only
@@ -72,10 +72,10 @@ pub struct Tracing {
     /// kubelet's longest back-offs
     #[arg(long, value_parser = duration, default_value = "244s", help_heading = OF_PROBES, hide_short_help = true)]
     pub not_attempted_after: Duration,
-    /// Exit with 4 when counts or events were lost
+    /// Exit with status 4 if counts or events were lost
     #[arg(long, help_heading = OF_PROBES, hide_short_help = true)]
     pub fail_on_loss: bool,
-    /// Have the programs do no more of a call than this, to measure what each step costs
+    /// Stop the programs after this step of each call, to measure the cost of each step
     #[arg(long, value_enum, hide = true)]
     pub stop_after: Option<Step>,
 }
@@ -110,14 +110,14 @@ pub struct Target {
     /// The same as POD
     #[arg(long, value_name = "POD", hide_short_help = true, add = ArgValueCandidates::new(completion::pods))]
     pub pod: Option<String>,
-    /// Only what a runtime keeps of this container
+    /// Only the runtime's files of this container
     ///
-    /// By its id, its name or the beginning of its id.
+    /// The container's ID, its name, or the beginning of its ID.
     #[arg(long, value_name = "ID-OR-PREFIX")]
     pub container: Option<String>,
     /// Only what is below this directory
     ///
-    /// As the deleting process sees it.
+    /// The path as the deleting process sees it.
     #[arg(long, value_name = "DIR")]
     pub path: Option<PathBuf>,
 }
@@ -137,20 +137,20 @@ impl Target {
     /// Puts the pod, however it was named, into `pod`: as `NAMESPACE/NAME`.
     pub(super) fn name_pod(&mut self, namespace: Option<&str>) -> Result<(), String> {
         let Some(name) = self.name.take().or(self.pod.take()) else {
-            return namespace.map_or(Ok(()), |it| Err(format!("-n {it}: of which pod?")));
+            return namespace.map_or(Ok(()), |it| Err(format!("-n {it} needs the name of a pod")));
         };
         // kubectl takes the kind before the name.
         let bare = name.strip_prefix("pod/").or_else(|| name.strip_prefix("pods/"));
         let bare = bare.filter(|_| namespace.is_some()).unwrap_or(&name);
         self.pod = Some(match (bare.split_once('/'), namespace) {
             (Some((own, _)), Some(other)) if own != other => {
-                return Err(format!("{name}, or namespace {other}?"));
+                return Err(format!("{name} and -n {other} name two namespaces: leave one out"));
             }
             (Some(_), _) => bare.to_owned(),
             (None, Some(namespace)) => format!("{namespace}/{bare}"),
             (None, None) => {
                 let ways = format!("NAMESPACE/{name}, or {name} -n NAMESPACE");
-                return Err(format!("{name}: in which namespace? {ways}"));
+                return Err(format!("{name} needs a namespace: {ways}"));
             }
         });
         Ok(())
@@ -162,20 +162,20 @@ impl Target {
 pub struct Node {
     /// kubelet's root directory
     ///
-    /// Without it, podstuck finds that of running kubelets.
+    /// By default, podstuck finds the root directories of the running kubelets.
     #[arg(long, value_name = "DIR", help_heading = OF_NODE)]
     pub kubelet_root: Vec<PathBuf>,
     /// The host's root directory
     ///
-    /// Where it is mounted, if podstuck runs in a container.
+    /// The path where it is mounted, if podstuck runs in a container.
     #[arg(long, value_name = "DIR", default_value = "/", help_heading = OF_NODE)]
     pub host_root: PathBuf,
 }
 
-/// How to attach.
+/// How to attach the probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Backend {
-    /// fentry where it works, else kprobes, else syscall tracepoints, for each call by itself
+    /// For each system call: fentry where it works, else kprobes, else syscall tracepoints
     Auto,
     /// fentry and fexit on the functions of the system calls
     Fentry,

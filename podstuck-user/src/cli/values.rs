@@ -41,7 +41,7 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
             Duration::try_from(signed).unwrap_or_default()
         }
     };
-    if duration.is_zero() { Err("must be longer than nothing".into()) } else { Ok(duration) }
+    if duration.is_zero() { Err("must be longer than 0".into()) } else { Ok(duration) }
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ pub(super) fn believed(host_root: &Path) -> Vec<Check> {
             let limit = match standing.belief {
                 Belief::Service => "",
                 Belief::Administrator => {
-                    "; it yields to services, and its credentials are not used"
+                    "; services take precedence over it, and its credentials are not used"
                 }
             };
             let (grade, why) = (standing.belief.name(), &standing.why);

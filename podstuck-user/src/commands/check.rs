@@ -85,9 +85,9 @@ pub(super) fn probes(layout: &Layout) -> Vec<Check> {
         checks.push(Check::new("probes", false, "none could be attached", "nothing can be traced"));
     }
     let lost = if attached.has(Form::Tracepoint) {
-        "nothing is missed; each system call of the node takes longer while watching"
+        "no data; each system call on the node takes longer while podstuck watches"
     } else {
-        "outcomes, where more calls are under way at once than kretprobes are kept for"
+        "outcomes of calls, where more run at once than the kernel has kretprobe instances for"
     };
     for form in Form::ALL {
         let in_vain = attached.in_vain(form).into_iter();
@@ -111,8 +111,8 @@ pub(super) fn probes(layout: &Layout) -> Vec<Check> {
             "directories",
             false,
             format!("not reported: {why}"),
-            "what a path with directories in it leads to counts by its text, once its mount namespace was \
-             looked at",
+            "where a path with directories in it leads: it counts as written, once podstuck has read its \
+             mount namespace",
         ),
     });
     checks.extend(

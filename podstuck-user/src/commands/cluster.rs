@@ -13,8 +13,8 @@ pub fn run(options: &Cluster) -> Failure {
     let error = Command::new(PROGRAM).args(&options.arguments).exec();
     Failure::CannotRun(match error.kind() {
         ErrorKind::NotFound => anyhow!(
-            "{PROGRAM} is not in a folder of PATH; the archive {PROGRAM}-{}-linux-ARCH.tar.gz of this release has it (on a \
-             workstation it is enough: it needs neither a node nor root)",
+            "{PROGRAM} is not in PATH: install it from the archive {PROGRAM}-{}-linux-ARCH.tar.gz of this \
+             release (it also runs on a workstation: it needs neither a node nor root)",
             env!("CARGO_PKG_VERSION")
         ),
         _ => anyhow!("cannot start {PROGRAM}: {error}"),

@@ -50,7 +50,7 @@ fn intervals(path: &Path) -> anyhow::Result<Intervals> {
         let export = read::read(path)?;
         return export.intervals.ok_or_else(|| {
             anyhow!(
-                "{name} has no {}, which every export has; a recording of the run can be compared",
+                "{name} has no {}, which every export has; compare a recording of the run instead",
                 intervals_log::FILE
             )
         });

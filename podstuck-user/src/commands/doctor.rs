@@ -68,14 +68,14 @@ pub fn run(options: &Doctor) -> Result<Exit, Failure> {
         "least privilege",
         limits.is_ok(),
         limits.unwrap_or_else(|why| why),
-        "a limit on what faults in the tool and its helpers could do; nothing of what it finds",
+        "the limits on what a fault in podstuck or its helpers can do; findings are complete",
     ));
     let layout = layout::read(Path::new(BTF_PATH));
     checks.push(Check::new(
         "kernel types (BTF)",
         layout.problems.is_empty(),
         layout.problems.first().cloned().unwrap_or_else(|| BTF_PATH.to_owned()),
-        "paths below a directory descriptor, and with them most victims; counts and errnos remain",
+        "paths relative to a directory descriptor, and with them most targets of calls; counts and errnos remain",
     ));
     let obstacle = obstacle::check();
     checks.extend(obstacles(&obstacle));
@@ -97,7 +97,7 @@ pub fn run(options: &Doctor) -> Result<Exit, Failure> {
 }
 
 fn sockets() -> Check {
-    let lost = "that a runtime which runs answers no request, and who waits for it";
+    let lost = "whether a running runtime answers requests, and which processes wait for it";
     match clients::are_shown() {
         Ok(()) => {
             Check::new("local sockets", true, "the kernel lists what is connected to what", "")
@@ -113,7 +113,7 @@ fn node(options: &Doctor) -> Vec<Check> {
     let mut checks = believed(host_root);
     checks.extend(roots.iter().map(|root| {
         let lost =
-            "--pod-uid and --pod cannot be checked, and calls on files of its pods have no pod";
+            "--pod-uid and --pod cannot be checked, and calls on files of its pods name no pod";
         let is_there = resolve(host_root, &root.join("pods")).is_some();
         Check::new("kubelet root", is_there, safe_path(root), lost)
     }));
@@ -122,7 +122,7 @@ fn node(options: &Doctor) -> Vec<Check> {
             "kubelet's files",
             false,
             why,
-            "where its pods' logs are, if not where they usually are",
+            "the directory of its pods' logs, if it is not the default",
         )
     }));
     checks.extend(logs::read(host_root).places.into_iter().map(log));
@@ -133,8 +133,8 @@ fn node(options: &Doctor) -> Vec<Check> {
         Some(dir) => Ok(safe_path(dir).into_owned()),
         None => Err("no directory of pods' logs"),
     };
-    let lost = "names of running pods, unless the API server or the runtime tells them; what CSI \
-        drivers in pods have logged";
+    let lost = "names of running pods, unless the API server or the runtime reports them; logs of CSI \
+        drivers in pods";
     checks.push(Check::new("pod names", found.is_ok(), found.unwrap_or_else(Into::into), lost));
     checks.push(api(options, kubelets));
     let running = runtimes(host_root);
@@ -154,7 +154,7 @@ fn log(place: logs::Place) -> Check {
         Component::Other => ("kernel's log", "whether AppArmor refuses a runtime's signals"),
         _ => (
             "runtime's log",
-            "why a container or a sandbox cannot be stopped, where no call shows it",
+            "why a container or a sandbox cannot be stopped, if no system call shows it",
         ),
     };
     let text = match &place.read {
@@ -168,10 +168,10 @@ fn log(place: logs::Place) -> Check {
 /// The share of a log that was parsed.
 fn understood(lines: logs::Lines) -> String {
     match lines.seen {
-        0 => "it has no line yet".to_owned(),
+        0 => "it has no lines yet".to_owned(),
         seen => {
             let all = words::plural(seen, "line", "lines");
-            format!("{} of its {all} understood", words::count(lines.understood))
+            format!("{} of {all} parsed", words::count(lines.understood))
         }
     }
 }
@@ -189,8 +189,8 @@ fn target_roots(host_root: &Path, roots: &[PathBuf], kubelets: &[Kubelet]) -> [C
     found.sort();
     found.dedup();
     let names: Vec<_> = found.iter().map(|path| safe_path(path)).collect();
-    let text = if names.is_empty() { "none is here".to_owned() } else { names.join(", ") };
-    let lost = "whose the calls are: they are counted, without a pod, a volume or a container";
+    let text = if names.is_empty() { "none found".to_owned() } else { names.join(", ") };
+    let lost = "the pod, volume or container of each call; calls are counted without them";
     let here = Check::new("directories of kubelets and runtimes", !names.is_empty(), text, lost);
     let beside = Check::new("look-alikes", true, beside(&look_alikes::of_node(&of_pods)), "");
     [here, beside]
@@ -204,12 +204,12 @@ fn beside(all: &[LookAlike]) -> String {
     });
     let named: Vec<String> = named.collect();
     match all.len() {
-        0 => "no mount reads like a pod's and lies in no directory of pods".to_owned(),
+        0 => "no mount outside the pods' directories has a path like a pod's".to_owned(),
         count => {
             let more = count.saturating_sub(NAMED);
             let more = if more == 0 { String::new() } else { format!(", and {more} more") };
             format!(
-                "mounts whose paths look like pods' volumes and are not: {}{more}",
+                "mounts outside the pods' directories with paths like pods' volumes: {}{more}",
                 named.join(", ")
             )
         }
@@ -222,13 +222,13 @@ fn api(options: &Doctor, kubelets: Vec<Kubelet>) -> Check {
     let mut asked = ApiReader::start(host_root, &options.api, kubelets, &Target::default());
     asked.name_pods(&mut setup::pod_names(Vec::new()));
     let not_asked = || match options.api {
-        Api::Never => (true, "not asked, by --api never".to_owned()),
-        _ => (false, "no kubelet runs whose credentials could be used".to_owned()),
+        Api::Never => (true, "not asked (--api never)".to_owned()),
+        _ => (false, "no running kubelet has credentials that podstuck can use".to_owned()),
     };
     let place = asked.outcome().cloned();
     let (ok, found) =
         place.map_or_else(not_asked, |place| (place.is_ok(), place.unwrap_or_else(|why| why)));
-    let lost = "records of pods (or by --pod-json), and names of pods that left no other trace";
+    let lost = "the pods' API objects (one can be given by --pod-json), and names of pods without other traces";
     Check::new("API server", ok, found, lost)
 }
 

@@ -47,7 +47,7 @@ fn explanation(wanted: Option<&Cause>) -> String {
 /// The error for an unknown name, with the names near it.
 fn unknown(name: &str) -> anyhow::Error {
     anyhow!(
-        "there is no cause {:?}; near it: {}. `podstuck explain` lists all",
+        "there is no cause {:?}; similar names: {}. `podstuck explain` lists all causes",
         safe(name.as_bytes()),
         near(name).join(", ")
     )

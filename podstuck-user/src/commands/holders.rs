@@ -39,8 +39,8 @@ pub fn run(mut options: Holders) -> Result<Exit, Failure> {
     let needed = Capability::CAP_SYS_PTRACE;
     if !caps::has_cap(None, CapSet::Effective, needed).unwrap_or(false) {
         let error = anyhow!(
-            "missing capability {needed}: without it other people's processes cannot be looked at; \
-             run podstuck as root on the node"
+            "missing capability {needed}: reading other users' processes requires it; run podstuck as root \
+             on the node"
         );
         return Err(Failure::CannotRun(error));
     }

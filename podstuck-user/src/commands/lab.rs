@@ -25,8 +25,9 @@ pub fn run(options: &Lab) -> Result<Exit, Failure> {
     let Some(case) = lab::find(id) else {
         let near = near(id, lab::cases().map(|case| case.id)).join(", ");
         let id = safe(id.as_bytes());
-        let error =
-            anyhow!("there is no lab case {id:?}; near it: {near}. `podstuck lab` lists all");
+        let error = anyhow!(
+            "there is no lab case {id:?}; similar names: {near}. `podstuck lab` lists all cases"
+        );
         return Err(Failure::Usage(error));
     };
     let lab_options = Options {

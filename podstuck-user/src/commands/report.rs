@@ -38,7 +38,7 @@ pub fn run(mut options: Report) -> Result<Exit, Failure> {
     let mut out = options.out.clone().unwrap_or_else(|| report::FILE.into());
     away::leave([&mut options.file, &mut out])?;
     if !to_stdout && options.out.is_none() && out.exists() {
-        let there = anyhow!("{} is there already: name a file with --out", safe_path(&out));
+        let there = anyhow!("{} already exists: name another file with --out", safe_path(&out));
         return Err(Failure::Usage(there));
     }
     let model = model(&options.file).map_err(Failure::Usage)?;
@@ -90,7 +90,8 @@ fn of_recording(path: &Path) -> anyhow::Result<Model> {
 
 fn write(out: &Path, text: &str) -> anyhow::Result<()> {
     let name = out.file_name().and_then(|name| name.to_str());
-    let name = name.ok_or_else(|| anyhow!("{} is no name for a file of text", safe_path(out)))?;
+    let name = name
+        .ok_or_else(|| anyhow!("cannot write {}: it has no file name in UTF-8", safe_path(out)))?;
     let above = out.parent().map_or_else(|| PathBuf::from("/"), Path::to_path_buf);
     export::replace(&above, name, text.as_bytes())?;
     Ok(())

@@ -76,7 +76,7 @@ impl ApiReader {
     pub(crate) fn place(&self) -> Option<String> {
         Some(match self.outcome()? {
             Ok(place) => place.clone(),
-            Err(why) => format!("no answer of the API server: {why}"),
+            Err(why) => format!("no answer from the API server: {why}"),
         })
     }
 
@@ -135,14 +135,15 @@ impl ApiReader {
         match &self.answer.pod {
             Some(Known::Pod(record)) if self.is_elsewhere(record) => {
                 let place = record.node.as_deref().map_or_else(
-                    || "it is on no node yet".to_owned(),
+                    || "it is not on a node yet".to_owned(),
                     |node| format!("it is on {}", safe(node.as_bytes())),
                 );
                 let (record, was_here) = (record.clone(), false);
                 WantedError::Elsewhere { wanted, place, record, was_here }
             }
             Some(Known::Pod(record)) if record.deletion.is_some() && self.is_here(record) => {
-                let place = "it is to go, and this node has nothing of it any more".to_owned();
+                let place =
+                    "it is being deleted, and nothing of it remains on this node".to_owned();
                 let (record, was_here) = (record.clone(), true);
                 WantedError::Elsewhere { wanted, place, record, was_here }
             }

@@ -140,7 +140,8 @@ impl LogNews {
 
     /// The degradation while the lines from before the run are not read.
     pub(super) fn degraded(&self) -> Option<Degraded> {
-        let what = "the node's logs are still being read: what was tried before the start is not known yet";
+        let what =
+            "the node's logs are still being read: attempts before the start are not known yet";
         self.is_reading.then(|| Degraded::new(what, &[Feed::Logs]))
     }
 

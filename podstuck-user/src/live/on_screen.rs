@@ -33,11 +33,10 @@ impl OnScreen {
         match output {
             Output::Auto => Ok(is_terminal && can_draw),
             Output::Tui if !is_terminal => bail!(
-                "--output tui takes a terminal for standard input and standard output: leave it out, or use \
-                 --output text"
+                "--output tui needs a terminal as standard input and standard output: omit it, or use --output text"
             ),
             Output::Tui if !can_draw => bail!(
-                "--output tui takes a terminal that can move its cursor, and TERM says that this one cannot: \
+                "--output tui needs a terminal that can move its cursor, and TERM names one that cannot: \
                  set TERM, or use --output text"
             ),
             Output::Tui => Ok(true),

@@ -65,7 +65,8 @@ impl Probing {
             let ring = Ring::take(&mut probes.ebpf)?;
             let tables = Tables::take(&mut probes.ebpf, hung_after)?;
             let baseline = Losses::default();
-            let held = held().inspect_err(|why| tracing::info!("the end takes longer: {why:#}"));
+            let held = held()
+                .inspect_err(|why| tracing::info!("the end of the run takes longer: {why:#}"));
             let (_held, skipped) = (held.ok(), None);
             anyhow::Ok(Loaded { probes, _held, ring, tables, measured, baseline, skipped })
         };

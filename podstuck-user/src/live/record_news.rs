@@ -287,7 +287,7 @@ impl Schedule {
         let asked = self.open.take().unwrap_or_default();
         let has_answer = matches!(api.place, Some(Ok(_)));
         if let Some(Err(why)) = &api.place {
-            tracing::info!("no answer of the API server: {why}");
+            tracing::info!("no answer from the API server: {why}");
         }
         self.back_off.came_to(has_answer);
         // An unanswered pod may be the one that a server hangs at: others come first.

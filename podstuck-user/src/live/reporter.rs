@@ -268,7 +268,9 @@ impl Reporter {
         } else if self.form != Form::Brief {
             self.print(text::summary(summary, found, self.style));
         } else if summary.completeness.lost_data() {
-            self.print("not everything was seen: without --brief it is said what was not\n".into());
+            self.print(
+                "not everything was seen: run without --brief to see what is missing\n".into(),
+            );
         }
         if self.screen.borrow().is_none() {
             self.finish();

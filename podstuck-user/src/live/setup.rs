@@ -291,7 +291,7 @@ fn load_probes(
     }
     for form in Form::ALL {
         for why in probes.attached.in_vain(form) {
-            tracing::info!("not by {}: {why}", form.name());
+            tracing::info!("{} is not used: {why}", form.name());
         }
     }
     if let Directories::Unknown(why) = &probes.attached.directories {
@@ -304,7 +304,8 @@ fn load_probes(
 fn covered(probes: Option<&Probes>, without: Option<String>) -> Start {
     let Some(Probes { attached, .. }) = probes else {
         let why = without.unwrap_or_default();
-        let not_covered = vec![format!("all calls: {why}; only the state, records and logs count")];
+        let not_covered =
+            vec![format!("all calls: {why}; podstuck uses only state, records and logs")];
         return Start { backend: "none".into(), not_covered, ..Start::default() };
     };
     Start {
@@ -361,10 +362,10 @@ pub(crate) fn pod_names(log_dirs: Vec<PathBuf>) -> PodNames {
 fn read_traces(places: &PodTraces<'_>, names: &mut PodNames) {
     let (found, failed) = traces::read(places.host_root, places.kubelet_roots);
     if let Some(why) = failed {
-        tracing::info!("traces of pods were not all read: {why}");
-        names.looked_in([format!("what is mounted of pods, and runtimes' files (not all: {why})")]);
+        tracing::info!("not all traces of pods were read: {why}");
+        names.looked_in([format!("mounts of pods, and runtimes' files (not all: {why})")]);
     } else {
-        names.looked_in(["what is mounted of pods, and runtimes' files".into()]);
+        names.looked_in(["mounts of pods, and runtimes' files".into()]);
     }
     for trace in found.into_iter().filter(|trace| places.may_have_directory(&trace.uid)) {
         match trace.namespace {
@@ -407,7 +408,7 @@ pub(super) fn log_probe_lines(probes: &mut Probes) {
     let logger = match EbpfLogger::init(&mut probes.ebpf) {
         Ok(logger) => logger,
         Err(error) => {
-            tracing::warn!("no debug lines of the probes: {error}");
+            tracing::warn!("cannot show the probes' debug lines: {error}");
             return;
         }
     };

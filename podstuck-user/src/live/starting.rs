@@ -60,9 +60,9 @@ impl Step {
     const fn text(self) -> &'static str {
         match self {
             Self::Daemons => "podstuck reads the settings of kubelet and the container runtimes",
-            Self::Pods => "podstuck looks for the pods' directories and names",
+            Self::Pods => "podstuck searches the pods' directories and names",
             Self::Probes => "the kernel verifies and attaches the probes",
-            Self::Roots => "podstuck shows the probes where pods' directories are",
+            Self::Roots => "podstuck passes the pods' directories to the probes",
             Self::Logs => "podstuck reads the logs of the node's daemons",
             Self::Node => "podstuck scans the node's processes, mounts and pods",
         }

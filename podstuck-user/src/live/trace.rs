@@ -305,7 +305,7 @@ async fn trace(
 
 /// Threads that have ended, which a working one never does.
 fn ended(sampler: &Sampler, tables: bool) -> Vec<Degraded> {
-    let node = sampler.has_ended().then_some(("looks at the node", Feed::Node));
+    let node = sampler.has_ended().then_some(("scans the node", Feed::Node));
     let tables = tables.then_some(("reads the probes' tables", Feed::Calls));
     let ended = |(what, feed)| Degraded::new(format!("the thread that {what} has ended"), &[feed]);
     node.into_iter().chain(tables).map(ended).collect()

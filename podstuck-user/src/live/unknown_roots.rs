@@ -123,7 +123,7 @@ impl UnknownRoots {
                 Some((root, std::mem::take(&mut seen.kept)))
             }
             Err(why) => {
-                tracing::info!("{} is no kubelet's: {why}", safe_path(&place.1));
+                tracing::info!("{} is not a kubelet's root directory: {why}", safe_path(&place.1));
                 if let Some(report) = &mut seen.report {
                     report.why = Some(safe(why.as_bytes()).into_owned());
                 }

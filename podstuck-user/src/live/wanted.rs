@@ -92,8 +92,8 @@ pub(super) fn wanted(
     if let Some(others) = is_nowhere(host_root, path) {
         let roots = words::plural(others as u64, "other root directory", "other root directories");
         return Err(anyhow!(
-            "--path {}: nothing is there; searched the host's file system ({}) and {roots} of processes. Name \
-             the path as the process that deletes sees it",
+            "--path {}: no such path in the host's file system ({}) or in {roots} of processes. Name the \
+             path as the deleting process sees it",
             safe_path(path),
             safe_path(host_root),
         ));
@@ -140,11 +140,11 @@ fn not_one(text: &str, all: Vec<Arc<Container>>, found: &OnNode) -> anyhow::Erro
     if all.is_empty() {
         let some = match found.all.len() {
             0 => "no runtime has a record of any container".to_owned(),
-            many => format!("{many} others are known"),
+            many => format!("{many} containers are known"),
         };
         return anyhow!(
-            "no container {text:?} on this node; {some}; searched what runtimes keep below {}; a runtime \
-             that keeps its data elsewhere is found while it runs, or while something is mounted there",
+            "no container {text:?} on this node; {some}; searched the runtimes' data below {}; a runtime \
+             with its data elsewhere is found only while it runs or something is mounted there",
             looked.join(", ")
         );
     }
@@ -155,5 +155,5 @@ fn not_one(text: &str, all: Vec<Arc<Container>>, found: &OnNode) -> anyhow::Erro
     let shown: Vec<String> = shown.collect();
     let more = all.len().saturating_sub(LISTED);
     let more = if more == 0 { String::new() } else { format!(", and {more} more") };
-    anyhow!("several containers are meant by {text:?}: {}{more}", shown.join(", "))
+    anyhow!("{text:?} matches several containers: {}{more}", shown.join(", "))
 }

@@ -192,7 +192,7 @@ impl<R: Read + AsFd> Lines<R> {
             let mut part = [0; 16 << 10];
             match self.output.read(&mut part).map_err(|error| error.to_string())? {
                 0 => return Err("it ended without an answer".into()),
-                length if length > self.left => return Err("it says too much".into()),
+                length if length > self.left => return Err("its answer is too long".into()),
                 length => {
                     self.left -= length;
                     self.text.extend_from_slice(part.get(..length).unwrap_or_default());
@@ -235,7 +235,7 @@ mod tests {
             let mut lines = lines(script);
             let mut next = || lines.next::<Message<u32, (), ()>>(Instant::now() + LIMIT);
             let end = std::iter::repeat_with(&mut next).find_map(Result::err);
-            assert_eq!(end.unwrap(), "it says too much");
+            assert_eq!(end.unwrap(), "its answer is too long");
         }
     }
 }

@@ -95,7 +95,7 @@ pub fn ask_each<P, Q: Question<Step = OsString>>(
         }
     }
     for place in left {
-        let why = "the places before it took too long";
+        let why = "earlier places took too long";
         take(place, Err(NoAnswer::NotEntered(why.into())));
     }
 }

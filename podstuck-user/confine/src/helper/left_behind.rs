@@ -52,7 +52,7 @@ impl Left {
     }
 
     fn shown(&self) -> &str {
-        if self.place.is_empty() { "what it looked at" } else { &self.place }
+        if self.place.is_empty() { "what it examined" } else { &self.place }
     }
 
     fn lives(&self) -> bool {
@@ -94,7 +94,7 @@ impl LeftBehind {
         let hung = all.iter().filter(|left| left.budget == budget);
         let places: BTreeSet<&str> = hung.map(Left::shown).collect();
         let places: Vec<&str> = places.into_iter().collect();
-        Some(format!("helper processes do not come back from {}", places.join(", ")))
+        Some(format!("helper processes hang at {}", places.join(", ")))
     }
 
     /// Why no helper is sent with a question to a place where another hangs with the same question.
@@ -106,7 +106,7 @@ impl LeftBehind {
         let all = self.living();
         let left = all.iter().find(is_there)?;
         let (pid, place) = (left.process.id(), left.shown());
-        Some(format!("helper process {pid} of podstuck does not come back from {place}"))
+        Some(format!("helper process {pid} of podstuck hangs at {place}"))
     }
 
     /// How many hang for one share, and in all.
@@ -132,8 +132,8 @@ impl LeftBehind {
         let report = |left: &Left| {
             let (pid, place) = (left.process.id(), left.shown());
             let sentence = format!(
-                "helper process {pid} of podstuck does not come back from {place}, cannot be killed, and \
-                 keeps that busy until it answers"
+                "helper process {pid} of podstuck hangs at {place}, cannot be killed, and keeps that place \
+                 busy until it answers"
             );
             let feeds = left.feeds.as_slice();
             Degraded { place: left.object.clone(), ..Degraded::new(sentence, feeds) }
@@ -141,7 +141,8 @@ impl LeftBehind {
         let mut all: Vec<Degraded> = self.living().iter().map(report).collect();
         all.extend(Budget::ALL.into_iter().filter(|budget| self.is_full(*budget)).map(|budget| {
             let work = budget.work();
-            let sentence = format!("no helper is sent to {work} before one that hangs comes back");
+            let sentence =
+                format!("podstuck starts no further helper to {work} until one that hangs returns");
             Degraded::new(sentence, budget.feeds())
         }));
         all

@@ -123,14 +123,14 @@ impl Budget {
     /// The work of a budget, in words.
     const fn work(self) -> &'static str {
         match self {
-            Self::Events => "look at objects",
+            Self::Events => "examine objects",
             Self::Logs => "read logs",
             Self::Holders => "search for holders",
             Self::Pods => "read the pods' directories",
             Self::Names => "read directories that name pods",
-            Self::Space => "ask how full file systems are",
-            Self::Roots => "look where pods and containers are kept",
-            Self::Containers => "read what runtimes keep of containers",
+            Self::Space => "read how full file systems are",
+            Self::Roots => "find the directories of pods and containers",
+            Self::Containers => "read the runtimes' data of containers",
         }
     }
 

@@ -14,7 +14,7 @@ pub(super) const CASES: &[Case] = &[
     Case {
         id: "csi-driver-lost-publish-state",
         cause: Some(ids::CSI_DRIVER_LOST_PUBLISH_STATE),
-        summary: "the CSI driver forgot its mount, says OK without unmounting; rmdir is EBUSY",
+        summary: "the CSI driver forgot its mount, answers OK without unmounting; rmdir fails with EBUSY",
         volumes: &[TOKENS, LOGS, csi(PV, Driver::Forgot)],
         expected: Some(Expected { object: "/mount", ..RMDIR_IS_BUSY }),
         ..Case::PLAIN
@@ -22,7 +22,7 @@ pub(super) const CASES: &[Case] = &[
     Case {
         id: "stacked-mounts",
         cause: Some(ids::STACKED_MOUNTS),
-        summary: "a CSI volume was mounted twice and unmounted once; rmdir is EBUSY",
+        summary: "a CSI volume was mounted twice and unmounted once; rmdir fails with EBUSY",
         volumes: &[TOKENS, LOGS, csi(PV, Driver::PublishedTwice)],
         expected: Some(Expected { object: "/mount", ..RMDIR_IS_BUSY }),
         ..Case::PLAIN
@@ -30,7 +30,7 @@ pub(super) const CASES: &[Case] = &[
     Case {
         id: "nested-mount-under-volume",
         cause: Some(ids::NESTED_MOUNT_UNDER_VOLUME),
-        summary: "something is mounted inside a volume in memory; its umount is EBUSY",
+        summary: "something is mounted inside a volume in memory; its umount fails with EBUSY",
         volumes: &[TOKENS, LOGS, empty_dir("cache", Kind::MemoryWithChild)],
         expected: Some(Expected { object: "/cache", ..UMOUNT_IS_BUSY }),
         ..Case::PLAIN
@@ -46,7 +46,7 @@ pub(super) const CASES: &[Case] = &[
     Case {
         id: "volume-held-by-host-process",
         cause: Some(ids::VOLUME_HELD_BY_HOST_PROCESS),
-        summary: "a process outside the pod works in a volume in memory; its umount is EBUSY",
+        summary: "a process outside the pod works in a volume in memory; its umount fails with EBUSY",
         volumes: &[TOKENS, LOGS, empty_dir("cache", Kind::Memory)],
         fixtures: &[Fixture::HostProcess],
         expected: Some(Expected { object: "/cache", ..UMOUNT_IS_BUSY }),
@@ -55,7 +55,7 @@ pub(super) const CASES: &[Case] = &[
     Case {
         id: "volume-held-by-hosttocontainer-agent",
         cause: Some(ids::VOLUME_HELD_BY_HOSTTOCONTAINER_AGENT),
-        summary: "an agent works in its slave copy of a volume; the umount is EBUSY",
+        summary: "an agent works in its slave copy of a volume; the umount fails with EBUSY",
         volumes: &[TOKENS, LOGS, empty_dir("cache", Kind::Memory)],
         fixtures: &[Fixture::Agent],
         expected: Some(Expected { object: "/cache", ..UMOUNT_IS_BUSY }),
@@ -64,7 +64,7 @@ pub(super) const CASES: &[Case] = &[
     Case {
         id: "swapfile-active",
         cause: Some(ids::SWAPFILE_ACTIVE),
-        summary: "a volume on a disk (loop) has an active swap file; its umount is EBUSY",
+        summary: "a volume on a disk (loop) has an active swap file; its umount fails with EBUSY",
         volumes: &[TOKENS, LOGS, local_disk(PV)],
         fixtures: &[Fixture::SwapFile],
         needs: Some("loop devices, ext4 and swap"),

@@ -28,7 +28,7 @@ pub(super) const CASES: &[Case] = &[
     Case {
         id: "fuse-daemon-dead",
         cause: Some(ids::FUSE_DAEMON_DEAD),
-        summary: "a FUSE server in an emptyDir is gone, its mount is not; openat is ENOTCONN",
+        summary: "a FUSE server in an emptyDir has ended, its mount remains; openat fails with ENOTCONN",
         volumes: &[TOKENS, LOGS, empty_dir("data", Kind::Files)],
         fixtures: &[Fixture::DeadServer],
         needs: Some("FUSE"),
@@ -60,7 +60,7 @@ pub(super) const CASES: &[Case] = &[
     Case {
         id: "umount-flush-slow",
         cause: Some(ids::UMOUNT_FLUSH_SLOW),
-        summary: "a volume's disk is slow: umount2 has returned, and much is still to be written",
+        summary: "a volume's disk is slow: umount2 has returned, but much data is still to be written",
         volumes: &[TOKENS, LOGS, ISCSI],
         fixtures: &[Fixture::SlowDisk],
         needs: Some("FUSE, loop devices and ext4"),
@@ -76,7 +76,7 @@ pub(super) const CASES: &[Case] = &[
     Case {
         id: "umount-kernel-hang",
         cause: Some(ids::UMOUNT_KERNEL_HANG),
-        summary: "a volume's disk has stopped: umount2 has returned, and its caller waits for ever",
+        summary: "a volume's disk has stopped: umount2 has returned, but its caller waits forever",
         volumes: &[TOKENS, LOGS, ISCSI],
         fixtures: &[Fixture::StoppedDisk],
         needs: Some("FUSE, loop devices and ext4"),

@@ -24,7 +24,7 @@ pub(super) const CASES: &[Case] = &[
     Case {
         id: "immutable-attribute",
         cause: Some(ids::IMMUTABLE_ATTRIBUTE),
-        summary: "a file in an emptyDir is immutable (chattr +i); unlink is EPERM",
+        summary: "a file in an emptyDir is immutable (chattr +i); unlink fails with EPERM",
         volumes: &[TOKENS, LOGS, empty_dir("data", Kind::Protected(Attribute::Immutable))],
         expected: Some(NOT_PERMITTED),
         ..Case::PLAIN
@@ -32,7 +32,7 @@ pub(super) const CASES: &[Case] = &[
     Case {
         id: "append-only-attribute",
         cause: Some(ids::APPEND_ONLY_ATTRIBUTE),
-        summary: "a file in an emptyDir is append-only (chattr +a); unlink is EPERM",
+        summary: "a file in an emptyDir is append-only (chattr +a); unlink fails with EPERM",
         volumes: &[TOKENS, LOGS, empty_dir("data", Kind::Protected(Attribute::AppendOnly))],
         expected: Some(NOT_PERMITTED),
         ..Case::PLAIN
@@ -40,7 +40,7 @@ pub(super) const CASES: &[Case] = &[
     Case {
         id: "data-under-mountpoint",
         cause: Some(ids::DATA_UNDER_MOUNTPOINT),
-        summary: "files lie in the mount point of a volume that is not mounted; rmdir is ENOTEMPTY",
+        summary: "the mount point of a volume that is not mounted has files; rmdir fails with ENOTEMPTY",
         volumes: &[TOKENS, LOGS, csi(PV, Driver::UnmountedEarly)],
         expected: Some(Expected { object: "/mount", ..NOT_EMPTY }),
         ..Case::PLAIN
@@ -48,7 +48,7 @@ pub(super) const CASES: &[Case] = &[
     Case {
         id: "subpath-source-deleted",
         cause: Some(ids::SUBPATH_SOURCE_DELETED),
-        summary: "kubelet skips the umount of a subPath; rmdir of its directory is ENOTEMPTY",
+        summary: "kubelet skips the umount of a subPath; rmdir of its directory fails with ENOTEMPTY",
         volumes: &[TOKENS, LOGS, empty_dir("data", Kind::SubPath)],
         expected: Some(Expected { object: "/volume-subpaths/data/app", ..NOT_EMPTY }),
         ..Case::PLAIN
@@ -56,7 +56,7 @@ pub(super) const CASES: &[Case] = &[
     Case {
         id: "writer-still-alive",
         cause: Some(ids::WRITER_STILL_ALIVE),
-        summary: "a process goes on writing into an emptyDir that is removed; rmdir is ENOTEMPTY",
+        summary: "a process keeps writing into an emptyDir that is removed; rmdir fails with ENOTEMPTY",
         volumes: &[TOKENS, LOGS, empty_dir("data", Kind::Files)],
         fixtures: &[Fixture::Writer],
         options: &["--duration", "11s"],

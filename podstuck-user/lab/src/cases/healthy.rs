@@ -20,7 +20,7 @@ pub(super) const CASES: &[Case] = &[
     Case {
         id: "held-for-a-moment",
         cause: None,
-        summary: "an agent has a volume open for 100 ms: the first umount is EBUSY, nothing is wrong",
+        summary: "an agent has a volume open for 100 ms: the first umount fails with EBUSY, nothing is wrong",
         volumes: &[TOKENS, LOGS, empty_dir("cache", Kind::Memory)],
         fixtures: &[Fixture::Reader],
         repeats: true,

@@ -42,7 +42,7 @@ pub(super) const CASES: &[Case] = &[
     Case {
         id: "node-fs-readonly",
         cause: Some(ids::NODE_FS_READONLY),
-        summary: "the disk of kubelet's root has become read-only; every removal is EROFS",
+        summary: "the disk of kubelet's root has become read-only; every removal fails with EROFS",
         volumes: &[TOKENS, LOGS],
         fixtures: &[Fixture::ReadOnlyDisk],
         expected: Some(Expected {

@@ -12,7 +12,7 @@ pub(super) const CASES: &[Case] = &[
     Case {
         id: "dstate-process",
         cause: Some(ids::DSTATE_PROCESS),
-        summary: "a container was killed and does not end: it waits for a frozen file system",
+        summary: "a container was killed and does not end: its process waits for a frozen file system",
         volumes: &[TOKENS, LOGS],
         fixtures: &[Fixture::Unkillable],
         needs: Some("control groups that can be made, loop devices and ext4"),
@@ -34,7 +34,7 @@ pub(super) const CASES: &[Case] = &[
     Case {
         id: "cgroup-populated-leftover",
         cause: Some(ids::CGROUP_POPULATED_LEFTOVER),
-        summary: "a process is left in the pod's control group, whose removal is EBUSY",
+        summary: "a process is left in the pod's control group; its rmdir fails with EBUSY",
         volumes: &[TOKENS, LOGS],
         fixtures: &[Fixture::GroupMember],
         needs: Some("control groups that can be made"),

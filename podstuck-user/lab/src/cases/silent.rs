@@ -11,7 +11,7 @@ pub(super) const CASES: &[Case] = &[
     Case {
         id: "csi-driver-lost-publish-state-silent",
         cause: Some(ids::CSI_DRIVER_LOST_PUBLISH_STATE),
-        summary: "the same with a kubelet from 1.30 on, which only waits: no call fails",
+        summary: "the CSI driver forgot its mount, and kubelet (1.30 or later) only waits: no call fails",
         volumes: &[TOKENS, LOGS, csi(PV, Driver::ForgotInSilence)],
         fixtures: &[Fixture::DriverUp],
         options: &[],
@@ -22,7 +22,7 @@ pub(super) const CASES: &[Case] = &[
     Case {
         id: "csi-driver-not-registered",
         cause: Some(ids::CSI_DRIVER_NOT_REGISTERED),
-        summary: "the CSI driver is not on the node: kubelet cannot ask it and makes no call",
+        summary: "the CSI driver is not on the node: kubelet cannot call it and unmounts nothing",
         volumes: &[TOKENS, LOGS, csi(PV, Driver::Missing)],
         options: &[],
         watch_options: SOON,
@@ -32,7 +32,7 @@ pub(super) const CASES: &[Case] = &[
     Case {
         id: "csi-driver-down",
         cause: Some(ids::CSI_DRIVER_DOWN),
-        summary: "the CSI driver has ended, and its registrar has not: kubelet calls in vain",
+        summary: "the CSI driver has ended, but its registrar still runs: kubelet's calls fail",
         volumes: &[TOKENS, LOGS, csi(PV, Driver::Silent)],
         fixtures: &[Fixture::DriverDown],
         options: &[],
@@ -43,7 +43,7 @@ pub(super) const CASES: &[Case] = &[
     Case {
         id: "csi-unpublish-hung-lock",
         cause: Some(ids::CSI_UNPUBLISH_HUNG_LOCK),
-        summary: "the CSI driver's process is stopped: kubelet asks it, and gets no answer",
+        summary: "the CSI driver's process is stopped: it does not answer kubelet's call",
         volumes: &[TOKENS, LOGS, csi(PV, Driver::Silent)],
         fixtures: &[Fixture::DriverStopped],
         options: &[],
@@ -54,7 +54,7 @@ pub(super) const CASES: &[Case] = &[
     Case {
         id: "vol-data-missing-or-corrupt",
         cause: Some(ids::VOL_DATA_MISSING_OR_CORRUPT),
-        summary: "kubelet's vol_data.json is empty: it cannot find the driver and makes no call",
+        summary: "kubelet's vol_data.json is empty: kubelet cannot find the driver and unmounts nothing",
         volumes: &[TOKENS, LOGS, csi(PV, Driver::Unknown)],
         options: &[],
         watch_options: SOON,

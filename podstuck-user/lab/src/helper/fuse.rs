@@ -28,7 +28,8 @@ const TTL: Duration = Duration::from_secs(3600);
 
 /// Serves requests until the connection ends.
 pub(super) fn serve(task: Task, image: &Path, trigger: PathBuf, device: OwnedFd) -> Result<()> {
-    let image = File::options().read(true).write(true).open(image).context("no disk image")?;
+    let image =
+        File::options().read(true).write(true).open(image).context("cannot open the disk image")?;
     let size = image.metadata()?.len();
     let server = Server { task, image, size, trigger };
     let session = Session::from_fd(server, device, SessionACL::All, Config::default())

@@ -110,7 +110,7 @@ impl Settings {
         let config: Configuration =
             serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
         if config.kind.as_deref() != Some("KubeletConfiguration") {
-            return Err("it is no KubeletConfiguration".into());
+            return Err("it is not a KubeletConfiguration".into());
         }
         if let Some(directory) = config.pod_logs_dir.filter(|path| path.is_absolute()) {
             self.pod_logs = Some(directory);

@@ -44,7 +44,7 @@ const LEAVES: [(&str, &str, &str); 6] = [
 const ABOVE: [(&str, &str, &str); 7] = [
     ("usual", "", ""),
     ("kind", "/kubelet.slice", "/kubelet"),
-    ("an administrator's", "/k8s.slice", "/k8s/nodes"),
+    ("started by an administrator", "/k8s.slice", "/k8s/nodes"),
     ("kind from outside", "/system.slice/docker-NODE.scope/kubelet.slice", "/docker/NODE/kubelet"),
     ("k3d from outside", "/system.slice/docker-NODE.scope", "/docker/NODE"),
     ("kind in Podman", "/machine.slice/libpod-NODE.scope/container", "/libpod_parent/libpod-NODE"),
@@ -59,7 +59,7 @@ fn groups() -> Vec<(String, String, &'static str)> {
         // systemd repeats the parents in a slice's name.
         let before = match above {
             "kind" | "kind from outside" => "kubelet-",
-            "an administrator's" => "k8s-",
+            "started by an administrator" => "k8s-",
             _ => "",
         };
         for (uid, unit) in [(UID, UNIT), (STATIC, STATIC)] {

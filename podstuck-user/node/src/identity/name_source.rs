@@ -32,7 +32,7 @@ impl fmt::Display for NameSource {
             Self::Token => "the service account's token in its volume",
             Self::EtcHosts => "its etc-hosts",
             Self::Runtime => "the runtime's record of its containers",
-            Self::HostName => "its host name in etc-hosts, which does not tell the namespace",
+            Self::HostName => "its host name in etc-hosts, which does not show the namespace",
         })
     }
 }

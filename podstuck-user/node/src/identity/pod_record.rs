@@ -28,7 +28,7 @@ pub enum RecordError {
     #[error("cannot read {0}: {1}")]
     Read(String, io::Error),
     /// The text is no pod.
-    #[error("{0} is no pod as `kubectl get pod NAME -o json` prints it: {1}")]
+    #[error("{0} is not a pod as `kubectl get pod NAME -o json` prints it: {1}")]
     Shape(String, String),
 }
 
@@ -209,7 +209,7 @@ pub fn parse(text: &str) -> Result<PodRecord, String> {
     let raw: RawPod = serde_json::from_str(text).map_err(|error| error.to_string())?;
     match raw.kind.as_deref() {
         Some("Pod") => raw.record(None),
-        Some(other) => Err(format!("it is a {other:?}; one pod is wanted")),
+        Some(other) => Err(format!("it is a {other:?}; one Pod is expected")),
         None => Err("it has no kind".into()),
     }
 }

@@ -32,7 +32,7 @@ impl Belief {
     pub fn name(self) -> &'static str {
         match self {
             Self::Service => "a service of the node",
-            Self::Administrator => "an administrator's",
+            Self::Administrator => "started by an administrator",
         }
     }
 }
@@ -78,7 +78,7 @@ impl Standing {
             }
             Some(own) => Self {
                 elsewhere: Some(own),
-                ..of(Belief::Administrator, "its root directory is another than the node's".into())
+                ..of(Belief::Administrator, "its root directory is not the node's".into())
             },
             None => of(Belief::Administrator, "its root directory is not known".into()),
         })
@@ -103,7 +103,7 @@ pub(crate) fn raise_the_only_one<'a>(
     for pid in pids {
         if let Some(it) = standings.get_mut(&pid).filter(|it| it.elsewhere.is_some()) {
             it.belief = Belief::Service;
-            it.why = "the only one, in a root directory of its own".into();
+            it.why = "the only one, with its own root directory".into();
         }
     }
 }
@@ -111,7 +111,7 @@ pub(crate) fn raise_the_only_one<'a>(
 fn why_not_root(process: &Path) -> &'static str {
     if may_be_root(process) {
         // The ids at its execution differ, or its user namespace does.
-        "another user has started it (set-user-ID), or it is in another user namespace"
+        "another user started it (set-user-ID), or it is in another user namespace"
     } else {
         "not all of its user and group ids are 0, or it lacks CAP_SYS_ADMIN"
     }

@@ -24,10 +24,12 @@ const LISTED: usize = 8;
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum WantedError {
     /// Not a UID.
-    #[error("{0:?} is no pod UID: expected 8-4-4-4-12 hexadecimal digits, or 32 for a static pod")]
+    #[error(
+        "{0:?} is not a pod UID: expected 8-4-4-4-12 hexadecimal digits, or 32 for a static pod"
+    )]
     Grammar(String),
     /// Not `NAMESPACE/NAME`.
-    #[error("{0:?} is no pod: expected NAMESPACE/NAME")]
+    #[error("{0:?} is not a pod's name: expected NAMESPACE/NAME")]
     Name(String),
     /// Nothing on this node.
     #[error("no pod {wanted} on this node; searched {looked}; {hint}")]
@@ -52,7 +54,7 @@ pub enum WantedError {
         was_here: bool,
     },
     /// Several pods of one name.
-    #[error("several pods are called {name}: choose one with --pod-uid: {uids}")]
+    #[error("several pods are named {name}: choose one with --pod-uid: {uids}")]
     Ambiguous {
         /// The name.
         name: String,
@@ -191,8 +193,8 @@ fn ask_the_api(namespace: &str, name: &str) -> String {
         return String::new();
     }
     format!(
-        "without logs a pod is found by its UID (--pod-uid), which the API server knows: kubectl -n \
-         {namespace} get pod {name} -o jsonpath='{{.metadata.uid}}'. Otherwise, "
+        "without logs, podstuck finds a pod only by its UID (--pod-uid), which this command prints: kubectl \
+         -n {namespace} get pod {name} -o jsonpath='{{.metadata.uid}}'. Otherwise, "
     )
 }
 

@@ -57,7 +57,10 @@ impl Question for Helped<FindClients> {
         let network = |process: &Path| proc::namespace(process, "net");
         let daemon = PathBuf::from(format!("/proc/{of}"));
         let same = network(&daemon) == network(Path::new("/proc/self"));
-        ensure!(same, "pid {of} is in another network, whose sockets are not shown here");
+        ensure!(
+            same,
+            "pid {of} is in another network namespace, whose sockets are not visible here"
+        );
         let ends = other_ends(&sockets_of(&daemon), &unix_diag::all()?);
         let owners = sockets::owners(&ends.keys().copied().collect());
         let mut found: Vec<Client> = Vec::new();
@@ -92,7 +95,7 @@ fn note(daemon: u32, why: Option<&NoAnswer>) {
 pub fn degraded() -> Vec<Degraded> {
     let unknown = UNKNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     let tell = |(pid, why): (&u32, &String)| {
-        let what = format!("who waits for an answer of pid {pid} is not known: {why}");
+        let what = format!("which processes wait for an answer from pid {pid} is not known: {why}");
         Degraded::new(what, &[])
     };
     unknown.iter().map(tell).collect()

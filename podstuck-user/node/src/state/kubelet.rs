@@ -104,7 +104,7 @@ impl Question for ReadKubelet {
 
     fn answer(self, tell: &mut Teller<(), Settings>) -> Result<Vec<String>> {
         let of_flags = Settings::of(&words(&self.host_root, self.pid)?);
-        let mut settings = of_flags.context("its command line is no kubelet's")?;
+        let mut settings = of_flags.context("its command line is not a kubelet's")?;
         tell.part(&settings)?;
         if settings == Settings::default() {
             return Ok(Vec::new());

@@ -38,7 +38,7 @@ impl Question for Helped<FindListener> {
 
     fn answer(self, _: &mut Teller<(), ()>) -> Result<Listening> {
         let FindListener { address, port } = &self.0;
-        let end = address.parse().with_context(|| format!("{address} is no address"))?;
+        let end = address.parse().with_context(|| format!("{address} is not an address"))?;
         let end = SocketAddr::new(end, *port);
         let (mut seen, mut found) = (BTreeSet::new(), Listening::default());
         for pid in proc::processes() {

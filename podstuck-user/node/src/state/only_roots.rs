@@ -43,8 +43,8 @@ impl OnlyRoots<'_> {
     /// Reads a file of moderate size.
     ///
     /// # Errors
-    /// Fails when it cannot be read, when it is no file, and when another user than root could have written it; the error
-    /// names the writable part of the path.
+    /// Fails when it cannot be read, when it is not a file, and when another user than root could have written it;
+    /// the error names the writable part of the path.
     pub(super) fn read(&self, path: &Path) -> Result<String> {
         let mut text = String::new();
         self.open(path)?.take(LONGEST).read_to_string(&mut text)?;
@@ -66,15 +66,15 @@ impl OnlyRoots<'_> {
         let (above, held) = self.walk(path)?;
         // Opening a pipe would wait.
         if FileType::from_raw_mode(held.stat.stx_mode.into()) != FileType::RegularFile {
-            bail!("it is no file");
+            bail!("it is not a file");
         }
-        let name = held.path.file_name().context("it is no file")?;
+        let name = held.path.file_name().context("it is not a file")?;
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = openat(&above, name, flags, Mode::empty())?;
         let now = stat(&file)?;
         let id = |stat: &Statx| (stat.stx_dev_major, stat.stx_dev_minor, stat.stx_ino);
         if id(&now) != id(&held.stat) {
-            bail!("it was exchanged meanwhile");
+            bail!("it was replaced meanwhile");
         }
         Ok(File::from(file))
     }
@@ -82,7 +82,7 @@ impl OnlyRoots<'_> {
     /// What is there, and the directory that it is in.
     fn walk(&self, path: &Path) -> Result<(OwnedFd, Held)> {
         if !path.is_absolute() {
-            bail!("it is no absolute path");
+            bail!("it is not an absolute path");
         }
         let root = || self.step(None, OsStr::new("/"), PathBuf::from("/"));
         let mut way = Way::of(path);
@@ -94,7 +94,7 @@ impl OnlyRoots<'_> {
                 }
                 continue;
             }
-            let at = above.last().context("it is no file")?;
+            let at = above.last().context("it is not a file")?;
             let held = self.step(Some(&at.file), &name, at.path.join(&name))?;
             if FileType::from_raw_mode(held.stat.stx_mode.into()) != FileType::Symlink {
                 above.push(held);
@@ -107,7 +107,7 @@ impl OnlyRoots<'_> {
                 Ok(Base::Here) => {}
             }
         }
-        let held = above.pop().context("it is no file")?;
+        let held = above.pop().context("it is not a file")?;
         let above = match above.pop() {
             Some(above) => above.file,
             None => root()?.file,

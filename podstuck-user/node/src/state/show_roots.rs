@@ -149,7 +149,7 @@ impl Found {
                 Ok((at, path)) => self.take(at, path),
                 Err(why) => {
                     let place = safe_path(Path::new(&sought.shown())).into_owned();
-                    tracing::info!("{place} was not looked at: {why}");
+                    tracing::info!("{place} was not examined: {why}");
                     self.is_all = false;
                 }
             },
@@ -165,7 +165,7 @@ impl Found {
             open.retain(|(one, _)| *one != at);
         });
         if let Err(failure) = answer {
-            tracing::info!("not all roots of targets were looked at: {failure:?}");
+            tracing::info!("not all root directories were examined: {failure:?}");
         }
     }
 

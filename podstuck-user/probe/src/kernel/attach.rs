@@ -229,7 +229,11 @@ pub(super) fn put_in(
         Form::Function => Ok(attach(ebpf, functions)),
         Form::Kprobe if !Path::new(KPROBES).exists() => Ok(pairs
             .iter()
-            .map(|_| Err(anyhow!("{KPROBES} is not there: a kernel without CONFIG_KPROBE_EVENTS")))
+            .map(|_| {
+                Err(anyhow!(
+                    "{KPROBES} does not exist: this kernel was built without CONFIG_KPROBE_EVENTS"
+                ))
+            })
             .collect()),
         Form::Kprobe => {
             let loaded = programs::load_untyped(ebpf, form, pairs);

@@ -23,7 +23,7 @@ pub enum Directories {
 
 impl Default for Directories {
     fn default() -> Self {
-        Self::Unknown("syscall tracepoints do not tell them".into())
+        Self::Unknown("syscall tracepoints do not show them".into())
     }
 }
 

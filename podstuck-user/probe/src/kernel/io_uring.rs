@@ -56,7 +56,7 @@ pub(super) fn attach(
     let noticed = if shown.noticeable {
         tracefs::with(|| queued(ebpf)).map_err(|error| format!("{why}; {TRACEPOINT}: {error:#}"))
     } else {
-        Err(format!("{why}, and no tracepoint tells them"))
+        Err(format!("{why}, and no tracepoint reports them"))
     };
     Ok(match noticed {
         Ok(link) => {

@@ -80,8 +80,8 @@ impl fmt::Display for Memory {
         let mib = all as f64 / f64::from(1 << 20);
         write!(
             f,
-            "{mib:.1} MiB, in which are {} KiB for each CPU that there may be ({cpus}): {} to work in, {} to count \
-             in, and {} of tables that forget",
+            "{mib:.1} MiB, of which {} KiB for each possible CPU ({cpus}): {} of scratch space, {} of \
+             counters, and {} of LRU tables",
             kib(scratch + counts + kept),
             kib(scratch),
             kib(counts),
@@ -100,8 +100,8 @@ mod tests {
             Memory { scratch: 18_001, counts: 65_536, kept: 69_000, cpus: 2, all: 12 << 20 };
         assert_eq!(
             memory.to_string(),
-            "12.0 MiB, in which are 149 KiB for each CPU that there may be (2): 18 to work in, 64 to count in, and 68 \
-             of tables that forget"
+            "12.0 MiB, of which 149 KiB for each possible CPU (2): 18 of scratch space, 64 of counters, and \
+             68 of LRU tables"
         );
     }
 }

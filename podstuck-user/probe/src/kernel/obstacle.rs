@@ -17,8 +17,8 @@ pub enum Obstacle {
     Confidentiality,
     /// The probes see the process ids of the initial namespace, and `/proc` shows those of another.
     #[error(
-        "podstuck is not in the host's PID namespace: the probes name processes by their ids there. Start \
-         the pod with `hostPID: true`, or the container with `--pid=host`"
+        "podstuck is not in the host's PID namespace: the probes report process ids of that namespace. \
+         Start the pod with `hostPID: true`, or the container with `--pid=host`"
     )]
     PidNamespace,
 }

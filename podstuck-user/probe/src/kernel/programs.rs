@@ -130,7 +130,7 @@ fn load(ebpf: &mut Ebpf, jobs: &BTreeMap<String, &'static str>, btf: Option<&Btf
                 (name, scope.spawn(load))
             })
             .collect();
-        let died = || Err("the thread that loads it died".to_owned());
+        let died = || Err("the thread that loads it has ended".to_owned());
         let join = |(name, thread): (_, ScopedJoinHandle<'_, _>)| {
             (name, thread.join().unwrap_or_else(|_| died()))
         };

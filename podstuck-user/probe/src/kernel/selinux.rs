@@ -25,8 +25,8 @@ pub(super) fn explain(error: anyhow::Error) -> anyhow::Error {
     let refused = error.chain().filter_map(|cause| cause.downcast_ref()).any(is_refusal);
     match enforced().filter(|_| refused) {
         Some(context) => error.context(format!(
-            "SELinux enforces a policy that does not allow it to {context} (`avc: denied` in the log of audit or \
-             of the kernel)"
+            "SELinux enforces a policy that does not allow it to {context} (look for `avc: denied` in the \
+             audit log or the kernel log)"
         )),
         None => error,
     }

@@ -26,15 +26,17 @@ pub fn with<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
             mount_privately()?;
             work()
         });
-        thread.join().unwrap_or_else(|_| Err(anyhow!("the thread that attaches probes died")))
+        thread
+            .join()
+            .unwrap_or_else(|_| Err(anyhow!("the thread that attaches the probes has ended")))
     })
 }
 
 fn mount_privately() -> Result<()> {
     unshare(CloneFlags::CLONE_NEWNS).with_context(|| {
         format!(
-            "tracefs is not mounted, and without CAP_SYS_ADMIN it cannot be mounted for a moment \
-             either: run as root, or `mount -t tracefs tracefs {TRACEFS}` first"
+            "tracefs is not mounted, and mounting it temporarily needs CAP_SYS_ADMIN: run as root, or \
+             `mount -t tracefs tracefs {TRACEFS}` first"
         )
     })?;
     let none = None::<&str>;

@@ -30,7 +30,7 @@ unsafe impl<T: Shareable> Send for Shared<T> {}
 impl<T: Shareable> Shared<T> {
     /// Maps the first `len` entries, for as long as this value lives.
     pub(super) fn map(table: Map, len: usize) -> Result<Self> {
-        let Map::Array(table) = table else { bail!("the map is no array") };
+        let Map::Array(table) = table else { bail!("the map is not an array") };
         let bytes = NonZeroUsize::new(len * size_of::<T>()).context("nothing to be mapped")?;
         let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         // SAFETY: new memory, at an address of the kernel's choice.

@@ -67,9 +67,10 @@ impl Session {
         // The API server's data from the start stays valid for its time.
         let records = ended(self.records.has_ended(), "asks the API server again", &[]);
         let silent = (!self.silent.is_empty()).then(|| silent(&self.silent));
-        let looks = self.looks.is_late(now).then(|| {
-            Degraded::new("a look at the node has not come back for a minute", &[Feed::Node])
-        });
+        let looks = self
+            .looks
+            .is_late(now)
+            .then(|| Degraded::new("a scan of the node has not ended for a minute", &[Feed::Node]));
         let recorder = self.recorder.as_ref().and_then(Recorder::ended);
         let recorder = recorder.map(|why| Degraded::new(why, &[]));
         let logs = self.log_news.degraded();
@@ -96,7 +97,8 @@ fn silent(pids: &BTreeSet<u32>) -> Degraded {
     let (first, more) = (first.join(", "), pids.len().saturating_sub(NAMED));
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     let what = format!(
-        "the kernel does not say what these processes do (pid {first}{more}): a call that hung in them before the start is not seen"
+        "the kernel does not report what these processes do (pid {first}{more}): a call that hung in them \
+         before the start is not visible"
     );
     Degraded::new(what, &[])
 }

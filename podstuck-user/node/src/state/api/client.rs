@@ -71,7 +71,7 @@ impl Client {
             let der = der.ok().context("its client-key is of no known kind")?;
             let first = chain.iter().map(|one| one.der().to_vec().into()).collect();
             CertifiedKey::from_der(first, der, &provider)
-                .context("its client-certificate and client-key do not fit")?;
+                .context("its client-certificate and client-key do not match")?;
             tls = tls.client_cert(Some(ClientCert::new_with_certs(&chain, key)));
         }
         let proxy = access.proxy.as_deref().map(Proxy::new).transpose();
@@ -96,7 +96,7 @@ impl Client {
     pub(super) fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Refusal> {
         let left = self.end.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(Refusal::Unreachable("no time was left to ask".into()));
+            return Err(Refusal::Unreachable("no time was left for the request".into()));
         }
         let mut request = self.agent.get(format!("{}{path}", self.server));
         request = request.header("Accept", "application/json");
@@ -113,8 +113,9 @@ impl Client {
         let body = response.body_mut().with_config().limit(LONGEST).read_to_vec();
         let body = body.map_err(|error| unreachable(&error))?;
         match status {
-            200 => serde_json::from_slice(&body)
-                .map_err(|_| Refusal::Refused("what is no answer to the question".into())),
+            200 => serde_json::from_slice(&body).map_err(|_| {
+                Refusal::Refused("200 with a body that does not answer the request".into())
+            }),
             404 => Err(Refusal::NotFound),
             403 if message(&body).contains(UNRELATED) => Err(Refusal::Unrelated),
             _ => Err(Refusal::Refused(reason(status, &message(&body)))),
@@ -126,7 +127,7 @@ fn unreachable(error: &Error) -> Refusal {
     Refusal::Unreachable(match error {
         Error::Timeout(_) => "it does not answer".into(),
         // Those of requests could quote one.
-        Error::Http(_) => "the request cannot be made of these credentials".into(),
+        Error::Http(_) => "the request cannot be made with these credentials".into(),
         Error::BadUri(_) => "its server is not a valid URL".into(),
         Error::Io(error) => error.to_string(),
         other => safe(other.to_string().as_bytes()).into_owned(),
@@ -156,7 +157,7 @@ fn certificates(pem: &[u8]) -> Result<Vec<Certificate<'static>>> {
         })
         .collect();
     if all.is_empty() {
-        bail!("there is no certificate where one should be");
+        bail!("it has no certificate where one is expected");
     }
     Ok(all)
 }

@@ -38,7 +38,7 @@ impl Conversation<'_> {
     /// Fails when there is no answer, or none about the pods.
     pub(super) fn run(&mut self) -> Result<String> {
         if !is_subdomain(&self.node) {
-            bail!("{} is no name of a node", safe(self.node.as_bytes()));
+            bail!("{} is not a valid node name", safe(self.node.as_bytes()));
         }
         if let Asked::Those(pods) = self.about.clone() {
             return self.those(&pods);

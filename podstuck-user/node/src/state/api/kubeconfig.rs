@@ -74,7 +74,7 @@ impl Files<'_> {
         }
         // Opening a pipe would wait.
         if !fs::metadata(path)?.is_file() {
-            bail!("it is no file");
+            bail!("it is not a file");
         }
         let mut text = String::new();
         fs::File::open(path)?.take(LONGEST).read_to_string(&mut text)?;
@@ -91,7 +91,7 @@ pub(super) fn access(path: &Path, files: &Files<'_>) -> Result<Access> {
     let text = files.read(path).with_context(name)?;
     // The error quotes nothing of the text: a secret may be beside it.
     let raw: Raw = serde_saphyr::from_str(&text)
-        .map_err(|error| anyhow::anyhow!("it is no YAML of this kind{}", place_of(&error)))
+        .map_err(|error| anyhow::anyhow!("it is not the YAML of a kubeconfig{}", place_of(&error)))
         .with_context(name)?;
     raw.access(path.parent().unwrap_or(Path::new("/")), files).with_context(name)
 }
@@ -227,7 +227,7 @@ fn data(
 ) -> Result<Option<Vec<u8>>> {
     if let Some(text) = inline.filter(|text| !text.is_empty()) {
         let bytes = BASE64_STANDARD.decode(text.trim());
-        return Ok(Some(bytes.ok().context("it has data that are no base64")?));
+        return Ok(Some(bytes.ok().context("it has data that is not base64")?));
     }
     let file = file.filter(|path| !path.as_os_str().is_empty());
     file.map(|file| contents(base, &file, files).map(String::into_bytes)).transpose()

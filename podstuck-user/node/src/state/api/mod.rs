@@ -208,8 +208,8 @@ fn of_services(kubelets: &[Kubelet]) -> (Vec<&Kubelet>, Option<String>) {
     let why = match (with_credentials().next(), kubelets.first()) {
         _ if !asked.is_empty() => None,
         (Some(it), _) => Some(format!(
-            "kubelet (pid {}) is no service of the node: {}; its credentials are used only when the file is named: \
-             --api KUBECONFIG",
+            "kubelet (pid {}) is not a service of the node: {}; podstuck uses its credentials only if you \
+             name the file: --api KUBECONFIG",
             it.pid, it.standing.why
         )),
         (None, Some(it)) => {
@@ -291,8 +291,8 @@ impl AskApi {
             let command = safe_path(&program.command).into_owned();
             if self.whose == As::Kubelet {
                 bail!(
-                    "{file}: its credentials come from a program, {command}, which is run only when the \
-                     file is named: --api KUBECONFIG"
+                    "{file}: its credentials come from a program, {command}, which podstuck runs only if \
+                     you name the file: --api KUBECONFIG"
                 );
             }
             access.user = program::run(&program, end)?;

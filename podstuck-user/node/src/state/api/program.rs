@@ -58,15 +58,16 @@ pub(super) fn run(program: &Program, end: Instant) -> Result<User> {
     let Ok(text) = text else {
         child.kill().with_context(|| format!("ending {name}"))?;
         child.wait().with_context(|| format!("ending {name}"))?;
-        bail!("{name} did not tell its credentials in time");
+        bail!("{name} did not print its credentials in time");
     };
-    let text = text.with_context(|| format!("reading what {name} tells"))?;
+    let text = text.with_context(|| format!("reading the output of {name}"))?;
     // It has closed its output and so has nothing more to do.
     let status = child.wait().with_context(|| format!("waiting for {name}"))?;
     if !status.success() {
         bail!("{name} failed with {status}");
     }
-    user(&text).with_context(|| format!("what {name} tells is no ExecCredential with a status"))
+    user(&text)
+        .with_context(|| format!("the output of {name} is not an ExecCredential with a status"))
 }
 
 fn user(text: &[u8]) -> Option<User> {

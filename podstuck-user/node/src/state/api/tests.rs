@@ -252,7 +252,7 @@ fn keys_that_are_none_are_said_to_be_none() {
     let other = other.kubeconfig();
     std::fs::copy(other.with_file_name("pki/kubelet-client-1.pem"), dir.join("other.pem")).unwrap();
     let misfit = why(&user("other.pem"), LONG);
-    assert!(misfit.contains("do not fit"), "{misfit}");
+    assert!(misfit.contains("do not match"), "{misfit}");
 }
 
 #[test]

@@ -65,11 +65,11 @@ pub fn snapshot(about: About) -> Result<Snapshot, NoAnswer> {
 pub fn snapshots(about: Vec<About>) -> Result<Vec<Snapshot>, NoAnswer> {
     let silent = silent::find();
     let silent_unseen = silent.iter().map(|pid| {
-        format!("pid {pid}, but for its open files: it hangs where it executes a program")
+        format!("pid {pid}, except its open files: it hangs while it executes a program")
     });
     let begun = Snapshot {
         at: podstuck_confine::clock::now(),
-        subject: Err("nothing was said about it".into()),
+        subject: Err("there is no answer about it".into()),
         holders: Vec::new(),
         unseen: silent_unseen.collect(),
         looked_at: (0, 0, 0),
@@ -106,7 +106,7 @@ pub fn snapshots(about: Vec<About>) -> Result<Vec<Snapshot>, NoAnswer> {
         taken.iter_mut().for_each(|one| one.unseen.push(step.unseen()));
         hung.push(step);
         if hung.len() > HANGS {
-            let rest = "everything after that: too much does not answer";
+            let rest = "everything after that: too many places do not answer";
             taken.iter_mut().for_each(|one| one.unseen.push(rest.into()));
             break;
         }
@@ -157,8 +157,8 @@ fn end(taken: &mut Snapshot, extent: Extent) {
     taken.looked_at = (processes, namespaces, mounts);
     if unread > 0 {
         taken.unseen.push(format!(
-            "{unread} mount namespaces without a process: entering them takes CAP_SYS_ADMIN, \
-             which watching has given up"
+            "{unread} mount namespaces without a process: entering them needs CAP_SYS_ADMIN, which podstuck \
+             drops before it watches"
         ));
     }
 }
@@ -169,7 +169,7 @@ impl Step {
             Self::Pinned => "mount namespaces without a process".into(),
             Self::Subject => "the object itself".into(),
             Self::Links(pid) => {
-                format!("working directory, root and program of pid {pid}, but for their text")
+                format!("working directory, root and program of pid {pid}, except their text")
             }
             Self::Detached(mount) => format!("mount {mount}, which is in no namespace"),
             Self::Maps(pid) => format!("mapped files of pid {pid}"),

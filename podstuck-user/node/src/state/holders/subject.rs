@@ -33,7 +33,7 @@ pub(super) fn find(about: &About, node: &Node) -> Result<(Subject, Wanted), Stri
                 proc::mounts(*pid).filter(|_| namespaces::of_process(*pid) == Some(*namespace));
             let table = own.as_ref().or(node.tables.get(namespace).map(|table| &**table));
             let found = table.and_then(|table| at(table, *namespace, path, node));
-            found.ok_or_else(|| "it is not a mount point any more".into())
+            found.ok_or_else(|| "it is no longer a mount point".into())
         }
         About::Path(path) => {
             let own = namespaces::of_process(std::process::id());
@@ -62,14 +62,16 @@ fn at(table: &Mounts, namespace: u32, path: &JsonPath, node: &Node) -> Option<(S
 fn object(path: &JsonPath, node: &Node) -> Result<(Subject, Wanted), String> {
     let Some((mount, device, inode)) = look(&path.0) else {
         let mounts = node.count();
-        return Err(format!("it does not exist here, and none of {mounts} mounts is there"));
+        return Err(format!(
+            "it does not exist in this mount namespace, and none of {mounts} mounts has this path"
+        ));
     };
     // Where the path leads to through symbolic links may be a mount point, which was not found by
     // its text.
     let root = node.all().find(|(_, _, m)| m.id == mount).filter(|_| is_root(&path.0));
     if let Some((namespace, table, mount)) = root {
         let there = JsonPath(mount.point.clone());
-        return at(table, namespace, &there, node).ok_or_else(|| "it is covered".into());
+        return at(table, namespace, &there, node).ok_or_else(|| "another mount covers it".into());
     }
     let subject = Subject {
         path: path.clone(),

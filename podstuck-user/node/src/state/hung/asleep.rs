@@ -63,7 +63,7 @@ fn last_ran(file: &str) -> io::Result<f64> {
     let value = line.and_then(|line| line.trim_start_matches([' ', ':']).trim().parse().ok());
     // 0 where the thread has not run yet, or not since it came from another processor.
     let value = value.filter(|milliseconds| *milliseconds > 0.0);
-    value.ok_or_else(|| io::Error::other("the scheduler does not tell when it ran"))
+    value.ok_or_else(|| io::Error::other("the scheduler does not report when it ran"))
 }
 
 #[cfg(test)]

@@ -69,7 +69,8 @@ pub(super) fn degraded() -> Vec<Degraded> {
     let all = LINES.lock().unwrap_or_else(PoisonError::into_inner);
     let degraded = |((_, log), lines): (&(u32, String), &Lines)| {
         let sentence = format!(
-            "no line of the {log}, has a form that podstuck reads: what its component says of the pod is not known"
+            "no line of the {log}, has a format that podstuck parses: what its component logs about the pod \
+             is not known"
         );
         // A driver's log adds to kubelet's, and nothing depends on it.
         let feeds: &[Feed] = if log.starts_with(OF_DRIVER) { &[] } else { &[Feed::Logs] };

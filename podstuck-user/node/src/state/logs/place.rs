@@ -143,7 +143,7 @@ fn journal(host_root: &Path, process: &Path, pid: u32) -> Result<Place> {
     let unit = unit_of(Path::new(&group));
     let only = unit.map_or_else(|| format!("_PID={pid}"), |unit| format!("--unit={unit}"));
     let program = program::find(Path::new("/"), "journalctl");
-    let program = program.context("its log is the journal, and there is no journalctl")?;
+    let program = program.context("its log is the journal, but journalctl was not found")?;
     let mut command = Command::new(program);
     command.args(["--quiet", "--no-pager", "--output=cat", &only]).args(own(process));
     if host_root != Path::new("/") {

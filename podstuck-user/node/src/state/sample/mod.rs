@@ -186,7 +186,7 @@ impl Sampler {
             }
         };
         let started = thread::Builder::new().name("sampler".into()).spawn(look);
-        started.context("starting the thread that looks at the node")
+        started.context("starting the thread that scans the node")
     }
 
     /// Whether the thread has ended, as none does that works.

@@ -229,7 +229,7 @@ impl<'a> Collisions<'a> {
         let directory = |root: &Path, uid| root.join("pods").join(uid);
         let shown = self.found.iter().map(|(uid, first, root)| Degraded {
             sentence: format!(
-                "pod {uid} has directories in several roots: {} counts, and the one that is seen in {} is not looked at",
+                "pod {uid} has directories in several roots: podstuck examines {} and not the one that is seen in {}",
                 safe_path(&directory(first, uid)),
                 safe_path(root),
             ),
@@ -239,7 +239,10 @@ impl<'a> Collisions<'a> {
         let mut shown: Vec<Degraded> = shown.take(SHOWN).collect();
         let more = self.found.len().saturating_sub(SHOWN);
         if more > 0 {
-            shown.push(Degraded::new(format!("so have {more} more pods"), &[]));
+            shown.push(Degraded::new(
+                format!("{more} more pods have directories in several roots"),
+                &[],
+            ));
         }
         *COLLISIONS.lock().unwrap_or_else(PoisonError::into_inner) = shown;
     }
