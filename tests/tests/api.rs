@@ -126,7 +126,7 @@ fn a_dead_server_is_said_to_be_dead_and_all_else_works() {
     let (lines, status) = node.diagnose("3s", &[]);
     let start = start(&lines);
     let target = start["target"].as_str().unwrap();
-    assert!(target.contains("does not tell the namespace"), "{target}");
+    assert!(target.contains("does not show the namespace"), "{target}");
     assert!(start["api"].as_str().unwrap().contains("it does not answer"), "{start:#}");
     assert_eq!(status, Some(5), "still there, and no cause");
 }

@@ -72,7 +72,7 @@ fn degraded_below(lab: &Lab, path: &str) -> String {
     thread::sleep(Duration::from_secs(6) * slowdown());
     let (lines, _) = watching.stop();
     let degraded = summary(&lines)["completeness"]["degraded"].to_string();
-    assert!(!degraded.contains("does not come back"), "{}: {degraded}", lab.text("lab"));
+    assert!(!degraded.contains("of podstuck hangs at"), "{}: {degraded}", lab.text("lab"));
     degraded
 }
 
@@ -106,7 +106,7 @@ fn no_helper_is_sent_to_a_server_that_does_not_answer() {
     until_requests_wait(&lab, Path::new(&path));
     let degraded = degraded_below(&lab, &path);
     assert!(
-        degraded.contains("is not looked at") && degraded.contains("requests unanswered"),
+        degraded.contains("is not examined") && degraded.contains("requests unanswered"),
         "{degraded}"
     );
     lab.end();
@@ -138,7 +138,7 @@ fn no_helper_is_sent_to_a_disk_that_completes_nothing() {
     let sync = Sync::begin(&lab);
     let degraded = degraded_below(&lab, lab.text("path"));
     assert!(
-        degraded.contains("is not looked at") && degraded.contains("completed none"),
+        degraded.contains("is not examined") && degraded.contains("completed none"),
         "{degraded}"
     );
     drop(sync);

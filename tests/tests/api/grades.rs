@@ -23,7 +23,7 @@ use crate::{
 };
 
 const SERVICE: &str = "a service of the node";
-const ADMINISTRATORS: &str = "an administrator's";
+const ADMINISTRATORS: &str = "started by an administrator";
 /// A user who has logged in.
 const USER: u32 = 4242;
 const ID: &str = "c0ffee0000000000000000000000000000000000000000000000000000000000";
@@ -113,7 +113,7 @@ const TABLE: [Row; 8] = [
         name: "a node of kind, alone",
         place: Place::Container,
         group: KIND,
-        why: "the only one, in a root directory of its own",
+        why: "the only one, with its own root directory",
         ..SYSTEMD
     },
     Row {
@@ -132,7 +132,7 @@ const NSPAWN: Row = Row {
     place: Place::Container,
     group: "machine.slice/systemd-nspawn@podstuck.service/payload/system.slice/kubelet.service",
     believed: ADMINISTRATORS,
-    why: "its root directory is another than the node's",
+    why: "its root directory is not the node's",
     ..SYSTEMD
 };
 

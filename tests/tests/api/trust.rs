@@ -165,7 +165,7 @@ fn an_administrators_kubelet_is_looked_at_and_lends_no_credentials() {
         // No option says where its root is.
         let (lines, _) = diagnose(&["--pod-uid", &node.uid, "--timeout", "5s"]).finish();
         let api = start(&lines)["api"].to_string();
-        assert!(api.contains("is no service of the node"), "{before}: {api}");
+        assert!(api.contains("is not a service of the node"), "{before}: {api}");
         assert_eq!(server.requests(), [""; 0], "{before}");
         assert_eq!(orphans(&lines), 0, "{lines:#?}");
         let searched = start(&lines)["roots_searched"].to_string();

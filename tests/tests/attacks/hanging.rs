@@ -46,7 +46,7 @@ fn who_hung_in_execve_before_hides_nothing_either() {
     let summary = scene.end(&found);
     let degraded = summary["completeness"]["degraded"].as_array().unwrap();
     let is_reported =
-        |what: &serde_json::Value| what.as_str().unwrap().contains("does not say what these");
+        |what: &serde_json::Value| what.as_str().unwrap().contains("does not report what these");
     println!("measured: {silent} processes do not say what they do");
     assert_eq!(degraded.iter().any(is_reported), silent >= COUNT as usize, "{degraded:#?}");
 }

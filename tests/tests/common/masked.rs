@@ -50,10 +50,10 @@ const MASKS: &[(&str, &str)] = &[
     (r"kernel function \w+", "kernel function [name]"),
     (r"in state (\w) in \w+", "in state $1 in [function]"),
     (r"kernel stack: \w+( < \w+)*", "kernel stack: [functions]"),
-    (r"\b(once|twice|\d+ times) woken", "[n] times woken"),
+    (r"\bwoken (once|twice|\d+ times)", "woken [n] times"),
     // Whether it was woken between its first read and its second depends on when it was seen first.
     (
-        r"not woken in the \[n\] s since it was looked at first",
+        r"not woken in the \[n\] s since it was first seen",
         "not woken in the last [n] s, and has slept for [n] s",
     ),
     // How far a mass deletion was at its last report.
@@ -184,7 +184,7 @@ pub fn compare(name: &str, findings: &str) {
     if name == "umount-flush-slow" {
         // Whether a flush is woken as parts of it are done, or once at its end, depends on how much of it the
         // kernel has begun by itself before.
-        settings.add_filter(r"was not woken", "was [n] times woken");
+        settings.add_filter(r"was not woken", "was woken [n] times");
     }
     settings.bind(|| insta::assert_snapshot!(name, findings));
 }

@@ -171,7 +171,7 @@ fn way_out(found: &Value) -> Option<&str> {
     all.find(acts)?["command"].as_str()
 }
 
-const NOT_LOOKED_AT: &str = "the object could not be looked at";
+const NOT_LOOKED_AT: &str = "the object could not be read";
 
 /// Where a machine is so slow that a read of the object has not come back in its time, that is said, and that the cause is
 /// not known: until it has.

@@ -52,7 +52,7 @@ impl Missing {
     fn assert_reported(&self) {
         let at = self.at.to_str().unwrap();
         // Of a request that was taken back, no more is to be seen: so a helper tries, and comes to nothing.
-        let mut pods = ["is not looked at, because", "could not be read"].into_iter();
+        let mut pods = ["is not examined, because", "could not be read"].into_iter();
         let is_reported = pods.any(|why| self.before.contains(&format!("{at}/pods {why}")));
         assert!(is_reported, "{}", self.before);
         let log = format!("the log of kubelet (pid {}) could not be read: ", self.kubelet);
@@ -66,7 +66,7 @@ impl Missing {
         let both = format!("{}\n{}", self.before, self.since);
         println!("{both}");
         let (_, rest) = both.split_once("helper process ").unwrap();
-        let (pid, rest) = rest.split_once(" of podstuck does not come back from ").unwrap();
+        let (pid, rest) = rest.split_once(" of podstuck hangs at ").unwrap();
         let place = rest.split(',').next().unwrap();
         assert!(place.contains(self.at.to_str().unwrap()), "{place}");
         let pid: u32 = pid.parse().unwrap();

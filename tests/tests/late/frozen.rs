@@ -100,8 +100,7 @@ fn what_holds_a_frozen_pod_next_is_reported_where_kubelet_got_its_deletion() {
         assert_eq!(ids, expected, "{answer:#}");
         assert_eq!(status, Some(1));
         if is_logged {
-            let fact_of_deletion =
-                "kubelet knows from the API server that the pod is to be deleted";
+            let fact_of_deletion = "kubelet has received the pod's deletion from the API server";
             let evidence = answer["causes"][1]["evidence"].as_array().unwrap();
             let fact = evidence.iter().find(|fact| fact["fact"] == fact_of_deletion).unwrap();
             assert!(fact["source"].as_str().unwrap().starts_with("log of kubelet"), "{fact:#}");

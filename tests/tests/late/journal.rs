@@ -181,6 +181,11 @@ fn a_plugin_that_fails_is_found_in_kubelets_log() {
         (&"cni-teardown-failed".into(), &2.into()),
         "{answer:#}"
     );
-    assert!(cause["explanation"].as_str().unwrap().contains("its agent on this node is not there"));
+    assert!(
+        cause["explanation"]
+            .as_str()
+            .unwrap()
+            .contains("it cannot connect to its agent on this node")
+    );
     assert_eq!(answer["said"][0]["component"], "kubelet", "{answer:#}");
 }

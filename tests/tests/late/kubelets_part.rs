@@ -241,9 +241,9 @@ fn a_container_that_is_still_made_is_what_kubelet_waits_for() {
     let answer = ask(&node, &record(&node, 300, status));
     let cause = cause(&answer, "image-pull-pending");
     let facts = cause["evidence"].to_string();
-    assert!(facts.contains("container app waits to be made (ContainerCreating)"), "{facts}");
+    assert!(facts.contains("container app as not created yet (ContainerCreating)"), "{facts}");
     let chain = answer["stages"][0]["chain"].as_array().unwrap();
     let last = chain.last().unwrap();
-    assert!(last["who"].as_str().unwrap().ends_with("which makes container app"), "{chain:#?}");
+    assert!(last["who"].as_str().unwrap().ends_with("which creates container app"), "{chain:#?}");
     assert_eq!(last["must"], "finish that");
 }

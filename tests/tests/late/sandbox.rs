@@ -142,8 +142,8 @@ fn a_network_namespace_that_is_mounted_by_another_way_is_found_and_let_go() {
         (&"netns-busy".into(), &"firm".into(), &true.into()),
         "{cause:#}"
     );
-    assert_eq!(evidence(&cause, "is another way to"), 1, "{cause:#}");
-    assert!(cause["explanation"].as_str().unwrap().contains("by another path"), "{cause:#}");
+    assert_eq!(evidence(&cause, "is another path to"), 1, "{cause:#}");
+    assert!(cause["explanation"].as_str().unwrap().contains("at another path"), "{cause:#}");
     fs::remove_file(&file).unwrap();
 }
 
@@ -167,7 +167,11 @@ fn a_network_namespace_that_is_mounted_twice_is_found_and_let_go() {
         (&"netns-busy".into(), &"firm".into()),
         "{cause:#}"
     );
-    assert_eq!(evidence(&cause, "is a mount point for the runtime"), 2, "{cause:#}");
+    assert_eq!(
+        evidence(&cause, "is a mount point in the runtime's mount namespace"),
+        2,
+        "{cause:#}"
+    );
     assert_eq!(cause["remedies"].as_array().unwrap().len(), 2, "{cause:#}");
     fs::remove_file(&file).unwrap();
 }

@@ -109,7 +109,7 @@ fn what_stays_mounted_below_a_link_to_kubelets_root_is_said_to_stay_for_that() {
         "{found:#}"
     );
     let evidence = found["evidence"].to_string();
-    let leads = format!("{} is a symbolic link and leads to {}", link.display(), real.display());
+    let leads = format!("{} is a symbolic link to {}", link.display(), real.display());
     assert!(evidence.contains(&leads) && evidence.contains("2 mounts are stacked"), "{found:#}");
     assert!(obeyed.success(), "{command}");
     fs::remove_dir(&by_link).unwrap();

@@ -76,7 +76,7 @@ fn a_dockerd_that_has_used_up_its_descriptors() {
             (&"firm".into(), &"kept".into())
         );
         let facts = found["evidence"].to_string();
-        assert!(facts.contains(&format!("of {} that it may have", open / 2)), "{facts}");
+        assert!(facts.contains(&format!("of {} allowed", open / 2)), "{facts}");
     }
     assert_eq!(remove.try_wait().unwrap(), None, "nobody takes its connection");
     obey(late);
@@ -97,7 +97,7 @@ fn a_dockerd_that_was_killed() {
         assert_eq!((&found["id"], &found["certainty"]), (&"runtime-down".into(), &"firm".into()));
         assert_eq!(found["container_name"], "kept", "{found:#}");
         let facts = found["evidence"].to_string();
-        assert!(facts.contains("no process of dockerd runs; 1 shim of it lives"), "{facts}");
+        assert!(facts.contains("no process of dockerd runs; 1 of its shims is alive"), "{facts}");
     }
     assert_eq!(answer["containers"][0]["stage"], "running");
     runtimes.start_dockerd();
@@ -120,7 +120,8 @@ fn a_containerd_that_was_killed_under_a_pods_shim() {
         assert_eq!((&found["id"], &found["certainty"]), (&"runtime-down".into(), &"firm".into()));
         assert_eq!((&found["pod"]["uid"], &found["container"]), (&uid.into(), &id.clone().into()));
         let facts = found["evidence"].to_string();
-        let expected = format!("no process listens on {}, on which shims", socket.display());
+        let expected =
+            format!("no process listens on {}, the socket through which shims", socket.display());
         assert!(facts.contains(&expected), "{facts}");
     }
     runtimes.start_containerd();
