@@ -33,7 +33,7 @@ fn wrong_usage_is_2_and_names_the_fault() {
         (&["lab", "imutable-atribute"][..], "similar names: immutable-attribute"),
         (&["explain", "imutable-atribute"][..], "similar names: immutable-attribute"),
         (&["watch", "--duraton", "3s"][..], "'--duration'"),
-        (&["--host-root", "/", "watch"][..], "behind the command"),
+        (&["--host-root", "/", "watch"][..], "must follow the command"),
         (&["watch", "--pod", "x/y", "--path", "/z"][..], "cannot be used with"),
     ] {
         let (status, text) = complaint(args);

@@ -171,7 +171,7 @@ fn what_is_neither_is_distinguished() {
     let file = dir.path().join("text");
     fs::write(&file, "no recording").unwrap();
     for (path, words) in
-        [(dir.path(), "findings.jsonl is missing"), (&file, "no recording of podstuck")]
+        [(dir.path(), "findings.jsonl is missing"), (&file, "is not a recording of podstuck")]
     {
         let output = Command::new(podstuck()).arg("report").arg(path).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -57,11 +57,11 @@ const MASKS: &[(&str, &str)] = &[
         "not woken in the last [n] s, and has slept for [n] s",
     ),
     // How far a mass deletion was at its last report.
-    (r"\b\d+ (entries|files|directories|per second|EISDIR answers|to)\b", "[n] $1"),
+    (r"\b\d+ (entries|files|directories|per second|calls failed with EISDIR|to)\b", "[n] $1"),
     (r"\[n\] to \d+ ", "[n] to [n] "),
     // The report before the read of the directory has answered, when no other follows it.
     (
-        "how much remains is not known",
+        "the number of remaining entries is not known",
         "[n] to [n] entries remain, which takes [n] to [n] s at the rates seen",
     ),
     // Printed where FUSE's control file system is mounted.

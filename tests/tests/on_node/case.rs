@@ -117,11 +117,11 @@ impl Case {
         let first = asked.first();
         let mut wrong = Vec::new();
         let note_text = match self.trouble {
-            Trouble::KubeletStopped => "is stopped by a signal: it tries nothing",
-            _ => "no kubelet runs on this node: nobody tries",
+            Trouble::KubeletStopped => "is stopped by a signal: it does nothing",
+            _ => "no kubelet runs on this node: no component removes",
         };
         if self.cause.is_empty() && !asked.notes().any(|note| note.contains(note_text)) {
-            wrong.push("no note that nobody tries".into());
+            wrong.push("no note that no component tries".into());
         }
         if self.is_unknowable() {
             if asked.status != Some(5) || !first.is_null() {

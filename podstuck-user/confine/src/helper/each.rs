@@ -165,7 +165,7 @@ mod tests {
     fn a_place_below_a_silent_one_is_not_entered_and_its_neighbour_is() {
         let silent = [PathBuf::from("/k")];
         let why = above(&silent, Path::new("/k/pods")).unwrap().to_string();
-        assert_eq!(why, "not looked at, because /k, on the way to it, does not answer");
+        assert_eq!(why, "not examined, because /k, on the way to it, does not answer");
         assert!(above(&silent, Path::new("/k2")).is_none());
     }
 }

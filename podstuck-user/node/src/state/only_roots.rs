@@ -189,7 +189,9 @@ mod tests {
         assert_eq!(read(&at("a/../a/b/config")).unwrap(), "text");
         symlink(at("ring"), at("ring")).unwrap();
         assert!(why(&at("ring")).contains("too many links"));
-        assert!(why(&at("a/b")).contains("no file") && why(&at("a/none")).contains("a/none"));
+        assert!(
+            why(&at("a/b")).contains("it is not a file") && why(&at("a/none")).contains("a/none")
+        );
         assert!(OnlyRoots(None).read(&at("a/b/config")).is_err(), "the mounts are not known");
 
         let all = |path: &Path, mode| {

@@ -639,7 +639,11 @@ mod tests {
         assert_eq!(seen.found, [("u", Path::new("/k"), Path::new("/home/u"))]);
         seen.tell();
         let [collision] = collisions().try_into().unwrap();
-        assert!(collision.sentence.contains("/k/pods/u counts"), "{}", collision.sentence);
+        assert!(
+            collision.sentence.contains("podstuck examines /k/pods/u"),
+            "{}",
+            collision.sentence
+        );
     }
 
     #[test]

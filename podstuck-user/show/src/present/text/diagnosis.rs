@@ -184,7 +184,7 @@ pod shop/cart-0: volume-held-by-host-process, certain (0.95)
         answer.containers = vec![ContainerProgress { container, stage, fact }];
         let out = rendered(&answer, Style { width: 400, ..PLAIN });
         assert!(out.starts_with("container 3f (web): still there, and nothing"), "{out}");
-        let line = "container web (id 3f) of pod shop/cart-0: it has ended, its layer is left";
+        let line = "container web (id 3f) of pod shop/cart-0: it has ended, but its layer is left";
         assert!(out.contains(line), "{out}");
     }
 

@@ -85,7 +85,7 @@ mod tests {
             "freezer.state of the group is FROZEN",
             "containerd: failed to kill",
             "- dstate-process: the group is frozen",
-            "- thaw the cgroup; risk: what was paused",
+            "- thaw the cgroup; risk: processes that were paused",
             "- a lab, a real kubelet, a recording of a real node\n",
             "legacy_freezer.c",
         ] {

@@ -215,7 +215,7 @@ mod tests {
         assert_eq!(
             text,
             "  shop/cart-0                                 1h5m  volumes        volume-held-by-host-process, certain (0.95)\n  \
-             uid 0f0e0d0c-1111-2222-3333-44445555\\x1b       -  not looked at  cause not known\n\
+             uid 0f0e0d0c-1111-2222-3333-44445555\\x1b       -  not scanned    cause not known\n\
              2 pods of this node are being deleted; a cause is known for 1\n\
              2 findings are about something else: `podstuck watch`\n\
              more: podstuck diagnose shop/cart-0 --kubelet-root /k\n"
@@ -282,7 +282,7 @@ mod tests {
         assert_eq!(rendered(&[], 0, Some("API server x: 3 pods"), true), well);
         let doubtful = rendered(&[], 0, Some("no answer of the API server: no route"), false);
         assert!(doubtful.starts_with("no pod of this node is known to be deleted\n"), "{doubtful}");
-        for words in ["no route: which pods", "there may be more"] {
+        for words in ["no route: only kubelet's log", "there may be more"] {
             assert!(doubtful.replace("\n  ", " ").contains(words), "{doubtful}");
         }
         assert!(rendered(&[], 0, None, true).contains("was not asked"));

@@ -314,7 +314,7 @@ nothing wrong was found in 30 s: 800,015 calls, nothing was lost
   - 8 times the probes' tables could not be read in full: counts came later, the last ones may be missing
   - 9 objects forgotten because too many were followed: findings about them may be missing, the counts are not affected
   - the node's state was not scanned for 80 seconds: mounts that no process unmounts and processes that do not end were not noticed in that time; the counts are not affected
-  - probe missing, so what it would show was not seen: \\x1b[2J\\x0aok\\xe2\\x80\\xae\\xc2\\x9b31m\\x7f
+  - probe missing, so its events were not seen: \\x1b[2J\\x0aok\\xe2\\x80\\xae\\xc2\\x9b31m\\x7f
   - helper process 7 does not come back
   - \\x1b[2J\\x0aok\\xe2\\x80\\xae\\xc2\\x9b31m\\x7f
   2 events held back by rate limits; all of them are in the counts
