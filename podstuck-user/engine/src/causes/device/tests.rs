@@ -267,10 +267,10 @@ fn a_detached_mount_that_an_open_file_keeps_is_named() {
     let [Verdict::Found(draft)] = &said[..] else { panic!("no finding: {said:?}") };
     let facts: Vec<&str> = draft.evidence.iter().map(|it| it.fact.as_str()).collect();
     let expected = [
-        "backup (pid 77) has it open: /v/x; mount 9 of /dev/loop0 of type ext4, which is in no \
-         namespace any more, and was the one that was unmounted",
+        "backup (pid 77) has it open: /v/x; mount 9 of /dev/loop0 of type ext4, which is no \
+         longer in any mount namespace, and was the one that was unmounted",
         "backup (pid 78) has it open: /v/x; mount 10 of directory /sub of /dev/loop0 (ext4), which \
-         is in no namespace any more",
+         is no longer in any mount namespace",
     ];
     assert_eq!(facts[facts.len() - 2..], expected);
     assert!(draft.explanation.contains("`umount -l`"), "{}", draft.explanation);

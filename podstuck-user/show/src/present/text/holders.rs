@@ -40,7 +40,9 @@ fn through(holder: &Holder) -> String {
         Through::Itself => "this mount itself",
         Through::PropagatedCopy => "a copy that receives its unmount",
         Through::OtherMount => "another mount of the same file system",
-        Through::Detached => "a mount that is in no namespace any more (as after umount -l)",
+        Through::Detached => {
+            "a mount that is no longer in any mount namespace (as after umount -l)"
+        }
     };
     let sure = if holder.exact { "" } else { ", matched by the text of the path only" };
     match holder.mount.namespace {
