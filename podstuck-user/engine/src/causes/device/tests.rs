@@ -156,11 +156,11 @@ fn of_devices_that_are_made_of_one_another_the_last_goes_first() {
         )
     };
     let (who, ways) = first(vec![user("loop3", "/k/map"), user("dm-4", "loop3")]);
-    assert_eq!(who.as_deref(), Some("dm-4 is made of loop3"));
+    assert_eq!(who.as_deref(), Some("dm-4 is built on loop3"));
     assert!(ways[0].contains("vgchange --activate n"), "{ways:?}");
     assert!(ways.iter().all(|way| !way.contains("losetup -d")), "it has no effect: {ways:?}");
     let (who, ways) = first(vec![user("loop3", "/k/map"), user("loop5", "/dev/loop3")]);
-    assert_eq!(who.as_deref(), Some("loop5 is made of /dev/loop3"));
+    assert_eq!(who.as_deref(), Some("loop5 is built on /dev/loop3"));
     assert!(
         ways[0].contains("losetup -d /dev/loop5") && ways[0].contains("/sys/block/loop5"),
         "{ways:?}"

@@ -196,7 +196,7 @@ fn detach(holder: &Holder, busy: &str) -> Remedy {
         .so(busy)
         .only_if(
             format!("[ \"$(cat /sys/block/{device}/loop/backing_file)\" = {object} ]"),
-            format!("{device} is made of {what} still"),
+            format!("{device} is still built on {what}"),
         )
         .verified_by(format!("! [ -e /sys/block/{device}/loop ]"))
         .remedy(RISK)
