@@ -33,8 +33,8 @@ fn a_pipe_or_a_device_is_refused_by_every_command_that_reads_a_file() {
     for words in
         [&["replay"][..], &["report"], &["compare", "/dev/null"], &["diagnose", "--pod-json"]]
     {
-        is_refused(words, &pipe, "no regular file");
-        is_refused(words, Path::new("/dev/zero"), "no regular file");
+        is_refused(words, &pipe, "not a regular file");
+        is_refused(words, Path::new("/dev/zero"), "not a regular file");
     }
 }
 
@@ -46,8 +46,8 @@ fn a_file_without_an_end_in_a_directory_is_not_read() {
     is_refused(&["report"], directory.path(), "longer than");
     fs::remove_file(&findings).unwrap();
     std::os::unix::fs::symlink("/dev/zero", &findings).unwrap();
-    is_refused(&["report"], directory.path(), "no regular file");
+    is_refused(&["report"], directory.path(), "not a regular file");
     fs::remove_file(&findings).unwrap();
     mkfifo(&findings, Mode::S_IRWXU).unwrap();
-    is_refused(&["report"], directory.path(), "no regular file");
+    is_refused(&["report"], directory.path(), "not a regular file");
 }
