@@ -254,7 +254,7 @@ fn of_kubelet(pod: &PodStage, facts: &Facts<'_>) -> (Link, bool) {
             return (seen("kubelet".into(), must, Some(its_start), fact, "/proc"), false);
         }
         [pid] => format!("kubelet (pid {pid})"),
-        _ => "one of several kubelets".into(),
+        _ => "kubelet (one of several)".into(),
     };
     let waits_for = match pod.stage {
         Stage::Containers if facts.watch.is_some() => {
