@@ -19,8 +19,9 @@ use podstuck_test_node::ControlPlane;
 use podstuck_tests::{podstuck, slowdown};
 
 pub(crate) const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/chart");
-/// Maximum wait. The first Event comes within a minute; the lab retries every two minutes in the end.
-const LIMIT: Duration = Duration::from_secs(150);
+/// Maximum wait. The first Event comes within a minute, and one Event follows a minute: pods of tests beside this one may
+/// be before. The lab retries every two minutes in the end.
+const LIMIT: Duration = Duration::from_secs(480);
 pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let begun = Instant::now();
     loop {
