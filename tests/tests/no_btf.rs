@@ -24,7 +24,7 @@ fn doctor_and_watch_say_what_is_lost() {
     let doctor = run(&["doctor"]);
     let text = String::from_utf8_lossy(&doctor.stdout);
     assert_eq!(doctor.status.code(), Some(0), "tracing works: {text}");
-    assert!(text.contains(BTF) && text.contains("lost: paths below a directory"), "{text}");
+    assert!(text.contains(BTF) && text.contains("lost: paths relative to a directory"), "{text}");
     assert!(text.contains("unlinkat"), "the probes are in: {text}");
 
     let watch = run(&["watch", "--duration", "1s"]);

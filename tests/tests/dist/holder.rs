@@ -70,7 +70,7 @@ impl Drop for Disk {
 }
 
 /// The command line of a process that has a copy of the mounts.
-const HOLDER: &str = "sleep\03600";
+const HOLDER: &str = "sleep\x003600";
 
 /// What went wrong in a number of deletions.
 #[derive(Debug, Default)]
