@@ -9,9 +9,9 @@ use crate::{
     bounded::Bounded,
     causes::{
         device::causes::BLOCK_VOLUME_IN_USE,
-        shared::holders::{free, tell},
+        shared::holders::{detach_loop, free, tell},
     },
-    command::{Step, View},
+    command::View,
     event::{Event, What},
     model::{
         block_volume::{BlockVolume, DeviceUser},
@@ -23,7 +23,6 @@ use crate::{
         node::{NodeSample, PodState},
         path::{JsonPath, safe, safe_path},
         said::{Complaint, Said},
-        shell::word,
         time::Monotonic,
     },
     query::{Query, Wants},
@@ -319,15 +318,8 @@ fn tops(volume: &BlockVolume) -> impl Iterator<Item = &DeviceUser> {
 fn close(draft: &mut Draft, user: &DeviceUser) {
     const RISK: &str = "a process that still uses it loses what it has not written";
     let DeviceUser { name, of, .. } = user;
-    let is_number = |n: &str| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit());
-    if name.strip_prefix("loop").is_some_and(is_number) {
-        let step = Step::new(
-            format!("detach the loop device {name}, which is built on {of}"),
-            format!("losetup -d /dev/{name}"),
-        );
-        let guard = format!("[ \"$(cat /sys/block/{name}/loop/backing_file)\" = {} ]", word(of));
-        let step = step.only_if(guard, format!("{name} is still built on {of}"));
-        draft.remedy(step.verified_by(format!("! [ -e /sys/block/{name}/loop ]")), RISK);
+    if let Some(step) = detach_loop(name, of.as_ref()) {
+        draft.remedy(step.so(&format!(", which is built on {of}")), RISK);
         return;
     }
     draft.advice(

@@ -1,6 +1,6 @@
 //! Evidence and remedies about the holders of a mount or file.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, path::Path};
 
 use crate::{
     causes::shared::unit,
@@ -186,20 +186,22 @@ fn detach(holder: &Holder, busy: &str) -> Remedy {
     const RISK: &str = "what is mounted from the loop device must be unmounted first";
     let name = holder.source.strip_prefix("/sys/block/");
     let name = name.and_then(|rest| rest.strip_suffix("/loop/backing_file"));
+    match name.and_then(|name| detach_loop(name, &holder.object.0)) {
+        Some(step) => step.so(busy).remedy(RISK),
+        None => Remedy::advice("detach the loop device: `losetup --list` shows its name", RISK),
+    }
+}
+
+/// Detaches the loop device of this name, if it is one's, while it is still built on this file or device.
+pub(crate) fn detach_loop(name: &str, of: &Path) -> Option<Step> {
     let is_number = |n: &str| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit());
-    let device = name.filter(|name| name.strip_prefix("loop").is_some_and(is_number));
-    let Some(device) = device else {
-        return Remedy::advice("detach the loop device: `losetup --list` shows its name", RISK);
-    };
-    let (object, what) = (word(&holder.object.0), safe_path(&holder.object.0));
-    Step::new(format!("detach the loop device {device}"), format!("losetup -d /dev/{device}"))
-        .so(busy)
-        .only_if(
-            format!("[ \"$(cat /sys/block/{device}/loop/backing_file)\" = {object} ]"),
-            format!("{device} is still built on {what}"),
-        )
-        .verified_by(format!("! [ -e /sys/block/{device}/loop ]"))
-        .remedy(RISK)
+    name.strip_prefix("loop").filter(|n| is_number(n))?;
+    let (object, what) = (word(of), safe_path(of));
+    let step =
+        Step::new(format!("detach the loop device {name}"), format!("losetup -d /dev/{name}"));
+    let guard = format!("[ \"$(cat /sys/block/{name}/loop/backing_file)\" = {object} ]");
+    let step = step.only_if(guard, format!("{name} is still built on {what}"));
+    Some(step.verified_by(format!("! [ -e /sys/block/{name}/loop ]")))
 }
 
 /// `[ "$(kubectl get ...)" = UID ]`: a pod's name may be reused, and its source may be untrusted.
