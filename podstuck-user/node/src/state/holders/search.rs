@@ -221,9 +221,9 @@ impl Search<'_> {
                 continue;
             }
             let Some((mount, device, _)) = look(Path::new(&link)) else { continue };
+            let named = LazyCell::new(|| detached::seen_through(Path::new(&link), mount));
             for (at, wanted) in all.iter().filter(|(_, wanted)| wanted.device == device) {
                 let on_it = self.descriptors.iter().filter(|open| open.mount == mount);
-                let named = LazyCell::new(|| detached::seen_through(Path::new(&link), mount));
                 let held = group(on_it, |open| {
                     let mut hit = wanted.hit(open.mount, Some(device), open.inode)?;
                     hit.mount.detached = Some((*named).clone());
