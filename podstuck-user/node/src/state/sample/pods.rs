@@ -435,10 +435,17 @@ fn registration(
         return Registration::Unknown;
     }
     let here = csi.socket.file_name().is_some_and(|name| registered.iter().any(|r| r == name));
-    match here {
-        false => Registration::Absent,
-        true if listening.on(&csi.socket) => Registration::Listening,
-        true => Registration::Deaf,
+    by_sockets(here.then_some(&*csi.socket).as_slice(), listening)
+}
+
+/// By a driver's sockets that are in kubelet's directory of plugins.
+fn by_sockets(sockets: &[&Path], listening: &OnceListening) -> Registration {
+    if sockets.is_empty() {
+        Registration::Absent
+    } else if sockets.iter().any(|socket| listening.on(socket)) {
+        Registration::Listening
+    } else {
+        Registration::Deaf
     }
 }
 
@@ -454,14 +461,8 @@ fn kept_claims(
     let driver = |name: &String| {
         let sockets = on_disk.registered.iter().filter(|it| is_socket_of(it, name));
         let sockets: Vec<PathBuf> = sockets.map(|it| registry.join(it)).collect();
-        let registration = if sockets.iter().any(|socket| listening.on(socket)) {
-            Registration::Listening
-        } else if sockets.is_empty() {
-            Registration::Absent
-        } else {
-            Registration::Deaf
-        };
-        DeviceDriver { name: name.clone(), registration }
+        let sockets: Vec<&Path> = sockets.iter().map(PathBuf::as_path).collect();
+        DeviceDriver { name: name.clone(), registration: by_sockets(&sockets, listening) }
     };
     let own = on_disk.claims.iter().filter(|claim| claim.pods == [uid]);
     let claims = own.map(|claim| KeptClaim {
