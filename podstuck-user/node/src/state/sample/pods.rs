@@ -139,11 +139,7 @@ impl PodCollector {
                     devices.retain(|device| device.path().starts_with(directory));
                 }
                 let times = &pod.times;
-                let seen_by = on_disk.pods.iter().filter(|other| other.uid == pod.uid);
-                let seen_by = seen_by.filter_map(|pod| pod.seen_by).find_map(|pid| {
-                    let view = views.iter().find(|view| view.pid == pid)?;
-                    Some((pid, view.namespace))
-                });
+                let seen_by = seen_by(&pod.uid, on_disk, views, mounted);
                 pods.push(PodState {
                     seen_by,
                     uid: pod.uid.clone(),
@@ -197,6 +193,24 @@ impl PodCollector {
         reading.read(left, &mut self.shares);
         (self.roots, self.unread) = reading.after(std::mem::take(&mut self.roots));
     }
+}
+
+/// A process that sees a pod's directory, and its mount namespace: the first in which the pod has mounts, if there is
+/// one. The directory is also seen where they are not mounted.
+fn seen_by(
+    uid: &str,
+    on_disk: &RootOnDisk,
+    views: &[View],
+    mounted: &[(PathBuf, Mounted)],
+) -> Option<(u32, u32)> {
+    let sees = |view: &&View| {
+        on_disk.pods.iter().any(|pod| pod.uid == uid && pod.seen_by == Some(view.pid))
+    };
+    let has_mounts =
+        |view: &&View| mounted.iter().any(|(_, mount)| mount.namespace == view.namespace);
+    let mut seeing = views.iter().filter(sees);
+    let view = seeing.clone().find(has_mounts).or_else(|| seeing.next())?;
+    Some((view.pid, view.namespace))
 }
 
 /// Where kubelet sees a pod's directory.
@@ -524,21 +538,26 @@ fn booted() -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
+
+    use podstuck_confine::proc::parse_mounts;
+
     use crate::state::{dra::ClaimOnDisk, pod_dirs::Times};
+
+    fn on_disk_pod(uid: &str) -> PodOnDisk {
+        PodOnDisk {
+            uid: uid.into(),
+            file: None,
+            times: Times::default(),
+            volumes: Vec::new(),
+            devices: Vec::new(),
+            seen_by: None,
+        }
+    }
 
     #[test]
     fn what_could_not_be_read_stays_as_it_was_and_is_named() {
-        let with = |uid: &str| RootOnDisk {
-            pods: vec![PodOnDisk {
-                uid: uid.into(),
-                file: None,
-                times: Times::default(),
-                volumes: Vec::new(),
-                devices: Vec::new(),
-                seen_by: None,
-            }],
-            ..RootOnDisk::default()
-        };
+        let with = |uid: &str| RootOnDisk { pods: vec![on_disk_pod(uid)], ..RootOnDisk::default() };
         let place = |root: &str, pid| (PathBuf::from(root), pid, OsString::from("/nonexistent"));
         let uids = |roots: &BTreeMap<PathBuf, RootOnDisk>, root: &str| -> Vec<String> {
             let known = roots.get(Path::new(root));
@@ -559,6 +578,22 @@ mod tests {
         assert_eq!((uids(&roots, "/a"), uids(&roots, "/b")), (vec!["1".into()], vec!["3".into()]));
         assert_eq!(unread, ["/a", "/c"].map(PathBuf::from), "as another sees it, /b has answered");
         assert_eq!(roots[Path::new("/b")].pods[0].seen_by, Some(7));
+    }
+
+    #[test]
+    fn a_pod_is_seen_where_its_volumes_are_mounted_and_else_by_the_host() {
+        let view = |pid, namespace| View { pid, namespace, mounts: Arc::default() };
+        let views = [view(1, 10), view(7, 20), view(8, 30)];
+        let mut on_disk = RootOnDisk::default();
+        for pid in [1, 7, 8] {
+            on_disk.pods.push(PodOnDisk { seen_by: Some(pid), ..on_disk_pod("u") });
+        }
+        let table = b"40 20 0:9 / /k/pods/u/volumes/v rw - tmpfs tmpfs rw\n";
+        let mount = parse_mounts(7, table).all.remove(0);
+        let mounted = (PathBuf::from("volumes/v"), Mounted::of(&mount, (7, 20), String::new()));
+        assert_eq!(seen_by("u", &on_disk, &views, &[mounted]), Some((7, 20)));
+        assert_eq!(seen_by("u", &on_disk, &views, &[]), Some((1, 10)));
+        assert_eq!(seen_by("other", &on_disk, &views, &[]), None);
     }
 
     #[test]
@@ -622,12 +657,8 @@ mod tests {
     #[test]
     fn of_two_directories_of_one_pod_the_first_counts_and_the_other_is_reported() {
         let pod = |inode: Option<u64>| PodOnDisk {
-            uid: "u".into(),
             file: inode.map(|inode| FileId { device: 1, inode }),
-            times: Times::default(),
-            volumes: Vec::new(),
-            devices: Vec::new(),
-            seen_by: None,
+            ..on_disk_pod("u")
         };
         let (own, again, other, unknown) = (pod(Some(7)), pod(Some(7)), pod(Some(8)), pod(None));
         let mut seen = Collisions::default();

@@ -32,7 +32,7 @@ impl View {
     }
 }
 
-/// The host's view, and those of kubelets that have others, of services first.
+/// The host's view first, then those of kubelets that have others, of services first.
 pub(super) fn all(node: &NodeMounts, daemons: &Daemons) -> Vec<View> {
     let mut views: Vec<View> = Vec::new();
     let mut add = |pid: u32, namespace: Option<u32>| {
@@ -48,6 +48,10 @@ pub(super) fn all(node: &NodeMounts, daemons: &Daemons) -> Vec<View> {
     let lets_us_look = fs::metadata("/proc/1/root/.").is_ok();
     let first = node.host.filter(|_| lets_us_look).or_else(|| namespaces::of_process(1));
     add(1, first);
+    // Else a process that is known to be in the same namespace. A kubelet's own namespace may have copies of the host's
+    // mounts: to unmount one of those releases nothing, and a lab's kubelet ends before the answer is read.
+    let host = node.host.and_then(|host| node.tables.get(&host));
+    add(host.map_or(1, |table| table.pid), node.host);
     // Of equals, the process that has run longest is the node's own: a lab's kubelet sees its volumes, too.
     let mut kubelets = daemons.kubelets.clone();
     kubelets.sort_by_key(|pid| {
@@ -56,8 +60,6 @@ pub(super) fn all(node: &NodeMounts, daemons: &Daemons) -> Vec<View> {
     for pid in kubelets {
         add(pid, namespaces::of_process(pid));
     }
-    let host = node.host.and_then(|host| node.tables.get(&host));
-    add(host.map_or(1, |table| table.pid), node.host);
     views
 }
 
