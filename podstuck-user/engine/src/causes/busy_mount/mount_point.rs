@@ -14,6 +14,7 @@ use crate::{
     model::{
         csi::{DriverProcess, Reach},
         evidence::Source,
+        file_system::is_fuse,
         finding::Severity,
         identity::{SUBPATH, TargetKind},
         mounts::{Mount, Mounts},
@@ -58,6 +59,11 @@ pub(crate) fn removal(
         return Some(draft);
     };
     let here: Vec<_> = mounts.at(&point).collect();
+    // Whether the server of a FUSE mount is gone is asked at the same attempt, and takes longer to answer.
+    let is_asked = here.last().is_some_and(|top| is_fuse(&top.fs_type)) && op.logged_in.is_none();
+    if is_asked && object.attempts.count() == ATTEMPTS_NEEDED {
+        return None;
+    }
     let Some(top) = here.last() else {
         let mut draft = base(context, &BUSY_UNEXPLAINED, object);
         draft.fact(
