@@ -241,8 +241,11 @@ fn the_tool_goes_on_beside_all_of_them_and_ends_when_asked_to() {
     for lab in &stuck {
         let id = lab.text("lab").to_owned();
         // Each is reported at an age of its own, and so perhaps before one that was asked for earlier.
-        let is_reported =
-            node.seen.iter().any(|line| line["type"] == "finding" && line["id"] == id);
+        let is_reported = node.seen.iter().any(|line| {
+            line["type"] == "finding"
+                && line["id"] == id
+                && line["pod"]["uid"] == lab.ready["pod_uid"]
+        });
         if !is_reported {
             finding(&mut node, lab, &id);
         }
@@ -255,7 +258,7 @@ fn the_tool_goes_on_beside_all_of_them_and_ends_when_asked_to() {
     let asked = Instant::now();
     let (lines, _) = node.stop();
     let took = asked.elapsed();
-    assert!(took < Duration::from_secs(2) * slowdown(), "{took:?}");
+    assert!(took < Duration::from_secs(10) * slowdown(), "{took:?}");
     assert!(summary(&lines)["calls"].as_u64().unwrap() > 1000);
     drop(mass);
     for lab in stuck {

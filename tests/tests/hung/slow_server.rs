@@ -88,5 +88,6 @@ fn a_fuse_server_that_answers_others_is_slow_and_does_not_hang() {
     settle();
     let (lines, status) = watching.stop();
     assert!(of_type(&lines, "finding").is_empty(), "{lines:#?}");
-    assert_eq!(status.code(), Some(0));
+    // Calls of other tests may not return either: then the watch was not complete.
+    assert!(matches!(status.code(), Some(0 | 5)), "{status}");
 }
