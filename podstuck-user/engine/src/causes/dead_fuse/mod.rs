@@ -281,11 +281,7 @@ fn tell(draft: &mut Draft, mount: &MountPoint, view: View, pid: u32) {
         Source::mountinfo(format!("/proc/{pid}/mountinfo")),
     );
     draft.fact(format!("statx(2) of {point} fails with ENOTCONN"), Source::Look("statx"));
-    match mount.fuse {
-        Some(FuseServer::Gone) => draft.fact(
-            "no process has the mount's FUSE connection open",
-            Source::proc("/proc/*/fdinfo"),
-        ),
+    let why = match mount.fuse {
         // A server that lives has its connection open even after an abort.
         Some(FuseServer::Lives(server)) => {
             draft.fact(
@@ -296,15 +292,6 @@ fn tell(draft: &mut Draft, mount: &MountPoint, view: View, pid: u32) {
                 "whether the connection was aborted: the FUSE server still runs, and may return \
                  ENOTCONN itself, as GlusterFS's does while its own servers are unreachable",
             );
-        }
-        Some(FuseServer::NotShown) => draft.doubt(
-            "whether its server is gone: this kernel does not show which process serves a FUSE \
-             mount, and a running server may return ENOTCONN itself",
-        ),
-        _ => {}
-    }
-    let why = match mount.fuse {
-        Some(FuseServer::Lives(server)) => {
             draft.held_by(format!("the FUSE server (pid {server})"));
             draft.explanation = format!(
                 "stat(2) of this mount fails with ENOTCONN. Removals call stat(2) before they \
@@ -315,7 +302,25 @@ fn tell(draft: &mut Draft, mount: &MountPoint, view: View, pid: u32) {
             );
             ", whose FUSE server returns no other answer"
         }
-        _ => {
+        Some(FuseServer::NotShown) => {
+            draft.doubt(
+                "whether its server is gone: this kernel does not show which process serves a \
+                 FUSE mount, and a running server may return ENOTCONN itself",
+            );
+            draft.explanation =
+                "stat(2) of this mount fails with ENOTCONN: its FUSE server has ended, or returns \
+                 this error itself. Removals call stat(2) before they delete, so they fail there, \
+                 and the directories above stay."
+                    .into();
+            ", whose FUSE server has ended or returns no other answer"
+        }
+        server => {
+            if server == Some(FuseServer::Gone) {
+                draft.fact(
+                    "no process has the mount's FUSE connection open",
+                    Source::proc("/proc/*/fdinfo"),
+                );
+            }
             draft.explanation =
                 "The process that served this FUSE file system has ended, and the mount is still \
                  there. stat(2) of it fails with ENOTCONN. Removals call stat(2) before they \
