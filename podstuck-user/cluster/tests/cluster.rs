@@ -54,9 +54,9 @@ const CASES: [Case; 8] = [
         gone: &["configmap", "dead", "--namespace=shop"],
     },
     Case {
-        ask: &["rs/owner", "-n", "shop"],
+        ask: &["ds/owner", "-n", "shop"],
         cause: "foreground-dependents",
-        gone: &["replicaset", "owner", "--namespace=shop"],
+        gone: &["daemonset", "owner", "--namespace=shop"],
     },
     Case {
         ask: &["volumeattachment/refused"],
@@ -123,6 +123,12 @@ impl Workstation {
 
     fn exists(&self, what: &[&str]) -> bool {
         !self.kubectl(&[&["get", "--ignore-not-found", "--output=name"], what].concat()).is_empty()
+    }
+
+    /// The names of a namespace's pods.
+    fn pods(&self, namespace: &str) -> Vec<String> {
+        let names = self.kubectl(&["get", "pods", "--namespace", namespace, "--output=name"]);
+        names.lines().map(str::to_owned).collect()
     }
 
     fn wait_until_gone(&self, what: &[&str]) {
@@ -198,14 +204,14 @@ fn namespaces() -> Vec<Value> {
     let of = |name: &str| {
         object("v1", "Namespace", "", name, &json!({"metadata": {"labels": {"guarded": name}}}))
     };
-    ["shop", "full", "locked", "operators", "guard", "edge"].map(of).to_vec()
+    ["shop", "full", "locked", "operators", "guard", "edge", "dark"].map(of).to_vec()
 }
 
 /// Creates the stuck objects, each with its own mechanism.
 fn make(at: &Workstation) {
     let mut silent = pod("silent", "n1", None, &json!({}));
     silent["spec"]["terminationGracePeriodSeconds"] = json!(1);
-    let replicas = json!({"replicas": 0, "selector": {"matchLabels": {"a": "b"}},
+    let daemons = json!({"selector": {"matchLabels": {"a": "b"}},
         "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "a", "image": "example.com/none"}]}}});
     let volume = json!({"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"],
         "csi": {"driver": "disk.example.com", "volumeHandle": "v"}});
@@ -222,7 +228,7 @@ fn make(at: &Workstation) {
         silent,
         object("v1", "ConfigMap", "shop", "dead", &finalizer("widgets.example.com/dead")),
         lease("operators", "0123abcd.widgets.example.com", "widget-manager-6d9f8b7c5-x2x7z_5b1e"),
-        object("apps/v1", "ReplicaSet", "shop", "owner", &json!({"spec": replicas})),
+        object("apps/v1", "DaemonSet", "shop", "owner", &json!({"spec": daemons})),
         object("v1", "PersistentVolume", "", "pv-1", &json!({"spec": volume})),
         attachment("refused", "pv-1"),
         attachment("lost", "pv-2"),
@@ -230,12 +236,12 @@ fn make(at: &Workstation) {
     ]);
     let uid = at.kubectl(&[
         "get",
-        "rs",
+        "ds",
         "owner",
         "--namespace=shop",
         "--output=jsonpath={.metadata.uid}",
     ]);
-    let owner = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "owner", "uid": uid, "controller": true,
+    let owner = json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "owner", "uid": uid, "controller": true,
         "blockOwnerDeletion": true});
     at.apply(vec![pod(
         "owned",
@@ -263,7 +269,7 @@ fn delete(at: &Workstation) {
     at.delete(&["pvc", "data", "--namespace=shop"]);
     at.delete(&["pvc", "data", "--namespace=locked"]);
     at.delete(&["configmap", "dead", "--namespace=shop"]);
-    at.delete(&["rs", "owner", "--namespace=shop", "--cascade=foreground"]);
+    at.delete(&["ds", "owner", "--namespace=shop", "--cascade=foreground"]);
     at.delete(&["volumeattachment", "refused", "lost"]);
     at.delete(&["namespace", "full"]);
 }
@@ -289,6 +295,87 @@ fn healthy_deletions_are_silent(at: &Workstation) {
         asked += 1;
     }
     println!("healthy deletions were asked about {asked} times");
+}
+
+/// The taint that a cloud provider's controller sets when the machine is off.
+const SHUT_DOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
+
+/// A workload whose pods are on the node n3, which is off.
+fn on_n3(kind: &str, name: &str, more: &Value) -> Value {
+    let labels = json!({"app": name});
+    let containers = json!([{"name": "a", "image": "example.com/one"}]);
+    let pod = json!({"nodeName": "n3", "terminationGracePeriodSeconds": 1, "tolerations": [{"operator": "Exists"}],
+        "containers": containers});
+    let mut spec = json!({"replicas": 1, "selector": {"matchLabels": labels},
+        "template": {"metadata": {"labels": labels}, "spec": pod}});
+    spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    object("apps/v1", kind, "dark", name, &json!({"spec": spec}))
+}
+
+/// A node that is off, whose pods a Deployment and a StatefulSet replace.
+fn make_dark(at: &Workstation) {
+    at.apply(vec![
+        object(
+            "v1",
+            "Node",
+            "",
+            "n3",
+            &json!({"spec": {"taints": [{"key": SHUT_DOWN, "effect": "NoSchedule"}]}}),
+        ),
+        lease("kube-node-lease", "n3", "n3"),
+        on_n3("Deployment", "web", &json!({"strategy": {"type": "Recreate"}})),
+        on_n3("StatefulSet", "db", &json!({"serviceName": "db"})),
+    ]);
+    at.plane.wait_for("the pods on n3", || at.pods("dark").len() == 2).unwrap();
+}
+
+fn delete_dark(at: &Workstation) {
+    at.delete(&["pod", "db-0", "--namespace=dark"]);
+    at.kubectl(&["set", "image", "deployment/web", "a=example.com/two", "--namespace=dark"]);
+    let is_deleted = || {
+        let times = "--output=jsonpath={.items[*].metadata.deletionTimestamp}";
+        at.kubectl(&["get", "pods", "--namespace=dark", times]).split(' ').count() == 2
+    };
+    at.plane.wait_for("the deletion of the old pod", is_deleted).unwrap();
+}
+
+/// A node that is off is named with what waits for its pods, which goes on after the printed command.
+fn what_waits_for_a_node_that_is_off_is_named(at: &Workstation) {
+    for pod in at.pods("dark") {
+        let name = format!("dark/{}", pod.trim_start_matches("pod/"));
+        let document = at.json(&[&name]);
+        let cause = &document["items"][0]["causes"][0];
+        assert_eq!(
+            (&cause["id"], &cause["certainty"]),
+            (&json!("node-off"), &json!("firm")),
+            "{document:#}"
+        );
+        let (text, _) = at.podstuck(&[&name]);
+        println!("$ kubectl podstuck {name}\n{text}");
+        let waits = if pod == "pod/db-0" {
+            "StatefulSet dark/db creates no other pod db-0 before this one is gone"
+        } else {
+            "Deployment dark/web has the strategy Recreate: it creates no new pod before this one is gone"
+        };
+        assert!(text.contains(waits), "{text}");
+        let uid = document["items"][0]["uid"].as_str().unwrap();
+        let exists = |uid: &str| {
+            at.kubectl(&[
+                "get",
+                "pods",
+                "--namespace=dark",
+                "--output=jsonpath={.items[*].metadata.uid}",
+            ])
+            .contains(uid)
+        };
+        assert!(exists(uid));
+        // Since Kubernetes 1.26, the taint of the first command is enough.
+        let remedies = cause["remedies"].as_array().unwrap();
+        let forced = remedies.iter().filter_map(acts).find(|it| it.contains("gracePeriodSeconds"));
+        at.run(forced.unwrap()).unwrap();
+        at.plane.wait_for("the old pod to be gone", || !exists(uid)).unwrap();
+    }
+    at.plane.wait_for("the pods that waited", || at.pods("dark").len() == 2).unwrap();
 }
 
 fn acts(remedy: &Value) -> Option<&str> {
@@ -365,7 +452,7 @@ fn all_are_listed(at: &Workstation) {
     assert_eq!(status, 1, "{text}");
     for case in &CASES {
         // Other types are listed only if a listed object leads to them.
-        if ["configmap", "replicaset"].contains(&case.gone[0]) {
+        if ["configmap", "daemonset"].contains(&case.gone[0]) {
             continue;
         }
         let name = case.gone[1];
@@ -379,7 +466,7 @@ fn all_are_listed(at: &Workstation) {
     names.sort_unstable();
     assert_eq!(names, ["persistentvolumeclaim/data", "pod/kept", "pod/owned", "pod/silent"]);
     let (names, _) = at.podstuck(&["-n", "shop", "--all-types", "-o", "name"]);
-    for of_another_type in ["configmap/dead", "replicaset/owner"] {
+    for of_another_type in ["configmap/dead", "daemonset/owner"] {
         assert!(names.lines().any(|line| line == of_another_type), "{names}");
     }
     let document = at.json(&["-A", "--all-types"]);
@@ -581,10 +668,12 @@ fn what_keeps_objects_is_found_and_released_on_a_real_api_server() {
     let at = Workstation { plane, schema: Schema::new(schema) };
     at.apply(namespaces());
     make(&at);
+    make_dark(&at);
     let kubelet = Kubelet::start();
     let before = record(&at, "missed");
     // The webhook is created last: it would also keep the controllers from writing to the claim.
     delete(&at);
+    delete_dark(&at);
     at.apply(vec![dead_webhook()]);
     let deleted = std::time::Instant::now();
     healthy_deletions_are_silent(&at);
@@ -593,6 +682,7 @@ fn what_keeps_objects_is_found_and_released_on_a_real_api_server() {
     a_recording_gives_the_same_answer(&at);
     the_documented_rights_suffice(&at);
     a_missed_deletion_is_proven_by_two_reads(&at, &kubelet, &before);
+    what_waits_for_a_node_that_is_off_is_named(&at);
     let mut followed = Followed::begin(&at);
     for case in &CASES {
         released_by_what_is_printed(&at, case);

@@ -14,9 +14,10 @@ use crate::{
     programs::Programs,
 };
 
-/// Beside those of a node: what deletes namespaces, and what says that a node is not heard, within seconds.
+/// Beside those of a node: what deletes namespaces, what says that a node is not heard, within seconds, and what replaces
+/// pods.
 const CONTROLLERS: [&str; 4] = [
-    "--controllers=namespace,garbagecollector,podgc,pv-protection,pvc-protection,persistentvolume-binder,nodelifecycle",
+    "--controllers=namespace,garbagecollector,podgc,pv-protection,pvc-protection,persistentvolume-binder,nodelifecycle,deployment,replicaset,statefulset",
     "--node-monitor-period=1s",
     "--node-monitor-grace-period=6s",
     "--node-startup-grace-period=6s",

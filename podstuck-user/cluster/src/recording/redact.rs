@@ -7,7 +7,8 @@ use podstuck_model::cluster::Kind;
 use serde_json::{Map, Value};
 
 /// Fields whose values are terms of the API.
-const OF_THE_API: [&str; 18] = [
+const OF_THE_API: [&str; 19] = [
+    "accessModes",
     "about",
     "answer",
     "effect",
@@ -34,6 +35,7 @@ const MAPS: [&str; 6] =
 const WORDS: &str = "apps batch status scale beta beta1 core io k8s kubernetes v v1 v1beta1 v2 \
     kube system public node lease default kubelet kubectl controller manager scheduler apiserver leader external attacher \
     foregroundDeletion orphan True False Unknown \
+    cloudprovider shutdown out \
     some Some resources are remaining has resource instances content in the namespace finalizers failed to delete all \
     types discovery conversion webhook for calling no endpoints available service not found is unavailable and or of a \
     detach volume attached driver error rpc code desc in use by pod timed out waiting context deadline exceeded";

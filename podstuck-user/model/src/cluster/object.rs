@@ -135,13 +135,26 @@ pub struct Spec {
     pub renew_time: Option<Timestamp>,
     /// Namespace: finalizers that must be removed first.
     pub finalizers: Vec<String>,
-    /// Deployment, StatefulSet: desired number of pods.
+    /// Deployment, ReplicaSet, StatefulSet: desired number of pods.
     pub replicas: Option<i64>,
+    /// Deployment: how it replaces its pods.
+    pub strategy: Strategy,
+    /// Claim: access modes.
+    pub access_modes: Vec<String>,
     /// Service: `ClusterIP`, `ExternalName`, ...
     #[serde(rename = "type")]
     pub kind: String,
     /// APIService: the service; `None` for the API server itself.
     pub service: Option<ServiceRef>,
+}
+
+/// How a Deployment replaces its pods.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+pub struct Strategy {
+    /// `RollingUpdate` or `Recreate`.
+    #[serde(rename = "type")]
+    pub kind: String,
 }
 
 /// A container of a pod.

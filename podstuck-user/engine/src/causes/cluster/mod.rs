@@ -13,6 +13,7 @@ mod node;
 mod pod;
 mod remedy;
 mod volume;
+mod waiting;
 mod webhook;
 
 use std::{collections::BTreeSet, time::Duration};

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::{
     case::{Case, api, draft},
-    control_plane, kubelet, remedy,
+    control_plane, kubelet, remedy, waiting,
 };
 use crate::{
     cause::{Cause, Kind, Origin, TriedWith, like, seen, way},
@@ -92,7 +92,7 @@ pub(crate) static OFF: Cause = Cause {
         ),
     ],
     field: &["cloud-provider-openstack#2556"],
-    tried: &[TriedWith::Objects],
+    tried: &[TriedWith::ApiServer, TriedWith::Objects],
     source: &[
         "kubernetes staging/src/k8s.io/cloud-provider/controllers/nodelifecycle",
         "kubernetes pkg/controller/podgc/gc_controller.go, gcTerminating",
@@ -206,6 +206,7 @@ pub(super) fn judge(case: &mut Case, pod: &Object, facts: &Facts) {
         case.found(draft, facts.now);
     } else if let Some(draft) = off(&node, facts).or_else(|| not_heard(&node, facts)) {
         let mut draft = draft;
+        waiting::add(&mut draft, pod, facts);
         by_force(&mut draft, case, pod);
         case.found(draft, facts.now);
     } else if !kubelet::judge(case, pod, &node, facts) {
@@ -316,7 +317,9 @@ fn out_of_service(node: &Object) -> Option<crate::model::remedy::Remedy> {
     let taint = serde_json::json!({"op": "add", "path": "/spec/taints/-", "value":
         {"key": OUT_OF_SERVICE, "value": "nodeshutdown", "effect": "NoExecute"}});
     remedy::patch(
-        format!("mark {name} as out of service: its pods are deleted, their volumes detached"),
+        format!(
+            "mark {name} as out of service: its pods are deleted, their volumes detached (Kubernetes 1.26 or later)"
+        ),
         &key(name),
         &node.metadata,
         &[taint],

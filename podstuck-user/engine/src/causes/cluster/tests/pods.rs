@@ -95,6 +95,70 @@ fn a_node_is_off_only_by_a_taint_that_says_so() {
     the(&of("node.kubernetes.io/unreachable"), "node-not-heard", Firm);
 }
 
+/// A pod of this owner on a node that is off.
+fn of_owner(kind: &str, more: Value) -> World {
+    let owner = json!({"kind": kind, "name": "cart", "uid": "uid-of-cart", "controller": true});
+    let mut pod = overdue_pod("cart-0", json!({"ownerReferences": [owner]}));
+    pod["spec"].as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    let taint = json!({"key": "node.cloudprovider.kubernetes.io/shutdown", "effect": "NoSchedule"});
+    World::default()
+        .with(Kind::NODE, node("Unknown", json!({"spec": {"taints": [taint]}})))
+        .with(Kind::LEASE, lease("kube-node-lease", "n1", "n1", "2026-11-28T09:39:00Z"))
+        .with(Kind::POD, pod)
+}
+
+fn off(world: World) -> String {
+    facts(&the(&world.case(&pod("cart-0")), "node-off", Firm))
+}
+
+#[test]
+fn what_creates_no_pod_before_this_one_is_gone_is_named() {
+    let stateful = off(of_owner("StatefulSet", json!({})));
+    assert!(stateful.contains("StatefulSet shop/cart creates no other pod cart-0"), "{stateful}");
+    let replaced = |strategy: &str, of_set: u32, of_deployment: u32| {
+        let mut set = living(Some("shop"), "cart");
+        set["ownerReferences"] =
+            json!([{"kind": "Deployment", "name": "web", "uid": "uid-of-web", "controller": true}]);
+        let deployment = json!({"metadata": living(Some("shop"), "web"),
+            "spec": {"replicas": of_deployment, "strategy": {"type": strategy}}});
+        let world = of_owner("ReplicaSet", json!({}))
+            .with(Kind::REPLICA_SET, json!({"metadata": set, "spec": {"replicas": of_set}}))
+            .with(Kind::DEPLOYMENT, deployment);
+        off(world).contains("Deployment shop/web has the strategy Recreate")
+    };
+    assert!(replaced("Recreate", 0, 1));
+    // These pods are replaced already, or not at all.
+    assert!(!replaced("RollingUpdate", 0, 1));
+    assert!(!replaced("Recreate", 1, 1));
+    assert!(!replaced("Recreate", 0, 0));
+}
+
+#[test]
+fn a_pod_that_waits_for_the_volume_of_a_node_that_is_off_is_named() {
+    let volumes =
+        json!({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]});
+    let waits = |mode: &str, node: &str, attached: bool| {
+        let claim = json!({"metadata": living(Some("shop"), "data"),
+            "spec": {"volumeName": "pv-1", "accessModes": [mode]}});
+        let attachment = json!({"metadata": living(None, "csi-1"), "status": {"attached": attached},
+            "spec": {"nodeName": "n1", "source": {"persistentVolumeName": "pv-1"}}});
+        let mut next = json!({"metadata": living(Some("shop"), "cart-1"), "status": {"phase": "Pending"},
+            "spec": {"nodeName": node}});
+        next["spec"].as_object_mut().unwrap().extend(volumes.as_object().unwrap().clone());
+        let world = of_owner("ReplicaSet", volumes.clone())
+            .with(Kind::CLAIM, claim)
+            .with(Kind::ATTACHMENT, attachment)
+            .with(Kind::POD, next);
+        off(world).contains(
+            "Pod shop/cart-1 on n2 waits for the volume pv-1 of the claim data, which VolumeAttachment csi-1 attaches to n1",
+        )
+    };
+    assert!(waits("ReadWriteOnce", "n2", true));
+    assert!(!waits("ReadWriteMany", "n2", true));
+    assert!(!waits("ReadWriteOnce", "n1", true));
+    assert!(!waits("ReadWriteOnce", "n2", false));
+}
+
 #[test]
 fn the_risk_of_force_depends_on_the_owner() {
     let of = |kind: &str| {
