@@ -12,7 +12,11 @@ use podstuck_lab::cases;
 
 const WORKSPACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 /// What is played on a real node.
-const ON_NODE: [&str; 2] = ["tests/tests/on_node/cases.rs", "tests/tests/on_node/troubles.rs"];
+const ON_NODE: [&str; 3] = [
+    "tests/tests/on_node/cases.rs",
+    "tests/tests/on_node/troubles.rs",
+    "tests/tests/on_node/missed.rs",
+];
 /// What is played with real runtimes.
 const RUNTIMES: [&str; 2] = ["tests/tests/runtimes.rs", "tests/tests/runtimes"];
 /// What tests make that no lab does.
@@ -58,7 +62,9 @@ fn what_was_tried_with_a_real_kubelet_is_a_case_on_the_node() {
     let on_node = ON_NODE.map(|file| fs::read_to_string(Path::new(WORKSPACE).join(file)).unwrap());
     let on_node = on_node.concat();
     for cause in catalogue::all() {
-        let is_case = on_node.contains(&format!("cause: \"{}\",", cause.id));
+        let forms =
+            [format!("cause: \"{}\",", cause.id), format!("CAUSE: &str = \"{}\";", cause.id)];
+        let is_case = forms.iter().any(|form| on_node.contains(form));
         let claimed = cause.tried.contains(&TriedWith::RealKubelet);
         assert_eq!(
             is_case, claimed,

@@ -38,8 +38,12 @@ mod healthy;
 mod listed;
 #[path = "on_node/live.rs"]
 mod live;
+#[path = "on_node/lossy.rs"]
+mod lossy;
 #[path = "dist/made.rs"]
 mod made;
+#[path = "on_node/missed.rs"]
+mod missed;
 #[path = "on_node/plugin.rs"]
 mod plugin;
 #[path = "on_node/pods.rs"]

@@ -55,7 +55,9 @@ impl Place {
         if place.top.exists() {
             bail!("{TOP} exists: a node is up, or was not ended; `cargo xtask node down` ends it");
         }
-        if Path::new(KUBELET_ROOT).join("pods").exists() {
+        // An empty directory may be left of a node that was not ended.
+        let pods = fs::read_dir(Path::new(KUBELET_ROOT).join("pods"));
+        if pods.is_ok_and(|mut pods| pods.next().is_some()) {
             bail!("{KUBELET_ROOT} has pods: this machine is a node already");
         }
         for name in ["", "log", "keys"] {

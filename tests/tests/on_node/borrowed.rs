@@ -49,7 +49,7 @@ impl Drop for Borrowed {
 }
 
 /// Where cargo puts the CSI driver and its FUSE server: beside the tests.
-fn beside_us(program: &str) -> PathBuf {
+pub fn beside_us(program: &str) -> PathBuf {
     let test = env::current_exe().unwrap();
     test.ancestors().nth(2).unwrap().join(program)
 }

@@ -25,8 +25,21 @@ pub struct Answer {
     pub took: Duration,
 }
 
-/// The node, with the image, and with an address by which the API server finds kubelet: for `kubectl logs`. kubelet
-/// itself tells none, since it may not tell one of the loopback interface.
+/// Gives the node an address by which the API server finds kubelet. kubelet itself reports none, because it may not report one of
+/// the loopback interface.
+pub fn reachable(node: &Node) {
+    let path = format!("/api/v1/nodes/{NAME}/status");
+    let record = node.kubectl(&["get", "--raw", &path]).unwrap();
+    let mut record: Value = serde_json::from_str(&record).unwrap();
+    let status = &mut record["status"];
+    status["addresses"] = json!([{ "type": "InternalIP", "address": "127.0.0.1" }]);
+    status["daemonEndpoints"] = json!({ "kubeletEndpoint": { "Port": KUBELET_PORT } });
+    let file = node.top().join("node.json");
+    fs::write(&file, record.to_string()).unwrap();
+    node.kubectl(&["replace", "--raw", &path, "-f", file.to_str().unwrap()]).unwrap();
+}
+
+/// The node, with the image, and with an address: for `kubectl logs`.
 pub struct Prepared<'a> {
     node: &'a Node,
     plugin: tempfile::TempDir,
@@ -36,15 +49,7 @@ pub struct Prepared<'a> {
 impl<'a> Prepared<'a> {
     pub fn of(node: &'a Node) -> Self {
         node.import(&artefact(&format!("podstuck-{VERSION}-image.tar"))).unwrap();
-        let path = format!("/api/v1/nodes/{NAME}/status");
-        let record = node.kubectl(&["get", "--raw", &path]).unwrap();
-        let mut record: Value = serde_json::from_str(&record).unwrap();
-        let status = &mut record["status"];
-        status["addresses"] = json!([{ "type": "InternalIP", "address": "127.0.0.1" }]);
-        status["daemonEndpoints"] = json!({ "kubeletEndpoint": { "Port": KUBELET_PORT } });
-        let file = node.top().join("node.json");
-        fs::write(&file, record.to_string()).unwrap();
-        node.kubectl(&["replace", "--raw", &path, "-f", file.to_str().unwrap()]).unwrap();
+        reachable(node);
         Self {
             node,
             _machine: AsBySystemd::new(),

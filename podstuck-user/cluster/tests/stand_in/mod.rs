@@ -49,7 +49,12 @@ impl Kubelet {
 
     /// Sets its list of pods, and resets the count of reads.
     pub(crate) fn has(&self, pods: &[Value]) {
-        *self.state.lock().unwrap() = State { pods: pods.to_vec(), reads: 0 };
+        let mut pods = pods.to_vec();
+        for pod in &mut pods {
+            // As kubelet does.
+            pod["metadata"]["annotations"]["kubernetes.io/config.source"] = json!("api");
+        }
+        *self.state.lock().unwrap() = State { pods, reads: 0 };
     }
 
     /// Number of reads of the list.

@@ -24,8 +24,8 @@ use crate::{
 const ROUND: Duration = Duration::from_secs(5 * 60);
 /// Maximal age of a heartbeat: kubelet reports an unchanged condition every five minutes.
 const REPORTED: Duration = Duration::from_secs(6 * 60);
-/// Annotation with the source of a static pod, a file or a URL.
-const STATIC: &str = "kubernetes.io/config.source";
+/// Annotation that kubelet sets on each pod in its list: `api`, or for a static pod `file` or `http`.
+const CONFIG_SOURCE: &str = "kubernetes.io/config.source";
 
 fn age(at: Timestamp, now: Timestamp) -> Duration {
     Duration::try_from(now.duration_since(at)).unwrap_or_default()
@@ -106,7 +106,8 @@ fn takes_changes(draft: &mut Draft, pod: &Object, list: &[Object], node: &str, f
     let Some(requested) = pod.metadata.requested() else { return };
     let last = |own: &Object| {
         let meta = &own.metadata;
-        let of_api = !meta.annotations.contains_key(STATIC) && meta.uid != pod.metadata.uid;
+        let source = meta.annotations.get(CONFIG_SOURCE);
+        let of_api = source.is_none_or(|source| source == "api") && meta.uid != pod.metadata.uid;
         // kubelet's own final deletion has a grace period of 0, and so hides when the deletion was requested.
         let requested = meta.requested().filter(|_| meta.deletion_grace_period_seconds > Some(0));
         let last = meta.creation_timestamp.max(requested).filter(|_| of_api)?;

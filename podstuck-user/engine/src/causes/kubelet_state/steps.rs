@@ -93,7 +93,7 @@ pub(crate) static MISSED_DELETION: Cause = Cause {
         way("restore the connection to the API server, or renew kubelet's credentials", ""),
     ],
     field: &["kubernetes#25759"],
-    tried: &[TriedWith::Test, TriedWith::ApiServer, TriedWith::Objects],
+    tried: &[TriedWith::Test, TriedWith::RealKubelet, TriedWith::ApiServer, TriedWith::Objects],
     source: &["kubernetes pkg/kubelet/config/apiserver.go", "client-go tools/cache/reflector.go"],
 };
 

@@ -45,7 +45,10 @@ fn other(more: Value) -> Value {
 }
 
 fn later() -> Value {
-    other(json!({"creationTimestamp": "2026-11-28T09:55:00Z"}))
+    // kubelet notes the source of each pod.
+    other(
+        json!({"creationTimestamp": "2026-11-28T09:55:00Z", "annotations": {"kubernetes.io/config.source": "api"}}),
+    )
 }
 
 #[test]
