@@ -11,8 +11,10 @@ use std::{
     time::Duration,
 };
 
+mod objects;
 mod stand_in;
 
+use objects::{claim, finalizer, object};
 use podstuck_test_node::ControlPlane;
 use podstuck_testing::Schema;
 use podstuck_testing::skip;
@@ -140,29 +142,6 @@ impl Workstation {
     }
 }
 
-fn object(version: &str, kind: &str, namespace: &str, name: &str, more: &Value) -> Value {
-    let mut object = json!({"apiVersion": version, "kind": kind, "metadata": {"name": name}});
-    if !namespace.is_empty() {
-        object["metadata"]["namespace"] = json!(namespace);
-    }
-    for (key, value) in more.as_object().unwrap() {
-        match key.as_str() {
-            "metadata" => {
-                object["metadata"]
-                    .as_object_mut()
-                    .unwrap()
-                    .extend(value.as_object().unwrap().clone());
-            }
-            _ => object[key] = value.clone(),
-        }
-    }
-    object
-}
-
-fn finalizer(name: &str) -> Value {
-    json!({"metadata": {"finalizers": [name]}})
-}
-
 fn pod(name: &str, node: &str, claim: Option<&str>, metadata: &Value) -> Value {
     let volumes: Vec<Value> = claim
         .iter()
@@ -179,13 +158,6 @@ fn at_edge(name: &str) -> Value {
     pod["metadata"]["namespace"] = json!("edge");
     pod["spec"]["terminationGracePeriodSeconds"] = json!(1);
     pod
-}
-
-fn claim(namespace: &str, name: &str, more: &Value) -> Value {
-    let spec = json!({"accessModes": ["ReadWriteOnce"], "storageClassName": "none", "resources": {"requests": {"storage": "1Gi"}}});
-    let mut claim = object("v1", "PersistentVolumeClaim", namespace, name, more);
-    claim["spec"] = spec;
-    claim
 }
 
 fn attachment(name: &str, volume: &str) -> Value {
