@@ -7,7 +7,7 @@ use podstuck_model::cluster::Kind;
 use serde_json::{Map, Value};
 
 /// Fields whose values are terms of the API.
-const OF_THE_API: [&str; 19] = [
+const OF_THE_API: [&str; 20] = [
     "accessModes",
     "about",
     "answer",
@@ -19,6 +19,7 @@ const OF_THE_API: [&str; 19] = [
     "operations",
     "operator",
     "phase",
+    "podReplacementPolicy",
     "podstuck",
     "question",
     "reason",

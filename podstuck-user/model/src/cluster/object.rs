@@ -139,6 +139,8 @@ pub struct Spec {
     pub replicas: Option<i64>,
     /// Deployment: how it replaces its pods.
     pub strategy: Strategy,
+    /// Job: `TerminatingOrFailed` or `Failed`.
+    pub pod_replacement_policy: String,
     /// Claim: access modes.
     pub access_modes: Vec<String>,
     /// Service: `ClusterIP`, `ExternalName`, ...

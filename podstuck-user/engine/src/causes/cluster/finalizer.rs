@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{
     case::{Case, Step, api, draft},
     control_plane::{self, Leader},
-    foreground, remedy, webhook,
+    foreground, job, pod, remedy, webhook,
 };
 use crate::{
     cause::{Cause, Kind, Origin, TriedWith, like, seen, way},
@@ -94,7 +94,7 @@ pub(crate) static CONTROLLER_GONE: Cause = Cause {
 
 /// Finalizers that kube-controller-manager removes.
 const OF_CONTROL_PLANE: [(&str, &str); 6] = [
-    ("batch.kubernetes.io/job-tracking", "the Job controller of kube-controller-manager"),
+    (job::TRACKING, "the Job controller of kube-controller-manager"),
     ("foregroundDeletion", "the garbage collector of kube-controller-manager"),
     ("orphan", "the garbage collector of kube-controller-manager"),
     ("kubernetes.io/pvc-protection", "the protection of claims of kube-controller-manager"),
@@ -153,6 +153,16 @@ fn of_controller(case: &Case, object: &Object, finalizer: &str, facts: &Facts) -
             "metadata.deletionGracePeriodSeconds is 0, after which the API server waits for finalizers alone",
             api(facts.now),
         );
+        let running = pod::running(object);
+        if !running.is_empty() {
+            draft.fact(
+                format!(
+                    "kubelet has not reported that {running} has ended: a client deleted the pod with a grace period of 0, which \
+                     does not wait for kubelet, as with --force; processes of the pod may still run on its node"
+                ),
+                api(facts.now),
+            );
+        }
     }
     let setter = meta.setter(finalizer);
     if let Some(setter) = setter {
@@ -161,6 +171,11 @@ fn of_controller(case: &Case, object: &Object, finalizer: &str, facts: &Facts) -
             format!("the field manager {} set it{at}", safe(setter.manager.as_bytes())),
             api(facts.now),
         );
+    }
+    if finalizer == job::TRACKING
+        && let Some(fact) = job::fact(object, facts)
+    {
+        draft.fact(fact, api(facts.now));
     }
     if case.key.kind == cluster::Kind::CLAIM {
         draft.rule_out(

@@ -7,6 +7,7 @@ mod chain;
 mod control_plane;
 mod finalizer;
 mod foreground;
+mod job;
 mod kubelet;
 mod namespace;
 mod node;

@@ -90,6 +90,13 @@ fn has_ended(pod: &Object) -> Option<bool> {
     (!all.is_empty()).then(|| all.iter().all(|it| it.state.contains_key("terminated")))
 }
 
+/// The names of the containers that run, by kubelet's report.
+pub(super) fn running(pod: &Object) -> String {
+    let all = pod.status.container_statuses.iter().filter(|it| it.state.contains_key("running"));
+    let names: Vec<_> = all.map(|it| safe(it.name.as_bytes())).collect();
+    names.join(", ")
+}
+
 fn mirror(case: &mut Case, pod: &Object, facts: &Facts) {
     let mut draft = draft(&pod_record::MIRROR);
     draft.held_by("the static pod's manifest, in the directory of kubelet's staticPodPath");
@@ -97,15 +104,9 @@ fn mirror(case: &mut Case, pod: &Object, facts: &Facts) {
         format!("it has the annotation {MIRROR}, and its grace period has passed"),
         api(facts.now),
     );
-    let running: Vec<_> = pod
-        .status
-        .container_statuses
-        .iter()
-        .filter(|it| it.state.contains_key("running"))
-        .map(|it| safe(it.name.as_bytes()).into_owned())
-        .collect();
+    let running = running(pod);
     if !running.is_empty() {
-        draft.fact(format!("kubelet reports that it runs {}", running.join(", ")), api(facts.now));
+        draft.fact(format!("kubelet reports that it runs {running}"), api(facts.now));
     }
     draft.explanation = "The record is the mirror pod of a static pod. Its deletion ends nothing \
         on the node: kubelet runs the pod as long as its manifest exists."

@@ -272,3 +272,45 @@ fn foreground_deletion_is_followed_to_the_leaf() {
         assert_eq!((ids(&judged.case), judged.below.len()), (vec!["object-finalizer"], 0));
     }
 }
+
+/// A pod of the Job `once` with its tracking finalizer.
+fn of_job(phase: &str) -> World {
+    let more = json!({"finalizers": ["batch.kubernetes.io/job-tracking"],
+        "ownerReferences": [{"kind": "Job", "name": "once", "uid": "uid-of-once", "controller": true}]});
+    let object = json!({"metadata": deleted(Some("shop"), "cart-0", more), "spec": {"nodeName": "n1"},
+        "status": {"phase": phase}});
+    World::default().with(Kind::POD, object)
+}
+
+/// kubernetes#121828
+#[test]
+fn the_job_of_a_tracked_pod_shows_when_its_finalizer_is_removed() {
+    let fact = |world: World| facts(&the(&world.case(&pod("cart-0")), "pod-finalizer", Firm));
+    let job = |policy: &str| json!({"metadata": living(Some("shop"), "once"), "spec": {"podReplacementPolicy": policy}});
+    let waits = "Job shop/once has the podReplacementPolicy Failed";
+    let is_waiting =
+        |phase, policy| fact(of_job(phase).with(Kind::JOB, job(policy))).contains(waits);
+    assert!(is_waiting("Running", "Failed"));
+    assert!(!is_waiting("Failed", "Failed"));
+    assert!(!is_waiting("Running", "TerminatingOrFailed"));
+    assert!(fact(of_job("Running")).contains("the pod's Job shop/once does not exist"));
+    let mut other = job("Failed");
+    other["metadata"]["uid"] = json!("another");
+    let replaced = fact(of_job("Running").with(Kind::JOB, other));
+    assert!(replaced.contains("Job shop/once was replaced"), "{replaced}");
+    let unread = fact(of_job("Running").without_right(Kind::JOB));
+    assert!(!unread.contains("Job shop/once"), "{unread}");
+}
+
+#[test]
+fn a_pod_that_was_deleted_by_force_may_still_run() {
+    let of = |state: &str| {
+        let mut object = kept("example.com/x");
+        object["status"] = json!({"containerStatuses": [{"name": "web", "state": {state: {}}}]});
+        let case = World::default().with(Kind::POD, object).case(&pod("cart-0"));
+        facts(&the(&case, "pod-finalizer", Firm))
+            .contains("kubelet has not reported that web has ended")
+    };
+    assert!(of("running"));
+    assert!(!of("terminated"));
+}
