@@ -129,7 +129,7 @@ impl KubeletSteps {
             words.iter().any(|word| said.text.contains(word))
         };
         let came_on = match said.report {
-            Some(Report::Added | Report::ToGo) => false,
+            Some(Report::Added | Report::ToGo | Report::Attached | Report::VolumeStep) => false,
             Some(_) => true,
             None => of_runtime || !said.volume.is_empty() || is_stop(),
         };

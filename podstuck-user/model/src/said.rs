@@ -126,6 +126,10 @@ pub enum Report {
     Unmapped,
     /// A volume's device was released, for all pods of the node.
     DeviceReleased,
+    /// kubelet counts the volume as attached, and not as mounted for the pod: it would mount it next.
+    Attached,
+    /// kubelet has taken another step with the volume, such as a mount or an unmount.
+    VolumeStep,
     /// A container of the pod has ended.
     ContainerEnded,
     /// kubelet has received the pod's deletion.
@@ -254,10 +258,11 @@ impl Said {
         }
     }
 
-    /// Whether it is kubelet's message about a pod's volume.
+    /// Whether it is kubelet's message about the teardown of a pod's volume.
     pub fn is_kubelets_of_a_volume(&self) -> bool {
         let of_volume = self.report == Some(Report::TornDown) || !self.volume.is_empty();
-        self.component == Component::Kubelet && of_volume && !self.is_of_a_device()
+        let is_other = matches!(self.report, Some(Report::Attached | Report::VolumeStep));
+        self.component == Component::Kubelet && of_volume && !is_other && !self.is_of_a_device()
     }
 
     /// Whether it is about a volume's device, which kubelet releases when no pod uses the volume any more.
@@ -275,6 +280,8 @@ impl Said {
                     | Report::Added
                     | Report::Killing
                     | Report::DeviceReleased
+                    | Report::Attached
+                    | Report::VolumeStep
                     | Report::Killed
                     | Report::SandboxStops
                     | Report::SandboxStopped

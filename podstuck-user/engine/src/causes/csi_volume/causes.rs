@@ -245,8 +245,9 @@ pub(crate) static KUBELET_LOST: Cause = Cause {
         The pod waits for that volume.",
     confirmed_by: &[
         seen(
-            "kubelet was started after the pod's containers had ended, or its log says after that \
-             time that it fails to mount the volume",
+            "kubelet was started after the pod's containers had ended; or its log says after that \
+             time that it fails to mount the volume, or since its start that the volume is \
+             attached, which it says only of a volume that it does not count as mounted",
             &[Origin::Proc, Origin::Log],
         ),
         absent("kubelet's log has no attempt to unmount the volume since then", Feed::Logs),
@@ -256,7 +257,10 @@ pub(crate) static KUBELET_LOST: Cause = Cause {
     log: log("kubelet", "nothing with the pod's UID and UnmountVolume since its start"),
     look_alikes: &[
         like(ids::CSI_DRIVER_LOST_PUBLISH_STATE, "kubelet does not call the driver"),
-        like(ids::UNMOUNT_NOT_ATTEMPTED, "kubelet was started after the pod's end"),
+        like(
+            ids::UNMOUNT_NOT_ATTEMPTED,
+            "kubelet was started after the pod's end, or counts the volume as not mounted",
+        ),
     ],
     ways_out: &[
         way("restart kubelet again once the plugin and the volume's secrets are available", ""),

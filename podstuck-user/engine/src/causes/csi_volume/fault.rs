@@ -11,7 +11,7 @@ use crate::{
     model::{
         csi::{DriverProcess, Registration, VolumeData},
         node::{NodeSample, PodState, VolumeState},
-        said::Complaint,
+        said::{Complaint, Said},
         time::Monotonic,
     },
     unmounts::Tried,
@@ -27,11 +27,17 @@ const SEEN: Duration = Duration::from_secs(1);
 /// Maximal delay between the start of a process and the first line of its log.
 const AT_ITS_START: Duration = Duration::from_secs(10);
 
+/// How long after its attachment kubelet has begun to mount a volume that the pod is to have: it does so in its next loop,
+/// a tenth of a second later.
+const MOUNTED_BY: Duration = Duration::from_secs(8);
+
 /// Data about a volume besides its state.
 pub(super) struct Looked<'a> {
     pub(super) standing: Option<Standing>,
     pub(super) torn_down: Option<&'a Logged>,
     pub(super) no_error_since: Option<(Monotonic, &'a str)>,
+    /// kubelet counts the volume as attached and not as mounted, and does nothing with it.
+    pub(super) attached: Option<(Monotonic, &'a Said)>,
     pub(super) unregistered: Option<Monotonic>,
     /// kubelet waited two minutes for the driver's answer.
     pub(super) timed_out: bool,
@@ -94,6 +100,8 @@ impl NotAttempted {
         let mounts_again = repeated(Fault::KubeletLost)
             .zip(looked.standing.as_ref())
             .is_some_and(|(logged, standing)| standing.ended() < logged.last);
+        // kubelet unmounts only what it counts as mounted.
+        let is_lost = looked.attached.is_some_and(|(attached, _)| at.since(attached) >= MOUNTED_BY);
         let is_cut_off = volume.driver().is_some_and(DriverProcess::is_cut_off);
         let found = match fault(pod, volume, tried, begun) {
             Some(Fault::DriverDeaf) if is_called => Some(Fault::Forgotten),
@@ -121,7 +129,9 @@ impl NotAttempted {
             Some(Fault::Forgotten | Fault::NotAttempted) if sample.kubelets.is_empty() => {
                 Fault::NotAttempted
             }
-            Some(Fault::Forgotten | Fault::NotAttempted) if mounts_again => Fault::KubeletLost,
+            Some(Fault::Forgotten | Fault::NotAttempted) if mounts_again || is_lost && begun => {
+                Fault::KubeletLost
+            }
             Some(Fault::Forgotten) => match driver_fault(volume) {
                 Some(fault) => fault,
                 None if says(Fault::DriverDown) => Fault::DriverDown,

@@ -21,11 +21,11 @@ pub(crate) fn cause() -> &'static Cause {
 }
 
 pub(crate) fn words(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<'_>) {
-    if let Some(since) = suspect.kubelet_since {
+    if let Some(since) = suspect.kubelet_since.filter(|_| suspect.attached.is_none()) {
         let fact = format!("kubelet was started {} ago", minutes(suspect.at, since));
         draft.fact_since(fact, Source::proc("/proc"), since);
     }
-    if let Some((since, log)) = suspect.no_error_since {
+    if let Some((since, log)) = suspect.no_error_since.filter(|_| suspect.attached.is_none()) {
         draft.fact_since(
             "since then, kubelet has neither unmounted the volume nor failed to unmount it",
             Source::Log(log.to_owned()),
@@ -34,6 +34,8 @@ pub(crate) fn words(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<
     }
     if let Some((since, said)) = suspect.said {
         mounts_again(context, draft, suspect, (since, said));
+    } else if let Some(attached) = suspect.attached {
+        is_only_attached(context, draft, suspect, attached);
     } else {
         gave_up(context, draft, suspect);
     }
@@ -68,6 +70,50 @@ fn mounts_again(
     draft.rule_out(ids::UNMOUNT_NOT_ATTEMPTED, "kubelet tries to mount the volume");
 }
 
+/// kubelet says that the volume is attached, which it says only of a volume that it does not count as mounted.
+fn is_only_attached(
+    context: &Context<'_>,
+    draft: &mut Draft,
+    suspect: &Suspect<'_>,
+    (since, said): (Monotonic, &Said),
+) {
+    let log = || Source::Log(said.source.clone());
+    let fact = format!(
+        "kubelet counts the volume as attached and not as mounted: at {:.0} it logged `{}`",
+        said.at, said.text
+    );
+    draft.fact_since(fact, log(), since);
+    draft.fact_since(
+        "since then, kubelet has neither mounted nor unmounted the volume, nor failed to",
+        log(),
+        since,
+    );
+    draft.explanation = "The volume is mounted, but kubelet counts it only as attached: kubelet \
+        was restarted, and the pod's volumes were removed from its list before it had found this \
+        mount again. kubelet unmounts only volumes that it counts as mounted, so it never unmounts \
+        this one, and the pod waits for it."
+        .into();
+    umount(context, draft, suspect, UMOUNT_RISK);
+    restart(
+        context,
+        draft,
+        "low: containers keep running, and kubelet searches for the pod's volumes again",
+    );
+    // As long as a silence of kubelet must last that has no message before it.
+    if suspect.at.since(since) < suspect.threshold {
+        draft.doubt("whether kubelet's volume manager runs: it may wait for another volume");
+    }
+    draft.rule_out(ids::UNMOUNT_NOT_ATTEMPTED, "kubelet counts the volume as not mounted");
+}
+
+fn restart(context: &Context<'_>, draft: &mut Draft, risk: &str) {
+    match context.sample.and_then(|sample| unit::of(sample.kubelet_group.as_deref()?)) {
+        Some(unit) => draft.remedy(unit::restart(unit), risk),
+        None => draft
+            .advice("restart kubelet: no command is given, because its service is not known", risk),
+    };
+}
+
 /// kubelet has not found the volume again after its start.
 fn gave_up(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<'_>) {
     draft.explanation = "kubelet was started after the pod's containers had ended, and does not \
@@ -77,11 +123,7 @@ fn gave_up(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<'_>) {
         .into();
     const RISK: &str = "low: containers keep running, and kubelet searches for the volumes again. \
         Useful only once the CSI driver, the volume's secret and its claim are available";
-    match context.sample.and_then(|sample| unit::of(sample.kubelet_group.as_deref()?)) {
-        Some(unit) => draft.remedy(unit::restart(unit), RISK),
-        None => draft
-            .advice("restart kubelet: no command is given, because its service is not known", RISK),
-    };
+    restart(context, draft, RISK);
     umount(context, draft, suspect, UMOUNT_RISK);
     draft.rule_out(ids::UNMOUNT_NOT_ATTEMPTED, "kubelet was started after the pod's end");
 }

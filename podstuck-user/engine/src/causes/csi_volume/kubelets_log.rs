@@ -31,6 +31,10 @@ pub(super) struct KubeletsLog {
     errors: Bounded<(String, String), Monotonic>,
     /// By UID and volume: the last complaint of the driver.
     drivers: Bounded<(String, String), Logged>,
+    /// By UID and volume: kubelet's last step with the volume.
+    steps: Bounded<(String, String), (Monotonic, Said)>,
+    /// By UID: when kubelet last received the pod.
+    added: Bounded<String, Monotonic>,
     /// By log: since when it was read without a gap.
     heard: BTreeMap<String, Monotonic>,
 }
@@ -52,6 +56,8 @@ impl Default for KubeletsLog {
             ended: Bounded::new(REMEMBERED),
             errors: Bounded::new(REMEMBERED),
             drivers: Bounded::new(REMEMBERED),
+            steps: Bounded::new(REMEMBERED),
+            added: Bounded::new(REMEMBERED),
             heard: BTreeMap::new(),
         }
     }
@@ -70,6 +76,18 @@ impl KubeletsLog {
             (Some(Report::ContainerEnded), _) if said.component == Component::Kubelet => {
                 let ended = self.ended.or_insert_with(uid, || (at, said.source.clone()));
                 ended.0 = ended.0.max(at);
+                return;
+            }
+            (Some(Report::Added), _) if said.component == Component::Kubelet => {
+                let added = self.added.or_insert_with(uid, || at);
+                *added = at.max(*added);
+                return;
+            }
+            (Some(Report::Attached | Report::VolumeStep), _) => {
+                let last = self.steps.or_insert_with((uid, volume), || (at, said.clone()));
+                if at >= last.0 {
+                    *last = (at, said.clone());
+                }
                 return;
             }
             _ if !said.is_kubelets_of_a_volume() => return,
@@ -142,6 +160,23 @@ impl KubeletsLog {
         self.drivers.get(&(pod.uid.clone(), unique_name(pod, volume)))
     }
 
+    /// When kubelet, since it last received the pod, said that the volume is attached, which it says of a volume that it
+    /// does not count as mounted, and its whole log since has no other step with the volume.
+    pub(super) fn attached(
+        &self,
+        pod: &PodState,
+        volume: &VolumeState,
+    ) -> Option<(Monotonic, &Said)> {
+        let key = (pod.uid.clone(), unique_name(pod, volume));
+        let (at, said) = self.steps.get(&key)?;
+        let later = [self.errors.get(&key), self.added.get(&pod.uid)];
+        let is_whole = self.heard.get(&said.source).is_some_and(|since| since <= at);
+        let is_last = later.into_iter().flatten().all(|later| later <= at)
+            && self.torn_down.get(&key).is_none_or(|logged| logged.last <= *at);
+        let is_attached = said.report == Some(Report::Attached);
+        (is_attached && is_last && is_whole).then_some((*at, said))
+    }
+
     /// When the pod's last container ended, and the log that says so.
     pub(super) fn ended(&self, pod: &PodState) -> Option<(Monotonic, &str)> {
         self.ended.get(&pod.uid).map(|(at, log)| (*at, log.as_str()))
@@ -163,7 +198,8 @@ impl KubeletsLog {
 
     pub(super) fn dropped(&self) -> u64 {
         let of_volumes = self.torn_down.dropped() + self.errors.dropped() + self.drivers.dropped();
-        of_volumes + self.complaints.dropped() + self.ended.dropped()
+        let of_steps = self.steps.dropped() + self.added.dropped();
+        of_volumes + of_steps + self.complaints.dropped() + self.ended.dropped()
     }
 }
 

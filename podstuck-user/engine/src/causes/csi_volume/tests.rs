@@ -808,6 +808,42 @@ fn a_volume_that_kubelet_mounts_again_was_lost_to_it() {
 }
 
 #[test]
+fn a_volume_that_kubelet_counts_only_as_attached_was_lost_to_it() {
+    let late = |heard_since| {
+        let late = Late::of(with_driver(as_it_is)).torn_down();
+        Late { kubelet_since: 1001, heard_since: Some(heard_since), ..late }
+    };
+    let attached = |at| Said { source: "log of 1".into(), ..reports(Report::Attached, at) };
+    let step = |at| Said { source: "log of 1".into(), ..reports(Report::VolumeStep, at) };
+    let late_by = |at, said: Vec<Said>| {
+        late(1500)
+            .said([attached(at)])
+            .said(said)
+            .found()
+            .map(|(id, certainty, ..)| (id, certainty))
+    };
+    let lost = |certainty| Some(("kubelet-restart-lost-volume", certainty));
+    assert_eq!(late_by(3190, vec![]), lost(Certainty::Likely));
+    assert_eq!(late_by(2000, vec![]), lost(Certainty::Firm));
+    // kubelet may be about to mount it, has mounted it, was started again, or its log has a gap.
+    let added = Said { volume: String::new(), ..reports(Report::Added, 2500) };
+    let error = complains(Complaint::DriverHangs, 2500);
+    for (at, said) in [
+        (3195, vec![]),
+        (2000, vec![step(2001)]),
+        (2000, vec![added]),
+        (2000, vec![error]),
+        (1400, vec![]),
+    ] {
+        let found = late_by(at, said.clone());
+        assert_ne!(found.map(|it| it.0), Some("kubelet-restart-lost-volume"), "{at} {said:?}");
+    }
+    // Another kubelet's log says nothing about it.
+    let two = Late { kubelets: vec![1, 2], ..late(1500).said([attached(2000)]) };
+    assert_eq!(two.cause().map(|it| it.0), Some("kubelet-restart-lost-volume"));
+}
+
+#[test]
 fn a_driver_that_tries_to_unmount_nothing_stays_the_cause() {
     let started = Monotonic(1_000_000_000);
     let mut gone = pod(vec![with_driver(|process| process.as_mut().unwrap().started = started)]);

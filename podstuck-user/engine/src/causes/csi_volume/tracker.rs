@@ -224,6 +224,7 @@ impl NotAttempted {
             standing: Standing::of(context, sample, pod, volume, self.log.ended(pod)),
             torn_down: self.log.torn_down(pod, volume),
             no_error_since: self.log.no_error_since(pod, volume, sample.kubelets.len()),
+            attached: self.log.attached(pod, volume),
             unregistered: unregistered.map(|at| context.when(at)),
             timed_out: self.log.has_timed_out(pod, volume),
             halted: volume
@@ -256,7 +257,9 @@ impl NotAttempted {
         let lasted = window.max(said_for).max(stood.unwrap_or_default());
         let asked = looked.torn_down.filter(|_| matches!(fault, Fault::Forgotten | Fault::CutOff));
         let mounts_again = said.filter(|_| fault == Fault::KubeletLost);
+        let attached = looked.attached.filter(|_| fault == Fault::KubeletLost);
         if asked.or(mounts_again).is_none()
+            && attached.is_none()
             && lasted < needed(fault, context.thresholds)
             && !is_met(fault, looked, (window, said_for), context.thresholds)
         {
@@ -283,6 +286,7 @@ impl NotAttempted {
             no_error_since: looked.no_error_since,
             unheld: self.questions.unheld(volume),
             node: self.node.as_ref(),
+            attached,
             kubelet_since: sample.kubelet_since,
             kubelet_runs: !sample.kubelets.is_empty(),
             at,

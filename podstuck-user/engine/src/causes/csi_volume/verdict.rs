@@ -101,6 +101,8 @@ pub(crate) struct Suspect<'a> {
     pub(crate) unheld: Option<Monotonic>,
     /// The node's record at the API server.
     pub(crate) node: Option<&'a NodeRecord>,
+    /// When kubelet said that the volume is attached and not mounted, and did nothing with it since.
+    pub(crate) attached: Option<(Monotonic, &'a Said)>,
     pub(crate) kubelet_since: Option<Monotonic>,
     pub(crate) kubelet_runs: bool,
     pub(crate) at: Monotonic,

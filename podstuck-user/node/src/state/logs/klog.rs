@@ -378,6 +378,8 @@ pub(super) fn words(report: Report) -> &'static str {
         Report::TornDown => "UnmountVolume.TearDown succeeded",
         Report::Unmapped => "UnmapVolume succeeded",
         Report::DeviceReleased => "UnmountDevice succeeded",
+        Report::Attached => "Controller attach succeeded",
+        Report::VolumeStep => "a step with the volume",
         Report::ContainerEnded => "ContainerDied",
         Report::ToGo => "SyncLoop DELETE",
         Report::Added => "SyncLoop ADD",

@@ -26,6 +26,7 @@ use super::{
     peel::{Peeled, is_others, peeled},
     place,
     pod_ids::PodIds,
+    volume_steps::{Attached, VolumeSteps},
     zone,
 };
 use crate::{identity::on_host, state::traces};
@@ -67,6 +68,7 @@ pub(in crate::state) struct Open {
     deletions: Vec<(Name, Current)>,
     /// Ids of containers, and the UID of their pod.
     ids: Vec<(String, String)>,
+    attached: Vec<Attached>,
     /// All lines that this process has written.
     lines: Lines,
 }
@@ -155,6 +157,7 @@ struct Found {
     of_runtime: VecDeque<(Finding, bool)>,
     of_pods: OfPods,
     deletions: Deletions,
+    steps: VolumeSteps,
     /// It has entries about kubelet's steps.
     names_steps: bool,
     /// The time of the first entry after the beginning, or after a gap.
@@ -232,11 +235,13 @@ fn go_on(
     alive: impl FnMut() -> Result<()>,
 ) -> Result<(Found, Open)> {
     let (is_first, is_quiet) = (before.is_none(), news.text.is_empty());
-    let Open { entry, framing, deletions, ids, has_begun, lines, .. } = before.unwrap_or_default();
+    let Open { entry, framing, deletions, ids, attached, has_begun, lines, .. } =
+        before.unwrap_or_default();
     let lines = if framing.own() == own { lines } else { Lines::default() };
     let framing = framing.of(own);
     let (deletions, ids) = (Deletions::after(deletions), PodIds::new(ids));
-    let mut found = Found { entry, framing, deletions, ids, ..Found::default() };
+    let steps = VolumeSteps::after(attached);
+    let mut found = Found { entry, framing, deletions, ids, steps, ..Found::default() };
     if news.is_cut {
         found.end(now);
         found.deletions.interrupted();
@@ -250,7 +255,9 @@ fn go_on(
     let (mark, deletions) = (news.next, found.deletions.known());
     let (has_begun_now, lines) = (has_begun || found.since.is_some(), lines.and(found.lines));
     let ids = found.ids.some(CONTAINERS);
-    let next = Open { mark, has_begun: has_begun_now, entry, framing, deletions, ids, lines };
+    let attached = found.steps.known();
+    let next =
+        Open { mark, has_begun: has_begun_now, entry, framing, deletions, ids, attached, lines };
     found.since = found.since.filter(|_| !has_begun || news.is_cut);
     Ok((found, next))
 }
@@ -362,6 +369,11 @@ fn captured_of(found: Found) -> Captured {
 fn take(found: &mut Found, entry: &str, is_proven: bool, now: Timestamp) {
     let entry = entry.trim_end();
     let Some(message) = klog::message(entry) else { return };
+    if let Some((uid, volume, report)) = found.steps.listen(message, is_proven)
+        && let Some(at) = klog::written(entry, now)
+    {
+        found.attempts.push(Finding::Reported { uid, volume, at, report }, true);
+    }
     if is_proven {
         found.ids.listen_to_kubelet(message);
         found.deletions.listen(message, || klog::written(entry, now));
