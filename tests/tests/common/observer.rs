@@ -129,7 +129,8 @@ pub(crate) fn failed(records: &[Record]) -> &Record {
             && r.head.target != 0
             && r.head.reason & reason::LOOK_ALIKE == 0
     };
-    records.iter().find(ours).unwrap_or_else(|| panic!("no failure among {}", records.len()))
+    let heads = || records.iter().map(|record| &record.head).collect::<Vec<_>>();
+    records.iter().find(ours).unwrap_or_else(|| panic!("no failure among {:?}", heads()))
 }
 
 /// A directory on a disk, which the probes are shown when they are loaded: pods are in it.

@@ -11,9 +11,9 @@ use serde_json::Value;
 
 use super::driver::{Logging, SILENT};
 
-/// One of kubelet's attempts, a while ago, and the next one in two minutes.
-fn failed(uid: &str, volume: &str, ago: i64) -> String {
-    let time = Timestamp::now().checked_sub(SignedDuration::from_secs(ago)).unwrap();
+/// One of kubelet's attempts, at this moment: after the start of the driver, which else may answer otherwise now.
+fn failed(uid: &str, volume: &str) -> String {
+    let time = Timestamp::now();
     let local = time.to_zoned(TimeZone::system()).strftime("%m%d %H:%M:%S.%6f");
     let retry = time.checked_add(SignedDuration::from_millis(500)).unwrap();
     let retry = retry.strftime("%F %T.%f +0000 UTC");
@@ -37,11 +37,11 @@ fn a_watch_hears_what_kubelet_says_meanwhile() {
     let mut asked = vec!["--kubelet-root", lab.of("kubelet_root")];
     asked.extend(options.iter().map(String::as_str));
     let mut watched = watch(&asked);
-    lab.write(&failed(uid, &volume, 2));
+    lab.write(&failed(uid, &volume));
     let old = lab.log.path().with_extension("1");
     fs::rename(lab.log.path(), &old).unwrap();
     let mut moved = File::options().append(true).open(&old).unwrap();
-    moved.write_all(failed(uid, &volume, 1).as_bytes()).unwrap();
+    moved.write_all(failed(uid, &volume).as_bytes()).unwrap();
     let is_of_pod = |line: &Value| line["type"] == "finding" && line["pod"]["uid"] == uid;
     let found = watched.wait_for("a finding", is_of_pod);
     fs::rename(&old, lab.log.path()).unwrap();
