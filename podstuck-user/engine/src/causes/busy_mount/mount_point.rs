@@ -59,11 +59,6 @@ pub(crate) fn removal(
         return Some(draft);
     };
     let here: Vec<_> = mounts.at(&point).collect();
-    // Whether the server of a FUSE mount is gone is asked at the same attempt, and takes longer to answer.
-    let is_asked = here.last().is_some_and(|top| is_fuse(&top.fs_type)) && op.logged_in.is_none();
-    if is_asked && object.attempts.count() == ATTEMPTS_NEEDED {
-        return None;
-    }
     let Some(top) = here.last() else {
         let mut draft = base(context, &BUSY_UNEXPLAINED, object);
         draft.fact(
@@ -76,6 +71,11 @@ pub(crate) fn removal(
             .into();
         return Some(draft);
     };
+    // Whether the server of a FUSE mount is gone is asked at the same attempt, and takes longer to answer.
+    let is_asked = is_fuse(&top.fs_type) && op.logged_in.is_none();
+    if is_asked && object.attempts.count() == ATTEMPTS_NEEDED {
+        return None;
+    }
     let driver = context.driver_of(op.target_id);
     let known = cause(op, top, here.len(), tried, driver);
     let own = busy_mount::nested::in_memory(&top.fs_type) && top.root == Path::new("/");

@@ -492,8 +492,13 @@ fn a_mount_inside_an_empty_dir_has_its_own_names() {
 /// The finding about a CSI volume's own mount after this number of attempts.
 fn after_of_mount_point(attempts: u64, tried: &Tried) -> Draft {
     let csi = target("kubernetes.io/csi", "/pv");
+    after_on(op(Call::UnlinkatDir, &csi, "/pv/mount"), "ext4", attempts, tried).unwrap()
+}
+
+/// The finding about a removal where a file system of this type is mounted.
+fn after_on(op: Operation, fs_type: &str, attempts: u64, tried: &Tried) -> Option<Draft> {
     let mut object = BusyObject {
-        op: op(Call::UnlinkatDir, &csi, "/pv/mount"),
+        op,
         count: attempts,
         first: Monotonic(1),
         attempts: Attempts::default(),
@@ -504,11 +509,28 @@ fn after_of_mount_point(attempts: u64, tried: &Tried) -> Draft {
     for attempt in 0..attempts {
         object.attempts.note(Monotonic(attempt * 1_000_000_000));
     }
-    let all = mountinfo::parse(b"9 2 0:9 / /pv/mount rw - ext4 /dev/sdb rw\n");
-    let mounts = Mounts { all, source: "/proc/1/mountinfo".into(), pid: 1 };
+    let line = format!("9 2 0:9 / /pv/mount rw - {fs_type} /dev/sdb rw\n");
+    let mounts = Mounts {
+        all: mountinfo::parse(line.as_bytes()),
+        source: "/proc/1/mountinfo".into(),
+        pid: 1,
+    };
     let (unmounts, steps) = (Unmounts::default(), KubeletSteps::default());
     let context = crate::testing::context(Monotonic(9_000_000_000), &unmounts, &steps, &[]);
-    removal(&context, &object, tried, Some(&mounts)).unwrap()
+    removal(&context, &object, tried, Some(&mounts))
+}
+
+#[test]
+fn a_fuse_mount_is_asked_before_it_is_called_left() {
+    let empty = target("kubernetes.io/empty-dir", "/pv");
+    let mut busy = op(Call::UnlinkatDir, &empty, "/pv/mount");
+    let is_found = |op: &Operation, fs_type, attempts| {
+        after_on(op.clone(), fs_type, attempts, &tried(None, 0)).is_some()
+    };
+    assert!(is_found(&busy, "ext4", 2) && !is_found(&busy, "fuse.sshfs", 2));
+    assert!(is_found(&busy, "fuse.sshfs", 3));
+    busy.logged_in = Some("log of kubelet".into());
+    assert!(is_found(&busy, "fuse.sshfs", 2));
 }
 
 #[test]
