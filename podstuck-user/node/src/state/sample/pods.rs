@@ -100,6 +100,7 @@ impl PodCollector {
                 }
                 let mounted = mounts.below(&pod.uid, root, on_disk.link.as_ref());
                 let mounted = mounted.as_slice();
+                let view = seen_by(&pod.uid, on_disk, views, mounted);
                 let mut volumes = join(root, pod, mounted);
                 if let Only::Below(directory) = &places.only {
                     volumes.retain(|volume| volume.path.starts_with(directory));
@@ -118,7 +119,7 @@ impl PodCollector {
                     if csi.registration == Registration::Listening
                         && populated == Some(false)
                         && let VolumeData::Known { driver, .. } = &csi.data
-                        && let Some(view) = own_view(pod, views)
+                        && let Some(view) = view.or_else(|| views.first())
                     {
                         let has_usual = on_disk.drivers.iter().any(|name| *name == **driver);
                         let listening = listening.all();
@@ -139,9 +140,8 @@ impl PodCollector {
                     devices.retain(|device| device.path().starts_with(directory));
                 }
                 let times = &pod.times;
-                let seen_by = seen_by(&pod.uid, on_disk, views, mounted);
                 pods.push(PodState {
-                    seen_by,
+                    seen_by: view.map(|view| (view.pid, view.namespace)),
                     uid: pod.uid.clone(),
                     directory: root.join("pods").join(&pod.uid),
                     started: times.started.is_some_and(|started| started >= booted()),
@@ -195,28 +195,21 @@ impl PodCollector {
     }
 }
 
-/// A process that sees a pod's directory, and its mount namespace: the first in which the pod has mounts, if there is
-/// one. The directory is also seen where they are not mounted.
-fn seen_by(
+/// A view in which a pod's directory is seen: the first in which the pod has mounts, if there is one. The directory is
+/// also seen where they are not mounted.
+fn seen_by<'a>(
     uid: &str,
     on_disk: &RootOnDisk,
-    views: &[View],
+    views: &'a [View],
     mounted: &[(PathBuf, Mounted)],
-) -> Option<(u32, u32)> {
+) -> Option<&'a View> {
     let sees = |view: &&View| {
         on_disk.pods.iter().any(|pod| pod.uid == uid && pod.seen_by == Some(view.pid))
     };
     let has_mounts =
         |view: &&View| mounted.iter().any(|(_, mount)| mount.namespace == view.namespace);
     let mut seeing = views.iter().filter(sees);
-    let view = seeing.clone().find(has_mounts).or_else(|| seeing.next())?;
-    Some((view.pid, view.namespace))
-}
-
-/// Where kubelet sees a pod's directory.
-fn own_view<'a>(pod: &PodOnDisk, views: &'a [View]) -> Option<&'a View> {
-    let own = |view: &&View| Some(view.pid) == pod.seen_by;
-    views.iter().find(own).or_else(|| views.first())
+    seeing.clone().find(has_mounts).or_else(|| seeing.next())
 }
 
 /// Directories of one UID that are not the same. The first one counts.
@@ -590,10 +583,11 @@ mod tests {
         }
         let table = b"40 20 0:9 / /k/pods/u/volumes/v rw - tmpfs tmpfs rw\n";
         let mount = parse_mounts(7, table).all.remove(0);
-        let mounted = (PathBuf::from("volumes/v"), Mounted::of(&mount, (7, 20), String::new()));
-        assert_eq!(seen_by("u", &on_disk, &views, &[mounted]), Some((7, 20)));
-        assert_eq!(seen_by("u", &on_disk, &views, &[]), Some((1, 10)));
-        assert_eq!(seen_by("other", &on_disk, &views, &[]), None);
+        let mounted = [(PathBuf::from("volumes/v"), Mounted::of(&mount, (7, 20), String::new()))];
+        let pid = |uid, mounted| seen_by(uid, &on_disk, &views, mounted).map(|view| view.pid);
+        assert_eq!(pid("u", &mounted), Some(7));
+        assert_eq!(pid("u", &[]), Some(1));
+        assert_eq!(pid("other", &[]), None);
     }
 
     #[test]
