@@ -12,29 +12,28 @@ pub struct CountKey {
     pub started_ns: u64,
     /// Process id.
     pub tgid: u32,
-    /// From the lowest bit: latency bucket (12 bits), lane (4 bits), errno (12 bits), call (4 bits).
+    /// From the lowest bit: latency bucket (16 bits), errno (12 bits), call (4 bits).
     pub what: u32,
+    /// Whose entry it is: see [`Self::in_lane`].
+    pub lane: u32,
+    /// Always 0, since the kernel compares it as well.
+    pub padding: u32,
 }
 
-const _: () = assert!(crate::bucket::BUCKETS <= CountKey::BUCKET_MASK);
-
 impl CountKey {
-    const BUCKET_MASK: u16 = 0x0fff;
-
     /// Packs a key, in lane 0.
     #[inline(always)]
     pub const fn new(target: u64, process: Process, call: u8, errno: u16, bucket: u16) -> Self {
         let what = bucket as u32 | (errno as u32 & 0xfff) << 16 | (call as u32) << 28;
         let Process { started_ns, tgid, .. } = process;
-        Self { target, started_ns, tgid, what }
+        Self { target, started_ns, tgid, what, lane: 0, padding: 0 }
     }
 
-    /// The same key in the lane of a slot. Only one program at a time on a CPU adds to an entry of a lane, so no
+    /// The same key in the lane of a slot of a CPU. Only one program at a time adds to an entry of a lane, so no
     /// update has to be atomic. User space sums the lanes.
     #[inline(always)]
-    pub const fn in_lane(mut self, lane: u32) -> Self {
-        self.what = self.what & !(0xf << 12) | (lane & 0xf) << 12;
-        self
+    pub const fn in_lane(self, lane: u32) -> Self {
+        Self { lane, ..self }
     }
 
     /// The process that made the call.
@@ -54,15 +53,25 @@ impl CountKey {
 
     /// The latency bucket.
     pub const fn bucket(&self) -> u16 {
-        self.what as u16 & Self::BUCKET_MASK
+        self.what as u16
     }
 }
 
-/// Entries of a table of counts. Each entry takes memory for every possible CPU, so the table is small, and user
-/// space empties it sooner when it fills.
-pub const COUNTS: usize = 2048;
+/// The tables of counts.
+pub const TABLES: [&str; 2] = ["COUNTS_0", "COUNTS_1"];
 
-/// The counts of one CPU.
+/// Entries of a table of counts. User space empties it sooner when it fills.
+pub const COUNTS: usize = 4096;
+/// Entries for each possible CPU beyond them: a process that runs on several takes as many entries for a count.
+const COUNTS_PER_CPU: usize = 32;
+
+/// The size of a table of counts on a machine with `cpus` possible CPUs.
+pub const fn size(cpus: usize) -> u32 {
+    let size = COUNTS.saturating_add(cpus.saturating_mul(COUNTS_PER_CPU));
+    if size > u32::MAX as usize { u32::MAX } else { size as u32 }
+}
+
+/// The counts of one lane.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallTotals {
@@ -112,7 +121,7 @@ mod pod {
     unsafe impl aya::Pod for CountKey {}
 }
 
-const _: () = assert!(size_of::<CountKey>() == 24);
+const _: () = assert!(size_of::<CountKey>() == 32);
 const _: () = assert!(size_of::<CallTotals>() == 32);
 
 #[cfg(test)]
@@ -130,7 +139,7 @@ mod tests {
         assert_eq!((key.call(), key.errno(), key.bucket()), (call::UMOUNT2, 4095, 0));
         let last = crate::bucket::BUCKETS - 1;
         let key = CountKey::new(7, process, call::RMDIR, 4095, last);
-        let other = key.in_lane(1);
+        let other = key.in_lane(1 << 14);
         assert_eq!((other.call(), other.errno(), other.bucket()), (call::RMDIR, 4095, last));
         assert!(other != key && other.in_lane(0) == key);
     }

@@ -2,7 +2,8 @@
 //!
 //! Each CPU takes free entries 128 at a time (`LOCAL_FREE_TARGET`) and keeps them until it has used them
 //! (`bpf_lru_list_pop_free_to_local` in kernel/bpf/bpf_lru_list.c). With many CPUs, a table would evict entries while
-//! most of it is empty. So user space adds the average reserve of a CPU for each possible CPU.
+//! most of it is empty. So on a machine with so many CPUs that they would reserve more than half of a table, user
+//! space enlarges it: half of its entries remain for all.
 
 /// Processes that made counted calls.
 pub const ACTORS: usize = 8192;
@@ -30,9 +31,10 @@ pub const TABLES: [(&str, usize); 6] = [
 /// The average reserve of a CPU: half of what it takes at a time.
 pub const FREE_PER_CPU: usize = 64;
 
-/// The size of a table that holds `entries` entries on a machine with `cpus` CPUs.
+/// The size of a table of `entries` entries on a machine with `cpus` possible CPUs.
 pub const fn size(entries: usize, cpus: usize) -> u32 {
-    let size = entries.saturating_add(cpus.saturating_mul(FREE_PER_CPU));
+    let size = (entries / 2).saturating_add(cpus.saturating_mul(FREE_PER_CPU));
+    let size = if size < entries { entries } else { size };
     if size > u32::MAX as usize { u32::MAX } else { size as u32 }
 }
 
@@ -41,9 +43,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cpus_keep_to_themselves_is_added() {
-        assert_eq!(size(1024, 2), 1152);
-        assert_eq!(size(8192, 1024), 8192 + 64 * 1024);
+    fn half_of_a_table_remains_beside_what_the_cpus_reserve() {
+        assert_eq!(size(1024, 2), 1024);
+        assert_eq!(size(8192, 64), 8192);
+        assert_eq!(size(8192, 128), 4096 + 64 * 128);
         assert_eq!(size(1, usize::MAX), u32::MAX);
     }
 }

@@ -185,7 +185,16 @@ fn doctor_finds_every_probe_alive_here() {
     let all = "unlinkat, umount2, unlink, rmdir by";
     let probes = if cfg!(target_arch = "aarch64") { "unlinkat, umount2 by" } else { all };
     assert!(text.contains(probes), "{text}");
-    assert!(text.contains("of scratch space"), "{text}");
+    let (each, cpus) = memory_for_each_cpu(&text).unwrap_or_else(|| panic!("{text}"));
+    assert!(each * cpus <= 8 << 10, "more than 8 MiB for the possible CPUs: {text}");
+}
+
+/// KiB for each possible CPU, and their number.
+fn memory_for_each_cpu(text: &str) -> Option<(u64, u64)> {
+    let (_, words) = text.split_once("MiB, of which ")?;
+    let (each, words) = words.split_once(" KiB for each possible CPU (")?;
+    let (cpus, _) = words.split_once("): ")?;
+    Some((each.parse().ok()?, cpus.parse().ok()?))
 }
 
 /// In a mount namespace of its own, where only what mounts it sees it.

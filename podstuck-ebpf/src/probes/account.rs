@@ -62,7 +62,7 @@ global_function! {
 global_function! {
     /// Counts the call; returns 1 if its key is new. Separate for the same reason as `account`.
     fn count_call(slot) -> u32 {
-        let lane = slot.number();
+        let lane = slot.lane();
         let scratch = slot.scratch();
         let Returned { trail, process, duration_ns, entry, errno, .. } = &scratch.call;
         let bucket = bucket_of(*duration_ns);

@@ -1,8 +1,8 @@
-//! Exact counts: one increment for each call, in this CPU's part of one table entry. The minimum and maximum need
-//! compare and exchange, and before Linux 5.12 no BPF instruction does that atomically. So the entry belongs to the
-//! slot of the counting program, which no other program on this CPU holds at that time.
+//! Exact counts: one increment for each call, in one table entry. The minimum and maximum need compare and exchange,
+//! and before Linux 5.12 no BPF instruction does that atomically. So the entry belongs to the slot of the counting
+//! program, which no other program holds at that time.
 
-use aya_ebpf::{bindings::BPF_NOEXIST, btf_maps::PerCpuHashMap};
+use aya_ebpf::{bindings::BPF_NOEXIST, btf_maps::HashMap};
 use podstuck_common::{
     count::{COUNTS, CallTotals, CountKey},
     record::loss,
@@ -19,17 +19,11 @@ pub(crate) fn add(key: &CountKey, duration_ns: u64) -> bool {
 }
 
 #[inline(always)]
-fn add_to(
-    table: &PerCpuHashMap<CountKey, CallTotals, COUNTS>,
-    key: &CountKey,
-    duration_ns: u64,
-) -> bool {
+fn add_to(table: &HashMap<CountKey, CallTotals, COUNTS>, key: &CountKey, duration_ns: u64) -> bool {
     if let Some(count) = table.get_ptr_mut(key) {
         bump(count, duration_ns);
         return false;
     }
-    // Another CPU may insert the same key now. Its entry serves as well, so only the existence of an entry matters,
-    // not the result of the insertion.
     let empty = CallTotals { calls: 0, total_ns: 0, min_ns: 0, max_ns: 0 };
     if table.insert(key, &empty, u64::from(BPF_NOEXIST)).is_ok()
         && let Some(made) = COUNTS_MADE.get_ptr_mut(0)
@@ -48,8 +42,8 @@ fn add_to(
 fn bump(count: *mut CallTotals, duration_ns: u64) {
     // A duration below the clock's resolution counts as 1 ns; 0 means that no call is counted yet.
     let ns = if duration_ns == 0 { 1 } else { duration_ns };
-    // SAFETY: aligned words of this CPU's map memory; only the holder of the slot writes them. User space reads them
-    // when no program uses the table any more.
+    // SAFETY: aligned words of map memory; only the holder of the slot writes them. User space reads them when no
+    // program uses the table any more.
     unsafe {
         (*count).calls = (*count).calls.wrapping_add(1);
         (*count).total_ns = (*count).total_ns.wrapping_add(duration_ns);

@@ -2,7 +2,7 @@
 
 use aya_ebpf::{
     bindings::BPF_F_MMAPABLE,
-    btf_maps::{Array, HashMap, LruHashMap, PerCpuArray, PerCpuHashMap, ProgramArray, RingBuf},
+    btf_maps::{Array, HashMap, LruHashMap, PerCpuArray, ProgramArray, RingBuf},
     macros::btf_map,
 };
 use podstuck_common::{
@@ -36,12 +36,13 @@ pub(crate) static IN_FLIGHT_BESIDE: HashMap<u64, InFlight, 16384> = HashMap::new
 pub(crate) static GENERATION: Array<u32, 1> = Array::new();
 
 /// Exact counts. Two tables, so that user space can empty one while the other is written: see `source/counts.rs` for
-/// why no count is lost.
+/// why no count is lost. Each CPU has entries of its own, by the lane in the key: a per-CPU table would reserve memory
+/// for each entry on each possible CPU, although a process runs on few of them between two reads.
 #[btf_map]
-pub(crate) static COUNTS_0: PerCpuHashMap<CountKey, CallTotals, COUNTS> = PerCpuHashMap::new();
+pub(crate) static COUNTS_0: HashMap<CountKey, CallTotals, COUNTS> = HashMap::new();
 /// See [`COUNTS_0`].
 #[btf_map]
-pub(crate) static COUNTS_1: PerCpuHashMap<CountKey, CallTotals, COUNTS> = PerCpuHashMap::new();
+pub(crate) static COUNTS_1: HashMap<CountKey, CallTotals, COUNTS> = HashMap::new();
 
 /// Total number of entries that were created in both tables, from which user space detects that one fills.
 #[btf_map]

@@ -2,7 +2,7 @@
 
 use core::mem::{ManuallyDrop, forget};
 
-use aya_ebpf::{btf_maps::PerCpuArray, macros::btf_map};
+use aya_ebpf::{btf_maps::PerCpuArray, helpers::generated, macros::btf_map};
 use podstuck_common::config::SLOTS;
 
 use super::{claim, globals::config, scratch::Scratch};
@@ -66,6 +66,13 @@ impl Slot {
     #[inline(always)]
     pub(crate) fn number(&self) -> u32 {
         self.number
+    }
+
+    /// A number that no other slot of any CPU has.
+    #[inline(always)]
+    pub(crate) fn lane(&self) -> u32 {
+        // SAFETY: it takes nothing, and no program changes its CPU while it runs.
+        unsafe { generated::bpf_get_smp_processor_id() * SLOTS + self.number }
     }
 }
 

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use aya::maps::PerCpuHashMap;
+use aya::maps::HashMap;
 use nix::{errno::Errno, libc};
 
 use podstuck_common::{
@@ -66,7 +66,7 @@ pub(crate) fn hooked(name: &str) -> bool {
 pub(crate) fn counted(target: u64) -> BTreeMap<String, u64> {
     OBSERVER.with_borrow(|observer| {
         let map = observer.as_ref().unwrap().probes.ebpf.map("COUNTS_0").unwrap();
-        let map: PerCpuHashMap<_, CountKey, CallTotals> = map.try_into().unwrap();
+        let map: HashMap<_, CountKey, CallTotals> = map.try_into().unwrap();
         let mut counted = BTreeMap::new();
         for (key, counts) in map.iter().map(Result::unwrap).filter(|(key, _)| key.target == target)
         {
@@ -75,8 +75,7 @@ pub(crate) fn counted(target: u64) -> BTreeMap<String, u64> {
                 0 => "ok".to_owned(),
                 errno => format!("{:?}", Errno::from_raw(errno.into())),
             };
-            let calls: u64 = counts.iter().map(|count| count.calls).sum();
-            *counted.entry(format!("{call} {outcome}")).or_default() += calls;
+            *counted.entry(format!("{call} {outcome}")).or_default() += counts.calls;
         }
         counted
     })

@@ -15,6 +15,7 @@ use podstuck_process as process;
 const MEMORY_MIB: u32 = 2048;
 /// Two, so that two writers can run at a time.
 const PROCESSORS: &str = "2";
+const OF_128_POSSIBLE: &str = "2,maxcpus=128";
 /// Both processors take turns in one thread. With a thread for each, QEMU 7.2 sometimes executes a breakpoint that
 /// the other processor has already removed, which the kernel treats as its own fault (`Oops: int3` while probes are
 /// attached).
@@ -75,6 +76,8 @@ pub(super) struct Guest<'a> {
     pub(super) arguments: &'a str,
     /// Whether the processors run concurrently, not in turn
     pub(super) at_once: bool,
+    /// Whether many more processors are possible than there are
+    pub(super) many_possible: bool,
     /// The file for the console's output
     pub(super) log: &'a Path,
     pub(super) limit: Duration,
@@ -90,6 +93,7 @@ impl Guest<'_> {
         let log = File::create(self.log).with_context(cannot_log)?;
         let (accelerator, more) =
             if self.at_once { (AT_ONCE, ENDS_BY_FAULTS) } else { (IN_TURN, "") };
+        let processors = if self.many_possible { OF_128_POSSIBLE } else { PROCESSORS };
         let (emulator, console) = (emulator(self.architecture), console(self.architecture));
         let processor: &[&str] = match self.architecture {
             Architecture::Amd64 => &AMD64,
@@ -105,7 +109,7 @@ impl Guest<'_> {
         command
             .args(["--pdeathsig", "KILL", &emulator])
             .args(processor)
-            .args(["-accel", accelerator, "-smp", PROCESSORS])
+            .args(["-accel", accelerator, "-smp", processors])
             .args(["-m", &MEMORY_MIB.to_string()])
             .args(["-nographic", "-no-reboot", "-nic", "none"])
             .arg("-kernel")

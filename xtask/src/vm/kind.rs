@@ -10,6 +10,8 @@ pub(super) enum Kind {
     Attacked,
     /// Concurrent processors, not in turn
     AtOnce,
+    /// Room for many more processors than there are, as on a node whose machine type can grow
+    ManyPossible,
     /// A kernel that lets no program read its memory
     LockedDown,
     /// A kernel that enforces SELinux
@@ -43,6 +45,7 @@ impl Kind {
             Self::Faulty => ", faults",
             Self::Attacked => ", attacks",
             Self::AtOnce => ", processors at once",
+            Self::ManyPossible => ", 128 possible processors",
             Self::LockedDown => ", locked down",
             Self::Confined => ", SELinux",
             Self::Runtimes(OciRuntime::Runc) => ", runtimes with runc",
@@ -57,6 +60,7 @@ impl Kind {
             Self::Faulty => "-faults",
             Self::Attacked => "-attacks",
             Self::AtOnce => "-at-once",
+            Self::ManyPossible => "-many-possible",
             Self::LockedDown => "-locked-down",
             Self::Confined => "-selinux",
             Self::Runtimes(OciRuntime::Runc) => "-runc",
@@ -72,6 +76,7 @@ impl Kind {
             Self::Usual
             | Self::Faulty
             | Self::Attacked
+            | Self::ManyPossible
             | Self::LockedDown
             | Self::Confined
             | Self::Runtimes(_) => 2,

@@ -91,6 +91,11 @@ impl Machine {
         }
         let Some(stable) = Self::that_stands_for_most(&machines).cloned() else { return machines };
         machines.extend(stable.that_refuse());
+        machines.push(Self {
+            kind: Kind::ManyPossible,
+            tests: selection::MANY_POSSIBLE,
+            ..stable.clone()
+        });
         if let Some(disk) = runtimes {
             machines.extend(stable.with_runtimes(disk));
         }

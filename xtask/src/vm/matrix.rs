@@ -178,6 +178,7 @@ impl Machine {
             disk: self.disk.as_deref(),
             arguments: &arguments,
             at_once: self.kind == Kind::AtOnce,
+            many_possible: self.kind == Kind::ManyPossible,
             log: &log,
             limit: GUEST_LIMIT,
         };

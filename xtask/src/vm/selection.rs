@@ -100,6 +100,10 @@ pub(super) const AT_ONCE: Tests = Tests {
     again: "counts,paths:by_,paths:renamed,other_ways:moved",
 };
 
+/// The memory of tables that are sized by the possible processors, and the counts in them.
+pub(super) const MANY_POSSIBLE: Tests =
+    Tests { first: "cli:doctor_finds,counts:two", again: "cli:doctor_finds,counts:two" };
+
 /// The test programs of all selections.
 pub(super) fn programs() -> BTreeSet<&'static str> {
     all().into_iter().map(|(program, _)| program).collect()
@@ -121,6 +125,7 @@ pub(super) fn all() -> BTreeSet<(&'static str, Option<&'static str>)> {
         LOCKED_DOWN,
         UNDER_SELINUX,
         AT_ONCE,
+        MANY_POSSIBLE,
         RUNTIMES,
     ]
     .into_iter()

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use aya::{Ebpf, EbpfLoader, VerifierLogLevel, include_bytes_aligned, util::nr_cpus};
 use podstuck_common::{
     config::{CAST, Config},
-    lru,
+    count, lru,
 };
 
 use super::{
@@ -78,6 +78,9 @@ fn tables(layout: &Layout, config: Config, one_slot: bool, debug: bool) -> Resul
         .verifier_log_level(VerifierLogLevel::STATS);
     for (table, entries) in lru::TABLES {
         loader.map_max_entries(table, lru::size(entries, cpus));
+    }
+    for table in count::TABLES {
+        loader.map_max_entries(table, count::size(cpus));
     }
     if one_slot {
         loader.map_max_entries(SCRATCH, 1);
@@ -151,10 +154,15 @@ mod tests {
     }
 
     #[test]
-    fn each_cpus_reserve_is_added_to_all_lru_tables() {
+    fn tables_are_sized_by_the_possible_cpus() {
         let Some(ebpf) = made(true) else { return };
-        let room = nr_cpus().unwrap() * lru::FREE_PER_CPU;
-        let mut expected = lru::TABLES.map(|(name, entries)| (name, entries + room));
+        let cpus = nr_cpus().unwrap();
+        for table in count::TABLES {
+            let Some(Map::HashMap(map)) = ebpf.map(table) else { panic!("no {table}") };
+            assert_eq!(entries(map), count::size(cpus) as usize);
+        }
+        let mut expected =
+            lru::TABLES.map(|(name, entries)| (name, lru::size(entries, cpus) as usize));
         expected.sort_unstable();
         let forget = ebpf.maps().filter_map(|(name, map)| match map {
             Map::LruHashMap(map) | Map::PerCpuLruHashMap(map) => Some((name, entries(map))),

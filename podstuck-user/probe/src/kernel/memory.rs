@@ -12,7 +12,7 @@ use aya::{
     util::nr_cpus,
 };
 
-use podstuck_common::lru;
+use podstuck_common::{count, lru};
 
 use super::load::SCRATCH;
 
@@ -23,7 +23,7 @@ pub struct Memory {
     pub scratch: u64,
     /// Counters for each possible CPU.
     pub counts: u64,
-    /// Spare entries that each possible CPU keeps of the LRU tables: see [`lru`].
+    /// Entries that were added to the LRU tables for each possible CPU: see [`lru`].
     pub kept: u64,
     /// Number of possible CPUs.
     pub cpus: u64,
@@ -53,9 +53,12 @@ pub fn of(ebpf: &Ebpf) -> Result<Memory> {
         let reckoned = reckoned(map).with_context(|| format!("map `{name}`"))?;
         memory.all += reckoned;
         let info = map.info().with_context(|| format!("map `{name}`"))?;
-        if lru::TABLES.iter().any(|(table, _)| *table == name) {
-            let entry = reckoned / u64::from(info.max_entries());
-            memory.kept += entry * lru::FREE_PER_CPU as u64;
+        let entries = u64::from(info.max_entries());
+        let for_cpus = |base: usize| (entries - base as u64) * (reckoned / entries) / memory.cpus;
+        if let Some((_, base)) = lru::TABLES.iter().find(|(table, _)| *table == name) {
+            memory.kept += for_cpus(*base);
+        } else if count::TABLES.contains(&name) {
+            memory.counts += for_cpus(count::COUNTS);
         }
         if is_per_cpu {
             let size = u64::from(info.value_size()) * u64::from(info.max_entries());

@@ -16,10 +16,10 @@ use std::{
 use anyhow::{Context, Result};
 use aya::{
     Ebpf,
-    maps::{Array, MapData, PerCpuHashMap},
+    maps::{Array, HashMap as BpfHashMap, IterableMap, MapData},
 };
 use nix::libc;
-use podstuck_common::count::{COUNTS, CallTotals, CountKey};
+use podstuck_common::count::{self, CallTotals, CountKey};
 
 use super::{failures::Failures, shared::Shared};
 
@@ -27,19 +27,21 @@ use super::{failures::Failures, shared::Shared};
 /// long, but it is a guess and not a proof.
 const WITHOUT_MEMBARRIER: Duration = Duration::from_millis(100);
 
-/// A table with more new entries than this is emptied before the next drain.
-const MANY: usize = COUNTS / 4;
+/// A table of which one of so many parts is filled is emptied before the next drain.
+const PARTS: u32 = 4;
 /// Limit of entries kept in user space until the next drain. Further ones stay in the kernel, which reports when its
 /// table is full.
 const KEPT: usize = 1 << 16;
 
-type Table = PerCpuHashMap<MapData, CountKey, CallTotals>;
+type Table = BpfHashMap<MapData, CountKey, CallTotals>;
 
 /// Both tables of counts and the switch between them.
 pub(super) struct Counts {
     tables: [Table; 2],
     generation: Array<MapData, u32>,
     written: usize,
+    /// A table with more new entries than this is emptied before the next drain.
+    many: u64,
     /// Counts taken out of the tables and not yet drained.
     taken: HashMap<CountKey, CallTotals>,
     /// Entries created in total.
@@ -55,13 +57,16 @@ impl Counts {
             let map = ebpf.take_map(name).with_context(|| format!("no map `{name}`"))?;
             Table::try_from(map).with_context(|| format!("map `{name}`"))
         };
-        let tables = [table("COUNTS_0")?, table("COUNTS_1")?];
+        let [first, second] = count::TABLES;
+        let tables = [table(first)?, table(second)?];
+        let entries = tables[0].map().info().context("size of the tables of counts")?.max_entries();
         let map = ebpf.take_map("GENERATION").context("no map `GENERATION`")?;
         let generation = Array::try_from(map)?;
         let made = ebpf.take_map("COUNTS_MADE").context("no map `COUNTS_MADE`")?;
         let made = Shared::map(made, 1).context("map `COUNTS_MADE`")?;
         let taken = HashMap::new();
-        Ok(Self { tables, generation, written: 0, taken, made, made_before: 0 })
+        let many = u64::from(entries / PARTS);
+        Ok(Self { tables, generation, written: 0, many, taken, made, made_before: 0 })
     }
 
     /// All counts since the last drain. Takes tens of milliseconds, most of it waiting. A count that cannot be read
@@ -74,7 +79,7 @@ impl Counts {
 
     /// Whether the table that is written now is filling up.
     pub(super) fn fills(&self) -> bool {
-        self.made().saturating_sub(self.made_before) > MANY as u64 && self.taken.len() < KEPT
+        self.made().saturating_sub(self.made_before) > self.many && self.taken.len() < KEPT
     }
 
     fn made(&self) -> u64 {
@@ -96,11 +101,10 @@ impl Counts {
         let keys: Vec<CountKey> =
             table.keys().map_while(|key| failed.note("listing counts", key)).collect();
         for key in keys {
-            let Some(shares) = failed.note("reading a count", table.get(&key, 0)) else { continue };
+            let Some(part) = failed.note("reading a count", table.get(&key, 0)) else { continue };
             // Otherwise it would be counted twice.
             if failed.note("removing a count that was read", table.remove(&key)).is_some() {
-                let sum = self.taken.entry(key.in_lane(0)).or_default();
-                shares.iter().for_each(|share| sum.merge(share));
+                self.taken.entry(key.in_lane(0)).or_default().merge(&part);
             }
         }
     }
