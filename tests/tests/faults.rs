@@ -23,5 +23,7 @@ mod silent_disks;
 mod silent_logs;
 #[path = "faults/silent_roots.rs"]
 mod silent_roots;
+#[path = "faults/silent_volume.rs"]
+mod silent_volume;
 #[path = "common/stuck_pod.rs"]
 mod stuck_pod;

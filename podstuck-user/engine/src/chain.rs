@@ -581,7 +581,8 @@ fn of_cause(pod: &PodStage, causes: &[Finding]) -> Option<Link> {
     };
     let sure = cause.certainty.word();
     let fact = catalogue::title(cause.id).unwrap_or_default().to_owned();
-    let link = seen(who, &must, None, fact, &format!("cause {}, {sure}", cause.id));
+    let waits_for = cause.waits_for.clone();
+    let link = seen(who, &must, waits_for, fact, &format!("cause {}, {sure}", cause.id));
     Some(Link { since: Some(cause.first), ..link })
 }
 

@@ -257,6 +257,7 @@ impl Ledger {
             last: self.clock.at(draft.last),
             held_by: draft.held_by,
             must: draft.must,
+            waits_for: draft.waits_for,
             evidence: evidence.collect(),
             explanation: draft.explanation,
             remedies: remedies.collect(),

@@ -124,6 +124,8 @@ pub(crate) struct Draft {
     pub(crate) held_by: Option<String>,
     /// What the holder must do other than release the object.
     pub(crate) must: Option<&'static str>,
+    /// What the holder waits for, where that is known. Safe to show.
+    pub(crate) waits_for: Option<String>,
     /// The evidence.
     pub(crate) evidence: Vec<Fact>,
     /// The meaning.
@@ -192,6 +194,7 @@ impl Draft {
             last: at,
             held_by: None,
             must: None,
+            waits_for: None,
             evidence: Vec::new(),
             explanation: String::new(),
             remedies: Vec::new(),

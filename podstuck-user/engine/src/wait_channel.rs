@@ -98,7 +98,7 @@ static TABLE: [Signs; 12] = [
     signs(WaitsFor::Smb, &["cifs", "smb"], &["cifs"]),
     signs(
         WaitsFor::DiskFileSystem,
-        &["ext4", "jbd2", "xfs", "btrfs"],
+        &["ext4", "jbd2", "xfs", "xlog", "btrfs"],
         &["ext4", "jbd2", "xfs", "btrfs"],
     ),
     signs(WaitsFor::BlockDevice, &["blk_", "bio", "rq_qos", "scsi", "nvme"], &[]),
@@ -173,6 +173,7 @@ mod tests {
             (&["request_wait_answer", "fuse_simple_request [fuse]"], WaitsFor::Fuse),
             (&["down_read", "foo [nvidia]"], WaitsFor::Nvidia),
             (&["io_schedule", "__ext4_find_entry"], WaitsFor::Page),
+            (&["xlog_wait_on_iclog"], WaitsFor::DiskFileSystem),
             (&["wait_for_completion_killable", "ceph_mdsc_wait_request"], WaitsFor::Ceph),
             (&["schedule", "wait_caps [ceph]"], WaitsFor::Ceph),
             (&["ceph_osdc_wait_request [libceph]", "ceph_sync_fs [ceph]"], WaitsFor::Ceph),

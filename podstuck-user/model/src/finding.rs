@@ -121,6 +121,9 @@ pub struct Finding {
     /// What the holder must do other than release the object; JSON has it in the chain.
     #[serde(skip)]
     pub must: Option<&'static str>,
+    /// What the holder waits for, where that is known; JSON has it in the chain.
+    #[serde(skip)]
+    pub waits_for: Option<String>,
     /// The evidence.
     pub evidence: Vec<Evidence>,
     /// The meaning, in a few sentences.

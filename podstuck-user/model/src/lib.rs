@@ -15,6 +15,7 @@ pub mod csi;
 pub mod degraded;
 pub mod deleted;
 pub mod diagnosis;
+pub mod disk;
 pub mod dra;
 pub mod event;
 pub mod evidence;

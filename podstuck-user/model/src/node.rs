@@ -10,6 +10,7 @@ use super::{
     container::ContainerState,
     crowd::Crowd,
     csi::{CsiState, DriverProcess},
+    disk::Disk,
     dra::KeptClaim,
     halted::HaltedKubelet,
     identity::{Pod, Target},
@@ -82,6 +83,9 @@ pub struct NodeSample {
     /// Inspected containers: the one that the run is about.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub containers: Vec<ContainerState>,
+    /// Block devices with requests in flight or suspended ones, and those that they are made of.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub disks: Vec<Disk>,
     /// The file systems of kubelet and the runtimes.
     pub spaces: Vec<Space>,
     /// Mounts of file systems on block devices or with a server, and the mounts on top of them, in all namespaces.

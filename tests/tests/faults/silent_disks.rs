@@ -208,7 +208,8 @@ impl Drop for Suspended {
     }
 }
 
-fn output(command: &mut Command) -> String {
+/// What a command prints; it must succeed.
+pub(crate) fn output(command: &mut Command) -> String {
     let output = command.output().unwrap();
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap().trim().to_owned()

@@ -14,6 +14,7 @@ mod blocked;
 pub mod clients;
 pub mod containers;
 mod directory;
+mod disks;
 mod dra;
 mod entries;
 pub mod examined_root;

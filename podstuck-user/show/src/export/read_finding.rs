@@ -125,6 +125,7 @@ impl Line {
             last: parts.last,
             held_by: parts.held_by,
             must: None,
+            waits_for: None,
             evidence: evidence.collect(),
             explanation: parts.explanation,
             remedies: parts.remedies.into_iter().map(RemedyParts::remedy).collect(),

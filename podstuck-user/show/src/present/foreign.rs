@@ -107,6 +107,7 @@ impl Foreign {
             call,
             held_by: Some(self.text()),
             must: None,
+            waits_for: None,
             evidence: sources.map(|source| Evidence { fact: self.text(), source, since }).to_vec(),
             explanation: self.text(),
             remedies: vec![way, Remedy::advice(self.text(), self.text())],

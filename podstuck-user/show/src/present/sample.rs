@@ -89,6 +89,7 @@ pub fn finding() -> Finding {
         last: time(244),
         held_by: Some("backup (pid 4242) of /system.slice/backup.service".into()),
         must: None,
+        waits_for: None,
         evidence: vec![
             evidence("umount2 failed with EBUSY 3 times, 122 s apart", Source::Probe),
             evidence(

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use podstuck_model::{
     container::ContainerState,
     crowd::Crowd,
+    disk::Disk,
     halted::HaltedKubelet,
     linked_root::LinkedRoot,
     mounts::{Mounts, NodeMounts},
@@ -46,6 +47,8 @@ pub(super) struct Delta {
     pods: Option<Vec<Slot<PodState>>>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     cgroups: Option<Vec<Slot<PodGroup>>>,
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    disks: Vec<Disk>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     spaces: Option<Vec<Slot<Space>>>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -99,6 +102,7 @@ impl Delta {
             kubelet_group: now.kubelet_group.clone(),
             pods: list(&before.pods, &now.pods),
             cgroups: list(&before.cgroups, &now.cgroups),
+            disks: now.disks.clone(),
             spaces: list(&before.spaces, &now.spaces),
             rootfs: list(&before.rootfs, &now.rootfs),
             runtimes: now.runtimes.clone(),
@@ -135,6 +139,7 @@ impl Delta {
             kubelet_group: self.kubelet_group,
             pods: restore(&before.pods, self.pods),
             cgroups: restore(&before.cgroups, self.cgroups),
+            disks: self.disks,
             spaces: restore(&before.spaces, self.spaces),
             rootfs: restore(&before.rootfs, self.rootfs),
             runtimes: self.runtimes,

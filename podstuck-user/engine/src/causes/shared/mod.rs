@@ -10,6 +10,7 @@ pub(crate) mod moments;
 pub(crate) mod pending_deletion;
 pub(crate) mod repeated;
 pub(crate) mod sharers;
+pub(crate) mod stalled;
 pub(crate) mod standing;
 pub(crate) mod stat_errors;
 pub(crate) mod thaw;

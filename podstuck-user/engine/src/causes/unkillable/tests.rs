@@ -13,6 +13,7 @@ use crate::{
     event::What,
     model::{
         call::{Call, Outcome},
+        disk::{Disk, ServedBy},
         evidence::Certainty,
         identity::{Component, Pod, Target, TargetKind},
         mounted::Mounted,
@@ -78,11 +79,19 @@ fn pod(volumes: usize) -> PodState {
     }
 }
 
-struct Run(Alone<Unkillables>);
+struct Run {
+    alone: Alone<Unkillables>,
+    /// In each sample.
+    disks: Vec<Disk>,
+}
 
 impl Run {
     fn new() -> Self {
-        Self(Alone::new())
+        Self::beside(Vec::new())
+    }
+
+    fn beside(disks: Vec<Disk>) -> Self {
+        Self { alone: Alone::new(), disks }
     }
 
     fn verdicts(
@@ -92,8 +101,9 @@ impl Run {
         groups: Vec<PodGroup>,
     ) -> Vec<Verdict> {
         let at = Monotonic(second * 1_000_000_000);
-        let sample = NodeSample { at, pods, cgroups: groups, ..NodeSample::default() };
-        self.0.take(at, What::Sample(Arc::new(sample))).verdicts
+        let disks = self.disks.clone();
+        let sample = NodeSample { at, pods, cgroups: groups, disks, ..NodeSample::default() };
+        self.alone.take(at, What::Sample(Arc::new(sample))).verdicts
     }
 
     /// The last finding of samples that are all the same.
@@ -166,6 +176,40 @@ fn the_device_of_the_pods_volume_is_named_where_it_may_be_the_one() {
     );
     assert!(!words("folio_wait_bit", 0).contains("/dev/nvme2n1"), "it is on no block device");
     assert!(!words("rpc_wait_bit_killable", 259).contains("/dev/nvme2n1"), "it waits for NFS");
+}
+
+/// containerd#8285 and hpe csi-driver#578: the disk that does not answer is known by its requests.
+#[test]
+fn a_wait_for_a_disk_is_followed_to_what_serves_it() {
+    let wait = Task { wait_channel: Some("xlog_wait_on_iclog".into()), ..task('D', true) };
+    let disk = |name: &str, minor, below: &[&str], served_by| {
+        let below = below.iter().map(|name| (*name).to_owned()).collect();
+        let device = Device { major: 253, minor };
+        Disk { name: name.into(), device, in_flight: 2, done: 9, below, served_by }
+    };
+    let draft = |of_volume| {
+        let session = ServedBy::Iscsi {
+            target: "iqn.2026-01.example:a".into(),
+            portal: "192.0.2.7:3260".into(),
+            state: "FAILED".into(),
+        };
+        let mut pod = pod(1);
+        let mount = mounted(std::path::Path::new("/v"), 12);
+        let device = Device { major: 253, minor: of_volume };
+        pod.volumes[0].mounts = vec![Mounted { device, ..mount }];
+        let mapped = disk("dm-0", 0, &["sda"], None);
+        let mut run = Run::beside(vec![mapped, disk("sda", 1, &[], Some(session))]);
+        run.lasting(Some(pod), &group(vec![wait.clone()])).unwrap()
+    };
+    let (own, other) = (draft(0), draft(7));
+    own.assert_is("dstate-process", Certainty::Firm);
+    let waits = own.waits_for.as_deref().unwrap();
+    assert!(waits.starts_with("sda (") && waits.contains("its session is FAILED"), "{waits}");
+    let first = own.remedies[0].words();
+    assert!(first.starts_with("bring back the iSCSI target iqn.2026-01.example:a at"), "{first}");
+    assert!(own.evidence.iter().any(|it| it.fact.starts_with("sda has 2 requests in flight")));
+    assert_eq!(other.waits_for, None, "no volume of the pod is on it");
+    assert!(other.remedies[0].words().ends_with("no volume of the pod is on it"));
 }
 
 #[test]
@@ -293,7 +337,7 @@ fn a_pod_whose_volumes_were_removed_is_known_to_end() {
     let pod_of = Pod { uid: UID.into(), namespace: None, name: None };
     Arc::make_mut(&mut op.target).pod = Some(pod_of);
     let mut run = Run::new();
-    run.0.ask(&op);
+    run.alone.ask(&op);
     let draft = run.lasting(Some(pod(0)), &left).unwrap();
     draft.assert_is("cgroup-populated-leftover", Certainty::Firm);
     // The process has ended.
@@ -326,7 +370,7 @@ fn a_group_is_known_to_be_frozen_since_the_runtime_has_killed_its_container() {
         let text = format!("Kill container \"{container}\"");
         let said = Said::new(Component::Containerd, "log of containerd", UID, at, &text);
         let said = Said { report: Some(Report::Killed), ..said };
-        run.0.take(Monotonic(30_000_000_000), What::Said(Box::new(said)));
+        run.alone.take(Monotonic(30_000_000_000), What::Said(Box::new(said)));
         let mut verdicts = run.verdicts(30, vec![pod(1)], vec![group.clone()]);
         verdicts.pop().map(|verdict| match verdict {
             Verdict::Found(draft) => (draft.certainty(), draft.first.0 / 1_000_000_000),

@@ -11,7 +11,7 @@ use podstuck_common::record::reason;
 use crate::{
     bounded::Bounded,
     causes::{
-        shared::{clean_up::is_clean_up, pending_deletion::ToGo},
+        shared::{clean_up::is_clean_up, pending_deletion::ToGo, stalled::Stalled},
         unkillable,
     },
     command::View,
@@ -71,6 +71,8 @@ pub(crate) struct Suspect<'a> {
     pub(crate) fuse: Vec<(&'a Mounted, View)>,
     /// Mounts of file systems on block devices in the pod's volumes.
     pub(crate) on_disk: Vec<(&'a Mounted, View)>,
+    /// Block devices that complete nothing.
+    pub(crate) stalled: &'a Stalled,
 }
 
 /// SIGKILL was sent to a container.
@@ -137,12 +139,14 @@ pub(crate) struct Unkillables {
     /// By UID: the kill of a container of the pod, from a log.
     killed: Bounded<String, Killed>,
     to_go: ToGo,
+    stalled: Stalled,
 }
 
 impl Default for Unkillables {
     fn default() -> Self {
         let (torn_down, killed) = (Bounded::new(REMEMBERED), Bounded::new(REMEMBERED));
-        Self { followed: BTreeMap::new(), torn_down, killed, to_go: ToGo::default() }
+        let (to_go, stalled) = (ToGo::default(), Stalled::default());
+        Self { followed: BTreeMap::new(), torn_down, killed, to_go, stalled }
     }
 }
 
@@ -185,6 +189,7 @@ impl Unkillables {
     fn sampled(&mut self, context: &Context<'_>, sample: &NodeSample, steps: &mut Steps) {
         let pods: BTreeMap<&str, &PodState> =
             sample.pods.iter().map(|pod| (pod.uid.as_str(), pod)).collect();
+        self.stalled.sampled(sample);
         let mut followed = BTreeMap::new();
         let mut over = Vec::new();
         for group in &sample.cgroups {
@@ -235,6 +240,7 @@ impl Unkillables {
                     killed,
                     fuse,
                     on_disk,
+                    stalled: &self.stalled,
                 };
                 steps.found([unkillable::verdict::draft(
                     &suspect,

@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc};
 use crate::{
     cause::Cause,
     causes::{
-        shared::{fuse, thaw::thaw},
+        shared::{fuse, stalled::Silent, thaw::thaw},
         unkillable::{
             causes::{CGROUP_POPULATED, DSTATE, FROZEN_V1},
             tracker::{Fault, Suspect},
@@ -177,9 +177,11 @@ fn aborts(draft: &mut Draft, suspect: &Suspect<'_>) {
     }
 }
 
-/// Adds the pod's own block devices: the function names do not show which device it is.
+/// Adds the block devices that do not answer: the pod's own, or else all of the node, since the function names do not
+/// show which device it is. Where none is known not to answer, it may still be one of the pod's.
 fn disks(draft: &mut Draft, suspect: &Suspect<'_>) {
     let mut points = Vec::new();
+    let mut silent: Vec<Silent<'_>> = Vec::new();
     for (mount, _) in suspect.on_disk.iter().take(THAWED) {
         let (point, what) = (safe_path(&mount.point), &mount.what);
         draft.fact(
@@ -187,8 +189,25 @@ fn disks(draft: &mut Draft, suspect: &Suspect<'_>) {
             Source::mountinfo(&mount.source),
         );
         points.push(point);
+        silent.extend(suspect.stalled.below(mount.device));
     }
-    if !points.is_empty() {
+    let is_its = !silent.is_empty();
+    if !is_its {
+        silent = suspect.stalled.all();
+        silent.truncate(NAMED);
+    }
+    silent.sort_by_key(|it| it.disk.device);
+    silent.dedup_by_key(|it| it.disk.device);
+    if let [only] = &silent[..]
+        && is_its
+    {
+        draft.waits_for = Some(only.words());
+    }
+    for it in &silent {
+        it.tell(draft);
+        it.release(draft, is_its);
+    }
+    if silent.is_empty() && !points.is_empty() {
         draft.advice(
             format!(
                 "bring back the device of {}, or the server behind it, if that device does not answer: for a disk on \

@@ -9,11 +9,13 @@ use super::{
     Sighting,
     anchor::{Anchor, Position},
     calls::{Argument, waits_for_child},
-    disks,
     object::Object,
     room::Owner,
 };
-use crate::state::thread::{Doing, ReadThread as _};
+use crate::state::{
+    disks,
+    thread::{Doing, ReadThread as _},
+};
 use podstuck_confine::{mount_point, proc, timed_read::TimedReader};
 use podstuck_model::{
     call::Call,
@@ -253,7 +255,11 @@ impl Followed {
             wait_channel: if live { thread.wait_channel(reader) } else { None },
             stack: if live { thread.stack(reader) } else { Vec::new() },
             progress: None,
-            disks: if live && self.may_wait_for_disk(times) { disks::read() } else { Vec::new() },
+            disks: if live && self.may_wait_for_disk(times) {
+                disks::that_worked()
+            } else {
+                Vec::new()
+            },
         }
     }
 

@@ -9,7 +9,6 @@
 mod anchor;
 mod asleep;
 mod calls;
-mod disks;
 mod followed;
 mod follower;
 mod object;

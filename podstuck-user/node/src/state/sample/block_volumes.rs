@@ -206,7 +206,7 @@ impl Sysfs {
             let text = fs::read(self.classes.join(name).join("dm").join(what)).unwrap_or_default();
             safe(text.trim_ascii()).into_owned()
         };
-        let kind = kind(&read("uuid"));
+        let kind = table_of(&read("uuid"));
         let what = [kind, &read("name")].map(str::to_owned).join(" ").trim().to_owned();
         DeviceUser { name: shown(Path::new(name)), what, of, source }
     }
@@ -214,7 +214,7 @@ impl Sysfs {
 
 /// Whose table of the device mapper it is: its tools put that first (`DM_UUID_PREFIX` of cryptsetup, LVM's
 /// `UUID_PREFIX`, multipath-tools').
-fn kind(uuid: &str) -> &'static str {
+pub(super) fn table_of(uuid: &str) -> &'static str {
     match uuid.split('-').next() {
         Some("CRYPT") => "encrypted volume",
         Some("LVM") => "logical volume",

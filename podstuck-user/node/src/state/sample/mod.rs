@@ -10,6 +10,7 @@ mod crowds;
 pub mod daemons;
 mod descriptors;
 mod device_mounts;
+mod disks;
 mod driver_process;
 mod drivers;
 mod freezer;
@@ -313,6 +314,7 @@ impl Collector {
         );
         let spaces = self.spaces.sample(&self.places, &data, &views);
         let volumes = pods.iter().flat_map(|pod| &pod.volumes).flat_map(|volume| &volume.mounts);
+        let disks = disks::sample(&views, volumes.clone().map(|mount| mount.device));
         let trees = KubeletTrees::new(
             mounts.clone(),
             views.iter().map(|view| view.namespace).collect(),
@@ -362,6 +364,7 @@ impl Collector {
             shims: halted_shims,
             out_of_step,
             containers: state,
+            disks,
             spaces,
             silent: silent::all(),
         };

@@ -1,0 +1,124 @@
+//! A container's process that was killed and waits for a disk that does not answer: which one it is, what serves it, and
+//! the command that brings it back.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use nix::mount::{MntFlags, umount2};
+use podstuck_tests::{UID, podstuck, requires, root_and_btf, slowdown};
+use serde_json::Value;
+
+use crate::silent_disks::{Disk, Fuse, Held, Silence, Suspended, device_mapper, fuse, output};
+
+/// A process that writes to a volume, in a control group of the pod.
+struct Writer {
+    process: Child,
+    group: PathBuf,
+}
+
+impl Writer {
+    fn start(volume: &Path) -> Self {
+        let tops = ["/sys/fs/cgroup/pids", "/sys/fs/cgroup"].map(Path::new);
+        let top = tops.into_iter().find(|top| top.join("cgroup.procs").exists()).unwrap();
+        let name = format!("podstuck-faults-{}/pod{UID}/{}", std::process::id(), "c".repeat(64));
+        let group = top.join(name);
+        fs::create_dir_all(&group).unwrap();
+        let mut dd = Command::new("dd");
+        dd.args(["if=/dev/zero", "bs=4096", "oflag=sync"]);
+        dd.arg(format!("of={}", volume.join("file").display())).stderr(Stdio::null());
+        let process = dd.spawn().unwrap();
+        fs::write(group.join("cgroup.procs"), process.id().to_string()).unwrap();
+        Self { process, group }
+    }
+
+    fn has_ended(&mut self) -> bool {
+        self.process.try_wait().unwrap().is_some()
+    }
+
+    fn ends(&mut self) {
+        let begun = Instant::now();
+        while !self.has_ended() {
+            assert!(begun.elapsed() < Duration::from_secs(30) * slowdown(), "it does not end");
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        for group in self.group.ancestors().take(3) {
+            let _ = fs::remove_dir(group);
+        }
+    }
+}
+
+/// What is said first of the pod, once the writer waits for the disk and was killed.
+fn first_cause(root: &Path, writer: &mut Writer) -> Value {
+    thread::sleep(Duration::from_secs(2));
+    writer.process.kill().unwrap();
+    let mut diagnose = Command::new(podstuck());
+    diagnose.args(["diagnose", "--output", "json", "--api", "never", "--pod-uid", UID]);
+    let output = diagnose.arg("--kubelet-root").arg(root).output().unwrap();
+    assert!(!writer.has_ended(), "it does not wait for the disk");
+    let lines = String::from_utf8(output.stdout).unwrap();
+    let mut lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let answer = lines.find(|line| line["type"] == "diagnosis").unwrap();
+    let cause = answer["causes"][0].clone();
+    assert_eq!((&cause["id"], &cause["certainty"]), (&"dstate-process".into(), &"firm".into()));
+    println!("{answer:#}");
+    cause
+}
+
+fn facts(cause: &Value) -> String {
+    let facts = cause["evidence"].as_array().unwrap().iter();
+    facts.map(|it| it["fact"].as_str().unwrap()).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn a_loop_device_is_followed_to_the_file_system_of_its_file() {
+    requires!(root_and_btf(), fuse());
+    let top = tempfile::tempdir().unwrap();
+    let volume = podstuck_tests::empty_dir(top.path());
+    let served = top.path().join("served");
+    fs::create_dir(&served).unwrap();
+    let server = Held(Fuse::mount(&served));
+    let image = served.join("image");
+    fs::File::create(&image).unwrap().set_len(64 << 20).unwrap();
+    output(Command::new("mkfs.ext4").arg("-q").arg(&image));
+    output(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(&volume));
+    let mut writer = Writer::start(&volume);
+    let silence = Silence::of(&server);
+    let cause = first_cause(top.path(), &mut writer);
+    drop(silence);
+    writer.ends();
+    drop(writer);
+    umount2(&volume, MntFlags::empty()).unwrap();
+    let facts = facts(&cause);
+    assert!(facts.contains("in flight and has completed none"), "{facts}");
+    assert!(facts.contains(&format!("a loop device of the file {}", image.display())), "{facts}");
+    let first = cause["remedies"][0].to_string();
+    assert!(first.contains(&*image.to_string_lossy()) && first.contains("fuse"), "{first}");
+}
+
+#[test]
+fn a_suspended_disk_below_a_volume_is_resumed_by_the_first_command() {
+    requires!(root_and_btf(), device_mapper());
+    let top = tempfile::tempdir().unwrap();
+    let volume = podstuck_tests::empty_dir(top.path());
+    let disk = Suspended::mount(&volume);
+    let mut writer = Writer::start(&volume);
+    let silence = Silence::of(&disk);
+    let cause = first_cause(top.path(), &mut writer);
+    let command = cause["remedies"][0]["command"].as_str().unwrap_or_default().to_owned();
+    assert!(command.contains("dmsetup resume"), "{cause:#}");
+    output(Command::new("sh").args(["-c", &command]));
+    writer.ends();
+    drop(silence);
+}
