@@ -16,6 +16,7 @@ mod fanotify;
 mod kernel_users;
 mod listed;
 mod mappings;
+mod own;
 mod people;
 mod pinned;
 mod process;

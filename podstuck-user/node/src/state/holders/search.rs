@@ -7,7 +7,6 @@
 use std::{
     cell::LazyCell,
     collections::{BTreeMap, BTreeSet},
-    os::unix::process::parent_id,
     path::Path,
 };
 
@@ -16,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     descriptors::{self, Descriptor},
-    detached, kernel_users, people, pinned,
+    detached, kernel_users, own, people, pinned,
     process::{self, look, target},
     relation::{Node, Wanted, descendants},
     subject::find,
@@ -104,8 +103,7 @@ impl Question for FindHolders {
 
     fn answer(self, tell: &mut Teller<Step, Part>) -> Result<Extent> {
         silent::know(&self.silent);
-        // The tool itself and its helper are no culprits.
-        let descriptors = descriptors::all(&[std::process::id(), parent_id()]);
+        let descriptors = descriptors::all(&own::processes());
         Search { question: self, descriptors, tell }.run()
     }
 }
@@ -173,7 +171,7 @@ impl Search<'_> {
     }
 
     fn processes(&self) -> Vec<u32> {
-        let own = [std::process::id(), parent_id()];
+        let own = own::processes();
         let silent = &self.question.silent;
         let answers = |pid: &u32| !own.contains(pid) && !silent.contains(pid);
         proc::processes().into_iter().filter(answers).collect()

@@ -7,7 +7,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    os::unix::{ffi::OsStrExt, process::parent_id},
+    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
 };
@@ -16,6 +16,7 @@ use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 
 use super::{
     descriptors::{self, Descriptor},
+    own,
     process::target,
 };
 use crate::state::{mounts, namespaces};
@@ -32,7 +33,7 @@ const NAMED: usize = 8;
 /// Who uses something below a directory, as this process sees it in the namespace of this inode number;
 /// those first who write. `pid` itself is left out: it is the one who deletes.
 pub(in crate::state) fn users_below(pid: u32, namespace: u32, directory: &Path) -> Vec<User> {
-    let but = [std::process::id(), parent_id(), pid];
+    let but: Vec<u32> = own::processes().into_iter().chain([pid]).collect();
     let descriptors = descriptors::all(&but);
     let node = mounts::read_all();
     // The caller's own view, if it still is there.
