@@ -34,6 +34,7 @@ pub(super) fn linked_root() -> Plays {
     let mut plays = Vec::new();
     for (title, mounts, linked, by_link) in [
         ("mounted once, behind a link", &once, true, false),
+        ("mounted once, and removed by the link", &once, true, true),
         ("mounted twice, behind a link", &twice, true, false),
         ("mounted twice, and removed by the link", &twice, true, true),
         ("mounted twice, and no link", &twice, false, false),

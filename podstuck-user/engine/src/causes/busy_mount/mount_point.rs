@@ -1,6 +1,6 @@
 //! Findings about EBUSY on a removal, by the caller's mounts and the unmounts that were tried.
 
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
 use crate::{
     cause::Cause,
@@ -77,9 +77,15 @@ pub(crate) fn removal(
         return None;
     }
     let driver = context.driver_of(op.target_id);
-    let known = cause(op, top, here.len(), tried, driver);
+    // The path and the volume's directory may be known by different names: through the link, and resolved.
+    let mut real = op.clone();
+    if let Some(link) = link {
+        real.path = link.real(&op.path);
+        Arc::make_mut(&mut real.target).root = link.real(&op.target.root);
+    }
+    let known = cause(&real, top, here.len(), tried, driver);
     let own = busy_mount::nested::in_memory(&top.fs_type) && top.root == Path::new("/");
-    let over = || busy_mount::nested::over_volume(op, &op.path, own);
+    let over = || busy_mount::nested::over_volume(&real, &point, own);
     let over = if known.is_admission() { over() } else { None };
     let known = linked_root::in_place_of(over.unwrap_or(known), link);
     let mut draft = base(context, known, object);
