@@ -60,6 +60,14 @@ pub(super) fn of_pod(directories: &[PathBuf], uid: &str) -> Vec<PathBuf> {
     logs
 }
 
+/// The UID of the one pod of a name that has a directory of logs, which kubelet names `NAMESPACE_NAME_UID`.
+pub(super) fn only_pod(logs: &Path, namespace: &str, name: &str) -> Option<String> {
+    let prefix = format!("{namespace}_{name}_");
+    let uid = |path: PathBuf| Some(path.file_name()?.to_str()?.strip_prefix(&prefix)?.to_owned());
+    let mut all = entries(logs).filter_map(uid);
+    all.next().filter(|_| all.next().is_none())
+}
+
 fn pod_directory(logs: &Path, uid: &str) -> Option<PathBuf> {
     entries(logs).find(|path| {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -106,6 +114,10 @@ mod tests {
         let found = of_pod(&[none, top.path().into()], uid);
         assert_eq!(found, [pod.join("driver/10.log"), pod.join("registrar/0.log")]);
         assert!(of_pod(&[top.path().into()], "0f0e0d0c").is_empty());
+        let only = |name| only_pod(top.path(), "kube-system", name);
+        assert_eq!((only("driver-x").as_deref(), only("driver")), (Some(uid), None));
+        fs::create_dir(top.path().join("kube-system_driver-x_another")).unwrap();
+        assert_eq!(only("driver-x"), None, "it is not known which");
     }
 
     #[test]

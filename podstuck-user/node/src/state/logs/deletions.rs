@@ -165,6 +165,13 @@ impl Deletions {
         self.current = Bounded::new(REMEMBERED);
     }
 
+    /// The names of pods that kubelet was asked to delete and whose UID it has not logged: it logs one at the pod's
+    /// start, and the log may begin later.
+    pub(super) fn unnamed(&self) -> Vec<Name> {
+        let is_unnamed = |(_, pod): &(&Name, &Current)| pod.uid.is_none() && pod.deleted.is_some();
+        self.current.iter().filter(is_unnamed).map(|(name, _)| name.clone()).collect()
+    }
+
     /// The pods to be deleted, by UID, with the time of the entry.
     pub(super) fn into_found(self) -> BTreeMap<String, Timestamp> {
         self.found.iter().map(|(uid, at)| (uid.clone(), *at)).collect()
@@ -209,6 +216,12 @@ mod tests {
         assert_eq!(found(&["DELETE", UID]), [UID], "the log begins late");
         assert_eq!(found(&["ADD", "DELETE", UID]), [UID], "deleted before it was started");
         assert_eq!(found(&["ADD", UID, "DELETE", "ADD", UID]), [UID], "kubelet was restarted");
+        let mut late = Deletions::default();
+        assert!(late.unnamed().is_empty());
+        listen(&mut late, "\"SyncLoop DELETE\" source=\"api\" pods=[\"default/web\"]");
+        assert_eq!(late.unnamed(), [("default".into(), "web".into())]);
+        listen(&mut late, "\"SyncLoop ADD\" source=\"api\" pods=[\"default/web\"]");
+        assert!(late.unnamed().is_empty(), "a successor");
         assert!(found(&["ADD", UID]).is_empty());
         assert!(found(&["DELETE"]).is_empty(), "whose name it was is not known");
     }

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     NamedPod,
     attempts::{Attempts, Finding},
-    complaints,
+    complaints, container_log,
     deletions::{Current, Deletions, Name},
     entries,
     framing::Framing,
@@ -119,7 +119,14 @@ impl Question for ReadLog {
         let before = self.after.map(|open| *open);
         let news = place.news(before.as_ref().and_then(|open| open.mark.as_ref()), tell)?;
         let own = within(&self.host_root, self.pid);
-        let (found, next) = go_on(news, before, own, self.now, tell.going_on(name))?;
+        let (mut found, next) = go_on(news, before, own, self.now, tell.going_on(name))?;
+        let logs = on_host(&self.host_root, Path::new("/var/log/pods"));
+        for (namespace, name) in found.deletions.unnamed() {
+            tell.at(&logs.clone().into())?;
+            if let Some(uid) = container_log::only_pod(&logs, &namespace, &name) {
+                found.deletions.named(&namespace, &name, &uid);
+            }
+        }
         tell.part(&Part::Pods(found.pods.into_iter().collect()))?;
         let mut ids = found.ids;
         let unknown = ids.unknown(found.of_pods.containers());
