@@ -37,6 +37,8 @@ struct Of {
     to_go: Option<Timestamp>,
     /// kubelet has asked for the stop of a container, or a later step has happened.
     came_on: Option<Timestamp>,
+    /// When the last grace period ends that kubelet gave the runtime for a container.
+    stop_ends: Option<Timestamp>,
 }
 
 /// A failing watch of pods.
@@ -144,6 +146,11 @@ impl KubeletSteps {
             _ if came_on => last(&mut of.came_on),
             _ => {}
         }
+        if said.report == Some(Report::Killing) {
+            let grace = said::grace_s(&said.text).and_then(|grace_s| i64::try_from(grace_s).ok());
+            let end = grace.and_then(|it| said.at.checked_add(SignedDuration::from_secs(it)).ok());
+            of.stop_ends = end.max(of.stop_ends);
+        }
     }
 
     /// The log of the pod's kubelet: the one that names the pod, or else the only one.
@@ -170,6 +177,12 @@ impl KubeletSteps {
     /// Whether kubelet has received the deletion.
     pub(crate) fn has_received(&self, uid: &str) -> bool {
         self.of.get(&uid.to_owned()).is_some_and(|of| of.to_go.is_some())
+    }
+
+    /// When the last grace period ends that kubelet gave the runtime for a container of the pod, and the log.
+    pub(crate) fn stop_ends(&self, uid: &str) -> Option<(Timestamp, &str)> {
+        let of = self.of.get(&uid.to_owned())?;
+        of.stop_ends.zip(of.log.as_deref())
     }
 
     /// Whether kubelet or the runtime has acted on the pod since the request.
@@ -249,6 +262,20 @@ mod tests {
         let heard = Heard { source, since: at(since), until, names_steps: true };
         steps.listen(&What::Heard(Box::new(heard)));
         steps
+    }
+
+    #[test]
+    fn the_last_grace_period_that_the_runtime_was_given_counts() {
+        let mut steps = KubeletSteps::default();
+        let killing = |second, text: &str| {
+            let said = Said::new(Component::Kubelet, "log", UID, at(second), text);
+            What::Said(Box::new(Said { report: Some(Report::Killing), ..said }))
+        };
+        steps.listen(&killing(500, "Killing container"));
+        assert_eq!(steps.stop_ends(UID), None);
+        steps.listen(&killing(501, "Killing container with a grace period of 60 s"));
+        steps.listen(&killing(502, "Killing container with a grace period of 2 s"));
+        assert_eq!(steps.stop_ends(UID), Some((at(561), "log")));
     }
 
     fn not_asked(since: i64, reports: &[(Report, i64)]) -> Option<(i64, bool, bool)> {

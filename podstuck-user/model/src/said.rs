@@ -148,6 +148,16 @@ pub enum Report {
     TaskDeleted,
 }
 
+/// Follows the words of [`Report::Killing`] where the log has the grace period.
+pub fn with_grace(grace_s: u64) -> String {
+    format!(" with a grace period of {grace_s} s")
+}
+
+/// The grace period in the text of [`Report::Killing`].
+pub fn grace_s(text: &str) -> Option<u64> {
+    text.rsplit_once(" with a grace period of ")?.1.strip_suffix(" s")?.parse().ok()
+}
+
 /// Length of a container's id.
 const CONTAINER_ID: usize = 64;
 

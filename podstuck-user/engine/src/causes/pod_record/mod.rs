@@ -15,7 +15,7 @@ use std::{
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
-    cause::{Cause, Kind, TriedWith, absent, like, seen, way},
+    cause::{Cause, Kind, TriedWith, absent, like, or_seen, seen, way},
     command::{NAME, Step},
     event::{Event, What},
     family::Family,
@@ -115,8 +115,19 @@ impl Known {
         let is_killed = sample.and_then(|sample| is_killed(&record.pod.uid, sample));
         let at = context.now;
         let has_kubelet = sample.is_some_and(|sample| !sample.kubelets.is_empty());
-        let here =
-            Here { node, is_named, has_kubelet, stage, was_left, is_killed, not_asked, now, at };
+        let stop_ends = context.kubelet_steps.stop_ends(&record.pod.uid);
+        let here = Here {
+            node,
+            is_named,
+            has_kubelet,
+            stage,
+            was_left,
+            is_killed,
+            not_asked,
+            stop_ends,
+            now,
+            at,
+        };
         let found = verdict(record, here);
         let reported = found.as_ref().map(|draft| draft.target_id);
         if let (Some(target_id), None) = (self.reported, reported) {
@@ -222,15 +233,27 @@ pub(crate) static NOT_DELETED: Cause = Cause {
 /// The grace period has not passed.
 pub(crate) static IN_GRACE: Cause = Cause {
     id: ids::GRACE_PERIOD_OR_PRESTOP,
-    title: "the pod's grace period has not passed (according to the API server or `--pod-json`)",
+    title: "the pod's grace period or preStop hook has not ended (according to the API server or `--pod-json`)",
     stage: Stage::Containers,
     kind: Kind::Cause,
     meaning: "The pod is not stuck yet: its containers may use the whole grace period to end. A \
-        preStop hook that hangs can add the same time again.",
-    confirmed_by: &[seen(
-        "metadata.deletionTimestamp, the end of the grace period, has not passed",
-        &[Origin::Api],
-    )],
+        preStop hook that hangs can add the same time again, and a hook that was begun within a longer grace period \
+        is not ended by a deletion with a shorter one.",
+    confirmed_by: &[
+        seen(
+            "metadata.deletionTimestamp, the end of the grace period, has not passed",
+            &[Origin::Api],
+        ),
+        or_seen(
+            "or, by kubelet's log, the grace period that kubelet gave the runtime has not passed",
+            &[Origin::Log],
+        ),
+        or_seen(
+            "or kubelet has received the deletion and has not asked the runtime to stop a container, and one with a \
+             preStop hook runs",
+            &[Origin::Log],
+        ),
+    ],
     log: None,
     look_alikes: &[],
     ways_out: &[
@@ -283,6 +306,8 @@ pub(crate) struct Here<'a> {
     pub(crate) is_killed: Option<bool>,
     /// Set if kubelet has received the deletion and has not asked the runtime to stop a container.
     pub(crate) not_asked: Option<&'a NotAsked<'a>>,
+    /// When the last grace period ends that kubelet gave the runtime for a container, and the log.
+    pub(crate) stop_ends: Option<(Timestamp, &'a str)>,
     /// The current time.
     pub(crate) now: Timestamp,
     /// The current time by the kernel's clock.
@@ -294,6 +319,15 @@ pub(crate) fn verdict(record: &PodRecord, here: Here<'_>) -> Option<Draft> {
     let Some(deletion) = record.deletion else { return Some(not_deleted(record, here)) };
     if here.now < deletion {
         return Some(in_grace(record, here, deletion));
+    }
+    let is_here = record.node.as_ref().is_none_or(|node| node == here.node);
+    if here.stage == Some(Stage::Containers)
+        && here.is_killed == Some(false)
+        && is_here
+        && !record.is_mirror
+        && let Some(draft) = in_stop(record, here, deletion)
+    {
+        return Some(draft);
     }
     let nothing_left = matches!(here.stage, Some(Stage::Directories | Stage::Gone));
     let elsewhere = record.node.as_deref().filter(|node| *node != here.node);
@@ -353,15 +387,78 @@ fn in_grace(record: &PodRecord, here: Here<'_>, deletion: Timestamp) -> Draft {
     draft
 }
 
+/// What the pod waits for after the end of its grace period, while no SIGKILL was sent: for one more, which the runtime
+/// was given after the preStop hook, or for that hook, which kubelet runs for as long as the grace period was when it
+/// began (pkg/kubelet/kuberuntime, `executePreStopHook`).
+fn in_stop(record: &PodRecord, here: Here<'_>, deletion: Timestamp) -> Option<Draft> {
+    let mut draft = draft(&IN_GRACE, record, here);
+    draft.blocks_deletion = Some(false);
+    draft.fact(format!("its deletionTimestamp has passed ({deletion:.0})"), of(record));
+    if let Some((ends, log)) = here.stop_ends.filter(|(ends, _)| here.now < *ends) {
+        let left = ends.duration_since(here.now).as_secs();
+        draft.fact(
+            format!(
+                "kubelet has asked the runtime to stop a container within a grace period that ends in {left} s, at \
+                 {ends:.0}"
+            ),
+            Source::Log(log.to_owned()),
+        );
+        draft.explanation = format!(
+            "It is not stuck yet: the runtime sends SIGKILL to the container at {ends:.0}. kubelet gives the runtime \
+             the whole grace period where a preStop hook has used it up before."
+        );
+        running(record).for_each(|it| end(&mut draft, it));
+        return Some(draft);
+    }
+    let not_asked = here.not_asked?;
+    let with_hook = |it: &&ContainerRecord| it.has_pre_stop;
+    let hooked: Vec<_> = running(record).filter(with_hook).collect();
+    let names: Vec<_> = hooked.iter().map(|it| safe(it.name.as_bytes()).into_owned()).collect();
+    draft.held_by(format!("the preStop hook of {}", names.first()?));
+    draft.fact(not_asked.fact(), Source::Log(not_asked.log.to_owned()));
+    for (it, name) in hooked.iter().zip(&names) {
+        draft.fact(format!("{name} runs and has a preStop hook"), of(record));
+        end(&mut draft, it);
+    }
+    draft.doubt("whether the hook still runs: kubelet logs neither its start nor its end");
+    draft.explanation = "kubelet waits for a preStop hook, and asks the runtime to stop the container afterwards. It \
+        waits as long as the grace period was when the hook began: a later deletion with a shorter one does not end \
+        the hook."
+        .into();
+    Some(draft)
+}
+
+/// The containers that run, according to the record.
+fn running(record: &PodRecord) -> impl Iterator<Item = &ContainerRecord> {
+    let containers = record.containers.as_deref().unwrap_or_default();
+    containers.iter().filter(|it| it.state == ContainerState::Running)
+}
+
+/// Adds the end of a container before its turn.
+fn end(draft: &mut Draft, it: &ContainerRecord) {
+    let name = safe(it.name.as_bytes());
+    if let Some((_, id)) = it.id.as_deref().and_then(|id| id.split_once("://"))
+        && id.len() == 64
+        && id.bytes().all(|b| b.is_ascii_hexdigit())
+    {
+        draft.remedy(
+            Step::new(
+                format!("end the container {}", clip(&name, NAME)),
+                format!("crictl stop {id}"),
+            )
+            .so(" before its turn"),
+            "nothing waits for its preStop hook, and it ends before containers that may need it",
+        );
+    }
+}
+
 /// Adds what kubelet waits for: it runs a container's preStop hook before the container is stopped, and stops sidecars
 /// after the containers behind them (pkg/kubelet/kuberuntime, `killContainer` and `terminationOrdering`).
 fn wait_for_turns(draft: &mut Draft, record: &PodRecord, not_asked: &NotAsked<'_>) {
     draft.fact(not_asked.fact(), Source::Log(not_asked.log.to_owned()));
     let containers = record.containers.as_deref().unwrap_or_default();
-    let runs = |it: &&ContainerRecord| it.state == ContainerState::Running;
-    let running = containers.iter().filter(runs);
     let mut waits = Vec::new();
-    for it in running {
+    for it in running(record) {
         let name = safe(it.name.as_bytes());
         let behind = containers.iter().skip_while(|other| other.name != it.name).skip(1);
         let mut behind =
@@ -375,20 +472,7 @@ fn wait_for_turns(draft: &mut Draft, record: &PodRecord, not_asked: &NotAsked<'_
             ),
             _ => format!("{name} runs"),
         });
-        if let Some((_, id)) = it.id.as_deref().and_then(|id| id.split_once("://"))
-            && id.len() == 64
-            && id.bytes().all(|b| b.is_ascii_hexdigit())
-        {
-            draft.remedy(
-                Step::new(
-                    format!("end the container {}", clip(&name, NAME)),
-                    format!("crictl stop {id}"),
-                )
-                .so(" before its turn"),
-                "nothing waits for its preStop hook, and it ends before containers that may need \
-                it",
-            );
-        }
+        end(draft, it);
     }
     for wait in waits {
         draft.fact(wait, of(record));

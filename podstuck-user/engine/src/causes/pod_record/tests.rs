@@ -5,13 +5,14 @@ use jiff::Timestamp;
 use crate::{
     causes::pod_record::{Here, PodRecords, verdict},
     event::What,
+    kubelet_steps::NotAsked,
     model::{
         diagnosis::Stage,
         evidence::Certainty,
         identity::Pod,
         node::{NodeSample, PodState},
         node_record::NodeRecord,
-        pod_record::PodRecord,
+        pod_record::{ContainerRecord, ContainerState, PodRecord},
         time::Monotonic,
     },
     testing::{Alone, found, pod_record},
@@ -134,6 +135,7 @@ fn here(stage: Stage) -> Here<'static> {
         was_left: false,
         is_killed: None,
         not_asked: None,
+        stop_ends: None,
         now: NOW,
         at: Monotonic(1),
     }
@@ -163,6 +165,7 @@ fn a_finalizer_is_the_cause_only_when_the_node_is_done() {
             was_left: false,
             is_killed: None,
             not_asked: None,
+            stop_ends: None,
             now: NOW,
             at: Monotonic(1),
         };
@@ -193,6 +196,7 @@ fn a_finalizer_is_removed_from_the_pod_of_that_uid_only() {
         was_left: false,
         is_killed: None,
         not_asked: None,
+        stop_ends: None,
         now: NOW,
         at,
     };
@@ -213,6 +217,38 @@ fn a_pod_that_is_not_stuck_is_not_reported_as_stuck() {
         finding(&ending, Stage::Containers),
         Some(("grace-period-or-prestop", Certainty::Firm))
     );
+}
+
+#[test]
+fn a_pod_after_its_grace_period_may_have_another_one_or_wait_for_its_hook() {
+    let later = |seconds| NOW.checked_add(jiff::SignedDuration::from_secs(seconds)).unwrap();
+    let container = ContainerRecord {
+        name: "app".into(),
+        is_sidecar: false,
+        state: ContainerState::Running,
+        reason: None,
+        id: Some(format!("containerd://{}", "a".repeat(64))),
+        has_pre_stop: true,
+    };
+    let containers = Some(vec![container]);
+    let record = PodRecord { deletion: Some(NOW), containers, ..pod_record("u") };
+    let asked = Here { now: later(20), is_killed: Some(false), ..here(Stage::Containers) };
+    let of = |record: &PodRecord, here| {
+        let draft = verdict(record, here)?;
+        assert_eq!(draft.remedies.len(), 1, "{:?}", draft.remedies);
+        Some((draft.id(), draft.certainty(), draft.held_by.clone()))
+    };
+    let running = Here { stop_ends: Some((later(60), "log")), ..asked };
+    let waits = ("grace-period-or-prestop", Certainty::Firm, None);
+    assert_eq!(of(&record, running), Some(waits));
+    assert_eq!(of(&record, Here { stop_ends: Some((later(10), "log")), ..asked }), None);
+    assert_eq!(of(&record, Here { is_killed: Some(true), ..running }), None);
+    assert_eq!(of(&record, asked), None);
+    let not_asked = NotAsked { since: NOW, received: Some(NOW), is_unheard: false, log: "log" };
+    let in_hook = Here { not_asked: Some(&not_asked), ..asked };
+    let waits = Some("the preStop hook of app".into());
+    assert_eq!(of(&record, in_hook), Some(("grace-period-or-prestop", Certainty::Likely, waits)));
+    assert_eq!(of(&PodRecord { containers: None, ..record }, in_hook), None, "none has a hook");
 }
 
 #[test]
@@ -249,6 +285,7 @@ fn a_mirror_pod_whose_static_pod_runs_is_ended_by_its_manifest() {
                 was_left: false,
                 is_killed,
                 not_asked: None,
+                stop_ends: None,
                 now,
                 at: at(1),
             },

@@ -22,6 +22,12 @@ pub(super) enum Finding {
         at: Timestamp,
         report: Report,
     },
+    /// kubelet asks the runtime to stop a container, within this grace period.
+    Killing {
+        uid: String,
+        at: Timestamp,
+        grace_s: Option<u64>,
+    },
     OfRuntime {
         uid: String,
         at: Timestamp,
@@ -41,7 +47,10 @@ impl Finding {
     pub(super) fn at(&self) -> Timestamp {
         match self {
             Self::Failed(failed) => failed.at,
-            Self::Reported { at, .. } | Self::OfRuntime { at, .. } | Self::OfPod { at, .. } => *at,
+            Self::Reported { at, .. }
+            | Self::Killing { at, .. }
+            | Self::OfRuntime { at, .. }
+            | Self::OfPod { at, .. } => *at,
         }
     }
 }
@@ -60,7 +69,9 @@ impl Finding {
             Self::Failed(Failed { uid, volume, .. }) | Self::Reported { uid, volume, .. } => {
                 (uid.clone(), volume.clone())
             }
-            Self::OfRuntime { uid, .. } | Self::OfPod { uid, .. } => (uid.clone(), String::new()),
+            Self::Killing { uid, .. } | Self::OfRuntime { uid, .. } | Self::OfPod { uid, .. } => {
+                (uid.clone(), String::new())
+            }
         }
     }
 }

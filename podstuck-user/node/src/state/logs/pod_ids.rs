@@ -51,7 +51,7 @@ static EVENT: LazyLock<Regex> = LazyLock::new(|| {
 static KILLING: LazyLock<Regex> = LazyLock::new(|| {
     fixed(concat!(
         r#"^"Killing container with a grace period" pod="[^"\\]*" podUID="?([0-9a-f-]+)"? "#,
-        r#"containerName="[^"\\]*" containerID="[a-z-]+://([0-9a-f]{64})""#
+        r#"containerName="[^"\\]*" containerID="[a-z-]+://([0-9a-f]{64})"(?: gracePeriod=([0-9]+)$)?"#
     ))
 });
 
@@ -90,10 +90,12 @@ impl PodIds {
         }
     }
 
-    /// UID of the pod, if kubelet logs that it stops one of its containers.
-    pub(super) fn killing(message: &str) -> Option<String> {
-        let uid = KILLING.captures(message)?[1].to_owned();
-        is_pod_uid(uid.as_bytes()).then_some(uid)
+    /// UID of the pod, if kubelet logs that it stops one of its containers, and the grace period in seconds.
+    pub(super) fn killing(message: &str) -> Option<(String, Option<u64>)> {
+        let found = KILLING.captures(message)?;
+        let (uid, grace_s) = (found[1].to_owned(), found.get(3));
+        let grace_s = grace_s.and_then(|grace_s| grace_s.as_str().parse().ok());
+        is_pod_uid(uid.as_bytes()).then_some((uid, grace_s))
     }
 
     fn learn(&mut self, uid: &str, id: &str) {
@@ -140,6 +142,18 @@ mod tests {
 
     fn id(digit: char) -> String {
         digit.to_string().repeat(64)
+    }
+
+    #[test]
+    fn kubelet_names_the_grace_period_that_it_gives_the_runtime() {
+        let line = format!(
+            "\"Killing container with a grace period\" pod=\"a/b\" podUID={UID} containerName=\"c\" \
+             containerID=\"containerd://{}\"",
+            id('a')
+        );
+        assert_eq!(PodIds::killing(&line), Some((UID.into(), None)));
+        let line = format!("{line} gracePeriod=60");
+        assert_eq!(PodIds::killing(&line), Some((UID.into(), Some(60))));
     }
 
     #[test]

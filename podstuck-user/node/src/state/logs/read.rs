@@ -209,6 +209,13 @@ fn attempt(source: &str, (finding, is_proven): (Finding, bool)) -> (Said, Option
             let (report, volume) = (Some(report), klog::shown(&volume));
             (Said { report, volume, ..said(&uid, at, text) }, None)
         }
+        Finding::Killing { uid, at, grace_s } => {
+            let mut text = klog::words(Report::Killing).to_owned();
+            if let Some(grace_s) = grace_s {
+                text.push_str(&said::with_grace(grace_s));
+            }
+            (Said { report: Some(Report::Killing), ..said(&uid, at, &text) }, None)
+        }
         Finding::OfRuntime { uid, at, error } => {
             let complaint = complaints::of_runtime(&error);
             (Said { complaint, ..said(&uid, at, klog::cut(&error)) }, None)
@@ -386,11 +393,10 @@ fn take(found: &mut Found, entry: &str, is_proven: bool, now: Timestamp) {
         found.deletions.listen(message, || klog::written(entry, now));
         // Older kubelets do not log in a known form that they stop a container.
         found.names_steps |= message.starts_with("\"SyncLoop ");
-        if let Some(uid) = PodIds::killing(message)
+        if let Some((uid, grace_s)) = PodIds::killing(message)
             && let Some(at) = klog::written(entry, now)
         {
-            let (volume, report) = (String::new(), Report::Killing);
-            found.attempts.push(Finding::Reported { uid, volume, at, report }, true);
+            found.attempts.push(Finding::Killing { uid, at, grace_s }, true);
         }
     } else if message.contains("SyncLoop") {
         // It may be true: no name belongs to a certain pod any more.
