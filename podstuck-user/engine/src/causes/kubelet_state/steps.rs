@@ -19,7 +19,7 @@ use crate::{
         kubelet_state::{dra, pull},
         shared::{holders::is_same_pod, repeated::Repeated},
     },
-    command::Step,
+    command::{Step, View},
     event::{Event, What},
     ids,
     kubelet_steps::{self, KubeletSteps, NotAsked, Watch},
@@ -29,6 +29,7 @@ use crate::{
         evidence::Source,
         finding::Severity,
         identity::Component,
+        mounted::Mounted,
         node::{NodeSample, PodState, VolumeState},
         path::{safe, safe_path},
         pod_record::PodRecord,
@@ -266,7 +267,7 @@ impl KubeletsPart {
         let suspect = Suspect { pod, record, kubelet, now: context.now, at };
         if late.is_none_or(|late| late >= LATE)
             && record.is_none_or(|record| record.deletion.is_some())
-            && let Some(draft) = step_fails(&suspect, complaints)
+            && let Some(draft) = step_fails(context, &suspect, complaints)
         {
             return Some(draft);
         }
@@ -521,6 +522,8 @@ enum Way<'a> {
     Restart(&'static str),
     /// kubelet takes an empty directory for a mount point.
     NotMounted(&'a VolumeState),
+    /// kubelet leaves this mounted.
+    Mounted(&'a Mounted),
     /// The record is wrong.
     Record,
     /// A driver of the pod's devices is not registered.
@@ -530,8 +533,16 @@ enum Way<'a> {
 }
 
 /// The refusal behind an error of kubelet's own.
-fn refusal<'a>(text: &str, suspect: &Suspect<'a>) -> Option<Refusal<'a>> {
+fn refusal<'a>(said: &Said, suspect: &Suspect<'a>) -> Option<Refusal<'a>> {
+    let text = said.text.as_str();
     let (has, record) = (|words: &str| text.contains(words), suspect.record);
+    if let Some(mount) = left_mounted(said, suspect.pod) {
+        return Some(Refusal {
+            means: "kubelet gives up with an error of its own, and the volume stays mounted: the \
+                kernel refuses no call, and no process is in the way.",
+            way: Way::Mounted(mount),
+        });
+    }
     if let Some(volume) = not_mounted(text, suspect.pod) {
         return Some(Refusal {
             means: "kubelet treats the volume's directory as a mount point and unmounts it at \
@@ -606,6 +617,83 @@ fn refusal<'a>(text: &str, suspect: &Suspect<'a>) -> Option<Refusal<'a>> {
     None
 }
 
+/// The mount of a volume that kubelet leaves, for an error of its own. What a call, a program or a driver returns is
+/// explained by other causes.
+fn left_mounted<'a>(said: &Said, pod: &'a PodState) -> Option<&'a Mounted> {
+    const OF_OTHERS: [&str; 26] = [
+        "busy",
+        "denied",
+        "not permitted",
+        "not empty",
+        "no such",
+        "input/output",
+        "stale",
+        "not connected",
+        "host is down",
+        "read-only",
+        "exit status",
+        "rpc error",
+        "timed out",
+        "deadline",
+        "not mounted",
+        "not a directory",
+        "no space",
+        "driver",
+        "structure needs",
+        "vol_data",
+        "device",
+        "attach",
+        "temporarily",
+        "too many",
+        "not found in",
+        "MountVolume.SetUp",
+    ];
+    let is_of_others = || OF_OTHERS.iter().any(|words| said.text.contains(words));
+    if said.complaint.is_some() || said.volume.is_empty() || is_of_others() {
+        return None;
+    }
+    let its = pod.volumes.iter().filter(|volume| volume.csi.is_none());
+    let mounts = its.clone().flat_map(|volume| &volume.mounts);
+    // An error about a subPath names its path; kubelet's unique name of a volume ends with the volume's name.
+    let is_named = |mount: &&Mounted| said.text.contains(&*mount.point.to_string_lossy());
+    let by_path = mounts.filter(is_named).max_by_key(|mount| mount.point.as_os_str().len());
+    let by_name = || {
+        let mut its = its.filter(|volume| {
+            let name = volume.path.file_name().map(|name| name.to_string_lossy());
+            name.is_some_and(|name| said.volume.ends_with(&format!("-{name}")))
+        });
+        its.find_map(|volume| volume.mounts.iter().rev().find(|it| it.point == volume.path))
+    };
+    by_path.or_else(by_name)
+}
+
+/// Adds the mount that kubelet leaves, and its unmount.
+fn tell_left(context: &Context<'_>, draft: &mut Draft, pod: &PodState, mount: &Mounted) {
+    const RISK: &str = "low while no process uses the mount; the data on it stays intact. Never run `rm -rf` below it: \
+        that deletes the data behind the mount";
+    let Mounted { point, what, source, namespace, pid, .. } = mount;
+    let all = pod.volumes.iter().flat_map(|volume| &volume.mounts);
+    let is_on_it = |other: &&Mounted| other.point == *point && other.namespace == *namespace;
+    let mut here: Vec<u32> = all.filter(is_on_it).map(|other| other.id).collect();
+    here.dedup();
+    let (at, count) = (safe_path(point), here.len());
+    draft.fact(format!("{at} is still mounted: {what}"), Source::mountinfo(source));
+    let view = View::in_namespace(context, *namespace, *pid);
+    let top = here.last().copied().unwrap_or(mount.id);
+    if count < 2 || *namespace != context.own_mnt_ns {
+        let step = view.on_mount("umount", point, Some(top));
+        draft.remedy(step.so(", which kubelet leaves mounted"), RISK);
+        return;
+    }
+    draft.fact(format!("{count} mounts are stacked on it"), Source::mountinfo(source));
+    let act = format!("sh -c 'while umount \"$1\"; do :; done' sh {}", word(point));
+    let step = Step::new(format!("unmount all {count} mounts on {at}, one after the other"), act);
+    let there = view.is_mounted(top, point);
+    let is_there = format!("mount {top} is still at {at}");
+    let step = step.verified_by(format!("! mountpoint -q {}", word(point)));
+    draft.remedy(step.only_if(there, is_there), RISK);
+}
+
 /// Whether kubelet misses its own file about a CSI volume whose directory is gone.
 fn nothing_is_left(text: &str, pod: &PodState) -> bool {
     let gone = || {
@@ -642,15 +730,18 @@ fn driver(text: &str) -> Option<String> {
     names.find(|name| is_object_name(name)).map(str::to_owned)
 }
 
-fn step_fails(suspect: &Suspect<'_>, complaints: &[Repeated]) -> Option<Draft> {
+fn step_fails(
+    context: &Context<'_>,
+    suspect: &Suspect<'_>,
+    complaints: &[Repeated],
+) -> Option<Draft> {
     if suspect.pod.populated == Some(true) {
         return None;
     }
     let is_fresh =
         |complaint: &&Repeated| complaint.lines >= 2 && suspect.now.since(complaint.last) <= FRESH;
     let fresh = complaints.iter().filter(is_fresh);
-    let known =
-        fresh.filter_map(|complaint| Some((complaint, refusal(&complaint.said.text, suspect)?)));
+    let known = fresh.filter_map(|complaint| Some((complaint, refusal(&complaint.said, suspect)?)));
     let (complaint, refusal) = known.max_by_key(|(complaint, _)| complaint.last)?;
     let mut draft = suspect.draft(&STEP_FAILS);
     complaint.tell(&mut draft);
@@ -681,6 +772,10 @@ fn step_fails(suspect: &Suspect<'_>, complaints: &[Repeated]) -> Option<Draft> {
                 point. kubelet's next attempt finds no directory, and continues",
             );
             restart(&mut draft, "kubelet checks again what is mounted");
+        }
+        Way::Mounted(mount) => {
+            draft.held_by(suspect.kubelet());
+            tell_left(context, &mut draft, suspect.pod, mount);
         }
         Way::Record => draft.held_by(suspect.kubelet()),
         Way::Driver(name) => {

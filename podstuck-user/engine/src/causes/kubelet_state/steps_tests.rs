@@ -12,6 +12,7 @@ use crate::{
         dra::{DeviceDriver, KeptClaim},
         evidence::Certainty,
         identity::{Component, Target},
+        mounted::Mounted,
         node::{NodeSample, PodState, VolumeState},
         pod_group::{PodGroup, Task},
         pod_record::{ContainerRecord, ContainerState, PodRecord},
@@ -361,4 +362,34 @@ fn what_is_mounted_or_lives_keeps_the_record() {
     assert_eq!(with("kubernetes.io~projected", Some(false)), Some(true));
     assert_eq!(with("kubernetes.io~csi", Some(false)), Some(false));
     assert_eq!(with("kubernetes.io~projected", None), Some(false));
+}
+
+/// An error of kubelet's own about a volume, kubernetes#90851 and #110818.
+#[test]
+fn what_kubelet_leaves_mounted_for_an_error_of_its_own_is_unmounted_by_hand() {
+    let huge = volume("kubernetes.io~empty-dir");
+    let of = |text: &str, volume: &VolumeState| {
+        let said =
+            Said { volume: format!("kubernetes.io/empty-dir/{UID}-v"), ..says(text, 890, 3) };
+        let pod =
+            PodState { volumes: vec![volume.clone()], populated: Some(false), ..pod_state(UID) };
+        Case { record: None, pod, said: vec![said], ..Case::default() }.draft()
+    };
+    let size = "error getting page size from 'pagesize=2Mi' mount option: unable to parse quantity's suffix";
+    let draft = of(size, &huge).unwrap();
+    draft.assert_is("kubelet-step-fails", Certainty::Likely);
+    assert_eq!(draft.held_by, Some(kubelet()));
+    let command = |draft: &Draft| draft.remedies[0].command.clone().unwrap_or_default();
+    assert!(command(&draft).contains("umount "), "{}", command(&draft));
+    let mut stacked = huge.clone();
+    let own = 4;
+    let on_it = |id| Mounted { namespace: own, ..mounted(&stacked.path, id) };
+    stacked.mounts = (1..4).map(on_it).collect();
+    let failed = format!("error processing /k: Failed to unmount path {}", stacked.path.display());
+    let draft = of(&failed, &stacked).unwrap();
+    assert!(command(&draft).contains("while umount"), "{}", command(&draft));
+    let refused = format!("remove {}: device or resource busy", huge.path.display());
+    assert!(of(&refused, &huge).is_none(), "a call that the kernel refuses");
+    let gone = VolumeState { mounts: Vec::new(), ..huge };
+    assert!(of(size, &gone).is_none(), "nothing is mounted");
 }
