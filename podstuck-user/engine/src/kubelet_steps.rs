@@ -37,8 +37,10 @@ struct Of {
     to_go: Option<Timestamp>,
     /// kubelet has asked for the stop of a container, or a later step has happened.
     came_on: Option<Timestamp>,
-    /// When the last grace period ends that kubelet gave the runtime for a container.
-    stop_ends: Option<Timestamp>,
+    /// The end of the last grace period that kubelet gave the runtime for a container, and when it began.
+    stop: Option<(Timestamp, Timestamp)>,
+    /// The last step of another kind: a container has ended, or a stop has failed.
+    other_step: Option<Timestamp>,
 }
 
 /// A failing watch of pods.
@@ -149,7 +151,9 @@ impl KubeletSteps {
         if said.report == Some(Report::Killing) {
             let grace = said::grace_s(&said.text).and_then(|grace_s| i64::try_from(grace_s).ok());
             let end = grace.and_then(|it| said.at.checked_add(SignedDuration::from_secs(it)).ok());
-            of.stop_ends = end.max(of.stop_ends);
+            of.stop = end.map(|end| (end, said.at)).max(of.stop);
+        } else if came_on {
+            of.other_step = Some(said.at).max(of.other_step);
         }
     }
 
@@ -179,10 +183,13 @@ impl KubeletSteps {
         self.of.get(&uid.to_owned()).is_some_and(|of| of.to_go.is_some())
     }
 
-    /// When the last grace period ends that kubelet gave the runtime for a container of the pod, and the log.
+    /// When the last grace period ends that kubelet gave the runtime for a container of the pod, and the log. `None`
+    /// after any later step: that container may have ended.
     pub(crate) fn stop_ends(&self, uid: &str) -> Option<(Timestamp, &str)> {
         let of = self.of.get(&uid.to_owned())?;
-        of.stop_ends.zip(of.log.as_deref())
+        let (ends, began) = of.stop?;
+        let log = of.log.as_deref()?;
+        of.other_step.is_none_or(|at| at < began).then_some((ends, log))
     }
 
     /// Whether kubelet or the runtime has acted on the pod since the request.
@@ -276,6 +283,14 @@ mod tests {
         steps.listen(&killing(501, "Killing container with a grace period of 60 s"));
         steps.listen(&killing(502, "Killing container with a grace period of 2 s"));
         assert_eq!(steps.stop_ends(UID), Some((at(561), "log")));
+        let ended = |second| {
+            let said = Said::new(Component::Kubelet, "log", UID, at(second), "x");
+            What::Said(Box::new(Said { report: Some(Report::ContainerEnded), ..said }))
+        };
+        steps.listen(&ended(450));
+        assert!(steps.stop_ends(UID).is_some(), "an earlier one, as before a restart");
+        steps.listen(&ended(503));
+        assert_eq!(steps.stop_ends(UID), None);
     }
 
     fn not_asked(since: i64, reports: &[(Report, i64)]) -> Option<(i64, bool, bool)> {
