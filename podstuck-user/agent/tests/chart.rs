@@ -20,7 +20,7 @@ use common::{Agent, CHART, done, has, said, wait_for};
 use nix::sys::signal::Signal;
 use podstuck_test_node::ControlPlane;
 use podstuck_testing::{requires, skip};
-use serde_json::{Value, json};
+use serde_json::json;
 
 /// The manifest that the chart generates with default values.
 const MANIFEST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/podstuck-agent.yaml");
@@ -183,24 +183,6 @@ fn finding(pod: &str, state: &str) -> String {
     format!("{line}\n")
 }
 
-/// Writes a kubeconfig with a token of the service account that the manifest created; returns its path.
-fn as_service_account(top: &Path, plane: &ControlPlane) -> String {
-    let (file, path) = (top.join("token"), top.join("kubeconfig").to_str().unwrap().to_owned());
-    let request =
-        json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
-    fs::write(&file, request.to_string()).unwrap();
-    let asked = "/api/v1/namespaces/kube-system/serviceaccounts/podstuck-agent/token";
-    let token = plane.kubectl(&["create", "--raw", asked, "-f", file.to_str().unwrap()]).unwrap();
-    let token: Value = serde_json::from_str(&token).unwrap();
-    let token = format!("--token={}", token["status"]["token"].as_str().unwrap());
-    fs::copy(plane.kubeconfig(), &path).unwrap();
-    let config = ["--kubeconfig", &path, "config"];
-    let set = |words: &[&str]| plane.kubectl(&[&config[..], words].concat()).unwrap();
-    set(&["set-credentials", "agent", &token]);
-    set(&["set-context", "--current", "--user=agent"]);
-    path
-}
-
 /// Needs no BPF: a file replaces the watch. The API server and the manifest's rights are real.
 #[test]
 fn of_pods_that_one_cause_holds_the_node_has_an_event() {
@@ -217,9 +199,10 @@ fn of_pods_that_one_cause_holds_the_node_has_an_event() {
     }
     // kubectl 1.20 does not know the AppArmor field.
     plane.kubectl(&["apply", "--validate=false", "-f", MANIFEST]).unwrap();
-    let kubeconfig = as_service_account(top.path(), &plane);
+    let kubeconfig = plane.account("kube-system", "podstuck-agent").unwrap();
+    let kubeconfig = kubeconfig.to_str().unwrap();
     let may = |verb, what| {
-        let asked = ["--kubeconfig", &kubeconfig, "auth", "can-i", verb, what, "--all-namespaces"];
+        let asked = ["--kubeconfig", kubeconfig, "auth", "can-i", verb, what, "--all-namespaces"];
         plane.kubectl(&asked).is_ok_and(|answer| answer == "yes")
     };
     assert!(may("create", "events.events.k8s.io") && may("delete", "events.events.k8s.io"));
@@ -230,7 +213,7 @@ fn of_pods_that_one_cause_holds_the_node_has_an_event() {
     let script = format!("#!/bin/sh\nexec tail -n +1 -f {}\n", lines.display());
     fs::write(&watch, script).unwrap();
     fs::set_permissions(&watch, PermissionsExt::from_mode(0o755)).unwrap();
-    let agent = Agent::with(top.path(), &watch, &["--kubeconfig", &kubeconfig]);
+    let agent = Agent::with(top.path(), &watch, &["--kubeconfig", kubeconfig]);
 
     let described = || plane.kubectl(&["describe", "node", "n1"]).unwrap();
     let said = "2 pods are stuck by nfs-server-unreachable: shop/cart-a, shop/cart-b";

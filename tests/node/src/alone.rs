@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
     control_plane::{self, Ports},
@@ -69,6 +69,58 @@ impl ControlPlane {
     /// Credentials that may do everything.
     pub fn kubeconfig(&self) -> PathBuf {
         self.place.kubeconfig("admin")
+    }
+
+    /// Credentials with a token of a service account, which may do what the account may.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such account.
+    pub fn account(&self, namespace: &str, name: &str) -> Result<PathBuf> {
+        let request = self.place.at("token-request.json");
+        let asked =
+            json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
+        std::fs::write(&request, asked.to_string()).context("writing a request")?;
+        let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token");
+        let request = request.to_str().context("a path that is no text")?;
+        let token = self.kubectl(&["create", "--raw", &path, "-f", request])?;
+        let token: Value = serde_json::from_str(&token).context("reading a token")?;
+        let token = token["status"]["token"].as_str().context("an answer without a token")?;
+        let kubeconfig = self.place.kubeconfig(name);
+        std::fs::copy(self.kubeconfig(), &kubeconfig).context("copying a kubeconfig")?;
+        let set = |words: &[&str]| {
+            crate::kubectl(&self.kubectl, &kubeconfig, &[&["config"], words].concat(), None)
+        };
+        set(&["set-credentials", name, &format!("--token={token}")])?;
+        set(&["set-context", "--current", &format!("--user={name}")])?;
+        Ok(kubeconfig)
+    }
+
+    /// Process id of one of its daemons.
+    ///
+    /// # Errors
+    ///
+    /// When none of this name runs.
+    pub fn pid(&self, daemon: &str) -> Result<u32> {
+        Daemons::pid(&self.place, daemon)
+    }
+
+    /// Kills one of its daemons; returns the words to start it again with.
+    ///
+    /// # Errors
+    ///
+    /// When none of this name runs.
+    pub fn kill(&self, daemon: &str) -> Result<Vec<String>> {
+        Daemons::kill(&self.place, daemon)
+    }
+
+    /// Starts a daemon after it has ended, with the words that it had.
+    ///
+    /// # Errors
+    ///
+    /// When it does not start.
+    pub fn start_again(&self, daemon: &str, words: &[String]) -> Result<()> {
+        Daemons::start_again(&self.place, daemon, words)
     }
 
     /// Runs kubectl; its output, without the last line's end.

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use nix::{
     sys::{
         signal::{Signal, kill},
@@ -81,6 +81,24 @@ impl<'a> Daemons<'a> {
         let started = process.with_context(|| format!("looking at {name}"))?.starttime;
         self.all.push(Daemon { name: name.into(), pid: child.id(), started });
         self.place.note("daemons", &self.all)
+    }
+
+    /// Kills one, as a crash ends it; returns the words that it had.
+    pub(crate) fn kill(place: &'a Place, name: &str) -> Result<Vec<String>> {
+        let pid = Self::pid(place, name)?.cast_signed();
+        let words = Process::new(pid).and_then(|process| process.cmdline());
+        let words = words.with_context(|| format!("looking at {name}"))?;
+        kill(Pid::from_raw(pid), Signal::SIGKILL).with_context(|| format!("killing {name}"))?;
+        Self::noted(place)?.end_one(name)?;
+        Ok(words)
+    }
+
+    /// Starts one again after it has ended, with the words that it had.
+    pub(crate) fn start_again(place: &'a Place, name: &str, words: &[String]) -> Result<()> {
+        let [program, args @ ..] = words else { bail!("no words of {name}") };
+        let mut command = Command::new(program);
+        command.args(args);
+        Self::noted(place)?.start(name, command)
     }
 
     /// Process id of one.

@@ -202,10 +202,16 @@ impl Node {
     ///
     /// When it does not start.
     pub fn start_again(&self, daemon: &str, words: &[String]) -> Result<()> {
-        let [program, args @ ..] = words else { bail!("no words of {daemon}") };
-        let mut command = Command::new(program);
-        command.args(args);
-        Daemons::noted(&self.place)?.start(daemon, command)
+        Daemons::start_again(&self.place, daemon, words)
+    }
+
+    /// Kills one of its daemons; returns the words to start it again with.
+    ///
+    /// # Errors
+    ///
+    /// When none of this name runs.
+    pub fn kill(&self, daemon: &str) -> Result<Vec<String>> {
+        Daemons::kill(&self.place, daemon)
     }
 
     /// Ends one of its daemons.
