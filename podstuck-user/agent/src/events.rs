@@ -1,6 +1,6 @@
 //! Writes Events to the API server (`events.k8s.io/v1`).
 
-use std::{path::Path, time::Duration};
+use std::{path::PathBuf, time::Duration};
 
 use anyhow::{Context, Result};
 use jiff::Timestamp;
@@ -12,10 +12,11 @@ use kube::{
     Api, Client, Config,
     api::{DeleteParams, Patch, PatchParams, PostParams},
     config::{KubeConfigOptions, Kubeconfig},
+    core::Status,
 };
 
 use crate::{
-    board::{OF_NODES, Outcome, Write},
+    board::{OF_NODES, Outcome, Over, Write},
     stuck::{Pod, event_name, reason},
 };
 
@@ -24,11 +25,17 @@ const CONTROLLER: &str = "podstuck-agent";
 /// Timeout of a request.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// A client for the API server.
+/// What writes Events about one node.
 #[derive(Clone)]
 pub(crate) struct Events {
-    client: Client,
     node: String,
+    kubeconfig: Option<PathBuf>,
+}
+
+/// The connection of one write.
+struct Connection<'a> {
+    client: Client,
+    node: &'a str,
 }
 
 impl Events {
@@ -36,8 +43,16 @@ impl Events {
     ///
     /// # Errors
     /// Fails without a usable configuration.
-    pub(crate) async fn of(node: &str, kubeconfig: Option<&Path>) -> Result<Self> {
-        let mut config = match kubeconfig {
+    pub(crate) async fn of(node: &str, kubeconfig: Option<PathBuf>) -> Result<Self> {
+        let events = Self { node: node.into(), kubeconfig };
+        events.connection().await?;
+        Ok(events)
+    }
+
+    /// Reads the credentials for each write, which is at most one a minute. A client that stays would read the token
+    /// again by the wall clock, which may be set, and would never read the authority's certificate again.
+    async fn connection(&self) -> Result<Connection<'_>> {
+        let mut config = match &self.kubeconfig {
             Some(path) => {
                 let file = Kubeconfig::read_from(path)
                     .with_context(|| format!("cannot read the kubeconfig {}", path.display()))?;
@@ -55,70 +70,90 @@ impl Events {
         config.default_retry = false;
         (config.connect_timeout, config.read_timeout) = (Some(LIMIT), Some(LIMIT));
         let client = Client::try_from(config).context("cannot use these credentials")?;
-        Ok(Self { client, node: node.into() })
+        Ok(Connection { client, node: &self.node })
     }
 
     /// Performs a write. Returns its outcome and, if it failed, the error as text.
     pub(crate) async fn write(self, write: Write) -> (Write, Outcome, Option<String>) {
-        let answer = match tokio::time::timeout(LIMIT, self.ask(&write)).await {
+        let asked = async { self.connection().await?.ask(&write).await.map_err(Into::into) };
+        let answer: Result<bool> = match tokio::time::timeout(LIMIT, asked).await {
             Ok(answer) => answer,
             Err(_) => {
                 return (write, Outcome::Later, Some("the API server does not answer".into()));
             }
         };
         match answer {
-            Ok(()) => (write, Outcome::Done, None),
+            Ok(true) => (write, Outcome::Done, None),
+            Ok(false) => (write, Outcome::Gone, None),
             Err(error) => {
-                let outcome = match &error {
-                    kube::Error::Api(status)
-                        if status.code == 404 && matches!(write, Write::Renew { .. }) =>
-                    {
-                        Outcome::Gone
-                    }
-                    // A retry cannot succeed: the namespace is being deleted, or the right is missing.
-                    kube::Error::Api(status) if [403, 404, 422].contains(&status.code) => {
-                        Outcome::Refused
-                    }
-                    _ => Outcome::Later,
-                };
-                (write, outcome, Some(error.to_string()))
+                let outcome =
+                    error.downcast_ref().map_or(Outcome::Later, |why| failed(&write, why));
+                (write, outcome, Some(format!("{error:#}")))
             }
         }
     }
+}
 
-    async fn ask(&self, write: &Write) -> kube::Result<()> {
+fn failed(write: &Write, why: &kube::Error) -> Outcome {
+    let kube::Error::Api(status) = why else { return Outcome::Later };
+    match status.code {
+        404 if matches!(write, Write::Renew { .. }) => Outcome::Gone,
+        403 if !is_in_dying_namespace(status) => Outcome::Denied,
+        // Credentials, and what is true of this moment only.
+        401 | 408 | 409 | 429 => Outcome::Later,
+        400..=499 => Outcome::Refused,
+        _ => Outcome::Later,
+    }
+}
+
+/// Whether an object was refused because its namespace is being deleted.
+fn is_in_dying_namespace(status: &Status) -> bool {
+    let details = status.details.iter().flat_map(|details| &details.causes);
+    status.code == 403 && details.into_iter().any(|cause| cause.reason == "NamespaceTerminating")
+}
+
+impl Connection<'_> {
+    /// Whether what the write is about was there.
+    async fn ask(&self, write: &Write) -> kube::Result<bool> {
         match write {
             Write::Pod { stuck, replaces } => {
                 let (regarding, name) = (of_pod(&stuck.pod), stuck.event_name());
                 let text = (reason(&stuck.cause), stuck.stage.clone(), stuck.note.clone());
                 self.create(self.event(&stuck.pod.namespace, name, "Warning", regarding, text))
                     .await?;
-                self.delete(&stuck.pod.namespace, replaces.as_deref()).await
+                self.delete(&stuck.pod.namespace, replaces).await?;
+                Ok(true)
             }
             Write::Node { cause, name, note, replaces } => {
                 let text = (reason(cause), "node".into(), note.clone());
                 self.create(self.event(OF_NODES, name.clone(), "Warning", self.of_node(), text))
                     .await?;
-                self.delete(OF_NODES, replaces.as_deref()).await
+                self.delete(OF_NODES, replaces).await?;
+                Ok(true)
             }
             Write::Renew { namespace, name, count } => {
                 let now = MicroTime(Timestamp::now());
                 let series =
                     serde_json::json!({"series": {"count": count, "lastObservedTime": now}});
                 let params = PatchParams::default();
-                self.api(namespace).patch(name, &params, &Patch::Merge(&series)).await.map(drop)
+                self.api(namespace).patch(name, &params, &Patch::Merge(&series)).await.map(|_| true)
             }
-            Write::Over { namespace, name, released, cause } => {
-                self.delete(namespace, Some(name)).await?;
-                let Some(pod) = released else { return Ok(()) };
+            Write::Over(Over { cause, namespace, names, is_sure, pod, is_released, .. }) => {
+                let was_there = self.delete(namespace, names).await? || *is_sure;
+                let released = pod.as_ref().filter(|_| *is_released && was_there);
+                let Some(pod) = released else { return Ok(was_there) };
                 let name = event_name(&pod.name, &[&pod.uid, cause, "released"]);
                 let note = format!("{cause} no longer holds this pod");
                 let text = ("Released".into(), "released".into(), note);
                 let event = self.event(namespace, name, "Normal", of_pod(pod), text);
                 match self.create(event).await {
                     // The namespace is being deleted, and the Event with it.
-                    Err(kube::Error::Api(status)) if [403, 404].contains(&status.code) => Ok(()),
-                    done => done,
+                    Err(kube::Error::Api(status))
+                        if status.code == 404 || is_in_dying_namespace(&status) =>
+                    {
+                        Ok(true)
+                    }
+                    done => done.map(|()| true),
                 }
             }
         }
@@ -137,10 +172,17 @@ impl Events {
         }
     }
 
-    async fn delete(&self, namespace: &str, name: Option<&str>) -> kube::Result<()> {
-        let Some(name) = name else { return Ok(()) };
-        let deleted = self.api(namespace).delete(name, &DeleteParams::default()).await;
-        gone_is_fine(deleted.map(drop))
+    /// Deletes Events; whether any was there.
+    async fn delete(&self, namespace: &str, names: &[String]) -> kube::Result<bool> {
+        let mut were_there = false;
+        for name in names {
+            match self.api(namespace).delete(name, &DeleteParams::default()).await {
+                Ok(_) => were_there = true,
+                Err(kube::Error::Api(status)) if status.code == 404 => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(were_there)
     }
 
     fn event(
@@ -164,7 +206,7 @@ impl Events {
             regarding: Some(regarding),
             related: Some(self.of_node()),
             reporting_controller: Some(CONTROLLER.into()),
-            reporting_instance: Some(self.node.clone()),
+            reporting_instance: Some(self.node.into()),
             type_: Some(kind.into()),
             ..Event::default()
         }
@@ -175,8 +217,8 @@ impl Events {
         ObjectReference {
             api_version: Some("v1".into()),
             kind: Some("Node".into()),
-            name: Some(self.node.clone()),
-            uid: Some(self.node.clone()),
+            name: Some(self.node.into()),
+            uid: Some(self.node.into()),
             ..ObjectReference::default()
         }
     }
@@ -190,12 +232,5 @@ fn of_pod(pod: &Pod) -> ObjectReference {
         name: Some(pod.name.clone()),
         uid: Some(pod.uid.clone()),
         ..ObjectReference::default()
-    }
-}
-
-fn gone_is_fine(done: kube::Result<()>) -> kube::Result<()> {
-    match done {
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
-        done => done,
     }
 }

@@ -31,7 +31,7 @@ pub(crate) fn write(directory: &Path, memory: &Memory) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{board::Posted, stuck::Pod};
+    use crate::{posted::Posted, stuck::Pod};
 
     #[test]
     fn what_was_written_is_read_and_what_is_broken_is_nothing() {

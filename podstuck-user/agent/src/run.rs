@@ -12,18 +12,17 @@ use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
     sync::{mpsc, watch as pages},
-    task::JoinHandle,
     time::interval,
 };
 
 use crate::{
-    board::{Board, Memory, Outcome, Write},
     cli::Cli,
     events::Events,
     health::Health,
     line::Line,
     log::Log,
-    memory, metrics, privilege,
+    metrics, privilege,
+    reporter::Reporter,
     serve::{Pages, serve},
     watch::Watch,
 };
@@ -36,8 +35,6 @@ const PAGES: u32 = 5;
 const METRICS: &str = "node-metrics.txt";
 /// Maximum size of the watch's metrics that is read, in bytes.
 const LARGEST: u64 = 4 << 20;
-
-type Writing = JoinHandle<(Write, Outcome, Option<String>)>;
 
 /// Runs until SIGTERM or SIGINT.
 ///
@@ -64,7 +61,7 @@ pub async fn run(cli: Cli) -> Result<()> {
     privilege::drop_all()?;
     let events = match cli.no_events {
         true => None,
-        false => Some(Events::of(&node, cli.kubeconfig.as_deref()).await?),
+        false => Some(Events::of(&node, cli.kubeconfig.clone()).await?),
     };
     let (sender, mut lines) = mpsc::channel(64);
     let (stop, mut stopped) = tokio::sync::oneshot::channel::<()>();
@@ -87,20 +84,16 @@ pub async fn run(cli: Cli) -> Result<()> {
     let (publish, published) = pages::channel(Pages::default());
     tokio::spawn(serve(listener, published));
     let mut agent = Agent {
-        board: Board::new(&node, memory::read(&cli.directory)),
+        reporter: Reporter::new(&node, events, cli.directory.clone()),
         health: Health::new(cli.directory.join("self-test")),
         log,
         began: Instant::now(),
-        directory: cli.directory.clone(),
         metrics: export.join(METRICS),
-        saved: Memory::default(),
-        api_errors: 0,
-        last_error: None,
         watch: watch_id,
     };
     let (mut terminated, mut interrupted) =
         (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    let (mut ticks, mut turn, mut writing) = (interval(TICK), 0_u32, None::<Writing>);
+    let (mut ticks, mut turn) = (interval(TICK), 0_u32);
     let is_asked_to_end = loop {
         tokio::select! {
             line = lines.recv() => match line {
@@ -108,26 +101,20 @@ pub async fn run(cli: Cli) -> Result<()> {
                 None => break false,
             },
             _ = ticks.tick() => {
-                if writing.is_none() && let Some(events) = &events {
-                    let write = agent.board.due(agent.now());
-                    writing = write.map(|write| tokio::spawn(events.clone().write(write)));
-                }
+                agent.reporter.write_due(agent.now());
                 if turn.is_multiple_of(PAGES) {
                     publish.send_replace(agent.pages());
                 }
                 turn = turn.wrapping_add(1);
             },
-            done = async { writing.as_mut()?.await.ok() }, if writing.is_some() => {
-                writing = None;
-                if let Some((write, outcome, why)) = done {
-                    agent.wrote(write, outcome, why);
-                }
+            written = agent.reporter.written() => if let Some(written) = written {
+                agent.reporter.wrote(written, agent.now());
             },
             _ = terminated.recv() => break true,
             _ = interrupted.recv() => break true,
         }
     };
-    agent.save();
+    agent.reporter.save();
     let _ = stop.send(());
     let status = match reader.await {
         Ok(watch) => watch.end().await,
@@ -137,15 +124,11 @@ pub async fn run(cli: Cli) -> Result<()> {
 }
 
 struct Agent {
-    board: Board,
+    reporter: Reporter,
     health: Health,
     log: Log,
     began: Instant,
-    directory: PathBuf,
     metrics: PathBuf,
-    saved: Memory,
-    api_errors: u64,
-    last_error: Option<String>,
     watch: Option<u32>,
 }
 
@@ -158,7 +141,7 @@ impl Agent {
         match serde_json::from_slice(&line) {
             Ok(Line::Start {}) => self.health.is_counting = true,
             Ok(Line::Finding(finding)) => {
-                self.board.take(&finding, self.began.elapsed(), fastrand::f64());
+                self.reporter.board.take(&finding, self.began.elapsed(), fastrand::f64());
             }
             Ok(Line::Other) => {}
             Err(error) => {
@@ -175,35 +158,13 @@ impl Agent {
         self.health.read(&of_watch, now);
         let unhealthy = self.health.check(now).err();
         let own = metrics::own(&metrics::State {
-            board: &self.board,
+            board: &self.reporter.board,
             is_well: unhealthy.is_none(),
             lines_lost: self.log.lost(),
-            api_errors: self.api_errors,
+            api_errors: self.reporter.api_errors,
             watch: self.watch,
         });
         Pages { metrics: (of_watch + &own).into(), unhealthy, is_ready: self.health.is_ready() }
-    }
-
-    fn wrote(&mut self, write: Write, outcome: Outcome, why: Option<String>) {
-        self.api_errors += u64::from(why.is_some());
-        // The same error is printed once, not every minute.
-        if let Some(why) = why.filter(|why| self.last_error.as_ref() != Some(why)) {
-            eprintln!("podstuck-agent: cannot write Events: {why}");
-            self.last_error = Some(why);
-        }
-        self.board.done(write, outcome, self.began.elapsed());
-        self.save();
-    }
-
-    fn save(&mut self) {
-        let memory = self.board.memory();
-        if memory == self.saved {
-            return;
-        }
-        match memory::write(&self.directory, &memory) {
-            Ok(()) => self.saved = memory,
-            Err(error) => eprintln!("podstuck-agent: {error:#}"),
-        }
     }
 }
 

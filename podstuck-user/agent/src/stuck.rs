@@ -113,8 +113,8 @@ pub(crate) mod tests {
     use super::*;
     use crate::line::Line;
 
-    pub(crate) fn finding(uid: &str, cause: &str, state: &str, certainty: &str) -> Finding {
-        let line = serde_json::json!({
+    pub(crate) fn line(uid: &str, cause: &str, state: &str, certainty: &str) -> serde_json::Value {
+        serde_json::json!({
             "schema": "podstuck/v1", "type": "finding", "time": "2026-11-28T13:13:05Z", "id": cause,
             "instance": format!("{cause}-1"), "state": state, "severity": "warning",
             "certainty": certainty, "stage": "volumes", "blocks_deletion": true,
@@ -122,8 +122,11 @@ pub(crate) mod tests {
             "explanation": "The file system refuses. ".repeat(80),
             "evidence": [{"fact": "unlinkat failed with EPERM", "source": "probe"}],
             "remedies": [{"does": "remove the attribute", "command": "chattr -i f", "advice": null}],
-        });
-        match serde_json::from_value(line).unwrap() {
+        })
+    }
+
+    pub(crate) fn finding(uid: &str, cause: &str, state: &str, certainty: &str) -> Finding {
+        match serde_json::from_value(line(uid, cause, state, certainty)).unwrap() {
             Line::Finding(finding) => *finding,
             other => panic!("{other:?}"),
         }
