@@ -4,6 +4,8 @@
 
 #[path = "agent/alertmanager.rs"]
 mod alertmanager;
+#[path = "agent/clock.rs"]
+mod clock;
 mod common;
 #[path = "agent/dashboard.rs"]
 mod dashboard;

@@ -66,15 +66,30 @@ pub(crate) struct Agent {
 
 impl Agent {
     pub(crate) fn start(top: &Path, plane: &ControlPlane, root: &str) -> Self {
+        Self::start_with(top, plane, root, &[])
+    }
+
+    /// With these variables.
+    pub(crate) fn start_with(
+        top: &Path,
+        plane: &ControlPlane,
+        root: &str,
+        environment: &[(&str, &str)],
+    ) -> Self {
         let kubeconfig = plane.kubeconfig();
         let words = ["--kubeconfig", kubeconfig.to_str().unwrap(), "--", "--kubelet-root", root];
-        let agent = Self::with(top, &podstuck(), &[&words[..], &["--api", "never"]].concat());
+        let words = [&words[..], &["--api", "never"]].concat();
+        let agent = Self::spawn(top, &podstuck(), &words, environment);
         wait_for("ready agent", || (agent.get("/readyz").0 == 200).then_some(()));
         agent
     }
 
     /// Starts an agent with this watch program.
     pub(crate) fn with(top: &Path, watch: &Path, options: &[&str]) -> Self {
+        Self::spawn(top, watch, options, &[])
+    }
+
+    fn spawn(top: &Path, watch: &Path, options: &[&str], environment: &[(&str, &str)]) -> Self {
         let port = free_port();
         let out = top.join("agent.jsonl");
         let child = Command::new(env!("CARGO_BIN_EXE_podstuck-agent"))
@@ -83,6 +98,7 @@ impl Agent {
             .arg("--directory")
             .arg(top.join("run"))
             .args(options)
+            .envs(environment.iter().copied())
             .stdin(Stdio::null())
             .stdout(File::create(&out).unwrap())
             .spawn()
