@@ -271,6 +271,20 @@ impl Step {
         self
     }
 
+    /// Repeats an unmount for a minute, while the mount is there: each attempt ends the requests that wait for a server,
+    /// and the kernel refuses it until the waiting processes have ended. The unmount of a server's last mount then waits
+    /// for it, too, without a mount.
+    pub(crate) fn repeated(mut self) -> Self {
+        if let Some((check, _)) = &self.check {
+            let once = &self.act;
+            let each =
+                format!("{check} || exit 0; timeout -s KILL 5 {once} 2>/dev/null; sleep 0.2");
+            self.act = format!("for i in $(seq 300); do {each}; done && {once}");
+            self.in_sh = true;
+        }
+        self
+    }
+
     /// Appends another command.
     pub(crate) fn then(mut self, other: &Self) -> Self {
         self.act = format!("{} && ({})", self.act, other.script());

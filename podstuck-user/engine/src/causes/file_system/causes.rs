@@ -104,7 +104,7 @@ pub(crate) static STALE_HANDLE: Cause = Cause {
     ],
     ways_out: &[way("repair the server, or `umount -f`", "what was not yet written is lost")],
     field: &["kubernetes#71584", "kubernetes#68316", "ibm-spectrum-scale-csi#823"],
-    tried: &[],
+    tried: &[TriedWith::Test],
     source: &[
         "linux fs/nfs/dir.c, nfs_lookup_revalidate",
         "k8s.io/mount-utils mount_helper_unix.go, IsCorruptedMnt",

@@ -3,6 +3,7 @@
 use crate::cause::Origin;
 use crate::{
     cause::{Cause, Kind, TriedWith, like, log, seen, way},
+    causes::network_storage::FORCED,
     ids,
     model::diagnosis::Stage,
 };
@@ -147,15 +148,14 @@ pub(crate) static NFS_UNREACHABLE: Cause = Cause {
     ],
     ways_out: &[
         way("bring the server back", ""),
-        way(
-            "`umount -f -l`",
-            "what was not written to the server is lost, and processes that have files open keep \
-             waiting",
-        ),
+        way("`umount -f`, repeated until it succeeds", FORCED),
     ],
     field: &["kubernetes#72048", "kubernetes#123960", "kubernetes#31272"],
-    tried: &[],
-    source: &["linux net/sunrpc/sched.c, rpc_wait_bit_killable", "linux fs/nfs"],
+    tried: &[TriedWith::Test],
+    source: &[
+        "linux net/sunrpc/sched.c, rpc_wait_bit_killable",
+        "linux fs/nfs/super.c, nfs_umount_begin",
+    ],
 };
 
 /// A shutdown that is writing.

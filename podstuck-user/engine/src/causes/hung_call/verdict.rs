@@ -18,7 +18,7 @@ use crate::{
         evidence::Source,
         file_system::is_fuse,
         finding::Severity,
-        hung::{PATIENCE, Since, WaitProgress},
+        hung::{PATIENCE, Phase, Since, WaitProgress},
         path::{safe, safe_path},
         said::Said,
         stuck::StuckThread,
@@ -265,6 +265,12 @@ fn nfs(context: &Context<'_>, draft: &mut Draft, seen: &StuckThread, sharers: Op
     draft.explanation = "The call waits for an NFS server that does not answer. Mounts are `hard` by default: the \
         client retries for ever. kubelet, umount and the containers' processes that access the volume all wait."
         .into();
+    if seen.phase == Phase::AfterExit {
+        draft.explanation = "umount2 has unmounted the volume, and its thread waits for the NFS server, which does not \
+            answer: the kernel ends the session with it, because no other mount of that server is left. The wait ends by \
+            itself after some minutes (with the default options of NFS 4.2, after 2), and kubelet waits for it."
+            .into();
+    }
     // A mount point above the path by its text need not be the mount that the path is on.
     let Some(mount) = seen.mount.as_ref().filter(|mount| mount.fs_type.starts_with("nfs")) else {
         let view = view(context, seen);
@@ -275,11 +281,11 @@ fn nfs(context: &Context<'_>, draft: &mut Draft, seen: &StuckThread, sharers: Op
     draft.advice("restore the server, or the network path to it: then everything resumes", "none");
     draft.remedy(
         view(context, seen)
-            .on_mount("umount -f -l", &mount.point, mount.id)
+            .on_mount("umount -f", &mount.point, mount.id)
             .so(", whose server does not answer")
+            .repeated()
             .forced(sharers),
-        "what was not written to the server is lost, and processes that have files open on it keep \
-         waiting",
+        network_storage::FORCED,
     );
 }
 
@@ -343,10 +349,11 @@ fn tunnel(
     );
     draft.remedy(
         view(context, seen)
-            .on_mount("umount -f -l", &mount.point, mount.id)
+            .on_mount("umount -f", &mount.point, mount.id)
             .so(", whose tunnel has ended")
+            .repeated()
             .forced(sharers),
-        "what was not written to the server is lost, and processes that have files open on it keep waiting",
+        network_storage::FORCED,
     );
 }
 

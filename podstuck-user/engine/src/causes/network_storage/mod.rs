@@ -73,10 +73,7 @@ pub(crate) static EFS_STUNNEL_DEAD: Cause = Cause {
     ],
     ways_out: &[
         way("restart the driver's pod on this node: its watchdog starts the tunnels again", ""),
-        way(
-            "`umount -f -l`",
-            "what was not written to the server is lost, and processes that have files open keep waiting",
-        ),
+        way("`umount -f`, repeated until it succeeds", FORCED),
     ],
     field: &["aws-efs-csi-driver#178", "aws-efs-csi-driver#616"],
     tried: &[],
@@ -260,6 +257,10 @@ impl Tracker for NetworkStorage {
 /// Doubt about a lost SMB session.
 const WHICH_SIDE: &str = "whether the server is unreachable, or only rejects this client (a \
     changed password, a moved address)";
+/// Risk of a forced unmount of NFS. A mount that is detached first (`umount -l`) cannot be forced any more: the processes
+/// that use it wait until the server is back, also killed ones.
+pub(crate) const FORCED: &str = "what was not written to the server is lost, and the calls that wait for it fail. Not \
+    `umount -l`: what waits then keeps waiting, also when it is killed, and `umount -f` finds no mount any more";
 /// Doubt about a thread that waits.
 pub(crate) const AWAY_OR_SLOW: &str = "whether its server is unreachable, or only slow";
 /// Doubt about a line that names no client, as in older kernels.

@@ -3,6 +3,7 @@
 use crate::cause::Origin;
 use crate::{
     cause::{Cause, Kind, TriedWith, like, log, seen, way},
+    causes::network_storage::FORCED,
     ids,
     model::diagnosis::Stage,
 };
@@ -31,12 +32,14 @@ pub(crate) static DSTATE: Cause = Cause {
     ],
     ways_out: &[
         way("restore the disk, server or file system that it waits for", ""),
+        way("`umount -f` of the NFS volume that it waits for, repeated until it succeeds", FORCED),
         way("otherwise reboot the node", "ends every pod of the node"),
     ],
     field: &["moby#37886", "containerd#14149", "talos#9454"],
-    tried: &[TriedWith::Lab],
+    tried: &[TriedWith::Lab, TriedWith::Test],
     source: &[
         "linux kernel/sched/core.c, TASK_UNINTERRUPTIBLE",
+        "linux fs/nfs/inode.c, nfs_file_clear_open_context, and fs/nfs/super.c, nfs_umount_begin",
         "kubernetes pkg/kubelet/kubelet.go, SyncTerminatingPod",
     ],
 };

@@ -17,7 +17,7 @@ use crate::{
         evidence::Certainty,
         identity::{Component, Pod, Target, TargetKind},
         mounted::Mounted,
-        mounts::Device,
+        mounts::{Device, NodeMounts},
         node::{NodeSample, PodState, VolumeState},
         pod_group::{PodGroup, Task},
         said::{Report, Said},
@@ -210,6 +210,41 @@ fn a_wait_for_a_disk_is_followed_to_what_serves_it() {
     assert!(own.evidence.iter().any(|it| it.fact.starts_with("sda has 2 requests in flight")));
     assert_eq!(other.waits_for, None, "no volume of the pod is on it");
     assert!(other.remedies[0].words().ends_with("no volume of the pod is on it"));
+}
+
+/// A killed process that has a file open closes it before it ends, and the client waits for the server's answer.
+#[test]
+fn the_nfs_volume_of_the_pod_is_unmounted_by_force() {
+    let point = format!("/k/pods/{UID}/volumes/x/v");
+    let first = |fs_type: &str, shared: &str| {
+        let own = format!("12 2 0:40 / {point} rw - {fs_type} 10.0.0.5:/x rw\n");
+        let table = testing::mounts(&(own + shared));
+        let tables = [(4, table.into())].into();
+        let mut pod = pod(1);
+        let device = Device { major: 0, minor: 40 };
+        let mount = mounted(point.as_ref(), 12);
+        pod.volumes[0].mounts = vec![Mounted { device, namespace: 4, ..mount }];
+        let sample = NodeSample {
+            pods: vec![pod],
+            cgroups: vec![group(vec![task('D', true)])],
+            mounts: NodeMounts { tables, host: Some(4) },
+            ..NodeSample::default()
+        };
+        let mut run = Run::new();
+        let mut at = |second: u64| {
+            let at = Monotonic(second * 1_000_000_000);
+            run.alone.take(at, What::Sample(NodeSample { at, ..sample.clone() }.into())).verdicts
+        };
+        at(0);
+        let [Verdict::Found(draft)] = &at(6)[..] else { panic!() };
+        draft.assert_is("dstate-process", Certainty::Firm);
+        draft.remedies[0].clone().given(Certainty::Firm, false)
+    };
+    let own = first("nfs4", "");
+    assert!(own.words().contains("timeout -s KILL 5 umount -f /k/pods/"), "{own:?}");
+    assert!(!first("tmpfs", "").words().contains("umount"));
+    let shared = first("nfs4", "13 2 0:40 / /srv/backup rw - nfs4 10.0.0.5:/x rw\n");
+    assert_eq!(shared.affects, ["/srv/backup"], "{}", shared.words());
 }
 
 #[test]

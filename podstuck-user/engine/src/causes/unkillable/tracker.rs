@@ -11,7 +11,7 @@ use podstuck_common::record::reason;
 use crate::{
     bounded::Bounded,
     causes::{
-        shared::{clean_up::is_clean_up, pending_deletion::ToGo, stalled::Stalled},
+        shared::{clean_up::is_clean_up, pending_deletion::ToGo, sharers, stalled::Stalled},
         unkillable,
     },
     command::View,
@@ -73,6 +73,16 @@ pub(crate) struct Suspect<'a> {
     pub(crate) on_disk: Vec<(&'a Mounted, View)>,
     /// Block devices that complete nothing.
     pub(crate) stalled: &'a Stalled,
+    /// NFS mounts in the pod's volumes.
+    pub(crate) on_nfs: Vec<OnNfs<'a>>,
+}
+
+/// An NFS mount in a volume of the pod.
+pub(crate) struct OnNfs<'a> {
+    pub(crate) mount: &'a Mounted,
+    pub(crate) view: View,
+    /// The others that have its file system.
+    pub(crate) sharers: Option<Vec<String>>,
 }
 
 /// SIGKILL was sent to a container.
@@ -228,6 +238,16 @@ impl Unkillables {
                 let (on_disk, others): (Vec<_>, Vec<_>) = mounts
                     .map(|mount| (mount, view(mount)))
                     .partition(|(mount, _)| mount.device.major != 0);
+                let is_nfs = |(mount, _): &&(&Mounted, View)| {
+                    let table = sample.mounts.tables.get(&mount.namespace);
+                    let own = table.and_then(|table| table.by_id(mount.id));
+                    own.is_some_and(|own| own.fs_type.starts_with("nfs"))
+                };
+                let on_nfs = others.iter().filter(is_nfs).map(|(mount, view)| {
+                    let sharers = sharers::of(sample, mount.device, Some(&group.uid));
+                    OnNfs { mount, view: *view, sharers }
+                });
+                let on_nfs = on_nfs.collect();
                 let fuse = others.into_iter().filter(|(mount, _)| mount.is_fuse).collect();
                 let suspect = Suspect {
                     group,
@@ -241,6 +261,7 @@ impl Unkillables {
                     fuse,
                     on_disk,
                     stalled: &self.stalled,
+                    on_nfs,
                 };
                 steps.found([unkillable::verdict::draft(
                     &suspect,

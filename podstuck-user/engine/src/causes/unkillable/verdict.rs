@@ -5,10 +5,11 @@ use std::{path::Path, sync::Arc};
 use crate::{
     cause::Cause,
     causes::{
+        network_storage,
         shared::{fuse, stalled::Silent, thaw::thaw},
         unkillable::{
             causes::{CGROUP_POPULATED, DSTATE, FROZEN_V1},
-            tracker::{Fault, Suspect},
+            tracker::{Fault, OnNfs, Suspect},
         },
     },
     command::{NAME, Process, Step, View, has_ended, if_same},
@@ -29,6 +30,8 @@ use crate::{
 const NAMED: usize = 6;
 /// Volumes of the pod that may be thawed.
 const THAWED: usize = 2;
+/// NFS volumes of the pod that may be unmounted.
+const UNMOUNTED: usize = 4;
 
 /// The finding.
 pub(crate) fn draft(suspect: &Suspect<'_>, target_id: u64, target: Arc<Target>) -> Draft {
@@ -124,6 +127,9 @@ fn unkillable(draft: &mut Draft, suspect: &Suspect<'_>, task: &Task, wait: &supe
     if wait.may_be_a_disk() {
         disks(draft, suspect);
     }
+    if std::ptr::eq(wait, &raw const super::wait::NFS) {
+        unmounts(draft, suspect);
+    }
     draft.remedy(
         Step::new(
             format!("show where in the kernel {comm} (pid {}) waits", task.pid),
@@ -215,6 +221,24 @@ fn disks(draft: &mut Draft, suspect: &Suspect<'_>) {
                 points.join(" or ")
             ),
             "none; removing the device instead makes its requests fail, and what was not yet written is lost",
+        );
+    }
+}
+
+/// Adds forced unmounts of the pod's NFS volumes: the function names do not show which one it is. The process waits for
+/// each of its open files in turn.
+fn unmounts(draft: &mut Draft, suspect: &Suspect<'_>) {
+    for OnNfs { mount, view, sharers } in suspect.on_nfs.iter().take(UNMOUNTED) {
+        draft.fact(
+            format!("{}, a volume of the pod, is on {}", safe_path(&mount.point), mount.what),
+            Source::mountinfo(&mount.source),
+        );
+        draft.remedy(
+            view.on_mount("umount -f", &mount.point, Some(mount.id))
+                .so(", for whose server the process may wait")
+                .repeated()
+                .forced(sharers.clone()),
+            network_storage::FORCED,
         );
     }
 }

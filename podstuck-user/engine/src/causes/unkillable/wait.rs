@@ -31,10 +31,12 @@ static NVIDIA: Wait = Wait {
 pub(super) static NFS: Wait = Wait {
     cause: &DSTATE,
     what: "an NFS server",
-    look: ("nfsstat --mounts", "list the NFS mounts and their servers"),
+    look: ("grep ' nfs' /proc/self/mountinfo", "list the NFS mounts and their servers"),
     advice: (
-        "bring the server back; or `umount -f` the mount",
-        "a forced unmount loses what was not yet written",
+        "restore the server, or the network path to it: then everything resumes. If the mount was detached (`umount -l`), \
+         `umount -f` does not find it any more: from Linux 6.5 on, `echo 1 > /sys/fs/nfs/MAJOR:MINOR/shutdown` makes the \
+         requests of its file system fail",
+        "none to restore it; the other loses what was not written to the server",
     ),
 };
 
