@@ -18,6 +18,8 @@ mod kubelets_part;
 mod live;
 #[path = "late/living.rs"]
 mod living;
+#[path = "late/nfs.rs"]
+mod nfs;
 #[path = "late/reports.rs"]
 mod reports;
 #[path = "late/sandbox.rs"]
@@ -55,7 +57,7 @@ impl Node {
         let directory = tempfile::tempdir().unwrap();
         // Not a copy: one that another thread is about to run is busy.
         let program = directory.path().join("kubelet");
-        symlink("/bin/sleep", &program).unwrap();
+        symlink("/usr/bin/sleep", &program).unwrap();
         let log = File::create(program.with_extension("log")).unwrap();
         let node = Self::with(number, directory, log.into());
         fs::create_dir_all(node.volume()).unwrap();

@@ -57,13 +57,19 @@ const NOT_RUN: &[(&str, &str)] = &[
         "late/sandbox.rs runs it as printed, on a real device of a runtime that has only a log",
     ),
     ("mirror-pod-deleted", "takes an API server with the mirror pod of a kubelet's static pod"),
-    ("nfs-server-unreachable", "takes an NFS server that is gone"),
+    (
+        "nfs-server-unreachable",
+        "late/nfs.rs runs it as printed, with a real server, where the kernel has one",
+    ),
     (
         "kubelet-root-symlink",
         "paths/linked_root.rs runs it, of a kubelet that is played by the test",
     ),
     ("netns-busy", "late/sandbox.rs runs them on real mounts, of a runtime that has only a log"),
-    ("nfs-stale-handle", "takes an NFS server that has forgotten a file"),
+    (
+        "nfs-stale-handle",
+        "late/nfs.rs runs it as printed, with a real server, where the kernel has one",
+    ),
     (
         "orphaned-pod-dir",
         "the lab's kubelet tries for as long as the lab lasts, so that its end shows no release",

@@ -27,8 +27,12 @@ const TOOLS: [&str; 11] = [
 ];
 /// Programs at the paths where tests search for a runtime, and where its containers, which see the node's `/usr`,
 /// have replacements for busybox's applets: those have another process name, and its `rm` calls `unlink`.
-const OTHERS: [(&str, &str); 3] =
-    [("runc", "usr/sbin/runc"), ("bash", "usr/bin/sh"), ("rm", "usr/bin/rm")];
+const OTHERS: [(&str, &str); 4] = [
+    ("runc", "usr/sbin/runc"),
+    ("bash", "usr/bin/sh"),
+    ("rm", "usr/bin/rm"),
+    ("sleep", "usr/bin/sleep"),
+];
 const INIT: &str = include_str!("init.sh");
 
 const DIRECTORY: u32 = 0o040_755;

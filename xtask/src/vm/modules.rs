@@ -9,8 +9,8 @@ use anyhow::{Context, Result, bail};
 use podstuck_process as process;
 
 /// File systems for deletions, the loop device for their disks, the device mapper for disks that hang, the emulator's
-/// disks, container networks, and the socket diagnosis, which a node loads on demand.
-pub(super) const WANTED: [&str; 12] = [
+/// disks, container networks, the socket diagnosis, which a node loads on demand, and NFS with its server.
+pub(super) const WANTED: [&str; 14] = [
     "loop",
     "ext4",
     "overlay",
@@ -23,6 +23,8 @@ pub(super) const WANTED: [&str; 12] = [
     "bridge",
     "veth",
     "unix_diag",
+    "nfsv4",
+    "nfsd",
 ];
 /// Suffixes of compressed modules, each with the program that decompresses them in place.
 const COMPRESSED: [(&str, &str); 3] = [("xz", "unxz"), ("zst", "unzstd"), ("gz", "gunzip")];
