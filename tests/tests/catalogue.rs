@@ -20,11 +20,12 @@ const ON_NODE: [&str; 3] = [
 /// What is played with real runtimes.
 const RUNTIMES: [&str; 2] = ["tests/tests/runtimes.rs", "tests/tests/runtimes"];
 /// What tests make that no lab does.
-const MADE: [&str; 8] = [
+const MADE: [&str; 9] = [
     "tests/tests/made.rs",
     "tests/tests/api.rs",
     "tests/tests/late/kubelets_part.rs",
     "tests/tests/late/living.rs",
+    "tests/tests/late/nfs.rs",
     "tests/tests/late/reports.rs",
     "tests/tests/late/sandbox.rs",
     "tests/tests/late/waits.rs",

@@ -14,7 +14,7 @@ pub(crate) const ADDRESS: &str = "10.99.7.2";
 pub(crate) const CLIENT: &str = "10.99.7.1";
 
 /// `$1` is a process with the client's network. The server ends when its `nfsd` is unmounted. The flags of the export
-/// are those of linux/nfsd/export.h: any port, no check of subtrees, fsid=0.
+/// are those of linux/nfsd/export.h: any port, no check of subtrees, fsid=0. Versions before 4 take a portmapper.
 const START: &str = "
     ip link set lo up
     ip link add server type veth
@@ -31,6 +31,7 @@ const START: &str = "
     echo all /mnt $never 9218 65534 65534 0 >nfsd.export/channel
     echo all 1 '\\x00000000' $never /mnt >nfsd.fh/channel
     cd /proc/fs/nfsd
+    echo -2 -3 +4 +4.1 +4.2 >versions
     echo 10 >nfsv4leasetime
     echo 10 >nfsv4gracetime
     echo tcp 2049 >portlist
