@@ -208,7 +208,7 @@ async fn a_thousand_nodes() {
     };
     let begin = fleet.now().as_secs() + 10;
     let [outage, release, second, kill, start, again, end] =
-        [120, 840, 1260, 1320, 1440, 2040, 2460].map(|second| begin + second);
+        [120, 840, 1320, 1380, 1500, 2100, 2580].map(|second| begin + second);
     fleet.until(outage).await;
     fleet.show("at rest", begin..outage);
     let at_rest = rss();
