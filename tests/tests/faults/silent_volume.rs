@@ -13,7 +13,7 @@ use nix::mount::{MntFlags, umount2};
 use podstuck_tests::{UID, podstuck, requires, root_and_btf, slowdown};
 use serde_json::Value;
 
-use crate::silent_disks::{Disk, Fuse, Held, Silence, Suspended, device_mapper, fuse, output};
+use crate::silent_disks::{Fuse, Held, Silence, Suspended, device_mapper, fuse, output};
 
 /// A process that writes to a volume, in a control group of the pod.
 struct Writer {
