@@ -213,7 +213,10 @@ fn add(draft: &mut Draft, unmount: &Unmount, taken: &Snapshot) -> Vec<Remedy> {
     let pod = draft.target.pod.as_ref().map(|pod| pod.uid.clone());
     let is_own =
         |holder: &Holder| pod.is_some() && holder.pod.as_ref().map(|pod| &pod.uid) == pod.as_ref();
-    let all = culprits(taken).filter(|holder| !is_it(holder));
+    // A call that waits on the mount ends when its requests are aborted, which is the remedy.
+    let waits = draft.actor.as_ref().filter(|_| draft.tracker == TrackerId::HungCall);
+    let waits = waits.map(|actor| actor.pid);
+    let all = culprits(taken).filter(|it| !is_it(it) && (waits.is_none() || it.pid != waits));
     let (own, others): (Vec<&Holder>, Vec<&Holder>) = all.partition(|holder| is_own(holder));
     if !own.is_empty() || !others.is_empty() {
         draft.unmounting = Unmounting::Refused;

@@ -3,7 +3,7 @@
 
 use std::{
     fs,
-    process::{Child, Command, id},
+    process::{Child, Command, Stdio, id},
     thread,
     time::Duration,
 };
@@ -89,8 +89,9 @@ impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
-        // Its namespace, and with it the other end, goes a moment later.
-        let _ = Command::new("ip").args(["link", "del", "nfs-client"]).status();
+        // With the namespace both ends go, a moment later.
+        let mut link = Command::new("ip");
+        let _ = link.args(["link", "del", "nfs-client"]).stderr(Stdio::null()).status();
     }
 }
 

@@ -95,6 +95,8 @@ pub(crate) struct Beside {
     pub(crate) disk_works: Option<bool>,
     /// When the server was last seen to answer others while the call waited.
     pub(crate) answered: Option<Monotonic>,
+    /// Whether the bytes that came from an NFS server since the last sighting are known.
+    pub(crate) counted: bool,
 }
 
 impl Beside {
@@ -157,9 +159,11 @@ pub(crate) fn judge(seen: &StuckThread, beside: Beside) -> Option<Judged> {
     after(device, Waits::Unknown, None)
 }
 
-/// Whether a thread that waits for an NFS server was woken lately. Such a wait ends with an answer, or by SIGKILL.
-pub(crate) fn is_answered(seen: &StuckThread) -> bool {
-    seen.progress.is_some_and(|progress| progress.woken > 0 && progress.quiet_ms < LIVELY_MS)
+/// Whether a thread that waits for an NFS server was woken lately, if the bytes from the server are not known: an answer
+/// wakes it. So does each attempt of the client to connect to a silent server again.
+pub(crate) fn may_be_answered(seen: &StuckThread, counted: bool) -> bool {
+    !counted
+        && seen.progress.is_some_and(|progress| progress.woken > 0 && progress.quiet_ms < LIVELY_MS)
 }
 
 /// A server that answers other calls on the file system is reachable: then this call is slow, and gets the time that a
@@ -170,10 +174,11 @@ pub(super) fn nfs(
     doubt: Option<&'static str>,
 ) -> Option<Judged> {
     let [_, server, device] = PATIENCE;
-    let (times, doubt) = match beside.answered == Some(seen.at) || is_answered(seen) {
-        true => (device, Some(SLOW_SERVER)),
-        false => (server, doubt),
-    };
+    let (times, doubt) =
+        match beside.answered == Some(seen.at) || may_be_answered(seen, beside.counted) {
+            true => (device, Some(SLOW_SERVER)),
+            false => (server, doubt),
+        };
     beside.lasts(seen, times).then_some(Judged { waits: Waits::Nfs, doubt })
 }
 

@@ -42,7 +42,7 @@ pub(in crate::causes::hung_call) fn judged(
     seen: &StuckThread,
     disk_works: Option<bool>,
 ) -> Option<Judged> {
-    judge(seen, Beside { slow: SLOW, disk_works, answered: None })
+    judge(seen, Beside { slow: SLOW, disk_works, ..Beside::default() })
 }
 
 pub(in crate::causes::hung_call) fn id(seen: &StuckThread) -> &'static str {
@@ -80,7 +80,7 @@ fn a_server_that_answers_others_is_slow() {
     let judged = |age, answered: Option<u64>| {
         let seen = waits(age);
         let answered = answered.map(|second| Monotonic(seen.began.0 + second * 1_000_000_000));
-        judge(&seen, Beside { slow: SLOW, disk_works: None, answered })
+        judge(&seen, Beside { slow: SLOW, answered, ..Beside::default() })
     };
     assert_eq!(judged(49, Some(20)), None);
     assert_eq!(judged(50, Some(20)).unwrap().doubt, None, "silent for 30 s");
@@ -99,7 +99,7 @@ fn an_nfs_server_that_answers_others_is_slow_and_not_away() {
         let judged = |second, server_answers| {
             let seen = aged(seen.clone(), second);
             let answered = Some(seen.at).filter(|_| server_answers);
-            judge(&seen, Beside { slow: SLOW, disk_works: None, answered })
+            judge(&seen, Beside { slow: SLOW, answered, ..Beside::default() })
         };
         assert_eq!(judged(60, false).unwrap().waits, Waits::Nfs);
         assert_eq!(judged(60, true), None, "answers have come since the last sighting");
@@ -491,6 +491,20 @@ fn a_server_from_which_answers_have_come_is_not_away() {
     assert_eq!(id_of_tracker(&slow), "nfs-server-unreachable");
     let [Verdict::Found(draft)] = &slow[..] else { panic!("{slow:?}") };
     assert_eq!(draft.certainty(), Certainty::Likely, "it answers others");
+}
+
+/// Seen with a real client: each new attempt to connect wakes the thread.
+#[test]
+fn a_thread_that_is_woken_while_no_byte_comes_waits_for_a_server_that_is_away() {
+    let mut hung = Alone::<HungCalls>::new();
+    let mut at = |second| {
+        let mut seen = on_nfs(second, "10.0.0.5", None, 900);
+        seen.progress =
+            Some(WaitProgress { woken: 2, milliseconds: 16_000, quiet_ms: 100, seen_woken: true });
+        see(&mut hung, seen)
+    };
+    assert!(at(31).is_empty(), "there is nothing to compare with yet");
+    assert_eq!(id_of_tracker(&at(60)), "nfs-server-unreachable");
 }
 
 #[test]

@@ -101,7 +101,7 @@ impl HungCalls {
         let same_call = before.as_ref().filter(|before| before.seen.began == seen.began);
         let earlier = same_call.map(|before| &before.seen);
         let answers = earlier.is_some_and(|earlier| {
-            unanswered(earlier) > unanswered(seen) || has_received(earlier, seen)
+            unanswered(earlier) > unanswered(seen) || has_received(earlier, seen) == Some(true)
         });
         let answered = match answers {
             true => Some(seen.at),
@@ -111,10 +111,11 @@ impl HungCalls {
             slow: context.thresholds.hung,
             disk_works: device.and_then(|device| works(device, earlier?, seen)),
             answered,
+            counted: earlier.is_some_and(|earlier| has_received(earlier, seen).is_some()),
         };
         // While it is too early for a verdict, the earlier one stays, unless it blames a server that has answered
         // since.
-        let answers = answers || hung_call::judge::is_answered(seen);
+        let answers = answers || hung_call::judge::may_be_answered(seen, beside.counted);
         let said = before.and_then(|before| before.judged);
         let of_server = |said: &Judged| matches!(said.waits, Waits::Fuse | Waits::Nfs);
         let said = said.filter(|said| !(answers && of_server(said)));
@@ -346,10 +347,10 @@ fn works(device: Device, earlier: &StuckThread, now: &StuckThread) -> Option<boo
     known.then(|| done(earlier) != done(now))
 }
 
-/// Whether an NFS server has answered any client between two sightings.
-fn has_received(earlier: &StuckThread, now: &StuckThread) -> bool {
+/// Whether an NFS server has answered any call on the file system between two sightings; `None` if that is not known.
+fn has_received(earlier: &StuckThread, now: &StuckThread) -> Option<bool> {
     let received = |seen: &StuckThread| seen.mount.as_ref()?.server.as_ref()?.received;
-    received(earlier).zip(received(now)).is_some_and(|(before, now)| now > before)
+    received(earlier).zip(received(now)).map(|(before, now)| now > before)
 }
 
 fn local_port(seen: &StuckThread) -> Option<u16> {

@@ -351,11 +351,10 @@ fn signs(group: &PodGroup, fault: Fault) -> Signs {
     task.map_or_else(Signs::default, |task| {
         let functions = functions(&task.stack, task.wait_channel.as_deref());
         let waits_for_nfs = waits_for(functions) == WaitsFor::Nfs;
-        Signs {
-            woken: task.woken,
-            moved: task.moved,
-            received: task.received.filter(|_| waits_for_nfs),
-        }
+        let received = task.received.filter(|_| waits_for_nfs);
+        // Each attempt to connect to a silent server wakes the thread, too.
+        let woken = task.woken.filter(|_| received.is_none());
+        Signs { woken, moved: task.moved, received }
     })
 }
 
