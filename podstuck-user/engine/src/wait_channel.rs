@@ -101,7 +101,23 @@ static TABLE: [Signs; 12] = [
         &["ext4", "jbd2", "xfs", "xlog", "btrfs"],
         &["ext4", "jbd2", "xfs", "btrfs"],
     ),
-    signs(WaitsFor::BlockDevice, &["blk_", "bio", "rq_qos", "scsi", "nvme"], &[]),
+    signs(
+        WaitsFor::BlockDevice,
+        // The buffers are those of block devices (fs/buffer.c).
+        &[
+            "blk_",
+            "blkdev_",
+            "__blkdev",
+            "bio",
+            "submit_bio",
+            "__wait_on_buffer",
+            "__lock_buffer",
+            "rq_qos",
+            "scsi",
+            "nvme",
+        ],
+        &[],
+    ),
     // Pages of all file systems are waited for in these (mm/filemap.c).
     signs(
         WaitsFor::Page,
@@ -174,6 +190,8 @@ mod tests {
             (&["down_read", "foo [nvidia]"], WaitsFor::Nvidia),
             (&["io_schedule", "__ext4_find_entry"], WaitsFor::Page),
             (&["xlog_wait_on_iclog"], WaitsFor::DiskFileSystem),
+            // kubernetes/project-infra#5070: a process on the device itself.
+            (&["submit_bio_wait", "blkdev_issue_flush"], WaitsFor::BlockDevice),
             (&["wait_for_completion_killable", "ceph_mdsc_wait_request"], WaitsFor::Ceph),
             (&["schedule", "wait_caps [ceph]"], WaitsFor::Ceph),
             (&["ceph_osdc_wait_request [libceph]", "ceph_sync_fs [ceph]"], WaitsFor::Ceph),
