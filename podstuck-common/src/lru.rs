@@ -2,8 +2,8 @@
 //!
 //! Each CPU takes free entries 128 at a time (`LOCAL_FREE_TARGET`) and keeps them until it has used them
 //! (`bpf_lru_list_pop_free_to_local` in kernel/bpf/bpf_lru_list.c). With many CPUs, a table would evict entries while
-//! most of it is empty. So on a machine with so many CPUs that they would reserve more than half of a table, user
-//! space enlarges it: half of its entries remain for all.
+//! most of it is empty. Where the CPUs would keep more than half of a table to themselves, user space enlarges it: half
+//! of its entries remain for all.
 
 /// Processes that made counted calls.
 pub const ACTORS: usize = 8192;

@@ -27,7 +27,7 @@ use super::{failures::Failures, shared::Shared};
 /// long, but it is a guess and not a proof.
 const WITHOUT_MEMBARRIER: Duration = Duration::from_millis(100);
 
-/// A table of which one of so many parts is filled is emptied before the next drain.
+/// A table is emptied before the next drain once one of this number of parts is filled.
 const PARTS: u32 = 4;
 /// Limit of entries kept in user space until the next drain. Further ones stay in the kernel, which reports when its
 /// table is full.
