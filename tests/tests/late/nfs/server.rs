@@ -22,6 +22,7 @@ const START: &str = "
     ip link set nfs-client netns $1
     ip addr add 10.99.7.2/24 dev server
     ip link set server up
+    mkdir -p /mnt
     mount -t tmpfs export /mnt
     mkdir /mnt/v
     mount -t nfsd nfsd /proc/fs/nfsd
