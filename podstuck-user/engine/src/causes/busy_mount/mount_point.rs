@@ -80,7 +80,7 @@ pub(crate) fn removal(
     // The path and the volume's directory may be known by different names: through the link, and resolved.
     let mut real = op.clone();
     if let Some(link) = link {
-        real.path = link.real(&op.path);
+        real.path.clone_from(&point);
         Arc::make_mut(&mut real.target).root = link.real(&op.target.root);
     }
     let known = cause(&real, top, here.len(), tried, driver);
