@@ -69,7 +69,7 @@ use podstuck_confine::{
 use podstuck_model::{
     halted::{Halted, HaltedKubelet},
     node::{NodeSample, VolumeState},
-    pod_group::PodGroup,
+    pod_group::{PodGroup, Task},
 };
 use shims::NodeShims;
 use space::SpaceCollector;
@@ -314,7 +314,10 @@ impl Collector {
         );
         let spaces = self.spaces.sample(&self.places, &data, &views);
         let volumes = pods.iter().flat_map(|pod| &pod.volumes).flat_map(|volume| &volume.mounts);
-        let disks = disks::sample(&views, volumes.clone().map(|mount| mount.device));
+        // Only a process that cannot be killed makes one ask for them, and a busy node has many at work.
+        let waits = cgroups.iter().flat_map(|group| &group.tasks).any(Task::is_unkillable);
+        let of_volumes = volumes.clone().map(|mount| mount.device);
+        let disks = if waits { disks::sample(&views, of_volumes) } else { Vec::new() };
         let trees = KubeletTrees::new(
             mounts.clone(),
             views.iter().map(|view| view.namespace).collect(),
