@@ -61,9 +61,61 @@ impl<'de> Deserialize<'de> for Call {
 )]
 pub struct Outcome(pub u16);
 
+/// The texts of strerror(3) in the GNU C library, without regard to case. Go's `syscall.Errno` has the same ones.
+const WORDS: [(Errno, &str); 34] = [
+    (Errno::EPERM, "operation not permitted"),
+    (Errno::ENOENT, "no such file or directory"),
+    (Errno::EINTR, "interrupted system call"),
+    (Errno::EIO, "input/output error"),
+    (Errno::ENXIO, "no such device or address"),
+    (Errno::EBADF, "bad file descriptor"),
+    (Errno::EAGAIN, "resource temporarily unavailable"),
+    (Errno::ENOMEM, "cannot allocate memory"),
+    (Errno::EACCES, "permission denied"),
+    (Errno::EBUSY, "device or resource busy"),
+    (Errno::EEXIST, "file exists"),
+    (Errno::ENODEV, "no such device"),
+    (Errno::ENOTDIR, "not a directory"),
+    (Errno::EISDIR, "is a directory"),
+    (Errno::EINVAL, "invalid argument"),
+    (Errno::ENFILE, "too many open files in system"),
+    (Errno::EMFILE, "too many open files"),
+    (Errno::EFBIG, "file too large"),
+    (Errno::ENOSPC, "no space left on device"),
+    (Errno::EROFS, "read-only file system"),
+    (Errno::ENAMETOOLONG, "file name too long"),
+    (Errno::ENOTEMPTY, "directory not empty"),
+    (Errno::ELOOP, "too many levels of symbolic links"),
+    (Errno::EOPNOTSUPP, "operation not supported"),
+    (Errno::ESHUTDOWN, "cannot send after transport endpoint shutdown"),
+    (Errno::ENOTCONN, "transport endpoint is not connected"),
+    (Errno::ETIMEDOUT, "connection timed out"),
+    (Errno::ECONNREFUSED, "connection refused"),
+    (Errno::EHOSTDOWN, "host is down"),
+    (Errno::EHOSTUNREACH, "no route to host"),
+    (Errno::ESTALE, "stale file handle"),
+    (Errno::ESTALE, "stale nfs file handle"),
+    (Errno::EUCLEAN, "structure needs cleaning"),
+    (Errno::EDQUOT, "disk quota exceeded"),
+];
+
 impl Outcome {
     /// The call succeeded.
     pub const OK: Self = Self(0);
+
+    /// The error of a call that these words of strerror(3) name.
+    pub fn of_words(words: &str) -> Option<Self> {
+        let (errno, _) = WORDS.into_iter().find(|(_, is)| words.eq_ignore_ascii_case(is))?;
+        Some(Self::from(errno))
+    }
+
+    /// The last error of a call that a text names: a message has what was tried first, and why it failed last.
+    pub fn named_in(text: &str) -> Option<Self> {
+        let text = text.to_ascii_lowercase();
+        let ends = |words: &str| Some(text.rfind(words)? + words.len());
+        let found = WORDS.into_iter().filter_map(|(errno, words)| Some((ends(words)?, errno)));
+        found.max_by_key(|(end, _)| *end).map(|(_, errno)| Self::from(errno))
+    }
 
     /// The errno; `None` after a success.
     pub fn errno(self) -> Option<Errno> {
@@ -85,9 +137,38 @@ impl Outcome {
     }
 }
 
+impl From<Errno> for Outcome {
+    fn from(errno: Errno) -> Self {
+        // The kernel's errnos are below 4,096.
+        Self(u16::try_from(errno as i32).unwrap_or(u16::MAX))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_error_is_read_from_its_words() {
+        assert_eq!(Outcome::of_words("Stale file handle"), Some(Errno::ESTALE.into()));
+        assert_eq!(Outcome::of_words("stale"), None);
+        let both = "no such file or directory; unlinkat /a: device or resource busy";
+        assert_eq!(Outcome::named_in(both), Some(Errno::EBUSY.into()));
+        assert_eq!(
+            Outcome::named_in("open /a: Too many open files in system"),
+            Some(Errno::ENFILE.into())
+        );
+        assert_eq!(Outcome::named_in("unable to parse quantity's suffix"), None);
+    }
+
+    #[test]
+    fn the_words_are_those_of_this_machine() {
+        for (errno, words) in WORDS {
+            let here = std::io::Error::from_raw_os_error(errno as i32).to_string().to_lowercase();
+            let is_old = words == "stale nfs file handle";
+            assert!(is_old || here.starts_with(words), "{errno:?}: {here}");
+        }
+    }
 
     #[test]
     fn names_follow_the_codes() {

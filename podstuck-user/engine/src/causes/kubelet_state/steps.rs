@@ -24,6 +24,7 @@ use crate::{
     ids,
     kubelet_steps::{self, KubeletSteps, NotAsked, Watch},
     model::{
+        call::Outcome,
         degraded::Feed,
         diagnosis::Stage,
         evidence::Source,
@@ -52,6 +53,9 @@ const VERY_LATE: SignedDuration = SignedDuration::from_secs(60);
 const FRESH: Duration = Duration::from_secs(2 * backoff::CAP.as_secs());
 /// Plugins whose volumes are in-memory files that kubelet makes from API objects.
 const OF_API: [&str; 4] = ["projected", "secret", "configmap", "downward-api"];
+
+/// How kubelet names the volumes of CSI drivers.
+const CSI: &str = "kubernetes.io/csi/";
 
 const FORCE: &str = "delete the record without kubelet, if no process of the pod lives and none \
     of its volumes is mounted";
@@ -617,39 +621,18 @@ fn refusal<'a>(said: &Said, suspect: &Suspect<'a>) -> Option<Refusal<'a>> {
     None
 }
 
+/// The marks of an error that is not kubelet's own: a program's status, a server's answer, a time-out, and another
+/// operation than the unmount, whose prefix kubelet's log keeps.
+const OF_OTHERS: [&str; 6] =
+    ["exit status", "rpc error", "deadline exceeded", "timed out", "MountVolume.", "MapVolume."];
+
 /// The mount of a volume that kubelet leaves, for an error of its own. What a call, a program or a driver returns is
 /// explained by other causes.
 fn left_mounted<'a>(said: &Said, pod: &'a PodState) -> Option<&'a Mounted> {
-    const OF_OTHERS: [&str; 26] = [
-        "busy",
-        "denied",
-        "not permitted",
-        "not empty",
-        "no such",
-        "input/output",
-        "stale",
-        "not connected",
-        "host is down",
-        "read-only",
-        "exit status",
-        "rpc error",
-        "timed out",
-        "deadline",
-        "not mounted",
-        "not a directory",
-        "no space",
-        "driver",
-        "structure needs",
-        "vol_data",
-        "device",
-        "attach",
-        "temporarily",
-        "too many",
-        "not found in",
-        "MountVolume.SetUp",
-    ];
-    let is_of_others = || OF_OTHERS.iter().any(|words| said.text.contains(words));
-    if said.complaint.is_some() || said.volume.is_empty() || is_of_others() {
+    let is_of_others = OF_OTHERS.iter().any(|words| said.text.contains(words));
+    let is_of_a_call = Outcome::named_in(&said.text).is_some();
+    let is_in_tree = said.volume.starts_with("kubernetes.io/") && !said.volume.starts_with(CSI);
+    if said.complaint.is_some() || !is_in_tree || is_of_others || is_of_a_call {
         return None;
     }
     let its = pod.volumes.iter().filter(|volume| volume.csi.is_none());

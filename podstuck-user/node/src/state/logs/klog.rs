@@ -266,11 +266,13 @@ pub(super) fn named_call(error: &str) -> Option<NamedCall> {
     let path = PathBuf::from(&found[2]);
     let (call, outcome) = match (&found[1], &found[3]) {
         // Go returns the error of the second of its two attempts, unless that is ENOTDIR (os.Remove).
-        ("unlinkat" | "remove", "directory not empty") => (Call::UnlinkatDir, Errno::ENOTEMPTY),
-        ("unlinkat" | "remove", words) => (Call::Unlinkat, errno(words)?),
-        (_, words) => (Call::Umount2, (words == "target is busy").then_some(Errno::EBUSY)?),
+        ("unlinkat" | "remove", "directory not empty") => {
+            (Call::UnlinkatDir, Errno::ENOTEMPTY.into())
+        }
+        ("unlinkat" | "remove", words) => (Call::Unlinkat, Outcome::of_words(words)?),
+        (_, words) => (Call::Umount2, (words == "target is busy").then_some(Errno::EBUSY.into())?),
     };
-    Some(NamedCall { call, path, outcome: Outcome(u16::try_from(outcome as i32).ok()?) })
+    Some(NamedCall { call, path, outcome })
 }
 
 /// A failed `stat` of kubelet's or a driver's, as Go writes a `PathError`: kubelet before 1.22 and many drivers call
@@ -282,29 +284,9 @@ static LOOK: LazyLock<Regex> =
 /// The failed `stat` that an error names, if it ends with one.
 pub(super) fn named_look(error: &str) -> Option<NamedLook> {
     let found = LOOK.captures(error)?;
-    let errno = match &found[2] {
-        "host is down" => Errno::EHOSTDOWN,
-        "permission denied" => Errno::EACCES,
-        "connection timed out" => Errno::ETIMEDOUT,
-        "cannot send after transport endpoint shutdown" => Errno::ESHUTDOWN,
-        words => errno(words)?,
-    };
-    let outcome = Outcome(u16::try_from(errno as i32).ok()?);
+    // What does not exist is not mounted either, so that kubelet goes on.
+    let outcome = Outcome::of_words(&found[2]).filter(|outcome| !outcome.is(Errno::ENOENT))?;
     Some(NamedLook { path: found[1].into(), outcome })
-}
-
-/// Go's text for an error of a system call (syscall/zerrors_linux_amd64.go).
-fn errno(words: &str) -> Option<Errno> {
-    Some(match words {
-        "device or resource busy" => Errno::EBUSY,
-        "operation not permitted" => Errno::EPERM,
-        "read-only file system" => Errno::EROFS,
-        "input/output error" => Errno::EIO,
-        "structure needs cleaning" => Errno::EUCLEAN,
-        "transport endpoint is not connected" => Errno::ENOTCONN,
-        "stale NFS file handle" => Errno::ESTALE,
-        _ => return None,
-    })
 }
 
 /// Whether a path is a driver's map of a raw block volume for a pod (`getPublishPath` in pkg/volume/csi).

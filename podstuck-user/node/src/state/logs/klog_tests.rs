@@ -337,7 +337,7 @@ fn a_failed_stat_is_named() {
         (format!("stat {path}: input/output error\n"), Some(Errno::EIO)),
         // RemoveAll since Go 1.19, at a FUSE mount in an emptyDir whose server is gone.
         (format!("openfdat {path}: transport endpoint is not connected"), Some(Errno::ENOTCONN)),
-        (format!("stat {path}: resource temporarily unavailable"), None),
+        (format!("stat {path}: resource temporarily unavailable"), Some(Errno::EAGAIN)),
         (format!("stat {path}: no such file or directory"), None),
         (format!("unlinkat {path}: host is down"), None),
         (format!("stat {path}: host is down, or not"), None),
