@@ -84,7 +84,9 @@ fn counted(lines: &[Value], call: &str, outcome: &str) -> u64 {
 
 fn assert_complete(lines: &[Value]) {
     let completeness = &summary(lines)["completeness"];
-    for (what, lost) in completeness.as_object().unwrap() {
+    // Look-alikes are counted on the whole node, and other tests make some.
+    let of_others = |what: &str| what.starts_with("look_alike");
+    for (what, lost) in completeness.as_object().unwrap().iter().filter(|it| !of_others(it.0)) {
         let none = lost.is_null() || lost.as_array().is_some_and(Vec::is_empty);
         assert!(*lost == 0 || none, "{what}: {completeness:#}");
     }
