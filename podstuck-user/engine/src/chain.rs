@@ -736,6 +736,7 @@ mod tests {
             group: None,
             wait_channel: None,
             of: None,
+            container: None,
             unreaped,
         };
         let chain_with = |unreaped| {

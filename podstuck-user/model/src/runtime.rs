@@ -89,6 +89,9 @@ pub struct Shim {
     /// The runtime that started it; `None` if unknown.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub of: Option<ShimOf>,
+    /// The container that it was started for, by its command line: with Kubernetes and containerd, a pod's sandbox.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub container: Option<String>,
     /// Its zombie children. They are searched for in a run about one pod.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub unreaped: Vec<Unreaped>,

@@ -165,6 +165,7 @@ fn with_shim(state: char, tasks: Vec<Task>) -> PodGroup {
         group: Some(RUNTIME.into()),
         wait_channel,
         of: None,
+        container: None,
         unreaped: Vec::new(),
     };
     PodGroup { shims: vec![shim], ..group(tasks, true, false) }

@@ -33,6 +33,7 @@ fn shim(namespace: &str) -> Shim {
         group: Some(GROUP.into()),
         wait_channel: None,
         of: Some(of),
+        container: None,
         unreaped: Vec::new(),
     }
 }

@@ -97,12 +97,12 @@ pub(crate) static SIGNAL_DENIED: Cause = Cause {
 /// A container's task or shim is gone.
 pub(crate) static STATE_LOST: Cause = Cause {
     id: ids::SHIM_OR_CONTAINERD_STATE_LOST,
-    title: "the runtime still lists a container whose shim or task no longer exists",
+    title: "the runtime still lists a container that has ended",
     stage: Stage::Containers,
     kind: Kind::Cause,
     meaning: "The container has no process any more, but the runtime still lists it as running. Its shim is gone or \
-        does not know the container, so each attempt to stop it fails in the same way. kubelet retries, and unmounts \
-        nothing until the container is stopped.",
+        does not know the container, or the runtime has missed the shim's report of the end, so each attempt to stop \
+        it fails in the same way. kubelet retries, and unmounts nothing until the container is stopped.",
     confirmed_by: &[
         seen(
             "the runtime's or kubelet's log reports that the container, its task or its shim is not found, or that \
@@ -135,6 +135,10 @@ pub(crate) static STATE_LOST: Cause = Cause {
         like(ids::OCI_HOOK_FAILS, "the error is about a container, not a hook"),
     ],
     ways_out: &[
+        way(
+            "where the shim is alive, kill it: the runtime then reports the end of its containers itself",
+            "all containers of the pod end",
+        ),
         way("remove the task with `ctr --namespace k8s.io task delete --force`", ""),
         way(
             "restart the runtime",

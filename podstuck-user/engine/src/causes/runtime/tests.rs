@@ -52,6 +52,7 @@ fn shim() -> Shim {
         group: None,
         wait_channel: None,
         of: Some(ShimOf::Containerd { socket, namespace: "moby".into() }),
+        container: None,
         unreaped: Vec::new(),
     }
 }
@@ -474,6 +475,7 @@ fn what_only_a_log_names_is_in_no_command() {
             group,
             wait_channel: None,
             of: None,
+            container: None,
             unreaped: Vec::new(),
         };
         sample.cgroups[0].tasks.clear();
@@ -798,6 +800,32 @@ fn a_shim_that_does_not_answer_about_a_container_that_has_ended_is_named() {
     assert_eq!(lives.map(|it| it.id()), None, "it waits for the container");
 }
 
+/// containerd#12600: containerd has missed the end of a container, and waits for it at each stop.
+#[test]
+fn the_shim_of_a_container_whose_end_the_runtime_missed_is_ended() {
+    let container = crate::model::said::container_id(STAYS).unwrap();
+    let of = |pid, container: &str| {
+        let comm = "containerd-shim-runc-v2".into();
+        Shim { pid, comm, container: Some(container.into()), ..shim_of_shim('S') }
+    };
+    let with = |shims: Vec<Shim>| {
+        let mut sample = with_group(pod(Some(true)));
+        sample.cgroups[0].tasks = vec![task("/k/pod/the-sandboxs")];
+        sample.cgroups[0].shims = shims;
+        let found = draft(&mut heard(Complaint::ContainerStays, STAYS), sample).unwrap();
+        found.assert_is("shim-or-containerd-state-lost", Certainty::Likely);
+        found.remedies[0].words().to_owned()
+    };
+    let its = with(vec![of(5, "the-sandboxs"), of(6, container)]);
+    assert!(its.ends_with("kill -KILL 6"), "{its}");
+    let of_pod = with(vec![of(5, "the-sandboxs")]);
+    assert!(of_pod.ends_with("kill -KILL 5"), "{of_pod}");
+    for shims in [vec![of(5, "the-sandboxs"), of(6, "anothers")], Vec::new()] {
+        let unknown = with(shims);
+        assert!(!unknown.contains("kill"), "{unknown}");
+    }
+}
+
 #[test]
 fn a_shim_that_cannot_run_is_there() {
     // As recorded with containerd 1.6.
@@ -815,6 +843,7 @@ fn a_shim_that_cannot_run_is_there() {
             group: None,
             wait_channel,
             of: None,
+            container: None,
             unreaped: Vec::new(),
         };
         sample.cgroups[0].shims = vec![shim];
@@ -918,6 +947,7 @@ fn shim_of_shim(state: char) -> Shim {
         group: None,
         wait_channel: (state == 'D').then(|| "jbd2_log_wait_commit".into()),
         of: None,
+        container: None,
         unreaped: Vec::new(),
     }
 }
@@ -1118,6 +1148,7 @@ fn shim_of_state(namespace: &str) -> Shim {
         group: Some("/system.slice/containerd.service".into()),
         wait_channel: None,
         of: Some(of),
+        container: None,
         unreaped: Vec::new(),
     }
 }

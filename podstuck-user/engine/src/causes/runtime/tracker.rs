@@ -154,6 +154,14 @@ impl<'a> Suspect<'a> {
         Some(self.group()?.shims.iter().any(Shim::has_own_kernel))
     }
 
+    /// The shim of the container that the complaint is about, or the pod's only one.
+    pub(crate) fn shim(&self) -> Option<&Shim> {
+        let (container, shims) = (self.container(), &self.group()?.shims);
+        let its =
+            shims.iter().find(|shim| container.is_some() && shim.container.as_deref() == container);
+        its.or_else(|| shims.first().filter(|_| shims.len() == 1))
+    }
+
     /// A shim of the pod that cannot run.
     pub(crate) fn halted_shim(&self) -> Option<&Shim> {
         self.group()?.shims.iter().find(|shim| shim.is_halted())

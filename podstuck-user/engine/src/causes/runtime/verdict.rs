@@ -38,6 +38,9 @@ const NAMED: usize = 6;
 pub(super) const RESTART: &str = "low: containers keep running under their shims, and the runtime finds them again. \
     With Docker, only if live-restore is set: without live-restore, every container of the node ends";
 
+/// The risk of ending a shim.
+const KILL_SHIM: &str = "low for a pod that is to be deleted: the runtime ends all its containers and cleans up after the shim";
+
 pub(super) const NODES_OWN_KERNEL: &str = "no shim of the pod runs a sandbox with its own kernel";
 const OTHERS: &str = "requests that are not about this pod are not answered either";
 pub(super) const NO_HALTED_SHIM: &str = "no shim of the pod is stopped or waits in the kernel";
@@ -193,10 +196,22 @@ fn lost(draft: &mut Draft, suspect: &Suspect<'_>) {
         (None, Some(true)) => processes(draft, suspect),
         _ => draft.lacks("that no process of the container is left"),
     }
-    draft.explanation =
-        "The runtime lists a container as running whose task or shim no longer exists: each attempt to stop it fails \
-         in the same way, and kubelet unmounts nothing until the container is stopped."
-            .into();
+    let shim = unheard(suspect);
+    draft.explanation = match shim {
+        Some(_) => "The container has ended, and its shim is alive, but the runtime still waits for the end: the shim \
+            has not reported it, or the runtime has missed the report, as it can while it restarts. Each attempt to \
+            stop the container waits until it times out, and kubelet unmounts nothing until the container is stopped.",
+        None => "The runtime lists a container as running whose task or shim no longer exists: each attempt to stop \
+            it fails in the same way, and kubelet unmounts nothing until the container is stopped.",
+    }
+    .into();
+    if let Some(shim) = shim {
+        kill_unheard(draft, shim);
+        if let Some(runtime) = runtime(suspect) {
+            draft.held_by(format!("{} (pid {})", runtime.component.name(), runtime.pid));
+            draft.must = Some("learn of the container's end");
+        }
+    }
     const FORGET: &str = "low if the container has no process left: the runtime forgets the task, and kubelet's next \
         attempt continues";
     match (suspect.bundle(), suspect.container()) {
@@ -247,7 +262,41 @@ fn lost(draft: &mut Draft, suspect: &Suspect<'_>) {
         }
         _ => {}
     }
-    draft.doubt("whether the shim is unresponsive or gone: podstuck does not query it");
+    draft.doubt(match shim {
+        Some(_) => "whether the shim has not reported the end, or the runtime has missed it: podstuck asks neither",
+        None => "whether the shim is unresponsive or gone: podstuck does not query it",
+    });
+}
+
+/// The shim of a container that has ended, while the runtime waits for the end.
+fn unheard<'a>(suspect: &'a Suspect<'_>) -> Option<&'a Shim> {
+    let waits = suspect.complaint == Complaint::ContainerStays;
+    if !waits || suspect.has_own_kernel() != Some(false) || suspect.has_ended() != Some(true) {
+        return None;
+    }
+    suspect.shim()
+}
+
+/// Adds the end of the shim, which makes the runtime report the end of its containers itself (containerd
+/// `core/runtime/v2`, cleanupAfterDeadShim).
+fn kill_unheard(draft: &mut Draft, shim: &Shim) {
+    alive(draft, shim);
+    let process = Process::new(shim.pid, Some(shim.started), Some(&shim.comm));
+    draft.remedy(
+        kill("kill -KILL", process).so(", the shim of a container that has ended"),
+        KILL_SHIM,
+    );
+}
+
+/// Names a shim that is alive.
+fn alive(draft: &mut Draft, shim: &Shim) -> String {
+    let Shim { pid, comm, state, .. } = shim;
+    let who = format!("{} (pid {pid})", clip(&safe(comm.as_bytes()), NAME));
+    draft.fact(
+        format!("{who}, the pod's shim, is alive: state {state}"),
+        Source::proc(format!("/proc/{pid}/stat")),
+    );
+    who
 }
 
 fn shim_hangs(draft: &mut Draft, suspect: &Suspect<'_>) {
@@ -283,19 +332,14 @@ fn silent_shim<'a>(suspect: &'a Suspect<'_>) -> Option<&'a Shim> {
     if own_kernel || suspect.has_ended() != Some(true) || !is_its(&suspect.logged.said.text) {
         return None;
     }
-    suspect.group()?.shims.first()
+    suspect.shim()
 }
 
 fn shim_is_silent(draft: &mut Draft, suspect: &Suspect<'_>) {
     let Some(shim) = silent_shim(suspect) else { return };
-    let Shim { pid, comm, state, .. } = shim;
-    let who = format!("{} (pid {pid})", clip(&safe(comm.as_bytes()), NAME));
+    let who = alive(draft, shim);
     draft.held_by(who.clone());
     draft.must = Some(shim::MUST);
-    draft.fact(
-        format!("{who}, the pod's shim, is alive: state {state}"),
-        Source::proc(format!("/proc/{pid}/stat")),
-    );
     if let Some(id) = suspect.container() {
         draft.fact(format!("no process of container {id} is left"), Source::proc("control groups"));
     }
@@ -304,11 +348,9 @@ fn shim_is_silent(draft: &mut Draft, suspect: &Suspect<'_>) {
          answer in time. The shim runs but has not reported the container's end: it is blocked internally. The \
          runtime waits for the shim, and kubelet waits for the runtime."
     );
-    let process = Process::new(*pid, Some(shim.started), Some(comm));
-    draft.remedy(
-        kill("kill -KILL", process).so(", which does not answer the runtime"),
-        "low for a pod that is to be deleted: the runtime ends all its containers and cleans up after the shim",
-    );
+    let process = Process::new(shim.pid, Some(shim.started), Some(&shim.comm));
+    let step = kill("kill -KILL", process).so(", which does not answer the runtime");
+    draft.remedy(step, KILL_SHIM);
     restart(draft, suspect);
     shim::rule_out(draft);
     draft.doubt("what the shim waits for: only the runtime's log says that it does not answer");

@@ -9,7 +9,8 @@ use std::{
 use super::{
     Only, freezer,
     hierarchies::{Hierarchies, below},
-    shims, tasks,
+    shims::{self, NodeShims},
+    tasks,
 };
 use crate::identity::cgroup::container_id;
 use podstuck_model::{identity::Target, node::PodState, pod_group::PodGroup};
@@ -38,6 +39,7 @@ impl CgroupCollector {
         only: &Only,
         hierarchies: &Hierarchies,
         pods: &[PodState],
+        shims: &NodeShims,
     ) -> Vec<PodGroup> {
         if matches!(only, Only::Below(_)) {
             return Vec::new();
@@ -64,7 +66,7 @@ impl CgroupCollector {
             if !reason && budget == 0 {
                 continue;
             }
-            let mut group = look(hierarchies.trees(), uid, groups, torn_down(uid));
+            let mut group = look(hierarchies.trees(), uid, groups, torn_down(uid), shims);
             if matches!(only, Only::Pod(_)) {
                 shims::find_unreaped(&mut group.shims);
             }
@@ -85,7 +87,13 @@ impl CgroupCollector {
 
 /// One pod. A process may be in the pod's group of one hierarchy only, and then the main one is
 /// empty.
-fn look(trees: &[PathBuf], uid: &str, groups: &BTreeSet<PathBuf>, everywhere: bool) -> PodGroup {
+fn look(
+    trees: &[PathBuf],
+    uid: &str,
+    groups: &BTreeSet<PathBuf>,
+    everywhere: bool,
+    shims: &NodeShims,
+) -> PodGroup {
     let (main, others) = trees.split_at(trees.len().min(1));
     let mut this = PodGroup {
         target_id: 0,
@@ -97,15 +105,19 @@ fn look(trees: &[PathBuf], uid: &str, groups: &BTreeSet<PathBuf>, everywhere: bo
         tasks: Vec::new(),
         shims: Vec::new(),
     };
+    // Only directly below the pod's group: a container may make groups below its own, of any name.
+    let mut containers: Vec<String> = Vec::new();
     let others = if everywhere { others } else { &[] };
     for tree in main.iter().chain(others) {
         for group in groups.iter().map(|group| tree.join(group)).filter(|group| group.is_dir()) {
             if this.path.as_os_str().is_empty() {
                 this.path.clone_from(&group);
             }
-            let mut below = Vec::new();
-            collect(&group, &mut below, &mut this.has_containers);
-            let tasks = below.iter().filter_map(|(pid, group)| tasks::read(*pid, group));
+            let names = below(&group).filter_map(|it| it.file_name()?.to_str().map(str::to_owned));
+            containers.extend(names.filter_map(|it| container_id(&it).map(str::to_owned)));
+            let mut found = Vec::new();
+            collect(&group, &mut found);
+            let tasks = found.iter().filter_map(|(pid, group)| tasks::read(*pid, group));
             let before = this.tasks.len();
             this.tasks.extend(tasks.take(OF_A_POD));
             if before == 0 && !this.tasks.is_empty() {
@@ -116,7 +128,8 @@ fn look(trees: &[PathBuf], uid: &str, groups: &BTreeSet<PathBuf>, everywhere: bo
             break;
         }
     }
-    this.shims = shims::of(&this.tasks);
+    this.has_containers = !containers.is_empty();
+    this.shims = shims::of(&this.tasks, &containers, shims);
     let freezer = trees.iter().find(|tree| tree.ends_with("freezer"));
     this.frozen =
         freezer.and_then(|tree| groups.iter().find_map(|group| freezer::frozen(tree, group)));
@@ -124,15 +137,13 @@ fn look(trees: &[PathBuf], uid: &str, groups: &BTreeSet<PathBuf>, everywhere: bo
 }
 
 /// Processes in a group and below.
-fn collect(group: &Path, pids: &mut Vec<(u32, PathBuf)>, has_containers: &mut bool) {
+fn collect(group: &Path, pids: &mut Vec<(u32, PathBuf)>) {
     let text = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
     let found = text.lines().filter_map(|pid| pid.parse().ok());
     pids.extend(found.take(OF_A_POD).map(|pid| (pid, group.to_owned())));
     for below in below(group) {
-        let name = below.file_name().and_then(|name| name.to_str());
-        *has_containers |= name.and_then(container_id).is_some();
         if pids.len() < OF_A_POD {
-            collect(&below, pids, has_containers);
+            collect(&below, pids);
         }
     }
 }
@@ -155,12 +166,18 @@ mod tests {
         write(group.join("cgroup.procs"), &format!("{own}\n"));
         let (mut look, hierarchies) = (CgroupCollector::default(), Hierarchies::of(root.path()));
         look.had_directory.insert(UID.into());
-        let found = look.sample(&Only::All, &hierarchies, &[]);
+        let found = look.sample(&Only::All, &hierarchies, &[], &NodeShims::default());
         assert_eq!((found[0].uid.as_str(), &found[0].path), (UID, &group));
         assert_eq!((found[0].tasks[0].pid, found[0].has_containers), (own, false));
         fs::create_dir(group.join("a".repeat(64))).unwrap();
-        assert!(look.sample(&Only::Pod(UID.into()), &hierarchies, &[])[0].has_containers);
-        assert!(look.sample(&Only::Pod("another".into()), &hierarchies, &[]).is_empty());
+        assert!(
+            look.sample(&Only::Pod(UID.into()), &hierarchies, &[], &NodeShims::default())[0]
+                .has_containers
+        );
+        assert!(
+            look.sample(&Only::Pod("another".into()), &hierarchies, &[], &NodeShims::default())
+                .is_empty()
+        );
     }
 
     #[test]
@@ -196,7 +213,7 @@ mod tests {
         let (mut look, hierarchies) = (CgroupCollector::default(), Hierarchies::of(root.path()));
         let mut seen = BTreeSet::new();
         for _ in 0..3 {
-            let found = look.sample(&Only::All, &hierarchies, &pods);
+            let found = look.sample(&Only::All, &hierarchies, &pods, &NodeShims::default());
             assert_eq!(found.len(), 2);
             seen.extend(found.into_iter().map(|group| group.uid));
         }

@@ -288,8 +288,9 @@ impl Collector {
         let roots = Arc::new(roots);
         let kubelet_since = views::since(&kubelets);
         let mut pods = self.pods.sample(&self.places, &mounts, &views, &self.hierarchies);
-        let mut cgroups = self.cgroups.sample(&self.places.only, &self.hierarchies, &pods);
         self.shims.refresh(&daemons.shims);
+        let only = &self.places.only;
+        let mut cgroups = self.cgroups.sample(only, &self.hierarchies, &pods, &self.shims);
         let freezers = Freezers::among(self.hierarchies.trees());
         let (mut runtimes, gone) = runtimes::look(&daemons.runtimes, &self.shims, &freezers);
         let of_pods = pods.iter_mut().flat_map(|pod| &mut pod.volumes).filter_map(frozen_by);

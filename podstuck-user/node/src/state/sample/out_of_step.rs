@@ -218,6 +218,7 @@ mod tests {
             group: None,
             wait_channel: None,
             of: None,
+            container: None,
             unreaped: Vec::new(),
         };
         let (own, gone) = (std::process::id(), u32::MAX >> 2);

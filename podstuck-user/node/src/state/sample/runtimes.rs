@@ -116,6 +116,7 @@ mod tests {
             group: Some("/system.slice/containerd.service".into()),
             wait_channel: None,
             of: Some(of),
+            container: None,
             unreaped: Vec::new(),
         }
     }

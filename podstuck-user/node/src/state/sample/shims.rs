@@ -33,12 +33,14 @@ const LINE: usize = 4096;
 /// Processes whose parents are looked at.
 const LOOKED_AT: usize = 8;
 
-/// Those of the containers in a control group: the parents of its processes, and what runs in it itself, as Kata's.
-pub(super) fn of(tasks: &[Task]) -> Vec<Shim> {
+/// Those of a pod's containers: the parents of its processes, what runs in its control group itself, as Kata's, and
+/// those that were started for a container whose control group is there, which may have no process left.
+pub(super) fn of(tasks: &[Task], containers: &[String], all: &NodeShims) -> Vec<Shim> {
     let parents = tasks.iter().take(LOOKED_AT).filter_map(|task| parent(task.pid));
     let is_named = |task: &&Task| NAMES.iter().any(|name| task.comm.starts_with(name));
     let own = tasks.iter().filter(is_named).map(|task| task.pid.cast_signed());
-    let all: BTreeSet<i32> = parents.chain(own).collect();
+    let started = all.pids_of(containers);
+    let all: BTreeSet<i32> = parents.chain(own).chain(started).collect();
     all.into_iter().filter_map(look).collect()
 }
 
@@ -94,7 +96,7 @@ fn look(pid: i32) -> Option<Shim> {
     }
     let channel = || silent::read(&place, |place| fs::read(place.join("wchan")).ok());
     let waits = (stat.state == 'D').then(channel).flatten();
-    let arguments = arguments(&place);
+    let mut arguments = arguments(&place);
     Some(Shim {
         pid: pid.cast_unsigned(),
         comm: safe(arguments.program(&stat.comm).as_bytes()).into_owned(),
@@ -103,6 +105,7 @@ fn look(pid: i32) -> Option<Shim> {
         group: group_of(&place),
         wait_channel: waits.map(|name| safe(&name).into_owned()),
         of: arguments.of(),
+        container: arguments.container.take(),
         unreaped: Vec::new(),
     })
 }
@@ -120,14 +123,7 @@ fn is_in_its_pod(living: &Living) -> bool {
 #[derive(Debug, Default)]
 pub(super) struct NodeShims {
     /// By id and start; `None` for what only has such a name.
-    known: HashMap<(u32, u64), Option<Known>>,
-}
-
-#[derive(Debug)]
-struct Known {
-    shim: Shim,
-    /// The one that it was started for.
-    container: Option<String>,
+    known: HashMap<(u32, u64), Option<Shim>>,
 }
 
 impl NodeShims {
@@ -136,11 +132,7 @@ impl NodeShims {
         let mut before = std::mem::take(&mut self.known);
         for pid in named {
             let Some(started) = proc::started(*pid) else { continue };
-            let look = || {
-                let shim = look(pid.cast_signed()).filter(|shim| shim.started == started)?;
-                let container = arguments(Path::new(&format!("/proc/{pid}"))).container;
-                Some(Known { shim, container })
-            };
+            let look = || look(pid.cast_signed()).filter(|shim| shim.started == started);
             let known = before.remove(&(*pid, started)).unwrap_or_else(look);
             self.known.insert((*pid, started), known);
         }
@@ -148,21 +140,27 @@ impl NodeShims {
 
     /// All of them. Their states are old.
     pub(super) fn all(&self) -> impl Iterator<Item = &Shim> {
-        self.known.values().flatten().map(|known| &known.shim)
+        self.known.values().flatten()
+    }
+
+    /// Those that were started for one of these containers.
+    fn pids_of(&self, containers: &[String]) -> impl Iterator<Item = i32> {
+        let is_its =
+            |shim: &&Shim| shim.container.as_ref().is_some_and(|id| containers.contains(id));
+        self.all().filter(is_its).map(|shim| shim.pid.cast_signed())
     }
 
     /// Those of one container each that cannot run now, with the container.
     pub(super) fn halted(&self) -> Vec<(String, Shim)> {
-        let halted = |known: &Known| {
+        let halted = |known: &Shim| {
             let id = known.container.clone()?;
-            let (state, started) = proc::stat(known.shim.pid, known.shim.pid)?;
+            let (state, started) = proc::stat(known.pid, known.pid)?;
             let is_halted = proc::is_stopped(state) || state == 'D';
-            let now = (is_halted && started == known.shim.started)
-                .then(|| look(known.shim.pid.cast_signed()))?;
+            let now =
+                (is_halted && started == known.started).then(|| look(known.pid.cast_signed()))?;
             Some((id, now.filter(Shim::is_halted)?))
         };
-        let mut all: Vec<(String, Shim)> =
-            self.known.values().flatten().filter_map(halted).collect();
+        let mut all: Vec<(String, Shim)> = self.all().filter_map(halted).collect();
         all.sort_by_key(|(_, shim)| shim.pid);
         all
     }
@@ -170,18 +168,16 @@ impl NodeShims {
     /// The one that was started for a container of Docker's.
     pub(super) fn of_docker(&self, id: &str) -> Option<Shim> {
         let is_dockers = |shim: &Shim| matches!(&shim.of, Some(ShimOf::Containerd { namespace, .. }) if namespace == DOCKERS);
-        let mut all = self.known.values().flatten();
-        let known = all.find(|it| it.container.as_deref() == Some(id) && is_dockers(&it.shim))?;
-        look(known.shim.pid.cast_signed()).filter(|shim| shim.started == known.shim.started)
+        let known = self.all().find(|it| it.container.as_deref() == Some(id) && is_dockers(it))?;
+        look(known.pid.cast_signed()).filter(|shim| shim.started == known.started)
     }
 
     /// The shim of a container, whose first process is its child.
     pub(super) fn of_container(&self, id: &str, init: Option<u32>) -> Option<Shim> {
         let parent = init.and_then(parent).and_then(look);
         let named = || {
-            let mut all = self.known.values().flatten();
-            let known = all.find(|known| known.container.as_deref() == Some(id))?;
-            look(known.shim.pid.cast_signed())
+            let known = self.all().find(|known| known.container.as_deref() == Some(id))?;
+            look(known.pid.cast_signed())
         };
         parent.or_else(named)
     }
@@ -191,7 +187,7 @@ impl NodeShims {
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Arguments {
     program: String,
-    /// `-id`: the container that it was started for, a pod's sandbox with Kubernetes.
+    /// `-id`: the container that it was started for, a pod's sandbox with Kubernetes and containerd.
     container: Option<String>,
     socket: Option<PathBuf>,
     namespace: Option<String>,
@@ -215,7 +211,8 @@ fn parse(line: &[u8]) -> Arguments {
         let mut value = || words.next().map(|it| it.into_owned()).filter(|it| !it.is_empty());
         let Some(name) = word.strip_prefix('-') else { continue };
         match name.trim_start_matches('-') {
-            "id" => arguments.container = value(),
+            // `-c` and `--cid` of conmon.
+            "id" | "c" | "cid" => arguments.container = value(),
             "address" => arguments.socket = value().map(PathBuf::from),
             "namespace" => arguments.namespace = value(),
             "exit-dir" => arguments.exits = value().map(PathBuf::from),
@@ -245,6 +242,10 @@ impl Arguments {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        io::Read as _,
+        process::{Command, Stdio},
+    };
 
     use super::*;
 
@@ -265,6 +266,29 @@ mod tests {
             of("/usr/bin/conmon --exit-dir /run/libpod/exits --exit-command /usr/bin/podman ");
         assert_eq!((podman.of(), parse(b"").of()), (None, None));
         assert_eq!(of("shim -namespace x -address").of(), None);
+        let of_container = of("/usr/bin/conmon -b /x -c bb --exit-dir /var/run/crio/exits ");
+        assert_eq!(of_container.container.as_deref(), Some("bb"));
+    }
+
+    #[test]
+    fn the_shim_of_a_container_without_a_process_is_found_by_its_arguments() {
+        let directory = tempfile::tempdir().unwrap();
+        let program = directory.path().join("containerd-shim");
+        std::os::unix::fs::symlink("/bin/sh", &program).unwrap();
+        let id = "a".repeat(64);
+        let mut shim = Command::new(&program);
+        shim.args(["-c", "echo; read _", "shim", "-id", &id]);
+        let mut shim = shim.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        // Its name is set only after `spawn` has returned.
+        shim.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+        let mut all = NodeShims::default();
+        all.refresh(&[shim.id(), std::process::id()]);
+        let found =
+            |id: String| of(&[], &[id], &all).into_iter().map(|it| it.pid).collect::<Vec<_>>();
+        let (its, none) = (found(id), found("b".repeat(64)));
+        shim.kill().unwrap();
+        shim.wait().unwrap();
+        assert_eq!((its, none), (vec![shim.id()], vec![]));
     }
 
     #[test]
