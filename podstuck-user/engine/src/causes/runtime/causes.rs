@@ -399,11 +399,12 @@ pub(crate) static RUNTIME_HANGS: Cause = Cause {
 /// A daemon whose socket has no file any more.
 pub(crate) static SOCKET_GONE: Cause = Cause {
     id: ids::RUNTIME_SOCKET_GONE,
-    title: "the container runtime runs, but its socket file is gone or was replaced",
+    title: "the container runtime runs, but kubelet cannot connect to its socket",
     stage: Stage::Containers,
     kind: Kind::Cause,
     meaning: "The daemon of containerd, Docker or CRI-O listens on a socket whose file was removed or replaced: by a \
-        clean-up of /run, by a second instance that was started and ended, or by a snapshotter's installer. kubelet \
+        clean-up of /run, by a second instance that was started and ended, or by a snapshotter's installer. Or the \
+        daemon does not listen, because its start is not finished: it waits for a lock, a plugin or a shim. kubelet \
         cannot connect, and stops and removes no pod of the node.",
     confirmed_by: &[
         seen(
@@ -415,19 +416,23 @@ pub(crate) static SOCKET_GONE: Cause = Cause {
             "a running runtime has a socket bound to that path, by the kernel's list of sockets",
             &[Origin::Proc],
         ),
+        or_seen("or the only running runtime of that name listens on no socket", &[Origin::Proc]),
         hidden("the socket file is still missing: kubelet's log shows only past attempts"),
     ],
     log: log("kubelet", "dial unix ...: connect: no such file or directory"),
     look_alikes: &[
-        like(ids::RUNTIME_DOWN, "its process runs and listens"),
+        like(ids::RUNTIME_DOWN, "its process runs"),
         like(ids::RUNTIME_HANG, "connecting fails at once, without a timeout"),
         like(ids::SHIM_OR_CONTAINERD_STATE_LOST, "kubelet cannot connect to the runtime at all"),
     ],
-    ways_out: &[way(
-        "restart the runtime: it creates the file again",
-        "containers keep running under their shims; with Docker, only if live-restore is set",
-    )],
-    field: &["kubernetes#129193", "nydus-snapshotter#631"],
+    ways_out: &[
+        way("where it does not listen, find in its log what its start waits for", ""),
+        way(
+            "restart the runtime: it creates the file again",
+            "containers keep running under their shims; with Docker, only if live-restore is set",
+        ),
+    ],
+    field: &["kubernetes#129193", "nydus-snapshotter#631", "gpu-operator#303"],
     tried: &[TriedWith::Test],
     source: &["linux net/unix/af_unix.c, unix_find_bsd", "go net/unixsock_posix.go"],
 };

@@ -1,4 +1,4 @@
-//! A runtime that runs and listens on a socket whose file was removed or replaced, so that no client reaches it.
+//! A runtime that runs and that no client reaches: its socket's file was removed or replaced, or it does not listen yet.
 
 use std::path::PathBuf;
 
@@ -7,9 +7,11 @@ use crate::{
         runtime::{tracker::Suspect, verdict},
         shared::unit,
     },
+    command::Step,
     ids,
     model::{
         evidence::Source,
+        identity::Component,
         path::{in_run, safe, safe_path},
         runtime::Runtime,
     },
@@ -26,46 +28,85 @@ fn refused(error: &str) -> Option<(PathBuf, &str)> {
     path.starts_with('/').then(|| (path.into(), why))
 }
 
-/// The runtime that listens on the socket in question according to the kernel, the socket, and the error of the
-/// connection.
-pub(super) fn unreached<'a>(suspect: &'a Suspect<'_>) -> Option<(&'a Runtime, PathBuf, &'a str)> {
+/// A runtime that a client cannot connect to.
+pub(super) struct Unreached<'a> {
+    runtime: &'a Runtime,
+    /// The socket in question.
+    path: PathBuf,
+    /// The error of the connection.
+    why: &'a str,
+    /// Whether the runtime listens there according to the kernel; else it listens nowhere.
+    listens: bool,
+}
+
+/// The runtime that listens on the socket in question, or the only one of that name, if that listens nowhere.
+pub(super) fn unreached<'a>(suspect: &'a Suspect<'_>) -> Option<Unreached<'a>> {
     let (path, why) = refused(&suspect.logged.said.text)?;
+    let runtimes = &suspect.sample.runtimes;
     let is_its =
         |runtime: &&Runtime| runtime.sockets.iter().any(|socket| in_run(socket) == in_run(&path));
-    let runtime = suspect.sample.runtimes.iter().find(is_its)?;
-    Some((runtime, path, why))
+    if let Some(runtime) = runtimes.iter().find(is_its) {
+        return Some(Unreached { runtime, path, why, listens: true });
+    }
+    let name = path.file_name()?.to_str()?;
+    let component = match name {
+        "containerd.sock" => Component::Containerd,
+        "crio.sock" => Component::CriO,
+        _ => return None,
+    };
+    let mut named = runtimes.iter().filter(|runtime| runtime.component == component);
+    let (Some(runtime), None) = (named.next(), named.next()) else { return None };
+    let starts = runtime.sockets.is_empty() && runtime.halted.is_none();
+    starts.then_some(Unreached { runtime, path, why, listens: false })
 }
 
 pub(super) fn words(draft: &mut Draft, suspect: &Suspect<'_>) {
-    let Some((runtime, path, why)) = unreached(suspect) else { return };
+    let Some(Unreached { runtime, path, why, listens }) = unreached(suspect) else { return };
     let (path, name) = (safe_path(&path), runtime.component.name());
-    draft.held_by(format!("{name} (pid {})", runtime.pid));
-    draft.fact(
-        format!("{name} (pid {}) runs and has a socket bound to {path}", runtime.pid),
-        Source::proc("/proc/*/net/unix"),
-    );
-    draft.explanation = format!(
-        "kubelet connects to {name} at {path}, and the connection fails: {why}. {name} runs and listens there, so \
-         something else removed or replaced its socket file after it was started. A restart creates the file again; \
-         until then, kubelet stops and removes no pod of this node."
-    );
-    match runtime.group.as_deref().and_then(unit::of) {
-        Some(unit) => {
-            draft.remedy(unit::restart(unit), verdict::RESTART);
-        }
-        None => {
-            draft.advice(
-                "restart the container runtime: no command is given, because its service was not seen",
-                verdict::RESTART,
+    let who = format!("{name} (pid {})", runtime.pid);
+    draft.held_by(who.clone());
+    let unit = runtime.group.as_deref().and_then(unit::of);
+    let does = if listens {
+        format!("has a socket bound to {path}")
+    } else {
+        "listens on no socket".into()
+    };
+    draft.fact(format!("{who} runs and {does}"), Source::proc("/proc/*/net/unix"));
+    draft.explanation = if listens {
+        format!(
+            "kubelet connects to {name} at {path}, and the connection fails: {why}. {name} runs and listens there, \
+             so something else removed or replaced its socket file after it was started. A restart creates the file \
+             again; until then, kubelet stops and removes no pod of this node."
+        )
+    } else {
+        draft.must = Some("finish its start");
+        if let Some(unit) = unit {
+            let log = format!("journalctl --unit {unit} --lines 30 --no-pager");
+            let step = Step::new(
+                format!("show the last lines of {name}'s log, to see what its start waits for"),
+                log,
             );
+            draft.remedy(step, "none");
         }
-    }
+        draft.doubt("what its start waits for: the last line of its log names the step");
+        format!(
+            "kubelet connects to {name} at {path}, and the connection fails: {why}. {name} runs but does not listen: \
+             its start is not finished. Before it listens, it loads its plugins, opens its database and connects to \
+             the shims that are left. Until it listens, kubelet stops and removes no pod of this node."
+        )
+    };
+    verdict::restart_unit(draft, unit);
     let error = safe(why.as_bytes()).into_owned();
-    draft.rule_out(ids::RUNTIME_DOWN, "its process runs and listens");
+    draft.rule_out(
+        ids::RUNTIME_DOWN,
+        if listens { "its process runs and listens" } else { "its process runs" },
+    );
     draft.rule_out(ids::RUNTIME_HANG, format!("connecting fails at once: {error}"));
     draft.rule_out(
         ids::SHIM_OR_CONTAINERD_STATE_LOST,
         "kubelet cannot connect to the runtime at all",
     );
-    draft.doubt("whether the socket file is still missing: the log shows only past attempts");
+    if listens {
+        draft.doubt("whether the socket file is still missing: the log shows only past attempts");
+    }
 }

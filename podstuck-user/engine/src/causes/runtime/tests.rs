@@ -1406,3 +1406,21 @@ fn a_runtime_that_no_client_can_connect_to_has_lost_its_sockets_file() {
     }
     assert!(verdict("/run/k3s/containerd.sock").is_none(), "it is not the one that kubelet calls");
 }
+
+/// gpu-operator#303.
+#[test]
+fn a_runtime_that_listens_nowhere_has_not_finished_its_start() {
+    let text = "rpc error: code = Unavailable desc = connection error: desc = \"transport: Error while dialing dial unix \
+        /run/containerd/containerd.sock: connect: connection refused\"";
+    let silent = || Runtime { sockets: Vec::new(), ..runtime(Component::Containerd, "/") };
+    let verdict = |runtimes: Vec<Runtime>| {
+        let sample = NodeSample { runtimes, ..pod(Some(true)) };
+        draft(&mut heard(Complaint::SocketRefused, text), sample)
+    };
+    let draft = verdict(vec![silent()]).unwrap();
+    draft.assert_is("runtime-socket-gone", Certainty::Likely);
+    assert!(draft.remedies[0].words().contains("journalctl --unit containerd.service"));
+    assert_eq!(draft.must, Some("finish its start"));
+    assert!(verdict(vec![silent(), silent()]).is_none(), "one of two");
+    assert!(verdict(vec![Runtime { component: Component::CriO, ..silent() }]).is_none());
+}

@@ -361,17 +361,17 @@ pub(super) fn restart(draft: &mut Draft, suspect: &Suspect<'_>) {
     let shims = suspect.group().map(|group| group.shims.as_slice()).unwrap_or_default();
     let units: BTreeSet<&str> =
         shims.iter().filter_map(|shim| unit::of(shim.group.as_deref()?)).collect();
-    match (units.first(), units.len()) {
-        (Some(unit), 1) => {
-            draft.remedy(unit::restart(unit), RESTART);
-        }
-        _ => {
-            draft.advice(
-                "restart the container runtime: no command is given, because its service was not seen",
-                RESTART,
-            );
-        }
-    }
+    restart_unit(draft, units.first().filter(|_| units.len() == 1).copied());
+}
+
+/// Adds a restart of the runtime's service, if that is known.
+pub(super) fn restart_unit(draft: &mut Draft, unit: Option<&str>) {
+    const UNSEEN: &str =
+        "restart the container runtime: no command is given, because its service was not seen";
+    match unit {
+        Some(unit) => draft.remedy(unit::restart(unit), RESTART),
+        None => draft.advice(UNSEEN, RESTART),
+    };
 }
 
 /// The node's runtime, if there is exactly one.
