@@ -1422,5 +1422,16 @@ fn a_runtime_that_listens_nowhere_has_not_finished_its_start() {
     assert!(draft.remedies[0].words().contains("journalctl --unit containerd.service"));
     assert_eq!(draft.must, Some("finish its start"));
     assert!(verdict(vec![silent(), silent()]).is_none(), "one of two");
+    let of_one_line = |of_node: &[i64]| {
+        let mut alone = Alone::<RuntimeSays>::new();
+        alone.take(at(600), said(UID, Complaint::SocketRefused, text, 570));
+        for second in of_node {
+            alone.take(at(600), said("", Complaint::SocketRefused, text, *second));
+        }
+        let sample = NodeSample { runtimes: vec![silent()], ..pod(Some(true)) };
+        found(alone.take(sample.at, What::Sample(sample.into())).verdicts).pop().unwrap()
+    };
+    assert_eq!(of_one_line(&[]).certainty(), Certainty::Possible);
+    assert_eq!(of_one_line(&[590, 600]).certainty(), Certainty::Likely, "kubelet lists no pods");
     assert!(verdict(vec![Runtime { component: Component::CriO, ..silent() }]).is_none());
 }

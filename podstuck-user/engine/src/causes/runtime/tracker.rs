@@ -372,8 +372,10 @@ impl RuntimeSays {
                     continue;
                 }
             }
-            let of_all = || Some((Complaint::NoAnswer, self.of_all(context, pod, sample)?));
-            let Some((complaint, logged)) = current.or_else(of_all) else { continue };
+            let Some((complaint, logged)) = current.or_else(|| self.of_all(context, pod, sample))
+            else {
+                continue;
+            };
             let of_node = self.complaints.get(&(String::new(), complaint));
             let of_node = of_node.filter(|logged| logged.is_fresh());
             if sandbox::kept(&logged.said).is_some() {
@@ -567,13 +569,20 @@ impl RuntimeSays {
         context: &Context<'_>,
         pod: &PodState,
         sample: &NodeSample,
-    ) -> Option<&Logged> {
-        let logged = self.complaints.get(&(String::new(), Complaint::NoAnswer))?;
-        let goes_on = logged.lines > 1
-            && logged.read.since(logged.last) <= REPEATED
-            && context.now.since(logged.last) <= FRESH;
+    ) -> Option<(Complaint, &Logged)> {
+        let goes_on = |logged: &Logged| {
+            logged.lines > 1
+                && logged.read.since(logged.last) <= REPEATED
+                && context.now.since(logged.last) <= FRESH
+        };
+        let of_node = |complaint| {
+            let logged = self.complaints.get(&(String::new(), complaint))?;
+            goes_on(logged).then_some((complaint, logged))
+        };
         let waits = pod.populated == Some(true) && self.to_go.word(&pod.uid).is_some();
-        (goes_on && waits && !is_explained(context, pod, sample)).then_some(logged)
+        let is_open = waits && !is_explained(context, pod, sample);
+        let found = [Complaint::SocketRefused, Complaint::NoAnswer].into_iter().find_map(of_node);
+        found.filter(|_| is_open)
     }
 }
 

@@ -85,7 +85,9 @@ pub(crate) fn draft(suspect: &Suspect<'_>) -> Option<Draft> {
 
 /// Adds what is missing if the log has only one line.
 pub(super) fn lacks_again(draft: &mut Draft, suspect: &Suspect<'_>) {
-    if suspect.logged.lines < 2 {
+    let logged = suspect.logged;
+    let same = suspect.of_node.filter(|of_node| of_node.said.component == logged.said.component);
+    if logged.lines + same.map_or(0, |of_node| of_node.lines) < 2 {
         draft.lacks("that it is logged again: a single failure may be transient");
     }
 }

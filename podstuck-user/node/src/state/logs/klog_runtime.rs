@@ -22,10 +22,18 @@ static UNHEALTHY: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
+/// `GenericPLEG.Relist`, each second while the runtime's list of pods cannot be read, in the form of each version.
+const UNLISTED: [&str; 2] =
+    ["\"GenericPLEG: Unable to retrieve pods\" err=", "GenericPLEG: Unable to retrieve pods: "];
+
 /// UID of the pod, empty where the entry is about all pods, and the error.
 pub(super) fn of_runtime(message: &str) -> Option<(String, String)> {
     if let Some(found) = UNHEALTHY.captures(message) {
         return Some((String::new(), found[1].trim_end().to_owned()));
+    }
+    if let Some(error) = UNLISTED.into_iter().find_map(|it| message.strip_prefix(it)) {
+        let error = value(error).map_or_else(|| error.trim_end().to_owned(), |(error, _)| error);
+        return Some((String::new(), error));
     }
     let (uid, error) = match message.strip_prefix("\"Error syncing pod, skipping\" err=") {
         Some(rest) => {
@@ -104,5 +112,13 @@ mod tests {
         assert_eq!(of_runtime(down), Some((String::new(), "container runtime is down".into())));
         let starts = "skipping pod synchronization - container runtime status check may not have completed yet";
         assert_eq!(of_runtime(starts), None);
+        let refused = "rpc error: code = Unavailable desc = connection error: desc = \"transport: Error while dialing \
+            dial unix /run/containerd/containerd.sock: connect: connection refused\"";
+        for line in [
+            format!("\"GenericPLEG: Unable to retrieve pods\" err={refused:?}"),
+            format!("GenericPLEG: Unable to retrieve pods: {refused}"),
+        ] {
+            assert_eq!(of_runtime(&line), Some((String::new(), refused.into())), "{line}");
+        }
     }
 }
