@@ -913,7 +913,13 @@ mod tests {
         let runtimes: Vec<Runtime> = vec![runtime(Component::Containerd)];
         let sample = NodeSample { cgroups, runtimes, ..node() };
         let since = Timestamp::from_second(1).unwrap();
-        let not_asked = NotAsked { since, received: Some(since), is_unheard: false, log: "log" };
+        let not_asked = NotAsked {
+            since,
+            received: Some(since),
+            is_unheard: false,
+            names_steps: true,
+            log: "log",
+        };
         let no_watch = Facts { not_asked: Some(not_asked), ..facts(&sample) };
         let links = chain(&at(Stage::Containers), &no_watch);
         assert_eq!((links.len(), links[0].waits_for.as_deref()), (1, None), "{links:?}");

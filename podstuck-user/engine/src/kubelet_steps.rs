@@ -75,6 +75,8 @@ pub(crate) struct NotAsked<'a> {
     pub(crate) received: Option<Timestamp>,
     /// Its log goes back to before the request and has neither the deletion nor a later receipt of the pod.
     pub(crate) is_unheard: bool,
+    /// The log names each container that kubelet stops, not only the deletions that it receives.
+    pub(crate) names_steps: bool,
     pub(crate) log: &'a str,
 }
 
@@ -86,6 +88,9 @@ impl NotAsked<'_> {
                 "its log has `SyncLoop DELETE` of the pod at {at:.0}, and no `Killing container` since: it has not asked \
                  the runtime to stop a container"
             ),
+            None if !self.names_steps => {
+                format!("its log has no `SyncLoop DELETE` of the pod since {:.0}", self.since)
+            }
             None => format!(
                 "its log has neither `SyncLoop DELETE` of the pod nor `Killing container` since {:.0}: it has not asked \
                  the runtime to stop a container",
@@ -107,11 +112,20 @@ impl KubeletSteps {
     pub(crate) fn listen(&mut self, what: &What) {
         match what {
             What::Said(said) => self.said(said),
-            What::Heard(heard) => {
-                self.heard.insert(heard.source.clone(), Heard::clone(heard));
-            }
+            What::Heard(heard) => self.heard(heard),
             _ => {}
         }
+    }
+
+    /// Takes a part of a log. What kubelet logs is known as long as the parts follow each other: a quiet one has none of
+    /// its steps.
+    fn heard(&mut self, heard: &Heard) {
+        let mut heard = heard.clone();
+        if let Some(before) = self.heard.get(&heard.source).filter(|it| heard.since <= it.until) {
+            heard.names_steps |= before.names_steps;
+            heard.names_deletions |= before.names_deletions;
+        }
+        self.heard.insert(heard.source.clone(), heard);
     }
 
     fn said(&mut self, said: &Said) {
@@ -213,31 +227,36 @@ impl KubeletSteps {
         if self.has_acted(uid, requested) {
             return None;
         }
-        let heard = self.heard.get(self.log(uid)?).filter(|heard| heard.names_steps)?;
+        let heard = self.heard.get(self.log(uid)?)?;
+        let Heard { names_steps, names_deletions, .. } = *heard;
         let of = self.of.get(&uid.to_owned()).cloned().unwrap_or_default();
         let (since, log) = (heard.since, heard.source.as_str());
         let is_whole = requested.is_some_and(|requested| since <= requested);
         if let Some(received) = of.to_go {
             let is_known = is_whole || of.added.is_some_and(|added| added <= received);
             let is_late = now.duration_since(received) >= SOON;
-            return (is_known && is_late).then_some(NotAsked {
+            return (is_known && is_late && names_steps).then_some(NotAsked {
                 since: received,
                 received: Some(received),
                 is_unheard: false,
+                names_steps,
                 log,
             });
         }
         let requested = requested?;
         let added = of.added.filter(|added| *added >= requested);
         match added {
-            None if is_whole => {
-                Some(NotAsked { since: requested, received: None, is_unheard: true, log })
+            None if is_whole && (names_steps || names_deletions) => {
+                let (since, received) = (requested, None);
+                Some(NotAsked { since, received, is_unheard: true, names_steps, log })
             }
             // kubelet receives the deletion together with the pod, and may wait for the grace period.
             Some(added) => {
                 let grace = SignedDuration::try_from(grace).unwrap_or(SignedDuration::MAX);
                 let is_late = now.duration_since(added) >= grace.saturating_add(SOON);
-                is_late.then_some(NotAsked { since: added, received: None, is_unheard: false, log })
+                let (since, received, is_unheard) = (added, None, false);
+                let found = NotAsked { since, received, is_unheard, names_steps, log };
+                (is_late && names_steps).then_some(found)
             }
             None => None,
         }
@@ -266,7 +285,8 @@ mod tests {
             steps.listen(&What::Said(Box::new(Said { report: Some(*report), ..said })));
         }
         let (source, until) = ("log".into(), at(900));
-        let heard = Heard { source, since: at(since), until, names_steps: true };
+        let heard =
+            Heard { source, since: at(since), until, names_steps: true, names_deletions: true };
         steps.listen(&What::Heard(Box::new(heard)));
         steps
     }
@@ -323,20 +343,31 @@ mod tests {
 
     #[test]
     fn a_log_that_does_not_name_each_step_is_missing_nothing() {
-        let mut steps = steps(400, &[]);
+        let mut steps = KubeletSteps::default();
         let (source, since, until) = ("log".into(), at(400), at(900));
-        let heard = Heard { source, since, until, names_steps: false };
+        let heard = Heard { source, since, until, names_steps: false, names_deletions: false };
         steps.listen(&What::Heard(Box::new(heard.clone())));
         assert_eq!(steps.not_asked(UID, Some(at(500)), GRACE, at(600)), None);
         let log_of = |steps: &KubeletSteps| {
             steps.not_asked(UID, Some(at(500)), GRACE, at(600)).map(|found| found.log.to_owned())
         };
         let whole = |source: &str| {
-            let heard = Heard { source: source.into(), names_steps: true, ..heard.clone() };
+            let heard = Heard {
+                source: source.into(),
+                names_steps: true,
+                names_deletions: true,
+                ..heard.clone()
+            };
             What::Heard(Box::new(heard))
         };
         steps.listen(&whole("log"));
         assert_eq!(log_of(&steps).as_deref(), Some("log"));
+        steps.listen(&What::Heard(Box::new(heard.clone())));
+        assert_eq!(log_of(&steps).as_deref(), Some("log"), "its next part is quiet");
+        let gap = Heard { since: at(901), until: at(950), ..heard.clone() };
+        steps.listen(&What::Heard(Box::new(gap)));
+        assert_eq!(log_of(&steps), None, "a part is missing");
+        steps.listen(&whole("log"));
         steps.listen(&whole("another"));
         assert_eq!(log_of(&steps), None, "whose is it?");
         steps.listen(&What::Said(Box::new(Said::new(
@@ -347,6 +378,26 @@ mod tests {
             "x",
         ))));
         assert_eq!(log_of(&steps).as_deref(), Some("another"));
+    }
+
+    #[test]
+    fn a_log_that_names_deletions_only_shows_that_one_is_missing() {
+        let of = |reports: &[(Report, i64)]| {
+            let mut steps = KubeletSteps::default();
+            for (report, second) in reports {
+                let said = Said::new(Component::Kubelet, "log", UID, at(*second), "x");
+                steps.listen(&What::Said(Box::new(Said { report: Some(*report), ..said })));
+            }
+            let (source, since, until) = ("log".into(), at(400), at(900));
+            let heard = Heard { source, since, until, names_steps: false, names_deletions: true };
+            steps.listen(&What::Heard(Box::new(heard)));
+            steps
+                .not_asked(UID, Some(at(500)), GRACE, at(600))
+                .map(|found| (found.is_unheard, found.fact()))
+        };
+        let (is_unheard, fact) = of(&[]).unwrap();
+        assert!(is_unheard && !fact.contains("Killing"), "{fact}");
+        assert_eq!(of(&[(Report::ToGo, 501)]), None, "it may have stopped a container since");
     }
 
     #[test]

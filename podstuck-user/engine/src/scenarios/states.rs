@@ -182,7 +182,10 @@ pub(super) fn arrived_late() -> Plays {
         }
         if kubelet > 1.0 {
             let (source, since, until) = ("log of kubelet (pid 1)".into(), then(201), then(600));
-            play.heard(600.0, Heard { source, since, until, names_steps: true });
+            play.heard(
+                600.0,
+                Heard { source, since, until, names_steps: true, names_deletions: true },
+            );
         }
         let has_booted = volume.mounts.is_empty();
         let of = |volumes| PodState {
@@ -523,7 +526,13 @@ fn kubelets_part() -> Plays {
     let mut play = Play::new(Node::default());
     play.record(1.0, makes);
     let source = "log of kubelet (pid 1)".to_owned();
-    let heard = Heard { source, since: second(500), until: second(600), names_steps: true };
+    let heard = Heard {
+        source,
+        since: second(500),
+        until: second(600),
+        names_steps: true,
+        names_deletions: true,
+    };
     play.heard(600.0, heard);
     let to_go = says("SyncLoop DELETE");
     play.said(600.0, Said { report: Some(Report::ToGo), at: second(531), times: 1, ..to_go });

@@ -85,7 +85,8 @@ impl Case {
         }
         if let Some(since) = self.heard {
             let (source, until) = ("log".into(), at(NOW));
-            let heard = Heard { source, since: at(since), until, names_steps: true };
+            let heard =
+                Heard { source, since: at(since), until, names_steps: true, names_deletions: true };
             alone.take(now, What::Heard(Box::new(heard)));
         }
         let (pods, kubelets) = (vec![self.pod.clone()], vec![7]);

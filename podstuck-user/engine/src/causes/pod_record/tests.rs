@@ -244,7 +244,13 @@ fn a_pod_after_its_grace_period_may_have_another_one_or_wait_for_its_hook() {
     assert_eq!(of(&record, Here { stop_ends: Some((later(10), "log")), ..asked }), None);
     assert_eq!(of(&record, Here { is_killed: Some(true), ..running }), None);
     assert_eq!(of(&record, asked), None);
-    let not_asked = NotAsked { since: NOW, received: Some(NOW), is_unheard: false, log: "log" };
+    let not_asked = NotAsked {
+        since: NOW,
+        received: Some(NOW),
+        is_unheard: false,
+        names_steps: true,
+        log: "log",
+    };
     let in_hook = Here { not_asked: Some(&not_asked), ..asked };
     let waits = Some("the preStop hook of app".into());
     assert_eq!(of(&record, in_hook), Some(("grace-period-or-prestop", Certainty::Likely, waits)));

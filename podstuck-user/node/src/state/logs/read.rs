@@ -148,8 +148,10 @@ impl Question for ReadLog {
         tell.part(&Part::Attempts(attempts.collect()))?;
         let since = next.tells_all_since(since, self.now);
         if let Some(since) = since.filter(|_| is_roots) {
-            let (source, until, names_steps) = (source.clone(), self.now, found.names_steps);
-            tell.part(&Part::Heard(Heard { source, since, until, names_steps }))?;
+            let (source, until) = (source.clone(), self.now);
+            let Found { names_steps, names_deletions, .. } = found;
+            let heard = Heard { source, since, until, names_steps, names_deletions };
+            tell.part(&Part::Heard(heard))?;
         }
         tell.part(&Part::Next(Box::new(next)))?;
         Ok(source)
@@ -165,8 +167,9 @@ struct Found {
     of_pods: OfPods,
     deletions: Deletions,
     steps: VolumeSteps,
-    /// It has entries about kubelet's steps.
+    /// It has entries about kubelet's steps, and about the deletions among them.
     names_steps: bool,
+    names_deletions: bool,
     /// The time of the first entry after the beginning, or after a gap.
     since: Option<Timestamp>,
     /// The last entry, which may continue.
@@ -393,6 +396,7 @@ fn take(found: &mut Found, entry: &str, is_proven: bool, now: Timestamp) {
         found.deletions.listen(message, || klog::written(entry, now));
         // Older kubelets do not log in a known form that they stop a container.
         found.names_steps |= message.starts_with("\"SyncLoop ");
+        found.names_deletions |= found.names_steps || message.starts_with("SyncLoop (");
         if let Some((uid, grace_s)) = PodIds::killing(message)
             && let Some(at) = klog::written(entry, now)
         {
