@@ -7,6 +7,7 @@ use podstuck_test_node::{Node, Runtime};
 use serde_json::Value;
 
 use super::{
+    asked::From,
     borrowed::{Borrowed, beside_us},
     lossy::Lossy,
     plugin::reachable,
@@ -55,6 +56,13 @@ fn a_deletion_that_kubelet_missed_is_proven_by_its_own_list() {
     // kubelet's watch goes on: a later pod starts.
     runs("later");
     found("firm");
+    // On the node, kubelet's log is the proof: it has every deletion that kubelet received.
+    let on_the_node = || {
+        let asked = From::Node.ask(node, POD, &[]);
+        println!("{asked}");
+        asked.first()["id"] == CAUSE
+    };
+    node.wait_for("podstuck on the node to name it", on_the_node).unwrap();
     lossy.restart_kubelet();
     node.wait_for("the pod to be gone", || !is_there(node, POD)).unwrap();
     node.kubectl(&["delete", "pod", "later", "--wait=false"]).unwrap();

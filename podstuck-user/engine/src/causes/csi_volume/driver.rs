@@ -1,5 +1,9 @@
 //! A CSI driver that does not serve kubelet's calls: absent, down, halted, or answering with errors.
 
+use std::path::Path;
+
+use nix::errno::Errno;
+
 use crate::{
     cause::Cause,
     causes::{
@@ -12,6 +16,7 @@ use crate::{
     command::{Process, Step, THIS_NODE, View, pods_of_node},
     ids,
     model::{
+        call::Outcome,
         evidence::Source,
         halted::Halted,
         path::{safe, safe_path},
@@ -281,10 +286,19 @@ pub(crate) fn error(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<
     draft.explanation = format!(
         "The CSI driver {name} answers kubelet's NodeUnpublishVolume with an error at each \
          attempt. kubelet retries with pauses of up to two minutes, and makes no call on the path \
-         until the driver succeeds. The driver's log says more about the error."
+         until the driver succeeds."
     );
-    find_driver(draft, "fix the error that the driver's log reports", "none");
-    umount(context, draft, suspect, UMOUNT_RISK);
+    if removes_mount(suspect) {
+        draft.explanation += " The error is that of rmdir(2) on a mount point: the driver takes \
+            the mount for a directory, as drivers do that compare devices, and removes it without \
+            an unmount, so that each attempt fails in the same way.";
+        umount(context, draft, suspect, UMOUNT_RISK);
+        find_driver(draft, "upgrade the driver to a version that recognises the mount", "none");
+    } else {
+        draft.explanation += " The driver's log says more about the error.";
+        find_driver(draft, "fix the error that the driver's log reports", "none");
+        umount(context, draft, suspect, UMOUNT_RISK);
+    }
     // The failed attempts show that the pod is being deleted.
     let answers = "the driver runs and answers";
     draft.rule_out(ids::CSI_DRIVER_NOT_REGISTERED, answers);
@@ -299,6 +313,18 @@ pub(crate) fn error(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<
     } else {
         draft.rule_out(ids::CSI_DRIVER_NOT_IDEMPOTENT, "the volume is still mounted");
     }
+}
+
+/// Whether the driver's error is that of the removal of a directory on which a mount of the volume lies.
+fn removes_mount(suspect: &Suspect<'_>) -> bool {
+    let Some((_, said)) = suspect.said else { return false };
+    let is_removed = |point: &Path| {
+        let point = safe_path(point);
+        let mut words = ["remove", "unlinkat", "rmdir"].into_iter();
+        words.any(|call| said.text.contains(&format!("{call} {point}: ")))
+    };
+    Outcome::named_in(&said.text) == Some(Errno::EBUSY.into())
+        && suspect.volume.mounts.iter().any(|mount| is_removed(&mount.point))
 }
 
 /// Adds a doubt if the driver was restarted since its answer: the new process may answer otherwise.

@@ -598,6 +598,26 @@ fn a_driver_that_was_restarted_is_likely_to_answer_as_before() {
     assert_eq!(found("umount: /v/mount: not mounted.", false), not_idempotent);
 }
 
+/// blob-csi-driver#474: the driver compares devices, and takes a bind mount of the same one for a directory.
+#[test]
+fn a_mount_that_the_driver_takes_for_a_directory_is_unmounted_first() {
+    let first = |text: &str| {
+        let late = Late::of(with_driver(as_it_is));
+        let point = late.pod.volumes[0].mounts[0].point.display().to_string();
+        let text = text.replace("POINT", &point);
+        let says = |at| Said { text: text.clone(), ..complains(Complaint::DriverError, at) };
+        let draft = late.said([says(3000), says(3122)]).draft().unwrap();
+        draft.assert_is("csi-driver-error", Certainty::Firm);
+        draft.remedies[0].words().to_owned()
+    };
+    let removed =
+        first("failed to unmount target \"POINT\": remove POINT: device or resource busy");
+    assert!(removed.contains("umount "), "{removed}");
+    for other in ["umount POINT: device or resource busy", "remove POINT: permission denied"] {
+        assert!(first(other).starts_with("kubectl"), "{other}");
+    }
+}
+
 /// The driver's own log is evidence only, and decides nothing: other pods may use the same volume.
 #[test]
 fn a_line_of_the_drivers_log_is_evidence_and_not_a_complaint_of_kubelet() {
