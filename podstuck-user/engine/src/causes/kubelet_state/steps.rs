@@ -51,6 +51,8 @@ const LATE: SignedDuration = SignedDuration::from_secs(10);
 const VERY_LATE: SignedDuration = SignedDuration::from_secs(60);
 /// kubelet fails again after two minutes at the latest.
 const FRESH: Duration = Duration::from_secs(2 * backoff::CAP.as_secs());
+/// Number of lines from which an error that no rule knows counts as one that does not pass by itself.
+const OFTEN: u64 = 3;
 /// Plugins whose volumes are in-memory files that kubelet makes from API objects.
 const OF_API: [&str; 4] = ["projected", "secret", "configmap", "downward-api"];
 
@@ -530,6 +532,8 @@ enum Way<'a> {
     Mounted(&'a Mounted),
     /// The record is wrong.
     Record,
+    /// Nothing of the pod is left on the node.
+    Bare,
     /// A driver of the pod's devices is not registered.
     Driver(String),
     /// A driver of the pod's devices fails.
@@ -723,9 +727,11 @@ fn step_fails(
     }
     let is_fresh =
         |complaint: &&Repeated| complaint.lines >= 2 && suspect.now.since(complaint.last) <= FRESH;
-    let fresh = complaints.iter().filter(is_fresh);
-    let known = fresh.filter_map(|complaint| Some((complaint, refusal(&complaint.said, suspect)?)));
-    let (complaint, refusal) = known.max_by_key(|(complaint, _)| complaint.last)?;
+    let fresh = || complaints.iter().filter(is_fresh);
+    let known =
+        fresh().filter_map(|complaint| Some((complaint, refusal(&complaint.said, suspect)?)));
+    let known = known.max_by_key(|(complaint, _)| complaint.last);
+    let (complaint, refusal) = known.or_else(|| with_nothing_left(context, suspect, fresh()))?;
     let mut draft = suspect.draft(&STEP_FAILS);
     complaint.tell(&mut draft);
     draft.doubt(IN_MEMORY);
@@ -741,6 +747,12 @@ fn step_fails(
         Way::Restart(then) => {
             draft.held_by(suspect.kubelet());
             restart(&mut draft, then);
+        }
+        Way::Bare => {
+            draft.held_by(suspect.kubelet());
+            draft.fact("no process of the pod is left", Source::proc("control groups"));
+            draft.fact("nothing of the pod is mounted", Source::proc("mountinfo"));
+            restart(&mut draft, "kubelet then starts with what the runtime and the node have");
         }
         Way::NotMounted(volume) => {
             draft.held_by(suspect.kubelet());
@@ -780,6 +792,33 @@ fn step_fails(
     suspect.force(&mut draft);
     draft.explanation = format!("{means} Nothing else on the node blocks the deletion.");
     Some(draft)
+}
+
+/// The last error of any kind, where nothing of the pod is left on the node that it could be about.
+fn with_nothing_left<'a>(
+    context: &Context<'_>,
+    suspect: &Suspect<'a>,
+    fresh: impl Iterator<Item = &'a Repeated>,
+) -> Option<(&'a Repeated, Refusal<'a>)> {
+    let is_empty = suspect.is_free() && suspect.pod.devices.is_empty();
+    // What kubelet cannot remove, or the runtime cannot stop, has causes of its own.
+    let is_bare = suspect.pod.volumes.iter().all(|volume| volume.mounts.is_empty());
+    if !is_empty || !is_bare || !context.kubelet_steps.has_received(&suspect.pod.uid) {
+        return None;
+    }
+    let is_open = |complaint: &&Repeated| {
+        let Said { complaint: known, level, text, .. } = &complaint.said;
+        known.is_none()
+            && *level == Level::Error
+            && complaint.lines >= OFTEN
+            && suspect.now.since(complaint.first).as_secs() >= LATE.unsigned_abs().as_secs()
+            && Outcome::named_in(text).is_none()
+    };
+    let last = fresh.filter(is_open).max_by_key(|complaint| complaint.last)?;
+    let means = "kubelet fails at each attempt with an error of its own or of the runtime, and does \
+        not delete the record. No process of the pod is left, and nothing of it is mounted, so that \
+        only the memory of kubelet or the runtime is in the way.";
+    Some((last, Refusal { means, way: Way::Bare }))
 }
 
 fn never_started(

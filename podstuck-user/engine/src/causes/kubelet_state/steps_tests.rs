@@ -16,7 +16,7 @@ use crate::{
         node::{NodeSample, PodState, VolumeState},
         pod_group::{PodGroup, Task},
         pod_record::{ContainerRecord, ContainerState, PodRecord},
-        said::{Complaint, Heard, Report, Said},
+        said::{Complaint, Heard, Level, Report, Said},
         time::Monotonic,
     },
     testing::{Alone, found, mounted, pod_group, pod_record, pod_state, runtime, task},
@@ -363,6 +363,29 @@ fn what_is_mounted_or_lives_keeps_the_record() {
     assert_eq!(with("kubernetes.io~projected", Some(false)), Some(true));
     assert_eq!(with("kubernetes.io~csi", Some(false)), Some(false));
     assert_eq!(with("kubernetes.io~projected", None), Some(false));
+}
+
+/// As containerd#8425, in words that no rule knows.
+#[test]
+fn an_unknown_error_counts_where_nothing_of_the_pod_is_left() {
+    let to_go = || Said { report: Some(Report::ToGo), ..says("SyncLoop DELETE", 600, 1) };
+    let error = || says("failed to frobnicate the sandbox of the pod", 880, 3);
+    let with = |pod: PodState, said: Vec<Said>| Case { pod, said, ..Case::default() }.verdict();
+    let bare = || PodState { populated: Some(false), ..pod_state(UID) };
+    let found = with(bare(), vec![to_go(), error()]).unwrap();
+    assert_eq!(found, ("kubelet-step-fails", kubelet(), true));
+    let none = |pod: PodState, said: Vec<Said>| with(pod, said).is_none();
+    assert!(none(bare(), vec![to_go(), says("failed to frobnicate", 880, 2)]), "it may pass");
+    assert!(none(bare(), vec![to_go(), says("failed to frobnicate", 899, 3)]), "it has just begun");
+    assert!(none(bare(), vec![error()]), "it may not be about the deletion");
+    let refused = says("unlinkat /k/pods/x: device or resource busy", 880, 3);
+    assert!(none(bare(), vec![to_go(), refused]), "a call that the kernel refuses");
+    let warns = Said { level: Level::Warning, ..error() };
+    assert!(none(bare(), vec![to_go(), warns]));
+    let mounted = PodState { volumes: vec![volume("kubernetes.io~projected")], ..bare() };
+    assert!(none(mounted, vec![to_go(), error()]), "kubelet has something to unmount");
+    let runs = PodState { populated: Some(true), ..bare() };
+    assert!(none(runs, vec![to_go(), error()]), "a process of it lives");
 }
 
 /// An error of kubelet's own about a volume, kubernetes#90851 and #110818.
