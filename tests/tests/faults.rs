@@ -11,6 +11,8 @@ mod ends;
 mod many_waiting;
 #[path = "common/meter.rs"]
 mod meter;
+#[path = "common/pods_group.rs"]
+mod pods_group;
 #[path = "faults/scarce.rs"]
 mod scarce;
 #[path = "faults/silent.rs"]

@@ -20,6 +20,8 @@ mod live;
 mod living;
 #[path = "late/nfs.rs"]
 mod nfs;
+#[path = "common/pods_group.rs"]
+mod pods_group;
 #[path = "late/reports.rs"]
 mod reports;
 #[path = "late/sandbox.rs"]

@@ -3,7 +3,7 @@
 
 use std::{
     fs,
-    path::{Path, PathBuf},
+    path::Path,
     process::{Child, Command, Stdio},
     thread,
     time::{Duration, Instant},
@@ -13,27 +13,25 @@ use nix::mount::{MntFlags, umount2};
 use podstuck_tests::{UID, podstuck, requires, root_and_btf, slowdown};
 use serde_json::Value;
 
-use crate::silent_disks::{Fuse, Held, Silence, Suspended, device_mapper, fuse, output};
+use crate::{
+    pods_group::PodsGroup,
+    silent_disks::{Fuse, Held, Silence, Suspended, device_mapper, fuse, output},
+};
 
 /// A process that writes to a volume, in a control group of the pod.
 struct Writer {
     process: Child,
-    group: PathBuf,
+    _group: PodsGroup,
 }
 
 impl Writer {
     fn start(volume: &Path) -> Self {
-        let tops = ["/sys/fs/cgroup/pids", "/sys/fs/cgroup"].map(Path::new);
-        let top = tops.into_iter().find(|top| top.join("cgroup.procs").exists()).unwrap();
-        let name = format!("podstuck-faults-{}/pod{UID}/{}", std::process::id(), "c".repeat(64));
-        let group = top.join(name);
-        fs::create_dir_all(&group).unwrap();
         let mut dd = Command::new("dd");
         dd.args(["if=/dev/zero", "bs=4096", "oflag=sync"]);
         dd.arg(format!("of={}", volume.join("file").display())).stderr(Stdio::null());
         let process = dd.spawn().unwrap();
-        fs::write(group.join("cgroup.procs"), process.id().to_string()).unwrap();
-        Self { process, group }
+        let group = PodsGroup::with("faults", UID, &[process.id()]);
+        Self { process, _group: group }
     }
 
     fn has_ended(&mut self) -> bool {
@@ -53,9 +51,6 @@ impl Drop for Writer {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
-        for group in self.group.ancestors().take(3) {
-            let _ = fs::remove_dir(group);
-        }
     }
 }
 

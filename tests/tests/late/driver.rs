@@ -16,6 +16,7 @@ use podstuck_tests::{diagnose, podstuck, requires, root_and_btf, run};
 use serde_json::Value;
 
 use super::{answer, failed_attempt, log_of};
+use crate::pods_group::PodsGroup;
 
 /// Its driver, from outside, has forgotten the volume.
 pub(super) const SILENT: &str = "csi-driver-lost-publish-state-silent";
@@ -149,33 +150,6 @@ fn a_driver_that_was_down_before_is_reported_at_once() {
     assert_eq!(cause["id"], "csi-driver-down", "{cause:#}");
 }
 
-/// A control group in which a driver is in a container of a pod.
-struct DriversGroup(PathBuf);
-
-impl DriversGroup {
-    fn new(uid: &str, pids: &[String]) -> Self {
-        let tops = ["/sys/fs/cgroup/pids", "/sys/fs/cgroup/unified", "/sys/fs/cgroup"];
-        let top = tops.map(Path::new).into_iter().find(|top| top.join("cgroup.procs").exists());
-        let name = format!("podstuck-late-{}/pod{uid}/{}", std::process::id(), "d0".repeat(32));
-        let group = Self(top.unwrap().join(name));
-        fs::create_dir_all(&group.0).unwrap();
-        pids.iter().for_each(|pid| fs::write(group.0.join("cgroup.procs"), pid).unwrap());
-        group
-    }
-}
-
-impl Drop for DriversGroup {
-    fn drop(&mut self) {
-        let top = self.0.ancestors().nth(3).unwrap();
-        for pid in fs::read_to_string(self.0.join("cgroup.procs")).unwrap_or_default().lines() {
-            let _ = fs::write(top.join("cgroup.procs"), pid);
-        }
-        for group in self.0.ancestors().take(3) {
-            let _ = fs::remove_dir(group);
-        }
-    }
-}
-
 /// The process that listens on a socket below a directory.
 fn listener_below(root: &str, socket: &str) -> String {
     let sockets = fs::read_to_string("/proc/net/unix").unwrap();
@@ -215,7 +189,7 @@ fn what_a_driver_has_written_is_quoted_with_its_source() {
             );
             fs::write(&log, line).unwrap();
             let both = ["/csi.sock", "-reg.sock"].map(|socket| listener_below(root, socket));
-            let group = DriversGroup::new(driver, &both);
+            let group = PodsGroup::with("late", driver, &both);
             let kubelet_root = ready["kubelet_root"].as_str().unwrap();
             let doctor = run(&["doctor", "--output", "json", "--kubelet-root", kubelet_root]);
             checks = String::from_utf8(doctor.stdout).unwrap();
