@@ -97,6 +97,9 @@ pub(crate) struct Beside {
     pub(crate) answered: Option<Monotonic>,
     /// Whether the bytes that came from an NFS server since the last sighting are known.
     pub(crate) counted: bool,
+    /// Whether a block device is proven not to answer: true for that of the call's file system, false for one whose
+    /// part in the call is not known.
+    pub(crate) silent: Option<bool>,
 }
 
 impl Beside {
@@ -186,6 +189,13 @@ pub(super) fn functions(seen: &StuckThread) -> impl Iterator<Item = &str> + Clon
     wait_channel::functions(&seen.stack, seen.wait_channel.as_deref())
 }
 
+/// Whether the functions are those of a wait for a block device, or for pages that are written to one.
+pub(crate) fn waits_for_disk(seen: &StuckThread) -> bool {
+    use WaitsFor::{BlockDevice, DiskFileSystem, Page};
+    matches!(waits_for(functions(seen)), BlockDevice | DiskFileSystem | Page)
+        || functions(seen).any(|f| f == "wb_wait_for_completion")
+}
+
 /// Minimum age of a flush with a verdict: one that is about to stop begins with some progress, too.
 const FLUSH_MS: u64 = 2000;
 
@@ -199,6 +209,11 @@ fn shutdown(seen: &StuckThread, beside: Beside) -> Option<Judged> {
     let runs = seen.times.is_some_and(|times| times.state == 'R');
     // The thread may have been woken a few times in the beginning.
     let is_still = beside.lasts(seen, device) && quiet >= beside.slow * device / 2 && !runs;
+    if let Some(is_its) = beside.silent.filter(|is_its| *is_its || waits_for_disk(seen)) {
+        let doubt = (!is_its).then_some(UNKNOWN_DEVICE);
+        let sleeps = seen.times.is_some_and(|times| times.state == 'D');
+        return sleeps.then_some(Judged { waits: Waits::Shutdown, doubt });
+    }
     // The thread is woken once, by the last page that the file system has to write (fs/fs-writeback.c), and
     // not as parts complete. Under an overlay that is the node's disk.
     if functions(seen).any(|f| f == "wb_wait_for_completion") {

@@ -170,6 +170,30 @@ fn a_shutdown_is_slow_as_long_as_it_makes_progress() {
     assert_eq!(judged(&seen, None).unwrap().doubt, Some(UNKNOWN_DEVICE));
 }
 
+/// A device that completes no request is proven within seconds, and a shutdown that waits for it needs no time of its own.
+#[test]
+fn a_shutdown_that_waits_for_a_silent_device_is_named_at_once() {
+    let mut seen = stuck(&["folio_wait_bit", "sync_inodes_sb", "generic_shutdown_super"]);
+    (seen.phase, seen.syscall) = (Phase::AfterExit, "umount2".into());
+    seen.times = Some(Times { state: 'D', user_ticks: None, start_ticks: None, sleeps: 1 });
+    seen.progress =
+        Some(WaitProgress { woken: 0, milliseconds: 1000, quiet_ms: 1000, seen_woken: false });
+    let judged = |seen: &StuckThread, silent| {
+        let beside = Beside { slow: SLOW, silent, ..Beside::default() };
+        judge(seen, beside).map(|judged| (judged.waits, judged.doubt))
+    };
+    let seen = aged(seen, 7);
+    assert_eq!(judged(&seen, Some(true)), Some((Waits::Shutdown, None)));
+    assert_eq!(judged(&seen, Some(false)), Some((Waits::Shutdown, Some(UNKNOWN_DEVICE))));
+    assert_eq!(judged(&seen, None), None);
+    let stack = vec!["rwsem_down_write_slowpath".into()];
+    let other = StuckThread { stack, wait_channel: None, ..seen.clone() };
+    assert_eq!(judged(&other, Some(false)), None, "another device, and another wait");
+    let times = seen.times.map(|times| Times { state: 'R', ..times });
+    let runs = StuckThread { times, ..seen };
+    assert_eq!(judged(&runs, Some(true)), None);
+}
+
 #[test]
 fn a_late_sighting_of_a_long_sleep_is_no_progress() {
     let mut seen = stuck(&["folio_wait_bit", "sync_inodes_sb", "generic_shutdown_super"]);

@@ -9,12 +9,15 @@ use crate::{
     causes::{
         hung_call::{
             self,
-            judge::{Beside, Judged, Waits},
+            judge::{self, Beside, Judged, Waits},
             kubelet,
             verdict::Around,
         },
         network_storage::KernelSays,
-        shared::sharers,
+        shared::{
+            sharers,
+            stalled::{Silent, Stalled},
+        },
     },
     event::{Event, What},
     model::{
@@ -59,6 +62,7 @@ pub(crate) struct HungCalls {
     /// By target: the listeners that must permit accesses; `None` until the answer.
     fanotify: BTreeMap<u64, Option<Result<Fanotify, NoAnswer>>>,
     kernel: KernelSays,
+    stalled: Stalled,
     /// The record of the pod in question, from the API server.
     record: Option<PodRecord>,
     /// The age at which a call is slow.
@@ -74,6 +78,7 @@ impl Default for HungCalls {
             listening: BTreeMap::new(),
             fanotify: BTreeMap::new(),
             kernel: KernelSays::default(),
+            stalled: Stalled::default(),
             record: None,
             slow: Duration::ZERO,
         }
@@ -93,6 +98,7 @@ impl HungCalls {
         }
         self.slow = context.thresholds.hung;
         let device = self.device_of(seen);
+        let silent = self.silent(seen).map(|(_, is_its)| is_its);
         let threads = self.stuck.entry(seen.target_id).or_default();
         // A thread of another process that reuses the ID inherits nothing.
         let before = threads.remove(&seen.thread.tid);
@@ -112,14 +118,15 @@ impl HungCalls {
             disk_works: device.and_then(|device| works(device, earlier?, seen)),
             answered,
             counted: earlier.is_some_and(|earlier| has_received(earlier, seen).is_some()),
+            silent,
         };
         // While it is too early for a verdict, the earlier one stays, unless it blames a server that has answered
         // since.
-        let answers = answers || hung_call::judge::may_be_answered(seen, beside.counted);
+        let answers = answers || judge::may_be_answered(seen, beside.counted);
         let said = before.and_then(|before| before.judged);
         let of_server = |said: &Judged| matches!(said.waits, Waits::Fuse | Waits::Nfs);
         let said = said.filter(|said| !(answers && of_server(said)));
-        let judged = hung_call::judge::judge(seen, beside).or(said);
+        let judged = judge::judge(seen, beside).or(said);
         threads.insert(seen.thread.tid, Waiting { seen: seen.clone(), judged, answered });
         // The verdict follows with the answer.
         let may_ask = |port| self.listening.len() < PORTS && !self.listening.contains_key(&port);
@@ -172,6 +179,7 @@ impl HungCalls {
     /// Records the mount points of pods' file systems.
     fn sampled(&mut self, sample: &Arc<NodeSample>) {
         self.last = Some(sample.clone());
+        self.stalled.sampled(sample);
         for (_, _, mount) in sample.mounts.all().filter(|(_, _, mount)| mount.device.major != 0) {
             let of_pod = mount.point.iter().any(|name| name == "pods");
             if of_pod && self.devices.get(&mount.point) != Some(&mount.device) {
@@ -184,6 +192,17 @@ impl HungCalls {
     fn device_of(&self, seen: &StuckThread) -> Option<Device> {
         let path = seen.path.as_deref()?;
         path.ancestors().find_map(|above| self.devices.get(above).copied())
+    }
+
+    /// The block device of the object's file system, if that does not answer, or the only one of the node, where the
+    /// file system is not known any more and the thread waits for a disk. With the latter goes false.
+    fn silent(&self, seen: &StuckThread) -> Option<(Silent<'_>, bool)> {
+        if let Some(device) = self.device_of(seen) {
+            return Some((self.stalled.below(device)?, true));
+        }
+        let all = self.stalled.all();
+        let only = all.first().filter(|_| all.len() == 1 && judge::waits_for_disk(seen));
+        only.map(|only| (*only, false))
     }
 
     /// A thread has returned.
@@ -234,7 +253,8 @@ impl HungCalls {
             (None, _) => ("", ""),
         };
         let fanotify = self.fanotify.get(&seen.target_id).and_then(Option::as_ref);
-        let around = Around { listening, kernel: self.kernel.of(fs_type, source), fanotify };
+        let (kernel, silent) = (self.kernel.of(fs_type, source), self.silent(seen));
+        let around = Around { listening, kernel, fanotify, silent };
         let mut draft = Draft::about_state(
             self.id(),
             judged.waits.cause(),

@@ -9,7 +9,7 @@ use crate::{
             judge::{Judged, Waits},
         },
         network_storage,
-        shared::{fuse, thaw::thaw},
+        shared::{fuse, stalled::Silent, thaw::thaw},
     },
     command::{Step, View},
     ids,
@@ -43,6 +43,8 @@ pub(crate) struct Around<'a> {
     pub(crate) kernel: Option<&'a Said>,
     /// The listeners that must permit accesses to the object.
     pub(crate) fanotify: Option<&'a Result<Fanotify, NoAnswer>>,
+    /// A block device that does not answer, and whether it is that of the object's file system.
+    pub(crate) silent: Option<(Silent<'a>, bool)>,
 }
 
 /// Fills in the finding; `sharers` names the others that have the same file system, if they are known.
@@ -68,8 +70,8 @@ pub(crate) fn fill(
         Waits::Tunnel => tunnel(context, draft, seen, around.listening, sharers()),
         Waits::Smb | Waits::Ceph => other_server(context, draft, seen, around.kernel, sharers()),
         Waits::Flush => flush(draft),
-        Waits::Shutdown => shutdown(draft),
-        Waits::Unknown => unknown(draft),
+        Waits::Shutdown => shutdown(draft, around.silent),
+        Waits::Unknown => unknown(draft, around.silent),
     }
     // Without a kernel function, no wait can be ruled out.
     let has_functions = functions(&seen.stack, seen.wait_channel.as_deref()).next().is_some();
@@ -388,7 +390,18 @@ fn flush(draft: &mut Draft) {
     draft.rule_out(ids::UMOUNT_KERNEL_HANG, "the thread makes progress");
 }
 
-fn shutdown(draft: &mut Draft) {
+/// Adds a block device that does not answer, and what brings it back.
+fn silent_device(draft: &mut Draft, silent: Option<(Silent<'_>, bool)>) {
+    let Some((silent, is_its)) = silent else { return };
+    if is_its {
+        draft.waits_for = Some(silent.words());
+    }
+    silent.tell(draft);
+    silent.release(draft, is_its);
+}
+
+fn shutdown(draft: &mut Draft, silent: Option<(Silent<'_>, bool)>) {
+    silent_device(draft, silent);
     draft.severity = Severity::Critical;
     draft.explanation = "The mount is gone from every mount table, and the kernel shuts the file system down. The \
         shutdown waits for the device or server, and makes no progress. The thread cannot be killed, and unmounting \
@@ -402,13 +415,15 @@ fn shutdown(draft: &mut Draft) {
         "none: look for I/O errors, lost paths and hung tasks of the device. When the device comes \
          back, or fails for good, the call ends; if it never does, only a reboot helps",
     );
-    draft.rule_out(
-        ids::UMOUNT_FLUSH_SLOW,
-        "the thread has slept for a long time: nothing that it waits for was written",
-    );
+    let written = match silent {
+        Some(_) => "the device completes no request: nothing that the thread waits for is written",
+        None => "the thread has slept for a long time: nothing that it waits for was written",
+    };
+    draft.rule_out(ids::UMOUNT_FLUSH_SLOW, written);
 }
 
-fn unknown(draft: &mut Draft) {
+fn unknown(draft: &mut Draft, silent: Option<(Silent<'_>, bool)>) {
+    silent_device(draft, silent);
     draft.explanation = "The call does not return, and the kernel functions that it is in do not show the cause. The \
         stack shows what it waits for."
         .into();

@@ -315,8 +315,10 @@ impl Collector {
         );
         let spaces = self.spaces.sample(&self.places, &data, &views);
         let volumes = pods.iter().flat_map(|pod| &pod.volumes).flat_map(|volume| &volume.mounts);
-        // Only a process that cannot be killed makes one ask for them, and a busy node has many at work.
-        let waits = cgroups.iter().flat_map(|group| &group.tasks).any(Task::is_unkillable);
+        // A busy node has many at work: they are asked for where a process cannot be killed, and in a run about one
+        // object, whose calls may wait for them.
+        let waits = !matches!(self.places.only, Only::All)
+            || cgroups.iter().flat_map(|group| &group.tasks).any(Task::is_unkillable);
         let of_volumes = volumes.clone().map(|mount| mount.device);
         let disks = if waits { disks::sample(&views, of_volumes) } else { Vec::new() };
         let trees = KubeletTrees::new(
