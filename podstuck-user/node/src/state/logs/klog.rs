@@ -13,7 +13,7 @@ use jiff::{SignedDuration, Timestamp, ToSpan, civil::DateTime};
 use nix::errno::Errno;
 use regex::Regex;
 
-use super::{fixed, go_text::quoted, klog_device, zone::zone};
+use super::{fixed, go_text::quoted, klog_device, volume_steps, zone::zone};
 use crate::identity::uid::is_pod_uid;
 use podstuck_model::{
     call::{Call, Outcome},
@@ -211,6 +211,8 @@ pub(super) fn parse(text: &str, now: Timestamp) -> Option<Entry> {
     let (volume, uid) = (found[1].to_owned(), found[2].to_owned());
     let retry = go_time(&found[3]);
     let error = unquoted(found[5].trim_end());
+    let mount = if uid.is_empty() { volume_steps::failed_mount(&error) } else { None };
+    let (uid, volume) = mount.unwrap_or((uid, volume));
     let error = if uid.is_empty() { klog_device::error(&error)? } else { proper(&error) };
     // The header's time is in the node's zone, which need not be this process's.
     let before = found[4].parse::<SignedDuration>().ok();

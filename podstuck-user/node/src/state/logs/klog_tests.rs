@@ -443,6 +443,29 @@ fn a_device_that_is_still_referenced_concerns_no_single_pod() {
 
 /// As kubelet 1.30 and 1.36 write them.
 #[test]
+fn a_failed_mount_names_its_pod_where_the_operation_does_not() {
+    let of = |unique: &str, what: &str, pod: &str| {
+        let line = format!(
+            "E0301 23:11:29.841398    7632 nestedpendingoperations.go:348] Operation for \
+             \"{{volumeName:{unique} podName: nodeName:}}\" failed. No retries permitted until 2026-03-01 \
+             23:12:33.841373347 +0000 UTC m=+132.5 (durationBeforeRetry 1m4s). Error: {what} failed for volume \
+             \"local-pv-1\" (UniqueName: \"{unique}\") pod \"web-0\" (UID: \"{pod}\") : input/output error"
+        );
+        match parse(&line, now()) {
+            Some(Entry::Failed(failed)) => Some((failed.uid, failed.volume)),
+            _ => None,
+        }
+    };
+    let named = |volume: &str| Some((UID.to_owned(), volume.to_owned()));
+    let (local, csi) = ("kubernetes.io/local-volume/local-pv-1", "kubernetes.io/csi/d^h");
+    let in_pod = format!("kubernetes.io/local-volume/{UID}-local-pv-1");
+    assert_eq!(of(local, "MountVolume.NewMounter initialization", UID), named(&in_pod));
+    assert_eq!(of(csi, "MountVolume.SetUp", UID), named(csi));
+    assert_eq!(of(csi, "MountVolume.SetUp", "web-0"), None);
+    assert_eq!(of(csi, "UnmountVolume.TearDown", UID), None);
+}
+
+#[test]
 fn a_pod_is_named_by_what_is_done_for_its_volume_or_a_probe() {
     let uid = "979535ca-3b08-41a4-8ba1-1af6d8c7c859";
     let of_volume = format!(

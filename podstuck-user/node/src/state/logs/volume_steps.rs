@@ -78,6 +78,15 @@ impl VolumeSteps {
     }
 }
 
+/// The pod and the volume of an error about a mount. The operation itself names no pod where the plugin first mounts the
+/// volume's device, once for all pods (`MountVolume` in pkg/volume/util/operationexecutor).
+pub(super) fn failed_mount(error: &str) -> Option<(String, String)> {
+    let found = STEP.captures(error).filter(|_| error.starts_with("MountVolume."))?;
+    let (spec, unique, uid) = (found.name("spec")?, found.name("unique")?, found["uid"].to_owned());
+    let volume = name(unique.as_str(), &uid, spec.as_str());
+    Some((uid, volume))
+}
+
 /// kubelet's name for a volume of one pod. For a plugin that attaches, it names the volume for all pods; except for CSI,
 /// whose handle is known, the pod's directory has only the volume's name there.
 fn name(unique: &str, uid: &str, spec: &str) -> String {
