@@ -194,7 +194,10 @@ impl Sysfs {
         let of_files = |entry: fs::DirEntry| {
             let source = entry.path().join("loop/backing_file");
             let text = fs::read(&source).ok()?;
-            let behind = Path::new(OsStr::from_bytes(text.strip_suffix(b"\n").unwrap_or(&text)));
+            let text = text.strip_suffix(b"\n").unwrap_or(&text);
+            // As of a device that went away while the loop device has its file open.
+            let text = text.strip_suffix(b" (deleted)").unwrap_or(text);
+            let behind = Path::new(OsStr::from_bytes(text));
             let of = files.iter().find(|file| ***file == *behind)?;
             Some(self.user(&entry.file_name(), shown(of), shown(&source)))
         };
@@ -352,6 +355,7 @@ mod tests {
         class("dm-4/dm/name", "vg-root\n");
         class("dm-4/dm/uuid", "LVM-0123\n");
         class("loop6/loop/backing_file", "/dev/dm-4\n");
+        class("loop7/loop/backing_file", &format!("{map} (deleted)\n"));
         let mounts = mapped(&format!("9 1 0:5 /sdb {map} rw - devtmpfs udev rw\n"));
         let sysfs = Sysfs { classes: dir.path().into() };
         let found = join(Path::new("/k"), &on_disk(&["pv"]), &pod(&["pv"]), &mounts, &sysfs);
@@ -367,6 +371,7 @@ mod tests {
                 ("dm-4", "logical volume vg-root", "loop4"),
                 ("loop4", "", map.as_str()),
                 ("loop6", "", "/dev/dm-4"),
+                ("loop7", "", map.as_str()),
             ]
         );
     }
