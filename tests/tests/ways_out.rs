@@ -115,6 +115,7 @@ const NOT_FOLLOWED: &[&str] = &[
     "oci-hook-fails",
     "raw-block-volume-in-use",
     "runtime-command-hung",
+    "runtime-handler-gone",
     "slice-removal-times-out",
     "smb-host-down",
     "status-update-refused",

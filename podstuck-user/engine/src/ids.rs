@@ -99,6 +99,7 @@ ids! {
     RUNTIME_COMMAND_HUNG = "runtime-command-hung",
     RUNTIME_DEVICE_BUSY = "runtime-device-busy",
     RUNTIME_DOWN = "runtime-down",
+    RUNTIME_HANDLER_GONE = "runtime-handler-gone",
     RUNTIME_HANG = "runtime-hang",
     RUNTIME_SOCKET_GONE = "runtime-socket-gone",
     SANDBOX_NOT_STOPPED = "sandbox-not-stopped",

@@ -75,6 +75,8 @@ pub enum Complaint {
     DeviceBusy,
     /// A hook that the runtime runs after a container's end fails.
     HookFailed,
+    /// The runtime no longer has the handler that a pod was started with.
+    HandlerGone,
 }
 
 impl Complaint {

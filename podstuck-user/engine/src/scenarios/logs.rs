@@ -82,6 +82,8 @@ pub(super) fn runtime_says() -> Plays {
         "failed to delete container \"{id}\": error running poststop hook #0: fork/exec /opt/hook.sh: no such file or \
          directory, stdout: , stderr: "
     );
+    let handler = "failed to \"KillPodSandbox\" for \"u\" with KillPodSandboxError: \"rpc error: code = Unknown desc = failed to \
+        find runtime handler nvidia from runtime list map[crun:0xc0 runc:0xc1]\"";
     let (containerd, kubelet) = (Component::Containerd, Component::Kubelet);
     let mut plays = Vec::new();
     for (title, component, complaint, text, of_node, populated) in [
@@ -91,6 +93,7 @@ pub(super) fn runtime_says() -> Plays {
         (STOPPED, containerd, Complaint::StateLost, unanswered, None, true),
         ("a hook of CRI-O's", kubelet, Complaint::HookFailed, of_cri_o.as_str(), None, true),
         ("a hook that cannot be run", containerd, Complaint::HookFailed, &of_runc, None, true),
+        ("a handler that is gone", kubelet, Complaint::HandlerGone, handler, None, true),
         ("a runtime that hangs", kubelet, Complaint::NoAnswer, silent, Some(unhealthy), false),
     ] {
         let mut play = Play::new(Node::default());

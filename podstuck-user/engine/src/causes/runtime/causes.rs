@@ -100,9 +100,10 @@ pub(crate) static STATE_LOST: Cause = Cause {
     title: "the runtime still lists a container that has ended",
     stage: Stage::Containers,
     kind: Kind::Cause,
-    meaning: "The container has no process any more, but the runtime still lists it as running. Its shim is gone or \
-        does not know the container, or the runtime has missed the shim's report of the end, so each attempt to stop \
-        it fails in the same way. kubelet retries, and unmounts nothing until the container is stopped.",
+    meaning: "The container has no process any more, but the runtime still lists it. Its shim is gone or does not know \
+        the container, the runtime has missed the shim's report of the end, or containerd's CRI plugin has a container \
+        that containerd itself no longer has, so each attempt to stop or remove it fails in the same way. kubelet \
+        retries, and keeps the pod until the container is stopped and removed.",
     confirmed_by: &[
         seen(
             "the runtime's or kubelet's log reports that the container, its task or its shim is not found, or that \
@@ -133,6 +134,7 @@ pub(crate) static STATE_LOST: Cause = Cause {
             "no record of dockerd contradicts the state of the container",
         ),
         like(ids::OCI_HOOK_FAILS, "the error is about a container, not a hook"),
+        like(ids::RUNTIME_HANDLER_GONE, "the error is about a container, not a runtime's handler"),
     ],
     ways_out: &[
         way(
@@ -145,11 +147,18 @@ pub(crate) static STATE_LOST: Cause = Cause {
             "containers keep running under their shims; with Docker, only if live-restore is set",
         ),
     ],
-    field: &["containerd#12600", "containerd#10755", "containerd#2744"],
+    field: &[
+        "containerd#12600",
+        "containerd#12678",
+        "containerd#8425",
+        "containerd#10755",
+        "containerd#2744",
+    ],
     tried: &[],
     source: &[
         "containerd issues 4016, 5708, 8847, 10755",
         "containerd internal/cri/server/container_stop.go, stopContainer",
+        "containerd internal/cri/server/container_remove.go, RemoveContainer",
     ],
 };
 

@@ -3,6 +3,7 @@
 pub(crate) mod causes;
 pub(crate) mod device;
 pub(crate) mod docker;
+pub(crate) mod handler;
 pub(crate) mod hook;
 pub(crate) mod hung_command;
 pub(crate) mod log_driver;
@@ -42,6 +43,7 @@ pub(crate) static FAMILY: Family = Family {
         &causes::OUT_OF_STEP,
         &causes::LOG_DRIVER,
         &hook::HOOK_FAILS,
+        &handler::HANDLER_GONE,
         &hung_command::COMMAND_HANGS,
     ],
     trackers: &[

@@ -1435,3 +1435,33 @@ fn a_runtime_that_listens_nowhere_has_not_finished_its_start() {
     assert_eq!(of_one_line(&[590, 600]).certainty(), Certainty::Likely, "kubelet lists no pods");
     assert!(verdict(vec![Runtime { component: Component::CriO, ..silent() }]).is_none());
 }
+
+/// As in containerd issues 8425 and 12678, and cri-o issue 9521: nothing of the container is left, or all of it.
+#[test]
+fn a_runtime_that_fails_by_itself_must_act() {
+    let id = "dc2ca0615937ecc648dd5a6c64aff5c0993c3b0f31dbccd55fe2849371204bdc";
+    let removed = format!(
+        "Failed to remove container: rpc error: code = NotFound desc = get container info: container \"{id}\" in namespace \
+         \"k8s.io\": not found"
+    );
+    let handler = format!(
+        "failed to \"KillContainer\" for \"app\" with KillContainerError: \"rpc error: code = Unknown desc = failed to stop \
+         container {id}: failed to find runtime handler nvidia from runtime list map[crun:0xc0 runc:0xc1]\""
+    );
+    let cases = [
+        (Complaint::StateLost, removed, "shim-or-containerd-state-lost", false),
+        (Complaint::HandlerGone, handler, "runtime-handler-gone", true),
+    ];
+    for (complaint, text, cause, populated) in cases {
+        let mut sample = pod(Some(populated));
+        sample.runtimes = vec![runtime(Component::CriO, "/run/crio/crio.sock")];
+        let draft = draft(&mut heard(complaint, &text), sample).unwrap();
+        draft.assert_is(cause, Certainty::Likely);
+        assert_eq!(draft.held_by.as_deref(), Some("cri-o (pid 40)"));
+        let first = match populated {
+            true => "restore the handler nvidia in the runtime's configuration",
+            false => "restart cri-o.service",
+        };
+        assert!(draft.remedies[0].words().contains(first), "{:?}", draft.remedies);
+    }
+}

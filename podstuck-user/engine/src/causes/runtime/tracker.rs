@@ -47,7 +47,7 @@ const FRESH: Duration = backoff::CAP.saturating_mul(3);
 /// While kubelet gets no answer, it logs that every five seconds (`Kubelet.syncLoop`).
 const REPEATED: Duration = Duration::from_secs(30);
 /// Complaints by precedence: those that give a reason come first.
-const ORDER: [Complaint; 12] = [
+const ORDER: [Complaint; 13] = [
     Complaint::SocketRefused,
     Complaint::SignalDenied,
     Complaint::SignalRefused,
@@ -57,6 +57,7 @@ const ORDER: [Complaint; 12] = [
     Complaint::ImageVolumeBusy,
     Complaint::DeviceBusy,
     Complaint::HookFailed,
+    Complaint::HandlerGone,
     Complaint::StateLost,
     Complaint::ContainerStays,
     Complaint::NoAnswer,

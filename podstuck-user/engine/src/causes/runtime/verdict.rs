@@ -11,7 +11,7 @@ use crate::{
                 CNI_TEARDOWN_FAILED, IMAGE_VOLUME_BUSY, RUNTIME_HANGS, SHIM_HANGS, SIGNAL_DENIED,
                 SOCKET_GONE, STATE_LOST,
             },
-            device, hook, network, sandbox, shim, socket,
+            device, handler, hook, network, sandbox, shim, socket,
             tracker::{Logged, Suspect},
         },
         shared::unit,
@@ -73,6 +73,7 @@ pub(crate) fn draft(suspect: &Suspect<'_>) -> Option<Draft> {
             (sandbox::cause(&suspect.logged.said)?, sandbox::words)
         }
         Complaint::HookFailed => (&hook::HOOK_FAILS, hook::words),
+        Complaint::HandlerGone => (&handler::HANDLER_GONE, handler::words),
         Complaint::ImageVolumeBusy => (&IMAGE_VOLUME_BUSY, sandbox::image_volume),
         Complaint::DeviceBusy => (&device::DEVICE_BUSY, device::words),
         _ => return None,
@@ -187,7 +188,16 @@ fn signal(draft: &mut Draft, suspect: &Suspect<'_>) {
     }
 }
 
+/// Names the runtime, with its process where the node has one runtime, as what must act.
+pub(super) fn must_act(draft: &mut Draft, suspect: &Suspect<'_>, must: &'static str) {
+    let runtime = runtime(suspect);
+    let who = runtime.map(|it| format!("{} (pid {})", it.component.name(), it.pid));
+    draft.held_by(who.unwrap_or_else(|| "the container runtime".to_owned()));
+    draft.must = Some(must);
+}
+
 fn lost(draft: &mut Draft, suspect: &Suspect<'_>) {
+    must_act(draft, suspect, "accept that the container has ended");
     match (suspect.container(), suspect.has_ended()) {
         (Some(id), Some(true)) => {
             draft.fact(
@@ -203,36 +213,31 @@ fn lost(draft: &mut Draft, suspect: &Suspect<'_>) {
         Some(_) => "The container has ended, and its shim is alive, but the runtime still waits for the end: the shim \
             has not reported it, or the runtime has missed the report, as it can while it restarts. Each attempt to \
             stop the container waits until it times out, and kubelet unmounts nothing until the container is stopped.",
-        None => "The runtime lists a container as running whose task or shim no longer exists: each attempt to stop \
-            it fails in the same way, and kubelet unmounts nothing until the container is stopped.",
+        None => "The runtime still lists a container whose task, shim or own record no longer exists: each attempt to \
+            stop or remove it fails in the same way, and kubelet keeps the pod until it is stopped and removed.",
     }
     .into();
     if let Some(shim) = shim {
         kill_unheard(draft, shim);
-        if let Some(runtime) = runtime(suspect) {
-            draft.held_by(format!("{} (pid {})", runtime.component.name(), runtime.pid));
-            draft.must = Some("learn of the container's end");
-        }
     }
     const FORGET: &str = "low if the container has no process left: the runtime forgets the task, and kubelet's next \
         attempt continues";
-    match (suspect.bundle(), suspect.container()) {
-        (Some((namespace, id)), _) => {
-            let name = clip(&safe(id.as_bytes()), NAME);
-            let (namespace, id) = (word(namespace), word(id));
-            let forget = format!("ctr --namespace {namespace} task delete --force {id}");
-            draft.remedy(Step::new(format!("have containerd forget task {name}"), forget), FORGET);
-        }
-        (None, Some(_)) => {
-            draft.advice(
-                "have the runtime forget the task of that container (`ctr --namespace k8s.io task delete \
-                 --force`, with containerd): no command is given, because only a log names the container",
-                FORGET,
-            );
-        }
-        (None, None) => {}
+    let bundle = suspect.bundle();
+    if let Some((namespace, id)) = bundle {
+        let name = clip(&safe(id.as_bytes()), NAME);
+        let (namespace, id) = (word(namespace), word(id));
+        let forget = format!("ctr --namespace {namespace} task delete --force {id}");
+        draft.remedy(Step::new(format!("have containerd forget task {name}"), forget), FORGET);
     }
+    // A task without a shim is in no list but the runtime's own, which a restart makes again.
     restart(draft, suspect);
+    if bundle.is_none() && suspect.container().is_some() {
+        draft.advice(
+            "have the runtime forget the task of that container (`ctr --namespace k8s.io task delete \
+             --force`, with containerd): no command is given, because only a log names the container",
+            FORGET,
+        );
+    }
     let left = suspect.sample.rootfs.iter().any(|rootfs| rootfs.pod == suspect.pod.uid);
     if !left {
         draft.rule_out(
@@ -245,6 +250,10 @@ fn lost(draft: &mut Draft, suspect: &Suspect<'_>) {
     }
     draft.rule_out(ids::CNI_TEARDOWN_FAILED, "the error is about a container, not its network");
     draft.rule_out(ids::OCI_HOOK_FAILS, "the error is about a container, not a hook");
+    draft.rule_out(
+        ids::RUNTIME_HANDLER_GONE,
+        "the error is about a container, not a runtime's handler",
+    );
     draft.rule_out(ids::RUNTIME_HANG, "the runtime answers with an error");
     draft.rule_out(ids::RUNTIME_DOWN, "the runtime answers with an error");
     draft.rule_out(ids::RUNTIME_SOCKET_GONE, "the runtime answers with an error");
@@ -358,11 +367,14 @@ fn shim_is_silent(draft: &mut Draft, suspect: &Suspect<'_>) {
     draft.doubt("what the shim waits for: only the runtime's log says that it does not answer");
 }
 
-/// Adds a restart of the service that started the pod's shims.
+/// Adds a restart of the service that started the pod's shims, or else of the node's only runtime.
 pub(super) fn restart(draft: &mut Draft, suspect: &Suspect<'_>) {
     let shims = suspect.group().map(|group| group.shims.as_slice()).unwrap_or_default();
-    let units: BTreeSet<&str> =
+    let mut units: BTreeSet<&str> =
         shims.iter().filter_map(|shim| unit::of(shim.group.as_deref()?)).collect();
+    if shims.is_empty() {
+        units.extend(runtime(suspect).and_then(|runtime| unit::of(runtime.group.as_deref()?)));
+    }
     restart_unit(draft, units.first().filter(|_| units.len() == 1).copied());
 }
 

@@ -28,6 +28,15 @@ pub(super) fn of_runtime(error: &str) -> Option<Complaint> {
     if has(&["failed to run post-stop hook for container", "error running poststop hook #"]) {
         return Some(Complaint::HookFailed);
     }
+    // CRI-O (internal/oci/oci.go, `ValidateRuntimeHandler`) and containerd (internal/cri/server, `SandboxController`).
+    let handlers = [
+        "failed to find runtime handler ",
+        "empty runtime path for runtime handler ",
+        "failed to get sandbox controller by ",
+    ];
+    if has(&handlers) {
+        return Some(Complaint::HandlerGone);
+    }
     // By CRI-O before 1.14: `for container NAME in sandbox`.
     let networks = ["failed to destroy network for ", "cni failed to teardown pod"];
     if has(&networks) {
@@ -46,8 +55,8 @@ pub(super) fn of_runtime(error: &str) -> Option<Complaint> {
     if is_mount && has(&["device or resource busy"]) {
         return Some(Complaint::RootfsBusy);
     }
-    // containerd asks the shim for the state.
-    if error.starts_with("get state for ") {
+    // containerd asks the shim for the state, and its own store for the container (core/metadata/containers.go).
+    if error.starts_with("get state for ") || has(&["get container info: container "]) {
         return Some(Complaint::StateLost);
     }
     let lost = [
@@ -132,6 +141,15 @@ mod tests {
                 Some(Complaint::HookFailed),
             ),
             ("a preStop hook failed", None),
+            (
+                "rpc error: code = Unknown desc = stop containers in parallel: failed to stop container 75ca: failed to find \
+                 runtime handler nvidia from runtime list map[crun:0xc0005a2380 runc:0xc0005a2480]",
+                Some(Complaint::HandlerGone),
+            ),
+            (
+                "rpc error: code = NotFound desc = get container info: container \"75ca\" in namespace \"k8s.io\": not found",
+                Some(Complaint::StateLost),
+            ),
             (
                 "failed to destroy network for sandbox \"cacb\": plugin type=\"calico\" failed (delete): stat \
                  /var/lib/calico/nodename: no such file or directory",

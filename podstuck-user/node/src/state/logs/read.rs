@@ -224,7 +224,12 @@ fn attempt(source: &str, (finding, is_proven): (Finding, bool)) -> (Said, Option
             (Said { complaint, ..said(&uid, at, klog::cut(&error)) }, None)
         }
         Finding::OfPod { uid, at, error, times, level } => {
-            let complaint = uid.is_empty().then_some(Complaint::WatchFails);
+            // The only word about a container of which no process, control group or mount is left.
+            let is_lost = || complaints::of_runtime(&error) == Some(Complaint::StateLost);
+            let complaint = match uid.is_empty() {
+                true => Some(Complaint::WatchFails),
+                false => is_lost().then_some(Complaint::StateLost),
+            };
             (Said { times, level, complaint, ..said(&uid, at, &error) }, None)
         }
     }
