@@ -102,6 +102,10 @@ pub(crate) fn tell(draft: &mut Draft, holders: &[&Holder]) {
     }
 }
 
+/// A mount below the source of a bind mount is in both, and the unmount propagates in both directions.
+const NESTED_RISK: &str = "low if the process that mounted it has ended: check first. Where it was mounted on the node below the \
+    volume's source, as below a hostPath or the path of a local volume, it is unmounted there, too";
+
 /// Adds the remedies: unmount nested mounts, the deepest first, then release the users.
 pub(crate) fn free(draft: &mut Draft, view: View, nested: &[&Holder], users: &[&Holder]) {
     for holder in nested.iter().rev().take(NAMED) {
@@ -109,7 +113,7 @@ pub(crate) fn free(draft: &mut Draft, view: View, nested: &[&Holder], users: &[&
         let umount = view
             .on_mount("umount", &holder.object.0, holder.nested)
             .so(&format!(", which keeps {what} busy"));
-        draft.remedy(umount, "low if the process that mounted it has ended: check first");
+        draft.remedy(umount, NESTED_RISK);
     }
     draft.remedies.extend(release(view, users, kept(draft)));
 }
