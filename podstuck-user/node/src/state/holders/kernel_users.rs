@@ -39,7 +39,8 @@ pub(super) fn all(node: &NodeMounts, all: &[(usize, Wanted)]) -> Vec<(usize, Hol
     let mut found = Vec::new();
     for (how, object, source) in named_by_path() {
         let mut known = BTreeSet::new();
-        for seen in viewers.values().filter_map(|pid| look(*pid, &object)) {
+        let look = |pid: &u32| look(*pid, &object).or_else(|| look(*pid, undeleted(&object)?));
+        for seen in viewers.values().filter_map(look) {
             for (at, hit) in seen.hits(all).filter(|(at, _)| known.insert(*at)) {
                 let object = JsonPath(object.clone());
                 let holder = people::kernel(how, hit, object, source.clone());
@@ -82,6 +83,12 @@ fn look(pid: u32, path: &Path) -> Option<Seen> {
     let seen = held.statx(StatxFlags::INO | StatxFlags::MNT_ID).ok()?;
     let device = Device { major: seen.stx_dev_major, minor: seen.stx_dev_minor };
     Some(Seen { mount: mount_of(&seen)?, device, file: file_id(&seen) })
+}
+
+/// The path of a file that the kernel marks as deleted. A mount may still lie there, as the one of a device that went away.
+fn undeleted(path: &Path) -> Option<&Path> {
+    let path = path.as_os_str().as_bytes().strip_suffix(b" (deleted)")?;
+    Some(Path::new(std::ffi::OsStr::from_bytes(path)))
 }
 
 /// Swap files, files behind loop devices, exports.
@@ -132,4 +139,16 @@ fn layers(table: &Mounts, pid: u32, all: &[(usize, Wanted)]) -> Vec<(usize, Hold
         }
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deleted_files_path_is_read_without_its_mark() {
+        let of = |path: &'static str| undeleted(Path::new(path)).and_then(Path::to_str);
+        assert_eq!(of("/k/map of it (deleted)"), Some("/k/map of it"));
+        assert_eq!(of("/k/map"), None);
+    }
 }
