@@ -191,6 +191,7 @@ pub(crate) fn pod_group(uid: &str) -> PodGroup {
         uid: uid.into(),
         path: "/sys/fs/cgroup/x".into(),
         has_containers: true,
+        containers: Vec::new(),
         frozen: None,
         tasks: Vec::new(),
         shims: Vec::new(),

@@ -20,6 +20,10 @@ pub struct PodGroup {
     pub path: PathBuf,
     /// Whether it contains a container's group, created by a runtime.
     pub has_containers: bool,
+    /// The IDs of those containers, in a run about one pod. A runtime removes the group of a container that it knows to
+    /// have ended.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub containers: Vec<String>,
     /// The cgroup v1 group whose `freezer.state` freezes its processes: the group itself, one below or one above.
     #[serde(with = "raw_path::option")]
     pub frozen: Option<PathBuf>,

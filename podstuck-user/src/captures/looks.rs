@@ -245,6 +245,7 @@ impl Capture {
             uid: self.uid.clone(),
             path: path.clone(),
             has_containers: false,
+            containers: Vec::new(),
             frozen: frozen.cloned(),
             tasks: self.pids.iter().map(task).collect(),
             shims: Vec::new(),

@@ -298,6 +298,7 @@ pub(super) fn group(tasks: Vec<Task>, has_containers: bool, frozen: bool) -> Pod
         target: Arc::new(Target { kind, pod: Some(pod()), ..Target::unknown() }),
         uid: UID.into(),
         has_containers,
+        containers: Vec::new(),
         frozen: frozen.then(|| path.clone()),
         path,
         tasks,

@@ -59,6 +59,7 @@ fn sample(second: u64) -> NodeSample {
         uid: "u".into(),
         path: "/g".into(),
         has_containers: true,
+        containers: Vec::new(),
         frozen: None,
         tasks: vec![task],
         shims: Vec::new(),

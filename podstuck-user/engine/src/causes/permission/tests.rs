@@ -161,6 +161,7 @@ fn with_container(killed: bool) -> NodeSample {
         uid: "u".into(),
         path: "/g".into(),
         has_containers: true,
+        containers: Vec::new(),
         frozen: None,
         tasks: vec![task],
         shims: Vec::new(),

@@ -231,6 +231,11 @@ fn lost(draft: &mut Draft, suspect: &Suspect<'_>) {
     }
     // A task without a shim is in no list but the runtime's own, which a restart makes again.
     restart(draft, suspect);
+    // systemd removes the group of each container that has ended, so that its shim may still have to tell.
+    let waits = suspect.complaint == Complaint::ContainerStays;
+    if let Some(shim) = suspect.shim().filter(|_| waits && shim.is_none()) {
+        kill_unheard(draft, shim);
+    }
     if bundle.is_none() && suspect.container().is_some() {
         draft.advice(
             "have the runtime forget the task of that container (`ctr --namespace k8s.io task delete \
@@ -285,7 +290,10 @@ fn unheard<'a>(suspect: &'a Suspect<'_>) -> Option<&'a Shim> {
     if !waits || suspect.has_own_kernel() != Some(false) || suspect.has_ended() != Some(true) {
         return None;
     }
-    suspect.shim()
+    // Of a container whose control group was removed, the shim has told its end, or is gone.
+    let (shim, container) = (suspect.shim()?, suspect.container()?);
+    let is_open = suspect.group()?.containers.iter().any(|id| id == container);
+    (is_open || shim.container.as_deref() == Some(container)).then_some(shim)
 }
 
 /// Adds the end of the shim, which makes the runtime report the end of its containers itself (containerd

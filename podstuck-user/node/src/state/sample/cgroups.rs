@@ -69,6 +69,8 @@ impl CgroupCollector {
             let mut group = look(hierarchies.trees(), uid, groups, torn_down(uid), shims);
             if matches!(only, Only::Pod(_)) {
                 shims::find_unreaped(&mut group.shims);
+            } else {
+                group.containers.clear();
             }
             if !reason {
                 budget = budget.saturating_sub(group.tasks.len().max(1));
@@ -101,6 +103,7 @@ fn look(
         uid: uid.into(),
         path: PathBuf::new(),
         has_containers: false,
+        containers: Vec::new(),
         frozen: None,
         tasks: Vec::new(),
         shims: Vec::new(),
@@ -130,6 +133,7 @@ fn look(
     }
     this.has_containers = !containers.is_empty();
     this.shims = shims::of(&this.tasks, &containers, shims);
+    this.containers = containers;
     let freezer = trees.iter().find(|tree| tree.ends_with("freezer"));
     this.frozen =
         freezer.and_then(|tree| groups.iter().find_map(|group| freezer::frozen(tree, group)));
