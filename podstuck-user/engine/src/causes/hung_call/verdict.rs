@@ -393,11 +393,11 @@ fn flush(draft: &mut Draft) {
 /// Adds a block device that does not answer, and what brings it back.
 fn silent_device(draft: &mut Draft, silent: Option<(Silent<'_>, bool)>) {
     let Some((silent, is_its)) = silent else { return };
-    if is_its {
-        draft.waits_for = Some(silent.words());
-    }
+    draft.held_by(silent.who());
+    draft.must = Some("complete its requests");
     silent.tell(draft);
-    silent.release(draft, is_its);
+    let doubt = ", if the thread waits for it: the kernel no longer shows on which device the file system is";
+    silent.release(draft, if is_its { "" } else { doubt });
 }
 
 fn shutdown(draft: &mut Draft, silent: Option<(Silent<'_>, bool)>) {

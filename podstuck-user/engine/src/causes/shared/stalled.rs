@@ -157,15 +157,16 @@ impl Silent<'_> {
         })
     }
 
-    /// Adds what brings it back; `is_its`: a volume of the pod is on it.
-    pub(crate) fn release(self, draft: &mut Draft, is_its: bool) {
+    /// The device and what serves it.
+    pub(crate) fn who(self) -> String {
+        let served = self.served().map(|(words, _)| format!(", {words}")).unwrap_or_default();
+        format!("{}{served}", self.disk.name)
+    }
+
+    /// Adds what brings it back; `doubt` is a clause on whether the call waits for it.
+    pub(crate) fn release(self, draft: &mut Draft, doubt: &str) {
         const LOST: &str = "none; removing the device instead makes its requests fail, and what was not yet written \
             is lost";
-        let doubt = if is_its {
-            ""
-        } else {
-            ", if the process waits for it: no volume of the pod is on it"
-        };
         let name = &self.disk.name;
         let bring_back = match &self.disk.served_by {
             Some(ServedBy::Mapper { name: mapped, is_suspended: true, .. }) => {

@@ -209,9 +209,11 @@ fn disks(draft: &mut Draft, suspect: &Suspect<'_>) {
     {
         draft.waits_for = Some(only.words());
     }
+    let doubt =
+        if is_its { "" } else { ", if the process waits for it: no volume of the pod is on it" };
     for it in &silent {
         it.tell(draft);
-        it.release(draft, is_its);
+        it.release(draft, doubt);
     }
     if silent.is_empty() && !points.is_empty() {
         draft.advice(
