@@ -142,6 +142,10 @@ pub struct Config {
     pub one_slot: u32,
     /// The step after which the programs stop, of [`step`]; 0 to run all.
     pub stop_after: u32,
+    /// 1 if the programs outlive podstuck (see [`crate::kept`]).
+    pub kept: u32,
+    /// The turn of the process, then (see [`crate::kept::TURN`]).
+    pub turn: u32,
     /// The markers of targets.
     pub markers: [Marker; MARKERS],
 }
@@ -175,6 +179,8 @@ impl Config {
         by_text: 0,
         one_slot: 0,
         stop_after: 0,
+        kept: 0,
+        turn: 0,
         markers: [Marker { hash: 0, take: 0, pod: 0 }; MARKERS],
     };
 }
@@ -190,4 +196,4 @@ mod pod {
 
 const _: () = assert!(size_of::<Offsets>() == 40 * 4);
 const _: () = assert!(size_of::<Marker>() == 16);
-const _: () = assert!(size_of::<Config>() == 5 * 8 + 4 * 4 + MARKERS * 16);
+const _: () = assert!(size_of::<Config>() == 5 * 8 + 6 * 4 + MARKERS * 16);

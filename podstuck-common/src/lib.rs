@@ -13,6 +13,7 @@ pub mod config;
 pub mod count;
 pub mod entry_point;
 pub mod in_flight;
+pub mod kept;
 pub mod lru;
 pub mod record;
 pub mod root;

@@ -225,6 +225,18 @@ pub struct Watch {
     /// Stop after this time, as in 30s or 5m
     #[arg(long, value_parser = duration)]
     pub duration: Option<Duration>,
+    /// Keep the counts in this directory of a BPF file system
+    ///
+    /// The probes count on when podstuck ends or is killed, until the directory is removed. The next podstuck with
+    /// this directory continues the counts in node-metrics.txt. For a watch of the whole node.
+    #[arg(
+        long,
+        value_name = "DIR",
+        help_heading = OF_PROBES,
+        hide_short_help = true,
+        conflicts_with_all = ["name", "pod_uid", "pod", "container", "path", "no_trace", "stop_after"]
+    )]
+    pub pin: Option<PathBuf>,
 }
 
 /// Options of `diagnose`.

@@ -5,7 +5,7 @@ use core::hint::black_box;
 use aya_ebpf::helpers::{bpf_get_current_pid_tgid, bpf_ktime_get_ns};
 use podstuck_common::{config::step, entry_point::EntryPointId, in_flight::InFlight, record::call};
 
-use super::{globals::stop_after, in_flight};
+use super::{globals::stop_after, in_flight, owner};
 
 const AT_REMOVEDIR: u32 = 0x200;
 
@@ -58,7 +58,7 @@ pub(crate) fn rename(entry_point: EntryPointId, call: u8, from: (i32, u64), to: 
 
 #[inline(always)]
 fn put(entry: &InFlight) {
-    if !stop_after(step::CLOCKS) {
+    if !stop_after(step::CLOCKS) && owner::processes(entry.thread, entry.path, entry.flags) {
         in_flight::put(entry);
     }
 }

@@ -15,7 +15,7 @@ use super::{
     globals::{config, stop_after},
     in_flight, kernel,
     maps::{OWN_CALLS, count_loss},
-    process, rename,
+    owner, process, rename,
     returned::{NOT_READ, look_alike},
     roots,
     slot::Slot,
@@ -50,6 +50,9 @@ pub(crate) fn finish(entry_point: EntryPointId, result: i64, argument: u32, slot
         return;
     }
     let thread = bpf_get_current_pid_tgid();
+    if is_of_others(thread) {
+        return;
+    }
     let taken = in_flight::take(thread, |entry| {
         // SAFETY: the entry is this thread's.
         (unsafe { (*entry).entry_point } == entry_point).then(|| copy(entry, slot))
@@ -59,6 +62,16 @@ pub(crate) fn finish(entry_point: EntryPointId, result: i64, argument: u32, slot
         None if kernel::has_seccomp_filter() && refused(result) => count_loss(loss::REFUSED),
         _ => count_loss(loss::UNMATCHED_EXIT),
     }
+}
+
+/// Whether the thread's current call is processed by the programs of another process only.
+#[inline(always)]
+pub(crate) fn is_of_others(thread: u64) -> bool {
+    if config().kept == 0 {
+        return false;
+    }
+    let (path, flags) = in_flight::arguments(thread).unwrap_or((0, 0));
+    !owner::processes(thread, path, flags)
 }
 
 /// Whether no entry was stored, because a benchmark stops early.
@@ -106,7 +119,7 @@ fn returned(slot: Option<Slot>, thread: u64, result: i64, argument: u32) {
         return;
     }
     let tgid = (thread >> 32) as u32;
-    if tgid == config().own_tgid {
+    if owner::is_own(thread) {
         let call = u32::from(entry.call);
         count_own(call);
         if entry.resolved().is_some() {

@@ -67,7 +67,12 @@ fn put_beside(entry: &InFlight) {
 /// The current thread's call.
 #[inline(always)]
 fn current() -> Option<*mut InFlight> {
-    let thread = bpf_get_current_pid_tgid();
+    of(bpf_get_current_pid_tgid())
+}
+
+/// The thread's call.
+#[inline(always)]
+fn of(thread: u64) -> Option<*mut InFlight> {
     let slot = slot_of(thread)?;
     // SAFETY: as in `put`.
     if unsafe { (*slot).thread } == thread {
@@ -75,6 +80,14 @@ fn current() -> Option<*mut InFlight> {
     } else {
         IN_FLIGHT_BESIDE.get_ptr_mut(thread)
     }
+}
+
+/// The path argument and the flags of the current thread's call.
+#[inline(always)]
+pub(crate) fn arguments(thread: u64) -> Option<(u64, u32)> {
+    let entry = of(thread)?;
+    // SAFETY: the entry is this thread's.
+    Some(unsafe { ((*entry).path, (*entry).flags) })
 }
 
 /// Whether the current thread is in a call through this entry point.

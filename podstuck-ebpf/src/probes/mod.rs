@@ -30,6 +30,7 @@ mod maps;
 mod moved;
 mod names;
 mod noted;
+mod owner;
 mod path;
 mod process;
 mod rename;

@@ -3,7 +3,7 @@
 use core::mem::{ManuallyDrop, forget};
 
 use aya_ebpf::{btf_maps::PerCpuArray, helpers::generated, macros::btf_map};
-use podstuck_common::config::SLOTS;
+use podstuck_common::{config::SLOTS, kept::lanes};
 
 use super::{claim, globals::config, scratch::Scratch};
 
@@ -68,11 +68,12 @@ impl Slot {
         self.number
     }
 
-    /// A number that no other slot of any CPU has.
+    /// A number that no other slot of any CPU has, nor one of a program that another process has loaded.
     #[inline(always)]
     pub(crate) fn lane(&self) -> u32 {
         // SAFETY: it takes nothing, and no program changes its CPU while it runs.
-        unsafe { generated::bpf_get_smp_processor_id() * SLOTS + self.number }
+        let cpu = unsafe { generated::bpf_get_smp_processor_id() };
+        lanes(u64::from(config().turn)) | (cpu * SLOTS + self.number)
     }
 }
 

@@ -18,6 +18,7 @@ pub mod way;
 pub mod proc;
 pub mod timed_read;
 
+pub mod pins;
 pub mod privilege;
 pub mod refused_calls;
 mod write_places;

@@ -16,6 +16,7 @@ use crate::{
         identity::{Component, Target, TargetKind},
         series::{NamesTable, Series, SeriesKey, SeriesTable, Span, TargetKey, TargetNames},
         summary::ByOutcome,
+        totals::{NodeKey, Totals},
     },
 };
 
@@ -57,6 +58,7 @@ pub struct Aggregate {
     folded: BTreeMap<(Span, Outcome, Component), Series>,
     outcomes: BTreeMap<(Call, Outcome), u64>,
     names: Bounded<u64, Arc<Target>>,
+    totals: Totals,
     calls: u64,
     drains: u64,
 }
@@ -68,6 +70,7 @@ impl Default for Aggregate {
             folded: BTreeMap::new(),
             outcomes: BTreeMap::new(),
             names: Bounded::new(TARGETS_MAX),
+            totals: Totals::default(),
             calls: 0,
             drains: 0,
         }
@@ -159,8 +162,23 @@ impl Aggregate {
         self.make_room();
     }
 
+    /// The counts of the node.
+    pub fn totals(&self) -> &Totals {
+        &self.totals
+    }
+
+    /// Continues the counts of the node.
+    pub fn inherit(&mut self, totals: Totals) {
+        self.totals = totals;
+    }
+
     fn add_to(&mut self, raw: RawKey, bucket: u16, count: CallTotals) {
         let named = self.names.get_mut(&raw.target_id).cloned();
+        let RawKey { span, outcome, component, target_id } = raw;
+        // Counters must not decrease, so the sum keeps the name that was known when it was counted.
+        let plugin = named.as_ref().and_then(|target| Some(target.volume.as_ref()?.plugin.clone()));
+        let (plugin, on_target) = (plugin.unwrap_or_default(), target_id != 0);
+        self.totals.add(NodeKey { span, outcome, component, plugin, on_target }, bucket, count);
         let counted = self.series.entry(raw).or_default();
         counted.target = named.or(counted.target.take());
         counted.series.add(bucket, count);

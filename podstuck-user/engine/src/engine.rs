@@ -30,6 +30,7 @@ use crate::{
         series::{NamesTable, SeriesTable},
         summary::{Completeness, SelfCost, Summary},
         time::Monotonic,
+        totals::Totals,
     },
     query::{FollowWaits, Query, Question},
     rank,
@@ -372,6 +373,16 @@ impl Engine {
     /// The current counts.
     pub fn series(&self) -> SeriesTable {
         self.aggregate.table()
+    }
+
+    /// The counts of the node, which do not name targets.
+    pub fn totals(&self) -> &Totals {
+        self.aggregate.totals()
+    }
+
+    /// Continues the node's counts of processes before this one.
+    pub fn inherit(&mut self, totals: Totals) {
+        self.aggregate.inherit(totals);
     }
 
     /// The names of their targets.

@@ -52,6 +52,7 @@ pub mod stuck;
 pub mod summary;
 pub mod thread;
 pub mod time;
+pub mod totals;
 pub mod tracker_id;
 pub mod waiting;
 

@@ -52,7 +52,7 @@ pub struct SeriesKey {
 
 /// A histogram: calls by latency bucket, and the sum of their durations. Sums saturate, since a recording may
 /// contain any numbers.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Series {
     /// Calls in each non-empty bucket (see [`podstuck_common::bucket`]).
     pub buckets: BTreeMap<u16, u64>,

@@ -82,6 +82,27 @@ pub struct Completeness {
 }
 
 impl Completeness {
+    /// Adds the numbers of another run.
+    pub fn add_losses(&mut self, other: &Self) {
+        let numbers = [
+            (&mut self.events_lost, other.events_lost),
+            (&mut self.events_limited, other.events_limited),
+            (&mut self.unmatched_exits, other.unmatched_exits),
+            (&mut self.outcome_unknown, other.outcome_unknown),
+            (&mut self.map_full, other.map_full),
+            (&mut self.io_uring_deletions, other.io_uring_deletions),
+            (&mut self.drains_failed, other.drains_failed),
+            (&mut self.unresolved, other.unresolved),
+            (&mut self.look_alikes, other.look_alikes),
+        ];
+        for (own, it) in numbers {
+            *own = own.saturating_add(it);
+        }
+        if let Some(skipped) = other.probes_skipped {
+            *self.probes_skipped.get_or_insert(0) += skipped;
+        }
+    }
+
     /// Whether a possible fault was seen for which no cause was searched or found.
     pub fn is_open(&self) -> bool {
         !self.not_looked_at.is_empty() || !self.not_returned.is_empty()

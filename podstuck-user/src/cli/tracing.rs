@@ -78,6 +78,9 @@ pub struct Tracing {
     /// Stop the programs after this step of each call, to measure the cost of each step
     #[arg(long, value_enum, hide = true)]
     pub stop_after: Option<Step>,
+    /// Where the counts are kept: see [`super::Watch::pin`].
+    #[arg(skip)]
+    pub pin: Option<PathBuf>,
 }
 
 /// What the programs do about a call, step by step.

@@ -57,6 +57,7 @@ fn options(node: Node, api: Option<Api>) -> Tracing {
         not_attempted_after: not_attempted,
         fail_on_loss: false,
         stop_after: None,
+        pin: None,
     }
 }
 

@@ -9,8 +9,9 @@ use crate::{
 
 /// Runs the command.
 pub fn run(mut options: Watch, verbose: u8) -> Result<Exit, Failure> {
-    let Tracing { export, record, node, api, .. } = &mut options.tracing;
+    options.tracing.pin = options.pin.take();
+    let Tracing { export, record, node, api, pin, .. } = &mut options.tracing;
     let of_all = away::of_node(node).chain(away::of_api(api));
-    away::leave(export.iter_mut().chain(record).chain(of_all))?;
+    away::leave(export.iter_mut().chain(record).chain(pin).chain(of_all))?;
     trace::run(&options.tracing, Until::Stopped(options.duration), verbose)
 }

@@ -5,6 +5,7 @@ pub(crate) mod api_reader;
 pub(crate) mod attribute;
 pub(crate) mod driver_logs;
 pub(crate) mod known_roots;
+pub(crate) mod lasting;
 pub(crate) mod lister;
 pub(crate) mod log_reader;
 pub(crate) mod on_screen;

@@ -13,6 +13,7 @@ use crate::{
         series::{NamesTable, SeriesTable},
         summary::NotLookedAt,
         time::Monotonic,
+        totals::Totals,
     },
     query::Query,
 };
@@ -139,6 +140,16 @@ impl Presenter {
         self.engine.is_firm(now) || self.engine.is_exhausted(now)
     }
 
+    /// Continues the node's counts of processes before this one.
+    pub(super) fn inherit(&mut self, totals: Totals) {
+        self.engine.inherit(totals);
+    }
+
+    /// The counts of the node.
+    pub(super) fn totals(&self) -> &Totals {
+        self.engine.totals()
+    }
+
     /// Whether a pod is to be deleted, and the run's single answer is about it.
     pub(super) fn asks_about(&self, uid: &str) -> bool {
         self.engine.run().one_answer && self.engine.is_to_go(uid)
@@ -240,6 +251,7 @@ impl Presenter {
             Shot {
                 series: tables.0,
                 names: tables.1,
+                totals: self.engine.totals().clone(),
                 findings: self.engine.findings().cloned().collect(),
                 completeness: self.engine.completeness(),
                 window: self.engine.window(),

@@ -4,10 +4,11 @@ use std::{future::pending, io, os::fd::AsFd, time::Duration};
 
 use anyhow::{Result, anyhow};
 use bytes::Bytes;
+use podstuck_common::record::loss;
 use tokio::sync::oneshot;
 
-use super::setup;
-use crate::model::{degraded::Degraded, summary::SelfCost};
+use super::{lasting::Lasting, setup};
+use crate::model::{degraded::Degraded, summary::SelfCost, totals::Totals};
 use podstuck_confine::fork_server::{Held, hold};
 use podstuck_probe::{
     kernel::{attach::by_reason, links, load::Probes},
@@ -39,6 +40,8 @@ struct Loaded {
 pub(super) struct Missed {
     /// By reason.
     pub losses: Losses,
+    /// The kernel's own counters of them.
+    pub raw_losses: Vec<u64>,
     /// Calls whose return was missed and whose thread has ended.
     pub abandoned: u64,
     /// Calls at whose entry or return the kernel ran no program; `None` when it does not count them.
@@ -63,11 +66,13 @@ impl Probing {
     ) -> Result<Self> {
         let take = |mut probes: Probes| {
             let ring = Ring::take(&mut probes.ebpf)?;
-            let tables = Tables::take(&mut probes.ebpf, hung_after)?;
+            let tables = Tables::take(&mut probes.ebpf, hung_after, probes.kept.is_some())?;
             let baseline = Losses::default();
-            let held = held()
-                .inspect_err(|why| tracing::info!("the end of the run takes longer: {why:#}"));
-            let (_held, skipped) = (held.ok(), None);
+            // Pinned hooks are not removed at the end.
+            let held = probes.kept.is_none().then(held).transpose();
+            let held =
+                held.inspect_err(|why| tracing::info!("the end of the run takes longer: {why:#}"));
+            let (_held, skipped) = (held.ok().flatten(), None);
             anyhow::Ok(Loaded { probes, _held, ring, tables, measured, baseline, skipped })
         };
         Ok(Self(probes.map(take).transpose()?))
@@ -85,11 +90,27 @@ impl Probing {
         }
     }
 
+    /// The counts of the processes before, if those of this one are to outlive it: after [`Self::begin`].
+    pub(super) fn inherited(&self) -> Option<(Totals, Option<Lasting>)> {
+        let loaded = self.0.as_ref()?;
+        let none = Totals { is_kept: Some(false), ..Totals::default() };
+        let Some(kept) = &loaded.probes.kept else {
+            return loaded.probes.not_kept.is_some().then_some((none, None));
+        };
+        let (totals, lasting) = Lasting::take_over(&kept.inherited, &loaded.baseline);
+        Some((totals, Some(lasting)))
+    }
+
     /// The first counts: what was missed before them is not counted.
     pub(crate) async fn begin(&mut self) -> Result<Drained> {
-        let drained = answer(&mut self.drain(Turn::Usual, Vec::new())).await?;
+        let drained = answer(&mut self.drain(Turn::First, Vec::new(), None)).await?;
         if let Some(loaded) = &mut self.0 {
             loaded.baseline = drained.losses;
+            if let Some(kept) = &loaded.probes.kept {
+                // While the probes of two processes are attached, one of them misses what the other has taken.
+                loaded.baseline = Losses::of_all(&kept.inherited.losses)
+                    .with(&drained.losses, &[loss::UNMATCHED_EXIT, loss::OVERWRITTEN]);
+            }
             loaded.skipped = cost::skipped(&loaded.probes.ebpf);
         }
         Ok(drained)
@@ -103,15 +124,24 @@ impl Probing {
         }
     }
 
-    /// Requests the counts, and makes the probes send forgotten targets again.
-    pub(crate) fn drain(&self, turn: Turn, forgotten: Vec<u64>) -> Draining {
+    /// Requests the counts, leaves the totals of those before to the next process, and makes the probes send forgotten targets again.
+    pub(crate) fn drain(
+        &self,
+        turn: Turn,
+        forgotten: Vec<u64>,
+        totals: Option<Vec<u8>>,
+    ) -> Draining {
         let nothing = || {
             let (answer, receiver) = oneshot::channel();
             // The caller holds the receiver.
             let _ = answer.send(Drained::default());
             receiver
         };
-        Some(self.0.as_ref().map_or_else(nothing, |loaded| loaded.tables.drain(turn, forgotten)))
+        Some(
+            self.0
+                .as_ref()
+                .map_or_else(nothing, |loaded| loaded.tables.drain(turn, forgotten, totals)),
+        )
     }
 
     /// Losses up to a drain.
@@ -122,6 +152,7 @@ impl Probing {
         let skipped = cost::skipped(&loaded.probes.ebpf).zip(loaded.skipped);
         Missed {
             losses: drained.losses.since(&loaded.baseline),
+            raw_losses: drained.losses.all().to_vec(),
             abandoned: drained.abandoned,
             drains_failed: drained.failed,
             skipped: skipped.map(|(now, then)| now.since(then)),

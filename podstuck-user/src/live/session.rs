@@ -18,6 +18,7 @@ use tokio::sync::mpsc::{self, UnboundedReceiver};
 
 use super::{
     driver_logs::DriverLogs,
+    lasting::Lasting,
     log_reader::LogNews,
     presenter::Presenter,
     record_news::{News, RecordNews},
@@ -38,6 +39,7 @@ use crate::{
         summary::SelfCost,
         thread::Thread,
         time::Monotonic,
+        totals::Totals,
     },
     query::{Answer, Query},
 };
@@ -105,6 +107,7 @@ pub(super) struct Session {
     hurries: bool,
     degraded: Vec<Degraded>,
     ended: Option<Instant>,
+    lasting: Option<Lasting>,
 }
 
 impl Session {
@@ -143,7 +146,24 @@ impl Session {
             hurries: false,
             degraded: Vec::new(),
             ended: None,
+            lasting: None,
         }
+    }
+
+    /// Continues the counts of the processes before, if those of this one are to outlive it.
+    pub(super) fn inherit(&mut self, inherited: Option<(Totals, Option<Lasting>)>) {
+        if let Some((totals, lasting)) = inherited {
+            self.presenter.inherit(totals);
+            self.lasting = lasting;
+        }
+    }
+
+    /// The counts of the node so far, if they outlive this process and have changed.
+    pub(super) fn totals(&mut self) -> Option<Vec<u8>> {
+        let lasting = self.lasting.as_mut().filter(|lasting| lasting.has_changed)?;
+        lasting.has_changed = false;
+        let text = self.presenter.totals().to_text(&lasting.lost, &lasting.raw_losses);
+        text.inspect_err(|error| tracing::warn!("the counts cannot be kept: {error}")).ok()
     }
 
     /// The presenter of the run.
@@ -353,6 +373,9 @@ impl Session {
     /// Takes drained counts, once a second.
     pub(super) fn tick(&mut self, drained: &Drained) {
         let counts = self.names.counts(drained);
+        if let Some(lasting) = self.lasting.as_mut().filter(|_| !counts.is_empty()) {
+            lasting.has_changed = true;
+        }
         let on_target = |key: &CountKey| (key.target != 0).then_some(key.tgid);
         let mut pids: Vec<u32> = drained.counts.iter().filter_map(|(k, _)| on_target(k)).collect();
         pids.sort_unstable();

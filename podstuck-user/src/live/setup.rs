@@ -26,7 +26,7 @@ use crate::{
         path::safe_path, pod_record::PodRecord, summary::Start,
     },
 };
-use podstuck_confine::facts;
+use podstuck_confine::{facts, pins::Pins};
 pub(crate) use podstuck_node::identity::on_host;
 use podstuck_node::{
     identity::{
@@ -68,6 +68,9 @@ use podstuck_probe::kernel::{
 const LOGS: Duration = Duration::from_secs(1);
 /// How long it waits when they name the pod in question, or are a part of its answer.
 const LOGS_THAT_NAME: Duration = Duration::from_secs(10);
+
+/// How long a start waits for the end of the podstuck that it follows.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Everything that a run needs.
 pub(super) struct Prepared {
@@ -181,7 +184,7 @@ pub(super) fn prepare(
     asked.retain(|(pid, _)| !silent.contains(pid));
     starting.next(Step::Probes);
     let (secret, mut tables) = (secret(), None);
-    let probes = match without {
+    let mut probes = match without {
         Some(_) => None,
         None => match load_probes(options, &wanted, secret, verbose) {
             Ok(mut probes) => {
@@ -197,6 +200,12 @@ pub(super) fn prepare(
     target_roots.believe_text(probes.as_ref().is_some_and(|probes| probes.by_text));
     starting.next(Step::Roots);
     let rooting = Rooting::start(host_root, secret, tables, &mut target_roots);
+    if let Some(probes) = &mut probes {
+        probes.take_over().map_err(Failure::CannotRun)?;
+        if let Some(why) = &probes.not_kept {
+            tracing::warn!("the counts begin again with each start: {why}");
+        }
+    }
     starting.next(Step::Logs);
     api.name_pods(&mut names);
     logs.name_pods(&places, &mut names, if one_answer { LOGS_THAT_NAME } else { LOGS });
@@ -279,8 +288,18 @@ fn load_probes(
     let slow_ns = u64::try_from(options.hung_after.as_nanos()).unwrap_or(u64::MAX);
     let stop_after = options.stop_after.map_or(0, |step| step as u32);
     let config = Config { secret, stop_after, ..config(slow_ns, wanted.pod, wanted.path) };
-    let mut probes = load::load(&layout, &config, forms(options.backend), verbose > 1)
+    let pins = options
+        .pin
+        .as_deref()
+        .map(|top| Pins::open(top, PATIENCE).with_context(|| format!("--pin {}", safe_path(top))));
+    let (pins, not_kept) = match pins.transpose() {
+        Ok(pins) => (pins, None),
+        Err(why) => (None, Some(format!("{why:#}"))),
+    };
+    let forms = forms(options.backend);
+    let mut probes = load::load_kept(&layout, &config, forms, verbose > 1, pins)
         .context("loading the probes")?;
+    probes.not_kept = not_kept.or(probes.not_kept);
     if let Some(step) = options.stop_after {
         let what = format!("all calls: for a benchmark, the programs stop after {step:?}");
         probes.attached.not_covered.push(what);

@@ -207,7 +207,9 @@ async fn trace(
     let rooting = (rooting, unknown_roots);
     let mut session =
         Session::new(names, rooting, presenter, recorder, hung, (log_news, drivers, records));
-    session.tick(&probing.begin().await?);
+    let first = probing.begin().await?;
+    session.inherit(probing.inherited());
+    session.tick(&first);
     // A mount that is removed is known only from an earlier sample. An action that follows the report of the start
     // finds the node scanned, unless the node is large.
     let look = time::timeout(FIRST_LOOK, sampler.next()).await;
@@ -247,7 +249,8 @@ async fn trace(
             look = sampler.next() => session.looked(look),
             arrival = session.arrival() => session.take(arrival),
             _ = ticks.tick(), if draining.is_none() && !gone => {
-                draining = probing.drain(Turn::Usual, session.forgotten());
+                let totals = session.totals();
+                draining = probing.drain(Turn::Usual, session.forgotten(), totals);
             }
             drained = answer(&mut draining), if !gone => {
                 draining = None;
@@ -255,6 +258,8 @@ async fn trace(
                     gone = true;
                     continue;
                 };
+                // Their targets are named by records that are in the ring by now.
+                session.records(&probing.rest());
                 session.tick(&drained);
                 done += 1;
                 if done % EXPORT_EVERY == 0 {
@@ -283,7 +288,9 @@ async fn trace(
     // The run ends here: later calls, made while the probes are removed, do not belong to it. Both tables are
     // drained: what could not be read from one before is still there. Records of the counted calls are in the ring.
     for _ in 0..2 {
-        if let Some(rest) = last(&mut probing.drain(Turn::Last, Vec::new()), &mut missed).await {
+        let totals = session.totals();
+        let mut rest = probing.drain(Turn::Last, Vec::new(), totals);
+        if let Some(rest) = last(&mut rest, &mut missed).await {
             session.tick(&rest);
             let degraded = std::mem::take(&mut missed.degraded);
             missed = Missed { degraded, ..probing.missed(&rest) };

@@ -7,6 +7,7 @@
 use core::ffi::c_void;
 
 use aya_ebpf::{
+    helpers::bpf_get_current_pid_tgid,
     macros::fexit,
     programs::{FEntryContext, FExitContext},
 };
@@ -39,6 +40,9 @@ fn saved(ctx: &FEntryContext) -> &Registers {
 /// on Linux 6.12.
 #[inline(always)]
 fn returned(ctx: &FExitContext, entry_point: EntryPointId) {
+    if exit::is_of_others(bpf_get_current_pid_tgid()) {
+        return;
+    }
     if in_flight::is_in(entry_point) {
         // SAFETY: no value here needs to be dropped. The functions have the same type, so the arguments that the
         // target may read exist.

@@ -8,6 +8,7 @@
 use core::ffi::c_void;
 
 use aya_ebpf::{
+    helpers::bpf_get_current_pid_tgid,
     macros::kretprobe,
     programs::{ProbeContext, RetProbeContext},
 };
@@ -36,6 +37,9 @@ fn saved(ctx: &ProbeContext) -> Option<Registers> {
 /// A call returns through this entry point. The processing is one program for all, as in `function`.
 #[inline(always)]
 fn returned(ctx: &RetProbeContext, entry_point: EntryPointId) {
+    if exit::is_of_others(bpf_get_current_pid_tgid()) {
+        return;
+    }
     if in_flight::is_in(entry_point) {
         // SAFETY: no value here needs to be dropped, and the target has the same context.
         unsafe { AFTER_KRETPROBE.tail_call(ctx, 0) };

@@ -59,6 +59,11 @@ impl Attached {
         self.calls.iter().any(|(_, by)| *by == form)
     }
 
+    /// Whether any call is covered by another form.
+    pub(super) fn has_any_but(&self, form: Form) -> bool {
+        self.calls.iter().any(|(_, by)| *by != form)
+    }
+
     pub(super) fn add(&mut self, form: Form, pair: Pair) {
         self.add_hooks(form, pair);
         self.calls.extend(pair.call().map(|call| (call, form)));

@@ -1,11 +1,14 @@
 //! Attaches probes to their hooks, and detaches them.
 
-use std::os::fd::OwnedFd;
+use std::{os::fd::OwnedFd, path::Path};
 
 use anyhow::{Context, Result, bail};
 use aya::{
     Ebpf,
-    programs::{Program, TracePoint},
+    programs::{
+        Program, TracePoint,
+        links::{FdLink, LinkError},
+    },
 };
 use procfs::process::{FDTarget, Process};
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
@@ -19,11 +22,48 @@ use super::{
 #[derive(Default)]
 pub struct Links(Vec<Link>);
 
-pub(super) type Link = Box<dyn Send>;
+/// One attached probe.
+pub(super) enum Link {
+    /// It can be pinned.
+    Link(FdLink),
+    /// A perf event. Before Linux 5.15, tracepoints and kprobes have no other.
+    Event(#[expect(dead_code, reason = "its end is what counts")] Box<dyn Send>),
+}
+
+impl Link {
+    fn of<T: TryInto<FdLink, Error = LinkError> + Send + 'static>(link: T) -> Result<Self> {
+        if aya::features().bpf_perf_link() {
+            Ok(Self::Link(link.try_into()?))
+        } else {
+            Ok(Self::Event(Box::new(link)))
+        }
+    }
+}
 
 impl Links {
     pub(super) fn add(&mut self, links: impl IntoIterator<Item = Link>) {
         self.0.extend(links);
+    }
+
+    /// Number of attached probes.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Pins all that can be pinned, by number; returns how many. After a failure, not all are attached.
+    pub(super) fn pin(&mut self, directory: &Path) -> Result<u64> {
+        let mut pinned = 0;
+        for (number, link) in std::mem::take(&mut self.0).into_iter().enumerate() {
+            self.0.push(match link {
+                Link::Link(link) => {
+                    pinned += 1;
+                    let link = link.pin(directory.join(number.to_string()));
+                    Link::Link(link.context("pinning a hook")?.into())
+                }
+                event @ Link::Event(_) => event,
+            });
+        }
+        Ok(pinned)
     }
 }
 
@@ -74,7 +114,7 @@ fn attach_one(program: &mut Program, pair: Pair, side: Side) -> Result<Link> {
         Program::TracePoint(program) => {
             let event = pair.event(side).context("there is no such tracepoint")?;
             let link = program.attach("syscalls", &event)?;
-            Box::new(program.take_link(link)?)
+            Link::of(program.take_link(link)?)?
         }
         on_function => attach_to_function(on_function, pair.function())?,
     })
@@ -84,16 +124,16 @@ fn attach_to_function(program: &mut Program, function: &str) -> Result<Link> {
     Ok(match program {
         Program::KProbe(program) => {
             let link = program.attach(function, 0)?;
-            Box::new(program.take_link(link)?)
+            Link::of(program.take_link(link)?)?
         }
         // These programs were loaded for their function.
         Program::FEntry(program) => {
             let link = program.attach()?;
-            Box::new(program.take_link(link)?)
+            Link::Link(program.take_link(link)?.into())
         }
         Program::FExit(program) => {
             let link = program.attach()?;
-            Box::new(program.take_link(link)?)
+            Link::Link(program.take_link(link)?.into())
         }
         other => bail!("a program of type {:?} has no place here", other.prog_type()),
     })
@@ -123,5 +163,5 @@ pub(super) fn attach_alone(
     let program: &mut TracePoint = program.try_into()?;
     program.load()?;
     let link = program.attach(category, event).map_err(|error| selinux::explain(error.into()))?;
-    Ok(Box::new(program.take_link(link)?))
+    Link::of(program.take_link(link)?)
 }

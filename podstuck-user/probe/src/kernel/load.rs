@@ -6,14 +6,16 @@ use anyhow::{Context, Result};
 use aya::{Ebpf, EbpfLoader, VerifierLogLevel, include_bytes_aligned, util::nr_cpus};
 use podstuck_common::{
     config::{CAST, Config},
-    count, lru,
+    count, kept, lru,
 };
+use podstuck_confine::pins::Pins;
 
 use super::{
     attach::{self, Attached},
     hooks::Form,
     layout::Layout,
     links::Links,
+    pinned::Kept,
     programs,
 };
 
@@ -29,21 +31,74 @@ pub(super) const SCRATCH: &str = "SCRATCH";
 /// Loaded and attached probes. Dropping this unloads them.
 pub struct Probes {
     /// The first field, so that programs are unloaded before the maps that lead from one to another.
-    _links: Links,
+    links: Links,
     /// Owns the programs, and the maps that were not taken out.
     pub ebpf: Ebpf,
     /// What is attached where; `missing` includes what the self-test found dead.
     pub attached: Attached,
     /// Whether they go by the text of a path, for want of this kernel's layout.
     pub by_text: bool,
+    /// What outlives this process, if anything does.
+    pub kept: Option<Kept>,
+    /// Why nothing does although it was to.
+    pub not_kept: Option<String>,
+}
+
+impl Probes {
+    /// Makes the probes count, if they are to outlive this process, and removes those of the process before. Until then,
+    /// these count. If the probes cannot outlive this process, they only count, and nothing is pinned any more.
+    ///
+    /// # Errors
+    /// Fails if they do not count.
+    pub fn take_over(&mut self) -> Result<()> {
+        let Some(kept) = self.kept.take() else { return Ok(()) };
+        kept.begin(&mut self.ebpf)?;
+        let hooks = self.links.len();
+        match kept.pin(&mut self.ebpf, &mut self.links, &self.attached) {
+            Ok(()) => self.kept = Some(kept),
+            Err(why) => {
+                kept.give_up();
+                // A hook that cannot be pinned is removed.
+                if self.links.len() < hooks {
+                    return Err(why);
+                }
+                self.not_kept = Some(format!("{why:#}"));
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Loads, attaches and tests, by these forms of hooks, the best one first.
 pub fn load(layout: &Layout, config: &Config, forms: &[Form], debug: bool) -> Result<Probes> {
+    load_kept(layout, config, forms, debug, None)
+}
+
+/// The same, with maps that outlive this process if that is possible. [`Probes::take_over`] is to follow.
+pub fn load_kept(
+    layout: &Layout,
+    config: &Config,
+    forms: &[Form],
+    debug: bool,
+    pins: Option<Pins>,
+) -> Result<Probes> {
     let by_text = layout.offsets.usable == 0;
-    let config = Config { by_text: u32::from(by_text), ..*config };
+    // Without the kernel's layout, a process that has ended cannot be distinguished from a later one with its id.
+    let no_layout = pins.is_some() && by_text;
+    let pins = pins.filter(|_| !by_text);
+    let mut config =
+        Config { by_text: u32::from(by_text), kept: u32::from(pins.is_some()), ..*config };
     let one_slot = !forms.contains(&Form::Function);
-    let mut ebpf = tables(layout, config, one_slot, debug)?;
+    let mut ebpf = tables(layout, config, one_slot, debug, None)?;
+    let mut not_kept = no_layout.then(|| "the kernel's layout is not known".to_owned());
+    let mut kept = None;
+    if let Some(pins) = pins {
+        match Kept::open(pins, &ebpf, config.secret) {
+            Ok(opened) => (config.turn, kept) = (opened.turn(), Some(opened)),
+            Err(why) => (config.kept, not_kept) = (0, Some(format!("{why:#}"))),
+        }
+        ebpf = tables(layout, config, one_slot, debug, kept.as_ref())?;
+    }
     let without_cast;
     let mut layout = layout;
     if layout.cast.is_some()
@@ -52,21 +107,27 @@ pub fn load(layout: &Layout, config: &Config, forms: &[Form], debug: bool) -> Re
         tracing::info!("the probes read by helpers: {why:#}");
         without_cast = layout.without_cast();
         layout = &without_cast;
-        ebpf = tables(layout, config, one_slot, debug)?;
+        ebpf = tables(layout, config, one_slot, debug, kept.as_ref())?;
     }
     let functions = attach::load_functions(&mut ebpf, forms, layout);
     if forms.contains(&Form::Function) && !functions.any() {
         // No program on a function was loaded: programs on tracepoints need less memory.
-        ebpf = tables(layout, config, true, debug)?;
+        ebpf = tables(layout, config, true, debug, kept.as_ref())?;
     }
     let (attached, links) =
         attach::all(&mut ebpf, functions, forms, layout, config.stop_after == 0)?;
     give_back_memory();
-    Ok(Probes { _links: links, ebpf, attached, by_text })
+    Ok(Probes { links, ebpf, attached, by_text, kept, not_kept })
 }
 
 /// Creates the maps, with working memory for programs on tracepoints only, or for all.
-fn tables(layout: &Layout, config: Config, one_slot: bool, debug: bool) -> Result<Ebpf> {
+fn tables(
+    layout: &Layout,
+    config: Config,
+    one_slot: bool,
+    debug: bool,
+    kept: Option<&Kept>,
+) -> Result<Ebpf> {
     let config = Config { one_slot: u32::from(one_slot), ..config };
     let level = if debug { LOG_DEBUG } else { 0 };
     let cpus = nr_cpus().map_err(|(path, error)| error_at(path, error))?;
@@ -84,6 +145,14 @@ fn tables(layout: &Layout, config: Config, one_slot: bool, debug: bool) -> Resul
     }
     if one_slot {
         loader.map_max_entries(SCRATCH, 1);
+    }
+    if config.kept == 0 {
+        loader.map_max_entries(kept::KEPT, kept::HEAD as u32);
+    }
+    for map in kept::MAPS {
+        if let Some(kept) = kept {
+            loader.map_pin_path(map, kept.maps().join(map));
+        }
     }
     loader.load(&object(layout.cast)).context("creating the probes' maps")
 }
@@ -137,7 +206,7 @@ mod tests {
             return None;
         }
         let layout = layout::read(Path::new(layout::BTF_PATH));
-        Some(tables(&layout, Config::EMPTY, one_slot, false).unwrap())
+        Some(tables(&layout, Config::EMPTY, one_slot, false, None).unwrap())
     }
 
     fn entries(map: &MapData) -> usize {

@@ -11,6 +11,7 @@ pub mod links;
 pub mod load;
 pub mod memory;
 pub mod obstacle;
+pub mod pinned;
 mod programs;
 pub mod roots;
 pub mod selftest;

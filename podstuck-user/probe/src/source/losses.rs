@@ -20,6 +20,26 @@ impl Losses {
         self.by_reason.get(reason as usize).copied().unwrap_or(0)
     }
 
+    /// All of them, by reason.
+    pub fn all(&self) -> &[u64] {
+        &self.by_reason
+    }
+
+    /// These totals, by reason.
+    pub fn of_all(all: &[u64]) -> Self {
+        let mut losses = Self::default();
+        losses.by_reason.iter_mut().zip(all).for_each(|(own, it)| *own = *it);
+        losses
+    }
+
+    /// These totals, with those of some reasons from elsewhere.
+    pub fn with(mut self, other: &Self, reasons: &[u32]) -> Self {
+        for reason in reasons {
+            self.by_reason[*reason as usize] = other.of(*reason);
+        }
+        self
+    }
+
     /// The difference to `earlier`.
     pub fn since(&self, earlier: &Self) -> Self {
         let mut delta = *self;

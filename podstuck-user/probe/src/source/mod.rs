@@ -11,3 +11,4 @@ pub mod ring;
 mod shared;
 mod slots;
 pub mod tables;
+mod totals;

@@ -73,17 +73,21 @@ struct Maps {
 /// The kind of a drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
+    /// The first one. Counts that the process before has left are not drained yet: the targets of calls that are still
+    /// made there are then known by name.
+    First,
     /// A periodic drain.
     Usual,
     /// The last one: abandoned entries are searched for once more, since no later drain does.
     Last,
 }
 
-/// A request for a drain; the paths of the `forgotten` targets are to be sent again, because user space has forgotten
+/// A request for a drain; the totals of all drains before, where they outlive this process. The paths of the `forgotten` targets are to be sent again, because user space has forgotten
 /// them.
 struct Request {
     turn: Turn,
     forgotten: Vec<u64>,
+    totals: Option<Vec<u8>>,
     answer: oneshot::Sender<Drained>,
 }
 
@@ -94,11 +98,11 @@ pub struct Tables {
 
 impl Tables {
     /// Takes the maps out of the loaded probes and starts the thread. A call in flight is reported once it has lasted
-    /// `threshold`.
-    pub fn take(ebpf: &mut Ebpf, threshold: Duration) -> Result<Self> {
+    /// `threshold`. `is_kept` says whether the counts outlive this process.
+    pub fn take(ebpf: &mut Ebpf, threshold: Duration, is_kept: bool) -> Result<Self> {
         let maps = Maps {
             threshold,
-            counts: Counts::take(ebpf)?,
+            counts: Counts::take(ebpf, is_kept)?,
             actors: Actors::take(ebpf)?,
             announced: Announced::take(ebpf)?,
             losses: LossCounters::take(ebpf)?,
@@ -118,10 +122,15 @@ impl Tables {
 
     /// Requests a drain; the answer arrives when it is done. The probes send the path of a forgotten target again at
     /// its next call.
-    pub fn drain(&self, turn: Turn, forgotten: Vec<u64>) -> oneshot::Receiver<Drained> {
+    pub fn drain(
+        &self,
+        turn: Turn,
+        forgotten: Vec<u64>,
+        totals: Option<Vec<u8>>,
+    ) -> oneshot::Receiver<Drained> {
         let (answer, receiver) = oneshot::channel();
         // If the thread is gone, the receiver says so.
-        let _ = self.requests.send(Request { turn, forgotten, answer });
+        let _ = self.requests.send(Request { turn, forgotten, totals, answer });
         receiver
     }
 }
@@ -135,8 +144,9 @@ fn serve(mut maps: Maps, queue: mpsc::Receiver<Request>) {
     Role::ReadMaps.assume();
     loop {
         match queue.recv_timeout(LOOK) {
-            Ok(Request { turn, forgotten, answer }) => {
+            Ok(Request { turn, forgotten, totals, answer }) => {
                 maps.announced.forget(&forgotten);
+                totals.iter().for_each(|totals| maps.counts.save(totals));
                 // The caller may have stopped waiting.
                 let _ = answer.send(maps.drain(turn));
             }
@@ -153,7 +163,11 @@ fn serve(mut maps: Maps, queue: mpsc::Receiver<Request>) {
 impl Maps {
     fn drain(&mut self, turn: Turn) -> Drained {
         self.failed.begin();
-        let counts = self.counts.drain(&mut self.failed);
+        if turn == Turn::Last {
+            self.counts.end();
+        }
+        let waits = turn == Turn::First && self.counts.is_kept();
+        let counts = if waits { Vec::new() } else { self.counts.drain(&mut self.failed) };
         let callers: HashSet<Process> = counts.iter().map(|(key, _)| key.process()).collect();
         let seen = |process| Some((process, self.actors.get(process)?));
         let actors = callers.into_iter().filter_map(seen).collect();

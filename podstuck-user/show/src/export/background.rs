@@ -23,6 +23,7 @@ use podstuck_model::{
     finding::Finding,
     series::{NamesTable, SeriesTable},
     summary::Completeness,
+    totals::Totals,
 };
 
 /// A file of another module, rendered by the thread: its name, and the function that renders it.
@@ -34,6 +35,8 @@ pub struct Shot {
     pub series: Arc<SeriesTable>,
     /// See [`Snapshot`].
     pub names: Arc<NamesTable>,
+    /// See [`Snapshot`].
+    pub totals: Totals,
     /// See [`Snapshot`].
     pub findings: Vec<Finding>,
     /// See [`Snapshot`].
@@ -134,6 +137,7 @@ fn write(writer: &mut Writer, shot: Shot) -> io::Result<()> {
     let snapshot = Snapshot {
         series: &shot.series,
         names: &shot.names,
+        totals: &shot.totals,
         findings: &shot.findings,
         completeness: &shot.completeness,
         window: shot.window,
@@ -172,6 +176,7 @@ mod tests {
         let shot = || Shot {
             series: sample::table().into(),
             names: NamesTable::new().into(),
+            totals: Totals::default(),
             findings: Vec::new(),
             completeness: Completeness::default(),
             window: Duration::from_secs(1),

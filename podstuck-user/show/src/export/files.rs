@@ -21,7 +21,7 @@ use super::{
     error::ExportError,
     findings_file::FindingsFile,
     hlog,
-    prometheus::{self, By},
+    prometheus::{self, Counts},
 };
 use podstuck_confine::way::{Base, Way};
 use podstuck_model::{
@@ -29,6 +29,7 @@ use podstuck_model::{
     path::safe_path,
     series::{NamesTable, SeriesTable},
     summary::Completeness,
+    totals::Totals,
 };
 
 /// node_exporter, and other collectors of the files, need not be root.
@@ -44,6 +45,8 @@ pub struct Snapshot<'a> {
     pub series: &'a SeriesTable,
     /// The names of their targets.
     pub names: &'a NamesTable,
+    /// The counts of the node.
+    pub totals: &'a Totals,
     /// Each finding once, as it stands now.
     pub findings: &'a [Finding],
     /// What may be missing.
@@ -57,17 +60,16 @@ pub struct Snapshot<'a> {
 impl Snapshot<'_> {
     /// Renders the files, each with its name.
     pub fn files(&self) -> impl Iterator<Item = Result<(&'static str, Vec<u8>), ExportError>> {
-        let Snapshot { series, names, findings, completeness, window, start } = *self;
-        let metrics = move |by| {
-            let tables = (series, names, by);
-            let text = prometheus::prometheus(start, window, tables, findings, completeness);
+        let Snapshot { series, names, totals, findings, completeness, window, start } = *self;
+        let metrics = move |counts| {
+            let text = prometheus::prometheus(start, window, counts, findings, completeness);
             text.map(String::into_bytes)
         };
         let files: [(_, Box<dyn Fn() -> _>); 4] = [
             (hlog::FILE, Box::new(move || hlog::hlog(start, window, (series, names)))),
             (csv::FILE, Box::new(move || csv::csv(series, names))),
-            (prometheus::FILE, Box::new(move || metrics(By::Target))),
-            (prometheus::FILE_OF_NODE, Box::new(move || metrics(By::Plugin))),
+            (prometheus::FILE, Box::new(move || metrics(Counts::ByTarget(series, names)))),
+            (prometheus::FILE_OF_NODE, Box::new(move || metrics(Counts::OfNode(totals)))),
         ];
         files.into_iter().map(|(name, render)| Ok((name, render()?)))
     }
@@ -203,6 +205,7 @@ mod tests {
         let snapshot = Snapshot {
             series: &sample::table(),
             names: &NamesTable::new(),
+            totals: &Totals::default(),
             findings: &[findings::finding()],
             completeness: &Completeness::default(),
             window: Duration::from_secs(30),

@@ -17,8 +17,10 @@ use super::{
 use crate::present::words;
 use podstuck_model::{
     finding::Finding,
-    series::{NamesTable, Series, SeriesTable, TargetNames},
+    path::safe,
+    series::{NamesTable, Series, SeriesTable, Span},
     summary::Completeness,
+    totals::{NodeKey, Totals},
 };
 
 /// Name of the file.
@@ -26,27 +28,34 @@ pub const FILE: &str = "metrics.prom";
 /// Name of the file whose size does not depend on the number of pods. Not `.prom`: node_exporter would read both.
 pub const FILE_OF_NODE: &str = "node-metrics.txt";
 
-/// The grouping of series.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum By {
+/// The series to render.
+#[derive(Clone, Copy, Debug)]
+pub enum Counts<'a> {
     /// By all labels.
-    Target,
-    /// Summed over pods, volumes and containers.
-    Plugin,
+    ByTarget(&'a SeriesTable, &'a NamesTable),
+    /// Summed over pods, volumes and containers, and over earlier processes if their counts are kept.
+    OfNode(&'a Totals),
 }
 
 /// Renders one window.
 pub fn prometheus(
     start: Timestamp,
     window: Duration,
-    (series, names, by): (&SeriesTable, &NamesTable, By),
+    counts: Counts<'_>,
     findings: &[Finding],
     completeness: &Completeness,
 ) -> Result<String, ExportError> {
     let mut families = Families::default();
-    families.series(rows(series, names), by);
+    let mut lost = completeness.clone();
+    match counts {
+        Counts::ByTarget(series, names) => families.by_target(&rows(series, names)),
+        Counts::OfNode(totals) => {
+            families.of_node(totals);
+            lost.add_losses(&totals.lost_before);
+        }
+    }
     families.findings(findings);
-    families.completeness(completeness);
+    families.completeness(&lost);
     let start_s = start.as_nanosecond() as f64 / 1e9;
     families.gauge("podstuck_start_time_seconds", "When tracing began, since the epoch.", start_s);
     families.gauge(
@@ -61,18 +70,50 @@ pub fn prometheus(
 struct Families(Vec<MetricFamily>);
 
 impl Families {
-    fn series(&mut self, rows: BTreeMap<Labels, Series>, by: By) {
-        // For calls outside of all targets, which a busy node makes in every form, the count is enough.
-        let sums = (by == By::Plugin).then(|| {
-            let of_targets = rows.iter().filter(|(labels, _)| labels.has_target());
-            (by_plugin(rows.iter()), by_plugin(of_targets))
-        });
-        let (counted, timed) = sums.as_ref().map_or((&rows, &rows), |(all, some)| (all, some));
-        let calls = counted.iter().filter(|(labels, _)| labels.is_call);
-        let calls = calls.map(|(labels, series)| counter(series.calls, pairs_of(labels, by)));
+    fn by_target(&mut self, rows: &BTreeMap<Labels, Series>) {
+        let calls = rows.iter().filter(|(labels, _)| labels.is_call);
+        let calls = calls.map(|(labels, series)| counter(series.calls, pairs_of(labels)));
         let durations =
-            timed.iter().map(|(labels, series)| histogram(latency(series), pairs_of(labels, by)));
-        let (calls, durations) = (calls.collect(), durations.collect());
+            rows.iter().map(|(labels, series)| histogram(latency(series), pairs_of(labels)));
+        self.series(calls.collect(), durations.collect());
+    }
+
+    fn of_node(&mut self, totals: &Totals) {
+        let pairs_of = |key: &NodeKey, outcome: &str| {
+            let mut pairs = pairs([
+                ("syscall", key.span.name()),
+                ("outcome", outcome),
+                ("component", key.component.name()),
+                ("plugin", &safe(key.plugin.as_bytes())),
+            ]);
+            // An empty label is left out.
+            pairs.retain(|pair| !pair.value().is_empty());
+            pairs
+        };
+        let mut calls: BTreeMap<NodeKey, u64> = BTreeMap::new();
+        for (key, series) in &totals.series {
+            if matches!(key.span, Span::Call(_)) {
+                let both = NodeKey { on_target: true, ..key.clone() };
+                *calls.entry(both).or_default() += series.calls;
+            }
+        }
+        let calls =
+            calls.iter().map(|(key, calls)| counter(*calls, pairs_of(key, &key.outcome.name())));
+        // For calls outside of all targets, which a busy node makes in every form, the count is enough.
+        let timed = totals.series.iter().filter(|(key, _)| key.on_target);
+        let durations = timed
+            .map(|(key, series)| histogram(latency(series), pairs_of(key, &key.outcome.name())));
+        self.series(calls.collect(), durations.collect());
+        if let Some(is_kept) = totals.is_kept {
+            let help = "Whether the counts outlive this process.";
+            self.gauge("podstuck_counts_kept", help, f64::from(u8::from(is_kept)));
+            let help = "Restarts between which calls may be missing in the counts.";
+            let gaps = vec![counter(totals.gaps, Vec::new())];
+            self.add("podstuck_count_gaps_total", help, MetricType::COUNTER, gaps);
+        }
+    }
+
+    fn series(&mut self, calls: Vec<Metric>, durations: Vec<Metric>) {
         self.add("podstuck_calls_total", "Calls that returned.", MetricType::COUNTER, calls);
         self.add(
             "podstuck_call_duration_seconds",
@@ -198,20 +239,7 @@ fn histogram(inner: Histogram, labels: Vec<LabelPair>) -> Metric {
     metric
 }
 
-fn by_plugin<'a>(rows: impl Iterator<Item = (&'a Labels, &'a Series)>) -> BTreeMap<Labels, Series> {
-    let mut sums: BTreeMap<Labels, Series> = BTreeMap::new();
-    for (labels, series) in rows {
-        let plugin = labels.names.plugin.clone();
-        let names = TargetNames { plugin, ..TargetNames::default() };
-        let (pod, volume, container) = Default::default();
-        let labels = Labels { pod, volume, container, names, ..labels.clone() };
-        sums.entry(labels).or_default().merge(series);
-    }
-    sums
-}
-
-fn pairs_of(labels: &Labels, by: By) -> Vec<LabelPair> {
-    // An empty label is left out.
+fn pairs_of(labels: &Labels) -> Vec<LabelPair> {
     let mut pairs = pairs([
         ("syscall", labels.syscall),
         ("outcome", &labels.outcome),
@@ -224,10 +252,7 @@ fn pairs_of(labels: &Labels, by: By) -> Vec<LabelPair> {
         ("plugin", &labels.names.plugin),
     ]);
     let of_target = ["namespace", "pod_name", "container", "plugin"];
-    pairs.retain(|pair| {
-        let may_be_missing = by == By::Plugin || of_target.contains(&pair.name());
-        !pair.value().is_empty() || !may_be_missing
-    });
+    pairs.retain(|pair| !pair.value().is_empty() || !of_target.contains(&pair.name()));
     pairs
 }
 
@@ -247,7 +272,12 @@ fn pairs<const N: usize>(labels: [(&str, &str); N]) -> Vec<LabelPair> {
 mod tests {
     use super::*;
     use crate::{export::sample, present::sample as findings};
-    use podstuck_model::call::{Call, Outcome};
+    use podstuck_common::{bucket::bucket_of, count::CallTotals};
+    use podstuck_model::{
+        call::{Call, Outcome},
+        identity::Component,
+        series::TargetNames,
+    };
 
     fn names() -> NamesTable {
         let names = TargetNames {
@@ -260,13 +290,24 @@ mod tests {
     }
 
     fn render(series: &SeriesTable, found: &[Finding]) -> String {
-        render_by(series, found, By::Target)
+        render_by(Counts::ByTarget(series, &names()), found)
     }
 
-    fn render_by(series: &SeriesTable, found: &[Finding], by: By) -> String {
+    fn render_by(counts: Counts<'_>, found: &[Finding]) -> String {
         let lost = Completeness { events_lost: 3, ..Default::default() };
         let window = Duration::from_millis(30_500);
-        prometheus(sample::start(), window, (series, &names(), by), found, &lost).unwrap()
+        prometheus(sample::start(), window, counts, found, &lost).unwrap()
+    }
+
+    fn totals(plugins: &[(&str, bool)]) -> Totals {
+        let mut totals = Totals::default();
+        for (plugin, on_target) in plugins {
+            let (span, outcome) = (Span::Call(Call::Unlink), Outcome::OK);
+            let (component, plugin) = (Component::Kubelet, (*plugin).to_owned());
+            let key = NodeKey { span, outcome, component, plugin, on_target: *on_target };
+            totals.add(key, bucket_of(5_000), CallTotals::of_equal(2, 5_000));
+        }
+        totals
     }
 
     #[test]
@@ -292,30 +333,31 @@ mod tests {
     }
 
     #[test]
-    fn a_nodes_series_are_sums_and_name_no_pod() {
-        let sums = render_by(&sample::table(), &[], By::Plugin);
-        let label = |line: &str| {
-            ["pod", "volume", "container"].iter().any(|it| line.contains(&format!("{it}=")))
-        };
-        assert!(!sums.lines().any(label), "{sums}");
-        let calls = |text: &str| -> f64 {
-            let lines = text.lines().filter(|line| line.starts_with("podstuck_calls_total{"));
-            lines.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()).sum()
-        };
-        assert_eq!(calls(&sums), calls(&render(&sample::table(), &[])));
+    fn of_calls_outside_of_all_targets_a_nodes_metrics_have_the_count_alone() {
+        let outside = render_by(Counts::OfNode(&totals(&[("", false)])), &[]);
+        let line = "podstuck_calls_total{syscall=\"unlink\",outcome=\"ok\",component=\"kubelet\"} ";
+        assert!(outside.contains(&format!("{line}2\n")), "{outside}");
+        assert!(!outside.contains("podstuck_call_duration_seconds_bucket"), "{outside}");
+        assert!(!outside.contains("podstuck_count_gaps_total"), "{outside}");
+        let both = totals(&[("", false), ("", true), ("a\u{1b}", true)]);
+        let both = render_by(Counts::OfNode(&both), &[]);
+        assert!(both.contains(&format!("{line}4\n")), "{both}");
+        assert!(both.contains("plugin=\"a\\\\x1b\"} 2\n"), "{both}");
+        assert!(both.contains("podstuck_call_duration_seconds_count{syscall=\"unlink\",outcome=\"ok\",component=\"kubelet\"} 2\n"), "{both}");
     }
 
     #[test]
-    fn of_calls_outside_of_all_targets_a_nodes_metrics_have_the_count_alone() {
-        let mut series = SeriesTable::new();
-        let key = |uid: &str, volume: &str| sample::key(Call::Unlink, Outcome::OK, uid, volume);
-        series.insert(key("", ""), sample::series(&[(5_000, 2)]));
-        let outside = render_by(&series, &[], By::Plugin);
-        assert!(outside.contains("podstuck_calls_total{syscall=\"unlink\",outcome=\"ok\""));
-        assert!(!outside.contains("podstuck_call_duration_seconds_bucket"), "{outside}");
-        series.insert(key("u", "data"), sample::series(&[(5_000, 2)]));
-        let of_pod = render_by(&series, &[], By::Plugin);
-        assert!(of_pod.contains("podstuck_call_duration_seconds_bucket"), "{of_pod}");
+    fn a_nodes_metrics_go_on_where_those_before_ended() {
+        let before = Completeness { events_lost: 4, ..Default::default() };
+        let totals = Totals { lost_before: before, gaps: 1, is_kept: Some(true), ..totals(&[]) };
+        let text = render_by(Counts::OfNode(&totals), &[]);
+        for line in [
+            "podstuck_events_lost_total 7",
+            "podstuck_count_gaps_total 1",
+            "podstuck_counts_kept 1",
+        ] {
+            assert!(text.lines().any(|it| it == line), "no {line} in {text}");
+        }
     }
 
     #[test]

@@ -176,6 +176,8 @@ fn read_metrics(text: &str, export: &mut Export) {
 mod tests {
     use podstuck_fuzz::runner;
 
+    use podstuck_model::totals::Totals;
+
     use super::*;
     use crate::{
         export::{Exporter, Snapshot, sample},
@@ -209,6 +211,7 @@ mod tests {
         let snapshot = Snapshot {
             series: &series,
             names: &NamesTable::new(),
+            totals: &Totals::default(),
             findings: &[],
             completeness: &completeness,
             window,

@@ -41,11 +41,6 @@ impl Labels {
             is_call: matches!(key.span, Span::Call(_)),
         }
     }
-
-    /// Whether it belongs to a pod, a container or a volume.
-    pub(super) fn has_target(&self) -> bool {
-        ![&self.pod, &self.volume, &self.container].into_iter().all(String::is_empty)
-    }
 }
 
 /// Series by name, sorted. Two whose names become equal by escaping are summed, because Prometheus refuses a whole

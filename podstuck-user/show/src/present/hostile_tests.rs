@@ -17,7 +17,7 @@ use super::{
 use crate::export::{
     csv::csv,
     hlog::hlog,
-    prometheus::{By, prometheus},
+    prometheus::{Counts, prometheus},
 };
 use podstuck_model::{deleted::Deleted, diagnosis::Gone, finding::FindingState, path::JsonPath};
 
@@ -140,7 +140,7 @@ fn exported_files_hold_every_name_in_its_place() {
             is_unforged(&log);
             assert_eq!(log.matches("Tag=").count(), table.len(), "{log}");
             let metrics =
-                prometheus(start, window, (&table, &names, By::Target), &found, &lost).unwrap();
+                prometheus(start, window, Counts::ByTarget(&table, &names), &found, &lost).unwrap();
             is_unforged(&metrics);
             assert_eq!(metrics.matches("podstuck_calls_total{").count(), table.len(), "{metrics}");
             Ok(())

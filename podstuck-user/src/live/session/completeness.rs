@@ -2,12 +2,10 @@
 
 use std::{collections::BTreeSet, time::Instant};
 
-use podstuck_common::record::loss;
-
 use super::Session;
 use crate::{
     event::What,
-    live::probing::Missed,
+    live::{lasting::lost, probing::Missed},
     model::{
         degraded::{Degraded, Feed},
         summary::Completeness,
@@ -23,18 +21,16 @@ const NAMED: usize = 4;
 impl Session {
     /// Takes what may be missing, from the probes' own counters.
     pub(in crate::live) fn completeness(&mut self, missed: &Missed) {
-        let Missed { losses, abandoned, skipped, drains_failed, probes, .. } = missed;
+        let Missed { losses, raw_losses, abandoned, skipped, drains_failed, probes, .. } = missed;
+        let of_losses = lost(losses);
         let completeness = Completeness {
-            events_lost: losses.of(loss::RING_FULL) + self.undecodable,
-            events_limited: losses.of(loss::RATE_LIMITED),
+            events_lost: of_losses.events_lost + self.undecodable,
             // A call whose return is missed, too, is known only from the kernel's count.
-            unmatched_exits: losses
-                .of(loss::UNMATCHED_EXIT)
+            unmatched_exits: of_losses
+                .unmatched_exits
                 .max(skipped.map_or(0, |skipped| skipped.entries)),
-            outcome_unknown: losses.of(loss::OVERWRITTEN) + losses.of(loss::NO_SLOT) + *abandoned,
-            map_full: losses.of(loss::COUNTS_FULL) + losses.of(loss::IN_FLIGHT_FULL),
+            outcome_unknown: of_losses.outcome_unknown + *abandoned,
             probes_skipped: skipped.map(|skipped| skipped.returns),
-            io_uring_deletions: losses.of(loss::IO_URING),
             drains_failed: *drains_failed,
             looks_late_s: self.looks.late_s(self.ended.unwrap_or_else(Instant::now)),
             // The engine adds its own.
@@ -43,8 +39,6 @@ impl Session {
                 + self.hung.dropped()
                 + self.asker.dropped()
                 + self.records.dropped(),
-            unresolved: losses.of(loss::PATH_CUT) + losses.of(loss::PATH_UNREADABLE),
-            look_alikes: losses.of(loss::LOOK_ALIKE),
             look_alike: self.look_alike.clone(),
             not_looked_at: self.unknown_roots.not_looked_at(),
             // The engine adds them.
@@ -52,7 +46,13 @@ impl Session {
             probes_missing: probes.clone(),
             // The engine adds those of its input.
             degraded: Vec::new(),
+            ..of_losses
         };
+        if let Some(lasting) = &mut self.lasting {
+            lasting.lost = completeness.clone();
+            lasting.raw_losses.clone_from(raw_losses);
+            lasting.has_changed = true;
+        }
         self.learn(clock::now(), What::Completeness(completeness));
     }
 
