@@ -29,6 +29,15 @@ pub struct Cli {
     /// The `podstuck` program [default: beside the agent, else in PATH]
     #[arg(long, value_name = "PATH")]
     pub podstuck: Option<PathBuf>,
+    /// Keep the counts across restarts, in this directory of a BPF file system, as in /sys/fs/bpf/podstuck
+    ///
+    /// The probes count on when the agent ends or is killed, and the next agent continues the counters. They stay until
+    /// `--uninstall`, or until the node starts again.
+    #[arg(long, value_name = "DIR")]
+    pub pin: Option<PathBuf>,
+    /// Remove what agents with `--pin DIR` have left in the kernel, also after a crash, and end
+    #[arg(long, requires = "pin")]
+    pub uninstall: bool,
     /// Options of `podstuck watch`, such as --kubelet-root
     #[arg(last = true, value_name = "OPTION")]
     pub watch: Vec<String>,

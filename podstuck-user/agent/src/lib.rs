@@ -16,4 +16,5 @@ mod reporter;
 pub mod run;
 mod serve;
 mod stuck;
+pub mod uninstall;
 mod watch;

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use podstuck_agent::{cli::Cli, run};
+use podstuck_agent::{cli::Cli, run, uninstall};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
@@ -14,7 +14,11 @@ async fn main() -> ExitCode {
             return if shown.use_stderr() { 2 } else { 0 }.into();
         }
     };
-    match run::run(cli).await {
+    let ended = match &cli.pin {
+        Some(top) if cli.uninstall => uninstall::uninstall(top),
+        _ => run::run(cli).await,
+    };
+    match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("podstuck-agent: {error:#}");

@@ -33,6 +33,8 @@ const TICK: Duration = Duration::from_secs(1);
 const PAGES: u32 = 5;
 /// File of the watch's metrics, below the export directory.
 const METRICS: &str = "node-metrics.txt";
+/// Its line that the counts do not outlive the watch although they are to.
+const NOT_KEPT: &str = "podstuck_counts_kept 0";
 /// Maximum size of the watch's metrics that is read, in bytes.
 const LARGEST: u64 = 4 << 20;
 
@@ -55,7 +57,7 @@ pub async fn run(cli: Cli) -> Result<()> {
     // The metrics of the previous watch do not apply to this one.
     let _ = fs::remove_file(export.join(METRICS));
     let log = Log::start().context("cannot start a thread")?;
-    let mut watch = Watch::start(&program(&cli)?, &export, &cli.watch)?;
+    let mut watch = Watch::start(&program(&cli)?, &export, cli.pin.as_deref(), &cli.watch)?;
     let watch_id = watch.id();
     // The process that reads the watch's lines keeps none of the watch's privileges.
     privilege::drop_all()?;
@@ -164,7 +166,9 @@ impl Agent {
             api_errors: self.reporter.api_errors,
             watch: self.watch,
         });
-        Pages { metrics: (of_watch + &own).into(), unhealthy, is_ready: self.health.is_ready() }
+        let begins_again = of_watch.lines().any(|line| line == NOT_KEPT);
+        let is_ready = self.health.is_ready();
+        Pages { metrics: (of_watch + &own).into(), unhealthy, is_ready, begins_again }
     }
 }
 

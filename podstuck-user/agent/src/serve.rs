@@ -30,6 +30,8 @@ pub(crate) struct Pages {
     pub(crate) unhealthy: Option<String>,
     /// For `/readyz`.
     pub(crate) is_ready: bool,
+    /// For `/readyz`: whether the counts do not outlive the agent although they are to.
+    pub(crate) begins_again: bool,
 }
 
 /// Serves until the process ends.
@@ -68,6 +70,11 @@ fn answer(method: &Method, path: &str, pages: &Pages) -> Response<Full<Bytes>> {
             None => (StatusCode::OK, TEXT, "ok\n".into()),
             Some(why) => (StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{why}\n").into()),
         },
+        "/readyz" if pages.is_ready && pages.begins_again => (
+            StatusCode::OK,
+            TEXT,
+            "ok, but the counts begin again with each start: the log has the reason\n".into(),
+        ),
         "/readyz" if pages.is_ready => (StatusCode::OK, TEXT, "ok\n".into()),
         "/readyz" => {
             (StatusCode::SERVICE_UNAVAILABLE, TEXT, "the probes do not count yet\n".into())

@@ -24,9 +24,18 @@ impl Watch {
     ///
     /// # Errors
     /// Fails if the program cannot be started.
-    pub(crate) fn start(program: &Path, export: &Path, options: &[String]) -> Result<Self> {
+    pub(crate) fn start(
+        program: &Path,
+        export: &Path,
+        pin: Option<&Path>,
+        options: &[String],
+    ) -> Result<Self> {
         let mut command = Command::new(program);
-        command.args(["watch", "--output", "json", "--export"]).arg(export).args(options);
+        command.args(["watch", "--output", "json", "--export"]).arg(export);
+        if let Some(pin) = pin {
+            command.arg("--pin").arg(pin);
+        }
+        command.args(options);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
         let agent = std::process::id();
         // SAFETY: between fork and exec it makes two system calls and allocates nothing.

@@ -80,15 +80,17 @@ fn each_version_of_kubernetes_takes_what_the_chart_makes() {
         "watch.extraArgs={--kubelet-root=/k}",
         "dashboard.enabled=true",
         "openshift.enabled=true",
+        "pins=keep",
         "seccompProfile.type=Localhost",
         "seccompProfile.localhostProfile=podstuck/seccomp.json",
     ];
-    for values in [&[][..], &ALL, &fewest, &others, &["admissionPolicy.enabled=true"]] {
+    let policy = ["admissionPolicy.enabled=true"];
+    for values in [&[][..], &ALL, &fewest, &others, &["pins=remove"], &policy] {
         done(helm(&["lint", "--strict", CHART], values).arg("--quiet"));
         // Before and after the AppArmor profile became a field (1.30).
         for version in ["1.25", "1.29", "1.30", "1.37"] {
             // Before 1.30 a token does not name its node: the chart refuses the policy.
-            if values == ["admissionPolicy.enabled=true"] && version < "1.30" {
+            if values == policy && version < "1.30" {
                 let (is_made, text) = said(&mut template(values, &["--kube-version", version]));
                 assert!(!is_made && text.contains("needs Kubernetes 1.30"), "{text}");
                 continue;
@@ -123,7 +125,9 @@ fn contradictory_values_are_refused() {
     for (value, why) in [
         ("alerts.enabled=true", "alerts.runbooks, the address of the pages"),
         ("watch.extraArgs={--export=/x}", "--export=/x is set by the chart"),
+        ("watch.extraArgs={--pin=/x}", "--pin=/x is set by the chart"),
         ("watch.api=always", "/watch/api"),
+        ("pins=always", "/pins"),
         ("port=0", "/port"),
         ("alerts.runbooks=runbooks/", "/alerts/runbooks"),
         ("event.enabled=true", "'event' not allowed"),

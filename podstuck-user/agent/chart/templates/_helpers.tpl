@@ -21,7 +21,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- fail "admissionPolicy.enabled needs Kubernetes 1.30, whose tokens name the node" }}
 {{- end }}
 {{- range .Values.watch.extraArgs }}
-{{- if regexMatch "^--(output|export|host-root|api)(=|$)" . }}
+{{- if regexMatch "^--(output|export|pin|host-root|api)(=|$)" . }}
 {{- fail (printf "watch.extraArgs: %s is set by the chart or by the agent" .) }}
 {{- end }}
 {{- end }}
