@@ -290,7 +290,7 @@ fn unheard<'a>(suspect: &'a Suspect<'_>) -> Option<&'a Shim> {
     if !waits || suspect.has_own_kernel() != Some(false) || suspect.has_ended() != Some(true) {
         return None;
     }
-    // Of a container whose control group was removed, the shim has told its end, or is gone.
+    // Of a container whose control group was removed, the shim has reported the end, or is gone.
     let (shim, container) = (suspect.shim()?, suspect.container()?);
     let is_open = suspect.group()?.containers.iter().any(|id| id == container);
     (is_open || shim.container.as_deref() == Some(container)).then_some(shim)
