@@ -1,7 +1,7 @@
 //! A real kubelet that did not receive the deletion of a pod: it renews its Lease and processes other changes, and the
 //! pod runs on.
 
-use std::process::Command;
+use std::{fs, process::Command};
 
 use podstuck_test_node::{Node, Runtime};
 use serde_json::Value;
@@ -57,8 +57,13 @@ fn a_deletion_that_kubelet_missed_is_proven_by_its_own_list() {
     runs("later");
     found("firm");
     // On the node, kubelet's log is the proof: it has every deletion that kubelet received.
+    // The proxy that loses the deletion speaks no TLS, so that podstuck does not ask it for the record.
+    let record = tempfile::NamedTempFile::new().unwrap();
+    let json = node.kubectl(&["get", "pod", POD, "-o", "json"]).unwrap();
+    fs::write(record.path(), json).unwrap();
     let on_the_node = || {
-        let asked = From::Node.ask(node, POD, &[]);
+        let options = ["--pod-json".into(), record.path().into()];
+        let asked = From::Node.ask(node, POD, &options);
         println!("{asked}");
         asked.first()["id"] == CAUSE
     };
