@@ -119,6 +119,7 @@ const NOT_FOLLOWED: &[&str] = &[
     "slice-removal-times-out",
     "smb-host-down",
     "status-update-refused",
+    "umount-kernel-hang",
 ];
 
 /// In what is said in the place of a command that would not be safe.

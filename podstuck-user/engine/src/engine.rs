@@ -23,6 +23,7 @@ use crate::{
         finding::{Finding, Progress},
         holder::About,
         hung::Hung,
+        identity::Pod,
         node::NodeSample,
         node_record::NodeRecord,
         operation::Operation,
@@ -37,7 +38,7 @@ use crate::{
     said::SaidOfPods,
     tracker::{Context, Steps, Tracker, TrackerId},
     unmounts::Unmounts,
-    verdict::Verdict,
+    verdict::{Draft, Verdict},
     waits::Waits,
 };
 
@@ -231,6 +232,7 @@ impl Engine {
         forget_moments(&mut steps.verdicts);
         for mut verdict in std::mem::take(&mut steps.verdicts) {
             if let Verdict::Found(draft) = &mut verdict {
+                self.name(draft);
                 self.ways_out.amend(draft, event.at);
                 self.add_records(draft);
             }
@@ -249,6 +251,15 @@ impl Engine {
             self.report_progress(event.at, &mut outputs);
         }
         outputs
+    }
+
+    /// Names the pod in question where only its UID is known, as in a log.
+    fn name(&self, draft: &mut Draft) {
+        let Some(asked) = self.run.pod.as_ref().filter(|pod| pod.name.is_some()) else { return };
+        let is_its = |pod: &Pod| pod.uid == asked.uid && pod.name.is_none();
+        if draft.target.pod.as_ref().is_some_and(is_its) {
+            Arc::make_mut(&mut draft.target).pod = Some(asked.clone());
+        }
     }
 
     /// The query about the waits of the pod in question, while a part of it is on the node.

@@ -280,6 +280,26 @@ fn looked(second: u64, pods: Vec<PodState>) -> Event {
     Event { at, what: What::Sample(Arc::new(sample)) }
 }
 
+/// Only the run knows it: a log names the pod by its UID.
+#[test]
+fn a_finding_about_the_pod_in_question_has_its_name() {
+    let pod = |name: Option<&str>| {
+        let named = name.map(str::to_owned);
+        Pod { uid: "u".into(), namespace: named.as_ref().map(|_| "shop".into()), name: named }
+    };
+    let found = |asked: Pod| {
+        let mut engine = Engine::new(Run { pod: Some(asked), ..run() });
+        let mut hung = stuck(&["request_wait_answer", "fuse_rmdir"]);
+        hung.at = Monotonic(60_000_000_000);
+        Arc::make_mut(&mut hung.target).pod = Some(pod(None));
+        engine.take(&Event { at: hung.at, what: What::Stuck(Box::new(hung)) });
+        engine.findings().next().unwrap().pod.clone()
+    };
+    for asked in [pod(Some("cart-0")), pod(None)] {
+        assert_eq!(found(asked.clone()), Some(asked));
+    }
+}
+
 #[test]
 fn a_firm_answer_stands_sooner_where_a_scan_confirms_it() {
     let (_, mut engine) = logged_and_checked(true);

@@ -2,7 +2,7 @@
 
 use crate::cause::Origin;
 use crate::{
-    cause::{Cause, Kind, TriedWith, like, log, seen, way},
+    cause::{Cause, Kind, TriedWith, like, log, or_seen, seen, way},
     causes::network_storage::FORCED,
     ids,
     model::diagnosis::Stage,
@@ -200,6 +200,10 @@ pub(crate) static KERNEL_HANG: Cause = Cause {
             &[Origin::Calls, Origin::Proc],
         ),
         seen("the thread sleeps in the shutdown and is not woken", &[Origin::Proc]),
+        or_seen(
+            "or it waits for a disk, and that of the file system, or one below it, has completed no request for 5 s",
+            &[Origin::Proc],
+        ),
     ],
     log: log("the kernel", "task umount ... blocked for more than 120 seconds"),
     look_alikes: &[

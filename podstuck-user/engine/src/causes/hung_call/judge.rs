@@ -97,8 +97,8 @@ pub(crate) struct Beside {
     pub(crate) answered: Option<Monotonic>,
     /// Whether the bytes that came from an NFS server since the last sighting are known.
     pub(crate) counted: bool,
-    /// Whether a block device is proven not to answer: true for that of the call's file system, false for one whose
-    /// part in the call is not known.
+    /// Whether a block device is proven not to answer while the call waits for one: true for that of its file system,
+    /// false for one whose part in the call is not known.
     pub(crate) silent: Option<bool>,
 }
 
@@ -189,7 +189,8 @@ pub(super) fn functions(seen: &StuckThread) -> impl Iterator<Item = &str> + Clon
     wait_channel::functions(&seen.stack, seen.wait_channel.as_deref())
 }
 
-/// Whether the functions are those of a wait for a block device, or for pages that are written to one.
+/// Whether the functions are those of a wait for a block device, or for pages that are written to one. A device that has
+/// a request in flight need not be waited for: drivers are known that leave one in the counters of an idle device.
 pub(crate) fn waits_for_disk(seen: &StuckThread) -> bool {
     use WaitsFor::{BlockDevice, DiskFileSystem, Page};
     matches!(waits_for(functions(seen)), BlockDevice | DiskFileSystem | Page)
@@ -209,7 +210,7 @@ fn shutdown(seen: &StuckThread, beside: Beside) -> Option<Judged> {
     let runs = seen.times.is_some_and(|times| times.state == 'R');
     // The thread may have been woken a few times in the beginning.
     let is_still = beside.lasts(seen, device) && quiet >= beside.slow * device / 2 && !runs;
-    if let Some(is_its) = beside.silent.filter(|is_its| *is_its || waits_for_disk(seen)) {
+    if let Some(is_its) = beside.silent {
         let doubt = (!is_its).then_some(UNKNOWN_DEVICE);
         let sleeps = seen.times.is_some_and(|times| times.state == 'D');
         return sleeps.then_some(Judged { waits: Waits::Shutdown, doubt });

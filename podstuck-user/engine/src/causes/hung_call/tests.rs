@@ -10,6 +10,7 @@ use crate::{
         hung_call::{
             judge::{
                 Beside, FEW_SIGNS, Judged, NO_STACK, SLOW_LISTENER, SLOW_SERVER, Waits, judge,
+                waits_for_disk,
             },
             tracker::HungCalls,
         },
@@ -18,6 +19,7 @@ use crate::{
     event::What,
     model::{
         call::Call,
+        disk::Disk,
         evidence::Certainty,
         holder::{Holder, How, Through},
         hung::{DiskWork, MountPoint, NfsServer, Phase, WaitProgress},
@@ -188,10 +190,47 @@ fn a_shutdown_that_waits_for_a_silent_device_is_named_at_once() {
     assert_eq!(judged(&seen, None), None);
     let stack = vec!["rwsem_down_write_slowpath".into()];
     let other = StuckThread { stack, wait_channel: None, ..seen.clone() };
-    assert_eq!(judged(&other, Some(false)), None, "another device, and another wait");
+    assert!(waits_for_disk(&seen) && !waits_for_disk(&other), "another wait");
     let times = seen.times.map(|times| Times { state: 'R', ..times });
     let runs = StuckThread { times, ..seen };
     assert_eq!(judged(&runs, Some(true)), None);
+}
+
+/// The mount point of the volume is gone from the mount table: its device is known if a sample had it before.
+#[test]
+fn the_silent_device_of_an_unmount_is_named() {
+    let device = Device { major: 8, minor: 0 };
+    let sample = |second: u64, mounts: &NodeMounts| {
+        let (name, below) = ("sda".into(), Vec::new());
+        let disk = Disk { name, device, in_flight: 2, done: 9, below, served_by: None };
+        let at = Monotonic(second * 1_000_000_000);
+        let (disks, mounts) = (vec![disk], mounts.clone());
+        What::Sample(NodeSample { at, disks, mounts, ..NodeSample::default() }.into())
+    };
+    let found_with = |mounts: NodeMounts, functions: &[&str]| {
+        let mut hung = Alone::<HungCalls>::new();
+        for second in [0, 6] {
+            hung.take(Monotonic(second * 1_000_000_000), sample(second, &mounts));
+        }
+        let mut seen = aged(stuck(functions), 7);
+        (seen.phase, seen.syscall) = (Phase::AfterExit, "umount2".into());
+        seen.times = Some(Times { state: 'D', user_ticks: None, start_ticks: None, sleeps: 1 });
+        let (woken, milliseconds, quiet_ms) = (0, 1000, 1000);
+        seen.progress = Some(WaitProgress { woken, milliseconds, quiet_ms, seen_woken: false });
+        seen.path = Some("/k/pods/u/volumes/p/v".into());
+        found(see(&mut hung, seen)).pop()
+    };
+    let line = "9 2 8:0 / /k/pods/u/volumes/p/v rw - ext4 /dev/sda rw\n";
+    let tables = [(1, crate::testing::mounts(line).into())].into();
+    let mounted = NodeMounts { tables, host: Some(1) };
+    let shuts_down = ["folio_wait_bit", "sync_inodes_sb", "generic_shutdown_super"];
+    let likely = found_with(NodeMounts::default(), &shuts_down).unwrap();
+    likely.assert_is("umount-kernel-hang", Certainty::Likely);
+    assert_eq!(likely.held_by.as_deref(), Some("sda"));
+    assert!(likely.remedies[0].words().starts_with("bring back the disk sda"));
+    let certain = found_with(mounted, &shuts_down).unwrap();
+    certain.assert_is("umount-kernel-hang", Certainty::Firm);
+    assert!(found_with(NodeMounts::default(), &["rwsem_down_write_slowpath"]).is_none());
 }
 
 #[test]

@@ -194,14 +194,17 @@ impl HungCalls {
         path.ancestors().find_map(|above| self.devices.get(above).copied())
     }
 
-    /// The block device of the object's file system, if that does not answer, or the only one of the node, where the
-    /// file system is not known any more and the thread waits for a disk. With the latter goes false.
+    /// Where the thread waits for a disk: the block device of the object's file system, if that does not answer, or the
+    /// only one of the node that does not, with false, where the file system is not known any more.
     fn silent(&self, seen: &StuckThread) -> Option<(Silent<'_>, bool)> {
+        if !judge::waits_for_disk(seen) {
+            return None;
+        }
         if let Some(device) = self.device_of(seen) {
             return Some((self.stalled.below(device)?, true));
         }
         let all = self.stalled.all();
-        let only = all.first().filter(|_| all.len() == 1 && judge::waits_for_disk(seen));
+        let only = all.first().filter(|_| all.len() == 1);
         only.map(|only| (*only, false))
     }
 

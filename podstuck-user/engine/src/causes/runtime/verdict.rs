@@ -107,12 +107,9 @@ pub(super) fn about(cause: &'static Cause, suspect: &Suspect<'_>) -> Draft {
 
 /// The pod, with its name if the sample has it.
 fn named(suspect: &Suspect<'_>) -> Pod {
-    let pod = suspect.pod;
     let of_group = suspect.group().and_then(|group| group.target.pod.clone());
-    let of_volume = || pod.volumes.iter().find_map(|volume| volume.target.pod.clone());
-    let unnamed = || Pod { uid: pod.uid.clone(), namespace: None, name: None };
-    let named = of_group.or_else(of_volume).filter(|known| known.uid == pod.uid);
-    named.unwrap_or_else(unnamed)
+    let known = of_group.filter(|known| known.uid == suspect.pod.uid);
+    known.unwrap_or_else(|| suspect.pod.named())
 }
 
 fn says(draft: &mut Draft, logged: &Logged) {
