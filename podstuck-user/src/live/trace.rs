@@ -24,6 +24,7 @@ use crate::{
     live::attribute::Attributor,
     model::{
         degraded::{Degraded, Feed},
+        node_record::NodeRecord,
         pod_record::PodRecord,
     },
 };
@@ -228,9 +229,7 @@ async fn trace(
         Until::Stopped(_) => Vec::new(),
     };
     for record in records {
-        let own = nodes.iter().find(|node| Some(&node.node) == record.node.as_ref());
-        let own = own.or(nodes.first()).map(|node| node.node.clone());
-        let node = own.unwrap_or_else(facts::node_name);
+        let node = own_node(&nodes, record.node.as_deref());
         session.record(What::Record { record, node });
     }
     look.into_iter().for_each(|look| session.looked(look));
@@ -337,5 +336,35 @@ async fn sleep_until(end: Option<time::Instant>) {
     match end {
         Some(end) => time::sleep_until(end).await,
         None => std::future::pending().await,
+    }
+}
+
+/// The name of this node in Kubernetes, which need not be its host name. A pod of which the node has traces is this
+/// node's: a kubelet that runs a pod is that of the record, as long as the API server says no other.
+fn own_node(nodes: &[NodeRecord], of_record: Option<&str>) -> String {
+    let own = nodes.iter().find(|node| Some(node.node.as_str()) == of_record);
+    let own = own.or(nodes.first()).map(|node| node.node.as_str()).or(of_record);
+    own.map_or_else(facts::node_name, str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_node_is_the_records_unless_the_api_server_says_another() {
+        let read = jiff::Timestamp::UNIX_EPOCH;
+        let node = |name: &str| NodeRecord {
+            node: name.into(),
+            read,
+            ready: None,
+            drivers: None,
+            missing: Vec::new(),
+        };
+        assert_eq!(own_node(&[], Some("ip-10-0-0-7.ec2.internal")), "ip-10-0-0-7.ec2.internal");
+        assert_eq!(own_node(&[], None), facts::node_name());
+        let both = [node("a"), node("b")];
+        assert_eq!(own_node(&both, Some("b")), "b");
+        assert_eq!(own_node(&both, Some("c")), "a");
     }
 }
