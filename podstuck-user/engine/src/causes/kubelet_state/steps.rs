@@ -800,10 +800,12 @@ fn with_nothing_left<'a>(
     suspect: &Suspect<'a>,
     fresh: impl Iterator<Item = &'a Repeated>,
 ) -> Option<(&'a Repeated, Refusal<'a>)> {
-    let is_empty = suspect.is_free() && suspect.pod.devices.is_empty();
     // What kubelet cannot remove, or the runtime cannot stop, has causes of its own.
-    let is_bare = suspect.pod.volumes.iter().all(|volume| volume.mounts.is_empty());
-    if !is_empty || !is_bare || !context.kubelet_steps.has_received(&suspect.pod.uid) {
+    let PodState { populated, devices, volumes, .. } = suspect.pod;
+    let is_bare = *populated == Some(false)
+        && devices.is_empty()
+        && volumes.iter().all(|volume| volume.mounts.is_empty());
+    if !is_bare || !context.kubelet_steps.has_received(&suspect.pod.uid) {
         return None;
     }
     let is_open = |complaint: &&Repeated| {
