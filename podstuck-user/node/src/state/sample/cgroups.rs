@@ -116,10 +116,11 @@ fn look(
             if this.path.as_os_str().is_empty() {
                 this.path.clone_from(&group);
             }
-            let names = below(&group).filter_map(|it| it.file_name()?.to_str().map(str::to_owned));
-            containers.extend(names.filter_map(|it| container_id(&it).map(str::to_owned)));
+            let children: Vec<PathBuf> = below(&group).collect();
+            let names = children.iter().filter_map(|it| it.file_name()?.to_str());
+            containers.extend(names.filter_map(|it| container_id(it).map(str::to_owned)));
             let mut found = Vec::new();
-            collect(&group, &mut found);
+            collect(&group, children.into_iter(), &mut found);
             let tasks = found.iter().filter_map(|(pid, group)| tasks::read(*pid, group));
             let before = this.tasks.len();
             this.tasks.extend(tasks.take(OF_A_POD));
@@ -140,14 +141,14 @@ fn look(
     this
 }
 
-/// Processes in a group and below.
-fn collect(group: &Path, pids: &mut Vec<(u32, PathBuf)>) {
+/// Processes in a group and in those below it.
+fn collect(group: &Path, children: impl Iterator<Item = PathBuf>, pids: &mut Vec<(u32, PathBuf)>) {
     let text = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
     let found = text.lines().filter_map(|pid| pid.parse().ok());
     pids.extend(found.take(OF_A_POD).map(|pid| (pid, group.to_owned())));
-    for below in below(group) {
+    for child in children {
         if pids.len() < OF_A_POD {
-            collect(&below, pids);
+            collect(&child, below(&child), pids);
         }
     }
 }
