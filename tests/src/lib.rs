@@ -166,12 +166,13 @@ pub const UNLINK: &str = if ON_ARM64 { "unlinkat" } else { "unlink" };
 pub const RMDIR: &str = if ON_ARM64 { "unlinkat+AT_REMOVEDIR" } else { "rmdir" };
 
 /// The files of an export directory, by name.
-pub const EXPORTED: [&str; 7] = [
+pub const EXPORTED: [&str; 8] = [
     "findings.jsonl",
     "histograms.csv",
     "histograms.hlog",
     "intervals.hlog",
     "metrics.prom",
+    "node-metrics.pb",
     "node-metrics.txt",
     "report.html",
 ];

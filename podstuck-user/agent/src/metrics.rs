@@ -1,9 +1,6 @@
 //! `/metrics`: the watch's metrics, as the watch has written them, and the agent's own.
 
-use prometheus::{
-    TextEncoder,
-    proto::{Counter, Gauge, LabelPair, Metric, MetricFamily, MetricType},
-};
+use podstuck_exposition::{Families, labels};
 
 use crate::board::Board;
 
@@ -24,36 +21,33 @@ pub(crate) struct State<'a> {
     pub(crate) watch: Option<u32>,
 }
 
-/// The agent's own metrics, as text.
-pub(crate) fn own(state: &State<'_>) -> String {
-    let mut families = Vec::new();
+/// The agent's own metrics.
+pub(crate) fn own(state: &State<'_>) -> Families {
+    let mut families = Families::default();
     let stuck: Vec<_> = state.board.stuck().collect();
     let info = stuck.iter().take(PODS).map(|it| {
-        let labels = [
+        let labels = labels([
             ("cause", it.cause.as_str()),
             ("certainty", it.certainty.word()),
             ("namespace", &it.pod.namespace),
             ("pod", &it.pod.name),
             ("stage", &it.stage),
-        ];
-        gauge(1.0, &labels)
+        ]);
+        (labels, 1.0)
     });
     let help = "Pods whose deletion is stuck, by cause: 1 while it lasts.";
-    add(&mut families, "podstuck_finding_info", help, MetricType::GAUGE, info.collect());
-    let mut one = |name: &str, help: &str, value: f64| {
-        add(&mut families, name, help, MetricType::GAUGE, vec![gauge(value, &[])]);
-    };
-    one(
+    families.gauges("podstuck_finding_info", help, info);
+    families.gauge(
         "podstuck_findings_left_out",
         "Findings that have no series of their own in podstuck_finding_info.",
         stuck.len().saturating_sub(PODS) as f64,
     );
-    one(
+    families.gauge(
         "podstuck_watch_healthy",
         "Whether the probes count the agent's own deletions.",
         f64::from(u8::from(state.is_well)),
     );
-    one(
+    families.gauge(
         "podstuck_events_pending",
         "Findings that wait for their Event.",
         state.board.pending() as f64,
@@ -61,97 +55,48 @@ pub(crate) fn own(state: &State<'_>) -> String {
     let counts = state.board.counts();
     let suppressed =
         [("outrun", counts.outrun), ("refused", counts.refused), ("no-room", counts.dropped)];
-    let suppressed = suppressed.map(|(why, value)| counter(value as f64, &[("why", why)]));
-    let help = "Findings without an Event: ended before it was written, refused by the API server, or too many.";
-    let name = "podstuck_events_suppressed_total";
-    add(&mut families, name, help, MetricType::COUNTER, suppressed.into());
-    let mut count = |name: &str, help: &str, value: f64| {
-        add(&mut families, name, help, MetricType::COUNTER, vec![counter(value, &[])]);
-    };
-    count("podstuck_events_written_total", "Writes to the API server.", counts.written as f64);
-    count(
+    families.counters(
+        "podstuck_events_suppressed_total",
+        "Findings without an Event: ended before it was written, refused by the API server, or too many.",
+        suppressed.map(|(why, value)| (labels([("why", why)]), value as f64)),
+    );
+    families.counter(
+        "podstuck_events_written_total",
+        "Writes to the API server.",
+        counts.written as f64,
+    );
+    families.counter(
         "podstuck_api_errors_total",
         "Writes that the API server refused or did not answer.",
         state.api_errors as f64,
     );
-    count(
+    families.counter(
         "podstuck_log_lines_lost_total",
         "Lines that could not be written to standard output.",
         state.lines_lost as f64,
     );
     processes(&mut families, state.watch);
-    let version = [("version", env!("CARGO_PKG_VERSION"))];
-    add(
-        &mut families,
-        "podstuck_build_info",
-        "The version of the agent.",
-        MetricType::GAUGE,
-        vec![gauge(1.0, &version)],
-    );
-    TextEncoder::new().encode_to_string(&families).unwrap_or_default()
+    let version = labels([("version", env!("CARGO_PKG_VERSION"))]);
+    families.gauges("podstuck_build_info", "The version of the agent.", [(version, 1.0)]);
+    families
 }
 
 /// CPU time and memory of the watch and of the agent.
-fn processes(families: &mut Vec<MetricFamily>, watch: Option<u32>) {
+fn processes(families: &mut Families, watch: Option<u32>) {
     let all = [("agent", Some(std::process::id())), ("watch", watch)];
     let (mut cpu, mut memory) = (Vec::new(), Vec::new());
     for (name, pid) in all {
         let process = pid.and_then(|pid| procfs::process::Process::new(pid as i32).ok());
         let Some(stat) = process.and_then(|process| process.stat().ok()) else { continue };
-        let labels = [("process", name)];
+        let labels = labels([("process", name)]);
         let seconds = (stat.utime + stat.stime) as f64 / procfs::ticks_per_second() as f64;
-        cpu.push(counter(seconds, &labels));
-        memory.push(gauge((stat.rss * procfs::page_size()) as f64, &labels));
+        cpu.push((labels.clone(), seconds));
+        memory.push((labels, (stat.rss * procfs::page_size()) as f64));
     }
     let help = "CPU time of podstuck's own processes.";
-    add(families, "podstuck_process_cpu_seconds_total", help, MetricType::COUNTER, cpu);
+    families.counters("podstuck_process_cpu_seconds_total", help, cpu);
     let help = "Resident memory of podstuck's own processes.";
-    add(families, "podstuck_process_resident_memory_bytes", help, MetricType::GAUGE, memory);
-}
-
-fn add(
-    families: &mut Vec<MetricFamily>,
-    name: &str,
-    help: &str,
-    kind: MetricType,
-    metrics: Vec<Metric>,
-) {
-    // The encoder treats a family without metrics as an error.
-    if metrics.is_empty() {
-        return;
-    }
-    let mut family = MetricFamily::default();
-    family.set_name(name.into());
-    family.set_help(help.into());
-    family.set_field_type(kind);
-    family.set_metric(metrics);
-    families.push(family);
-}
-
-fn gauge(value: f64, labels: &[(&str, &str)]) -> Metric {
-    let mut inner = Gauge::default();
-    inner.set_value(value);
-    let mut metric = labelled(labels);
-    metric.set_gauge(inner);
-    metric
-}
-
-fn counter(value: f64, labels: &[(&str, &str)]) -> Metric {
-    let mut inner = Counter::default();
-    inner.set_value(value);
-    let mut metric = labelled(labels);
-    metric.set_counter(inner);
-    metric
-}
-
-fn labelled(labels: &[(&str, &str)]) -> Metric {
-    let pair = |(name, value): &(&str, &str)| {
-        let mut pair = LabelPair::default();
-        pair.set_name((*name).into());
-        pair.set_value((*value).into());
-        pair
-    };
-    Metric::from_label(labels.iter().map(pair).collect())
+    families.gauges("podstuck_process_resident_memory_bytes", help, memory);
 }
 
 #[cfg(test)]
@@ -170,6 +115,7 @@ mod tests {
         }
         let (is_well, watch) = (true, None);
         let text = own(&State { board: &board, is_well, lines_lost: 1, api_errors: 2, watch });
+        let text = text.text().unwrap();
         let lines = |start: &str| text.lines().filter(|line| line.starts_with(start)).count();
         assert_eq!(lines("podstuck_finding_info{"), PODS);
         for line in [

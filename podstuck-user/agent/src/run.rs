@@ -33,6 +33,8 @@ const TICK: Duration = Duration::from_secs(1);
 const PAGES: u32 = 5;
 /// File of the watch's metrics, below the export directory.
 const METRICS: &str = "node-metrics.txt";
+/// The same as protobuf.
+const PROTOBUF: &str = "node-metrics.pb";
 /// Its line that the counts do not outlive the watch although they are to.
 const NOT_KEPT: &str = "podstuck_counts_kept 0";
 /// Maximum size of the watch's metrics that is read, in bytes.
@@ -55,7 +57,9 @@ pub async fn run(cli: Cli) -> Result<()> {
     let export = cli.directory.join("export");
     directory(&cli.directory)?;
     // The metrics of the previous watch do not apply to this one.
-    let _ = fs::remove_file(export.join(METRICS));
+    for file in [METRICS, PROTOBUF] {
+        let _ = fs::remove_file(export.join(file));
+    }
     let log = Log::start().context("cannot start a thread")?;
     let mut watch = Watch::start(&program(&cli)?, &export, cli.pin.as_deref(), &cli.watch)?;
     let watch_id = watch.id();
@@ -90,7 +94,7 @@ pub async fn run(cli: Cli) -> Result<()> {
         health: Health::new(cli.directory.join("self-test")),
         log,
         began: Instant::now(),
-        metrics: export.join(METRICS),
+        export,
         watch: watch_id,
     };
     let (mut terminated, mut interrupted) =
@@ -130,7 +134,7 @@ struct Agent {
     health: Health,
     log: Log,
     began: Instant,
-    metrics: PathBuf,
+    export: PathBuf,
     watch: Option<u32>,
 }
 
@@ -156,7 +160,8 @@ impl Agent {
     fn pages(&mut self) -> Pages {
         let now = self.now();
         self.health.test(now);
-        let of_watch = read(&self.metrics);
+        let of_watch = read(&self.export.join(METRICS)).and_then(|it| String::from_utf8(it).ok());
+        let of_watch = of_watch.unwrap_or_default();
         self.health.read(&of_watch, now);
         let unhealthy = self.health.check(now).err();
         let own = metrics::own(&metrics::State {
@@ -168,14 +173,17 @@ impl Agent {
         });
         let begins_again = of_watch.lines().any(|line| line == NOT_KEPT);
         let is_ready = self.health.is_ready();
-        Pages { metrics: (of_watch + &own).into(), unhealthy, is_ready, begins_again }
+        let protobuf = read(&self.export.join(PROTOBUF));
+        let protobuf = protobuf.map(|of_watch| [of_watch, own.protobuf()].concat().into());
+        let metrics = (of_watch + &own.text().unwrap_or_default()).into();
+        Pages { metrics, protobuf, unhealthy, is_ready, begins_again }
     }
 }
 
-/// The watch's metrics; empty if there are none yet.
-fn read(path: &Path) -> String {
+/// A file of the watch's metrics; `None` if it does not exist or is too large.
+fn read(path: &Path) -> Option<Vec<u8>> {
     let is_small = fs::metadata(path).is_ok_and(|metadata| metadata.len() <= LARGEST);
-    is_small.then(|| fs::read_to_string(path).ok()).flatten().unwrap_or_default()
+    is_small.then(|| fs::read(path).ok()).flatten()
 }
 
 /// Creates the directory. It must belong to this user: in another user's directory, a file that the agent writes may

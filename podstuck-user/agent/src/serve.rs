@@ -6,11 +6,12 @@ use http_body_util::Full;
 use hyper::{
     Method, Request, Response, StatusCode,
     body::{Bytes, Incoming},
-    header::CONTENT_TYPE,
+    header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue},
     server::conn::http1,
     service::service_fn,
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
+use podstuck_exposition::PROTOBUF;
 use tokio::{
     net::TcpListener,
     sync::{Semaphore, watch},
@@ -26,6 +27,8 @@ const LIMIT: Duration = Duration::from_secs(10);
 pub(crate) struct Pages {
     /// The text of `/metrics`.
     pub(crate) metrics: Bytes,
+    /// The same as protobuf; `None` if the watch has not written it.
+    pub(crate) protobuf: Option<Bytes>,
     /// For `/healthz`: the reason if the watch is unhealthy.
     pub(crate) unhealthy: Option<String>,
     /// For `/readyz`.
@@ -47,7 +50,8 @@ pub(crate) async fn serve(listener: TcpListener, pages: watch::Receiver<Pages>) 
         let pages = pages.clone();
         tokio::spawn(async move {
             let answer = |request: Request<Incoming>| {
-                let answer = answer(request.method(), request.uri().path(), &pages.borrow());
+                let (method, path) = (request.method(), request.uri().path());
+                let answer = answer(method, path, request.headers(), &pages.borrow());
                 async move { Ok::<_, Infallible>(answer) }
             };
             let mut server = http1::Builder::new();
@@ -60,12 +64,20 @@ pub(crate) async fn serve(listener: TcpListener, pages: watch::Receiver<Pages>) 
     }
 }
 
-fn answer(method: &Method, path: &str, pages: &Pages) -> Response<Full<Bytes>> {
+fn answer(
+    method: &Method,
+    path: &str,
+    headers: &HeaderMap,
+    pages: &Pages,
+) -> Response<Full<Bytes>> {
     const TEXT: &str = "text/plain; charset=utf-8";
     const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
     let (status, kind, body): (_, _, Bytes) = match path {
         _ if method != Method::GET => (StatusCode::METHOD_NOT_ALLOWED, TEXT, "GET only\n".into()),
-        "/metrics" => (StatusCode::OK, METRICS, pages.metrics.clone()),
+        "/metrics" => match pages.protobuf.clone().filter(|_| prefers_protobuf(headers)) {
+            Some(protobuf) => (StatusCode::OK, PROTOBUF, protobuf),
+            None => (StatusCode::OK, METRICS, pages.metrics.clone()),
+        },
         "/healthz" => match &pages.unhealthy {
             None => (StatusCode::OK, TEXT, "ok\n".into()),
             Some(why) => (StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{why}\n").into()),
@@ -83,19 +95,106 @@ fn answer(method: &Method, path: &str, pages: &Pages) -> Response<Full<Bytes>> {
     };
     let mut response = Response::new(Full::new(body));
     *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, hyper::header::HeaderValue::from_static(kind));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     response
+}
+
+/// Whether the client accepts protobuf, and no text more than it. Among the ranges that include text, the most specific
+/// one decides (RFC 9110, section 12.5.1).
+fn prefers_protobuf(headers: &HeaderMap) -> bool {
+    let (mut protobuf, mut text) = (0, (0, 0));
+    let accepted = headers.get_all(ACCEPT).iter().filter_map(|it| it.to_str().ok());
+    for range in accepted.flat_map(|it| it.split(',')) {
+        let range = range.to_ascii_lowercase();
+        let mut parts = range.split(';').map(str::trim);
+        let kind = parts.next().unwrap_or_default();
+        let parameters: Vec<_> = parts.filter_map(|it| it.split_once('=')).collect();
+        let value =
+            |name| parameters.iter().find(|it| it.0 == name).map(|it| it.1.trim_matches('"'));
+        // In thousandths, the finest that there is. An invalid number counts as 0.
+        let quality = value("q").map_or(1.0, |it| it.parse().unwrap_or(0.0));
+        let quality = (quality * 1000.0_f32) as u16;
+        match kind {
+            "text/plain" => text = text.max((3, quality)),
+            "text/*" => text = text.max((2, quality)),
+            "*/*" => text = text.max((1, quality)),
+            "application/vnd.google.protobuf"
+                if value("proto") == Some("io.prometheus.client.metricfamily")
+                    && value("encoding") == Some("delimited") =>
+            {
+                protobuf = protobuf.max(quality);
+            }
+            _ => {}
+        }
+    }
+    protobuf > 0 && protobuf >= text.1
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// What Prometheus 2.42 and 3.5 send with native histograms, and without.
+    const NATIVE: &str = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited,\
+        application/openmetrics-text;version=1.0.0;q=0.8,application/openmetrics-text;version=0.0.1;q=0.75,\
+        text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
+    const TEXT: &str = "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,\
+        text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
+
+    fn accepting(ranges: &[&str]) -> HeaderMap {
+        ranges.iter().map(|range| (ACCEPT, HeaderValue::from_str(range).unwrap())).collect()
+    }
+
+    #[test]
+    fn protobuf_is_for_those_who_ask_for_it() {
+        const THIS: &str = "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited";
+        let with = |rest: &str| format!("{THIS}{rest}");
+        let is_protobuf = |ranges: &[&str]| prefers_protobuf(&accepting(ranges));
+        for ranges in [
+            NATIVE,
+            THIS,
+            "APPLICATION/vnd.google.protobuf;proto=\"io.prometheus.client.MetricFamily\";encoding=Delimited",
+            &with(";q=0.5, text/plain;q=0.5"),
+            &with(";q=0.5, */*;q=0.8, text/plain;q=0.1"),
+            &with(";q=0.5, text/*;q=0.4, */*"),
+        ] {
+            assert!(is_protobuf(&[ranges]), "{ranges}");
+        }
+        assert!(is_protobuf(&["text/plain;q=0.5", THIS]));
+        for ranges in [
+            TEXT,
+            "",
+            "*/*",
+            "application/json",
+            "application/vnd.google.protobuf",
+            "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=text",
+            &with(";q=0"),
+            &with(";q=half"),
+            &with(";q=nan"),
+            &with(";q=0.4, text/plain;q=0.5"),
+            &with(";q=0.4, text/*"),
+        ] {
+            assert!(!is_protobuf(&[ranges]), "{ranges}");
+        }
+        assert!(!is_protobuf(&[]));
+
+        let mut pages = Pages { metrics: "text".into(), ..Pages::default() };
+        let page = |accept: &str, pages: &Pages| {
+            let answer = answer(&Method::GET, "/metrics", &accepting(&[accept]), pages);
+            answer.headers()[CONTENT_TYPE].to_str().unwrap().to_owned()
+        };
+        assert_eq!(page(NATIVE, &pages), page(TEXT, &pages), "the watch has not written it");
+        pages.protobuf = Some("protobuf".into());
+        assert_eq!(page(NATIVE, &pages), PROTOBUF);
+        assert_eq!(page(TEXT, &pages), "text/plain; version=0.0.4; charset=utf-8");
+    }
+
     #[test]
     fn health_is_the_watchs_and_no_command_is_taken() {
         let mut pages = Pages::default();
-        let status =
-            |method: Method, path: &str, pages: &Pages| answer(&method, path, pages).status();
+        let status = |method: Method, path: &str, pages: &Pages| {
+            answer(&method, path, &HeaderMap::new(), pages).status()
+        };
         assert_eq!(status(Method::GET, "/healthz", &pages), 200);
         assert_eq!(status(Method::GET, "/readyz", &pages), 503);
         (pages.is_ready, pages.unhealthy) = (true, Some("deaf".into()));

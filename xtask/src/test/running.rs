@@ -20,7 +20,7 @@ use crate::workspace::Workspace;
 pub(super) const ONE_AT_A_TIME: &str = "--test-threads=1";
 
 /// Test programs that load no probe and whose actions do not affect tests with probes: they run beside those.
-const BESIDE: [&str; 13] = [
+const BESIDE: [&str; 14] = [
     "book",
     "catalogue",
     "chart",
@@ -28,6 +28,7 @@ const BESIDE: [&str; 13] = [
     "examine",
     "given_files",
     "handed_over",
+    "native",
     "purity",
     "readme",
     "replays",

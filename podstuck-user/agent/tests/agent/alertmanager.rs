@@ -127,7 +127,8 @@ fn a_person_is_notified_with_the_causes_page_and_when_it_is_over() {
     let [uid, root] = ["pod_uid", "kubelet_root"].map(|key| ready[key].as_str().unwrap());
     let options = ["--no-events", "--", "--kubelet-root", root, "--api", "never"];
     let agent = Agent::with(top.path(), &podstuck(), &options);
-    let prometheus = Prometheus::start(top.path(), &agent, Some(("rules.yaml", alertmanager.port)));
+    let alerts = Some(("rules.yaml", alertmanager.port));
+    let prometheus = Prometheus::start(top.path(), &agent, alerts, &[]);
     wait_for("ready agent", || (agent.get("/readyz").0 == 200).then_some(()));
     assert_eq!(alertmanager.firing(), [""; 0]);
     pod.resume();

@@ -20,7 +20,7 @@ fn each_panel_of_the_dashboard_has_data() {
     let mut options = vec!["--no-events", "--"];
     options.extend(["--kubelet-root", root, "--api", "never"]);
     let agent = Agent::with(top.path(), &podstuck(), &options);
-    let prometheus = Prometheus::start(top.path(), &agent, None);
+    let prometheus = Prometheus::start(top.path(), &agent, None, &[]);
     pod.resume();
 
     let dashboard: Value =

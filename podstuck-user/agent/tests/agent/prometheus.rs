@@ -18,8 +18,13 @@ pub(crate) struct Prometheus {
 
 impl Prometheus {
     /// Starts Prometheus, which scrapes the agent every second. `alerts` are a file of rules and the port of the
-    /// Alertmanager that it sends them to.
-    pub(crate) fn start(top: &Path, agent: &Agent, alerts: Option<(&str, u16)>) -> Self {
+    /// Alertmanager that it sends them to. `features` are those that Prometheus does not have by default.
+    pub(crate) fn start(
+        top: &Path,
+        agent: &Agent,
+        alerts: Option<(&str, u16)>,
+        features: &[&str],
+    ) -> Self {
         let (rules, alertmanager) = alerts.unzip();
         let alertmanager = alertmanager.map(|port| format!("127.0.0.1:{port}"));
         let config = json!({
@@ -31,11 +36,16 @@ impl Prometheus {
                 "static_configs": [{"targets": [format!("127.0.0.1:{}", agent.port)], "labels": {"node": "n1"}}],
             }],
         });
-        fs::write(top.join("prometheus.yaml"), config.to_string()).unwrap();
-        let address = format!("127.0.0.1:{}", free_port());
+        let port = free_port();
+        let (file, data) = (format!("prometheus-{port}.yaml"), format!("data-{port}"));
+        fs::write(top.join(&file), config.to_string()).unwrap();
+        let address = format!("127.0.0.1:{port}");
         let child = Command::new("prometheus")
-            .args(["--config.file=prometheus.yaml", "--storage.tsdb.path=data", "--log.level=warn"])
+            .arg(format!("--config.file={file}"))
+            .arg(format!("--storage.tsdb.path={data}"))
             .arg(format!("--web.listen-address={address}"))
+            .args(features.iter().map(|feature| format!("--enable-feature={feature}")))
+            .arg("--log.level=warn")
             .current_dir(top)
             .spawn()
             .unwrap();

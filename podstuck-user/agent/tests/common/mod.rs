@@ -108,14 +108,26 @@ impl Agent {
 
     /// Status and body.
     pub(crate) fn get(&self, path: &str) -> (u16, String) {
+        let (status, body) = self.get_as(path, "*/*");
+        (status, String::from_utf8(body).unwrap())
+    }
+
+    /// Status and body in a type that is accepted.
+    pub(crate) fn get_as(&self, path: &str, accept: &str) -> (u16, Vec<u8>) {
         let Ok(mut stream) = TcpStream::connect(("127.0.0.1", self.port)) else {
-            return (0, String::new());
+            return (0, Vec::new());
         };
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: agent\r\nConnection: close\r\n\r\n").unwrap();
-        let mut text = String::new();
-        stream.read_to_string(&mut text).unwrap();
-        let status = text.split(' ').nth(1).unwrap().parse().unwrap();
-        (status, text.split_once("\r\n\r\n").unwrap().1.to_owned())
+        write!(
+            stream,
+            "GET {path} HTTP/1.1\r\nHost: agent\r\nAccept: {accept}\r\nConnection: close\r\n\r\n"
+        )
+        .unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        let end = answer.windows(4).position(|it| it == b"\r\n\r\n").unwrap() + 4;
+        let body = answer.split_off(end);
+        let status = str::from_utf8(&answer).unwrap().split(' ').nth(1).unwrap().parse().unwrap();
+        (status, body)
     }
 
     pub(crate) fn pid(&self) -> i32 {

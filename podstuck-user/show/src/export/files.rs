@@ -61,15 +61,22 @@ impl Snapshot<'_> {
     /// Renders the files, each with its name.
     pub fn files(&self) -> impl Iterator<Item = Result<(&'static str, Vec<u8>), ExportError>> {
         let Snapshot { series, names, totals, findings, completeness, window, start } = *self;
-        let metrics = move |counts| {
-            let text = prometheus::prometheus(start, window, counts, findings, completeness);
+        let metrics =
+            move |counts| prometheus::prometheus(start, window, counts, findings, completeness);
+        let text = move |name, counts| {
+            let text = metrics(counts).text().map_err(ExportError::render(name));
             text.map(String::into_bytes)
         };
-        let files: [(_, Box<dyn Fn() -> _>); 4] = [
+        let of_node = Counts::OfNode(totals);
+        let files: [(_, Box<dyn Fn() -> _>); 5] = [
             (hlog::FILE, Box::new(move || hlog::hlog(start, window, (series, names)))),
             (csv::FILE, Box::new(move || csv::csv(series, names))),
-            (prometheus::FILE, Box::new(move || metrics(Counts::ByTarget(series, names)))),
-            (prometheus::FILE_OF_NODE, Box::new(move || metrics(Counts::OfNode(totals)))),
+            (
+                prometheus::FILE,
+                Box::new(move || text(prometheus::FILE, Counts::ByTarget(series, names))),
+            ),
+            (prometheus::FILE_OF_NODE, Box::new(move || text(prometheus::FILE_OF_NODE, of_node))),
+            (prometheus::PROTOBUF_OF_NODE, Box::new(move || Ok(metrics(of_node).protobuf()))),
         ];
         files.into_iter().map(|(name, render)| Ok((name, render()?)))
     }
@@ -221,6 +228,7 @@ mod tests {
             "histograms.csv",
             "histograms.hlog",
             "metrics.prom",
+            "node-metrics.pb",
             "node-metrics.txt",
             "report.html",
         ];

@@ -1,17 +1,13 @@
 //! `metrics.prom`: Prometheus text format 0.0.4, for node_exporter's textfile collector, which refuses timestamps and
-//! the OpenMetrics syntax.
+//! the OpenMetrics syntax. The metrics of a node are also written as protobuf, with native histograms.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use jiff::Timestamp;
-use prometheus::{
-    TextEncoder,
-    proto::{Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType},
-};
+use podstuck_exposition::{Families, Histogram, LabelPair, labels};
 
 use super::{
-    error::ExportError,
-    latency::latency,
+    latency::{latency, native},
     rows::{Labels, rows},
 };
 use crate::present::words;
@@ -27,6 +23,8 @@ use podstuck_model::{
 pub const FILE: &str = "metrics.prom";
 /// Name of the file whose size does not depend on the number of pods. Not `.prom`: node_exporter would read both.
 pub const FILE_OF_NODE: &str = "node-metrics.txt";
+/// Name of the same file as protobuf.
+pub const PROTOBUF_OF_NODE: &str = "node-metrics.pb";
 
 /// The series to render.
 #[derive(Clone, Copy, Debug)]
@@ -37,25 +35,32 @@ pub enum Counts<'a> {
     OfNode(&'a Totals),
 }
 
-/// Renders one window.
+/// The metrics of one window.
 pub fn prometheus(
     start: Timestamp,
     window: Duration,
     counts: Counts<'_>,
-    findings: &[Finding],
+    found: &[Finding],
     completeness: &Completeness,
-) -> Result<String, ExportError> {
-    let mut families = Families::default();
+) -> Families {
     let mut lost = completeness.clone();
-    match counts {
-        Counts::ByTarget(series, names) => families.by_target(&rows(series, names)),
-        Counts::OfNode(totals) => {
-            families.of_node(totals);
-            lost.add_losses(&totals.lost_before);
+    let mut families = match counts {
+        Counts::ByTarget(series, names) => {
+            let mut families = Families::since(Some(start));
+            by_target(&mut families, &rows(series, names));
+            families
         }
-    }
-    families.findings(findings);
-    families.completeness(&lost);
+        Counts::OfNode(totals) => {
+            lost.add_losses(&totals.lost_before);
+            // Counts that are kept may be those of an earlier process.
+            let is_kept = totals.is_kept == Some(true);
+            let mut families = Families::since((!is_kept).then_some(start));
+            of_node(&mut families, totals);
+            families
+        }
+    };
+    findings(&mut families, found);
+    losses(&mut families, &lost);
     let start_s = start.as_nanosecond() as f64 / 1e9;
     families.gauge("podstuck_start_time_seconds", "When tracing began, since the epoch.", start_s);
     families.gauge(
@@ -63,184 +68,133 @@ pub fn prometheus(
         "How long podstuck has traced.",
         window.as_secs_f64(),
     );
-    TextEncoder::new().encode_to_string(&families.0).map_err(ExportError::render(FILE))
+    families
 }
 
-#[derive(Default)]
-struct Families(Vec<MetricFamily>);
+fn by_target(families: &mut Families, rows: &BTreeMap<Labels, Series>) {
+    let calls = rows.iter().filter(|(labels, _)| labels.is_call);
+    let calls = calls.map(|(labels, series)| (pairs_of(labels), series.calls as f64));
+    let durations = rows.iter().map(|(labels, series)| (pairs_of(labels), latency(series)));
+    series(families, calls, durations);
+}
 
-impl Families {
-    fn by_target(&mut self, rows: &BTreeMap<Labels, Series>) {
-        let calls = rows.iter().filter(|(labels, _)| labels.is_call);
-        let calls = calls.map(|(labels, series)| counter(series.calls, pairs_of(labels)));
-        let durations =
-            rows.iter().map(|(labels, series)| histogram(latency(series), pairs_of(labels)));
-        self.series(calls.collect(), durations.collect());
-    }
-
-    fn of_node(&mut self, totals: &Totals) {
-        let pairs_of = |key: &NodeKey, outcome: &str| {
-            let mut pairs = pairs([
-                ("syscall", key.span.name()),
-                ("outcome", outcome),
-                ("component", key.component.name()),
-                ("plugin", &safe(key.plugin.as_bytes())),
-            ]);
-            // An empty label is left out.
-            pairs.retain(|pair| !pair.value().is_empty());
-            pairs
-        };
-        let mut calls: BTreeMap<NodeKey, u64> = BTreeMap::new();
-        for (key, series) in &totals.series {
-            if matches!(key.span, Span::Call(_)) {
-                let both = NodeKey { on_target: true, ..key.clone() };
-                *calls.entry(both).or_default() += series.calls;
-            }
-        }
-        let calls =
-            calls.iter().map(|(key, calls)| counter(*calls, pairs_of(key, &key.outcome.name())));
-        // For calls outside of all targets, which a busy node makes in every form, the count is enough.
-        let timed = totals.series.iter().filter(|(key, _)| key.on_target);
-        let durations = timed
-            .map(|(key, series)| histogram(latency(series), pairs_of(key, &key.outcome.name())));
-        self.series(calls.collect(), durations.collect());
-        if let Some(is_kept) = totals.is_kept {
-            let help = "Whether the counts outlive this process.";
-            self.gauge("podstuck_counts_kept", help, f64::from(u8::from(is_kept)));
-            let help = "Restarts between which calls may be missing in the counts.";
-            let gaps = vec![counter(totals.gaps, Vec::new())];
-            self.add("podstuck_count_gaps_total", help, MetricType::COUNTER, gaps);
+fn of_node(families: &mut Families, totals: &Totals) {
+    let pairs_of = |key: &NodeKey| {
+        let mut pairs = labels([
+            ("syscall", key.span.name()),
+            ("outcome", &key.outcome.name()),
+            ("component", key.component.name()),
+            ("plugin", &safe(key.plugin.as_bytes())),
+        ]);
+        // An empty label is left out.
+        pairs.retain(|pair| !pair.value.is_empty());
+        pairs
+    };
+    let mut calls: BTreeMap<NodeKey, u64> = BTreeMap::new();
+    for (key, series) in &totals.series {
+        if matches!(key.span, Span::Call(_)) {
+            let both = NodeKey { on_target: true, ..key.clone() };
+            *calls.entry(both).or_default() += series.calls;
         }
     }
-
-    fn series(&mut self, calls: Vec<Metric>, durations: Vec<Metric>) {
-        self.add("podstuck_calls_total", "Calls that returned.", MetricType::COUNTER, calls);
-        self.add(
-            "podstuck_call_duration_seconds",
-            "Time from entry to return of the calls, and of the phases around umount2.",
-            MetricType::HISTOGRAM,
-            durations,
-        );
-    }
-
-    fn findings(&mut self, findings: &[Finding]) {
-        let mut counts: BTreeMap<_, u64> = BTreeMap::new();
-        for f in findings {
-            let key = (f.id, words::severity(f.severity), words::state(f.state));
-            *counts.entry(key).or_default() += 1;
-        }
-        let metrics = counts
-            .into_iter()
-            .map(|((id, severity, state), n)| {
-                let labels = pairs([("id", id.as_str()), ("severity", severity), ("state", state)]);
-                gauge(n as f64, labels)
-            })
-            .collect();
-        self.add("podstuck_findings", "Findings by cause.", MetricType::GAUGE, metrics);
-    }
-
-    fn completeness(&mut self, c: &Completeness) {
-        for (name, help, value) in [
-            (
-                "podstuck_events_lost_total",
-                "Events that did not fit the ring; the counts are not affected.",
-                c.events_lost,
-            ),
-            (
-                "podstuck_events_limited_total",
-                "Events held back by rate limits; the counts are not affected.",
-                c.events_limited,
-            ),
-            (
-                "podstuck_unmatched_exits_total",
-                "Calls whose entry was not seen; not counted.",
-                c.unmatched_exits,
-            ),
-            (
-                "podstuck_map_full_total",
-                "Calls not followed or not counted because a table was full.",
-                c.map_full,
-            ),
-            (
-                "podstuck_outcome_unknown_total",
-                "Calls entered and not seen to return; not counted.",
-                c.outcome_unknown,
-            ),
-            (
-                "podstuck_io_uring_deletions_total",
-                "Deletions by io_uring, which are noticed and not counted by outcome.",
-                c.io_uring_deletions,
-            ),
-            (
-                "podstuck_drains_failed_total",
-                "Times that the probes' tables could not be read in full.",
-                c.drains_failed,
-            ),
-            ("podstuck_unresolved_calls_total", "Calls counted without a target.", c.unresolved),
-            (
-                "podstuck_look_alike_calls_total",
-                "Calls on paths that look like a target's and belong to no known target.",
-                c.look_alikes,
-            ),
-        ] {
-            self.add(name, help, MetricType::COUNTER, vec![counter(value, Vec::new())]);
-        }
-        // Without a measurement, there is no sample.
-        if let Some(skipped) = c.probes_skipped {
-            let help =
-                "Calls not seen because the kernel ran no probes on that CPU at that moment.";
-            let counted = vec![counter(skipped, Vec::new())];
-            self.add("podstuck_probes_skipped_total", help, MetricType::COUNTER, counted);
-        }
-        let late = c.looks_late_s as f64;
-        let help = "Longest time that a scan of the node's state was overdue; 0 below a minute.";
-        self.gauge("podstuck_looks_late_seconds", help, late);
-        let missing = c.probes_missing.len() as f64;
-        self.gauge("podstuck_probes_missing", "Probes that are not attached.", missing);
-    }
-
-    fn gauge(&mut self, name: &str, help: &str, value: f64) {
-        self.add(name, help, MetricType::GAUGE, vec![gauge(value, Vec::new())]);
-    }
-
-    fn add(&mut self, name: &str, help: &str, kind: MetricType, metrics: Vec<Metric>) {
-        // The encoder rejects a family without metrics.
-        if metrics.is_empty() {
-            return;
-        }
-        let mut family = MetricFamily::default();
-        family.set_name(name.into());
-        family.set_help(help.into());
-        family.set_field_type(kind);
-        family.set_metric(metrics);
-        self.0.push(family);
+    let calls = calls.iter().map(|(key, calls)| (pairs_of(key), *calls as f64));
+    // For calls outside of all targets, which a busy node makes in every form, the count is enough.
+    let timed = totals.series.iter().filter(|(key, _)| key.on_target);
+    let durations = timed.map(|(key, series)| (pairs_of(key), native(latency(series), series)));
+    series(families, calls, durations);
+    if let Some(is_kept) = totals.is_kept {
+        let help = "Whether the counts outlive this process.";
+        families.gauge("podstuck_counts_kept", help, f64::from(u8::from(is_kept)));
+        let help = "Restarts between which calls may be missing in the counts.";
+        families.counter("podstuck_count_gaps_total", help, totals.gaps as f64);
     }
 }
 
-fn counter(value: u64, labels: Vec<LabelPair>) -> Metric {
-    let mut inner = Counter::default();
-    inner.set_value(value as f64);
-    let mut metric = Metric::from_label(labels);
-    metric.set_counter(inner);
-    metric
+fn series(
+    families: &mut Families,
+    calls: impl Iterator<Item = (Vec<LabelPair>, f64)>,
+    durations: impl Iterator<Item = (Vec<LabelPair>, Histogram)>,
+) {
+    families.counters("podstuck_calls_total", "Calls that returned.", calls);
+    families.histograms(
+        "podstuck_call_duration_seconds",
+        "Time from entry to return of the calls, and of the phases around umount2.",
+        durations,
+    );
 }
 
-fn gauge(value: f64, labels: Vec<LabelPair>) -> Metric {
-    let mut inner = Gauge::default();
-    inner.set_value(value);
-    let mut metric = Metric::from_label(labels);
-    metric.set_gauge(inner);
-    metric
+fn findings(families: &mut Families, findings: &[Finding]) {
+    let mut counts: BTreeMap<_, u64> = BTreeMap::new();
+    for f in findings {
+        let key = (f.id, words::severity(f.severity), words::state(f.state));
+        *counts.entry(key).or_default() += 1;
+    }
+    let metrics = counts.into_iter().map(|((id, severity, state), n)| {
+        (labels([("id", id.as_str()), ("severity", severity), ("state", state)]), n as f64)
+    });
+    families.gauges("podstuck_findings", "Findings by cause.", metrics);
 }
 
-fn histogram(inner: Histogram, labels: Vec<LabelPair>) -> Metric {
-    let mut metric = Metric::from_label(labels);
-    metric.set_histogram(inner);
-    metric
+fn losses(families: &mut Families, c: &Completeness) {
+    for (name, help, value) in [
+        (
+            "podstuck_events_lost_total",
+            "Events that did not fit the ring; the counts are not affected.",
+            c.events_lost,
+        ),
+        (
+            "podstuck_events_limited_total",
+            "Events held back by rate limits; the counts are not affected.",
+            c.events_limited,
+        ),
+        (
+            "podstuck_unmatched_exits_total",
+            "Calls whose entry was not seen; not counted.",
+            c.unmatched_exits,
+        ),
+        (
+            "podstuck_map_full_total",
+            "Calls not followed or not counted because a table was full.",
+            c.map_full,
+        ),
+        (
+            "podstuck_outcome_unknown_total",
+            "Calls entered and not seen to return; not counted.",
+            c.outcome_unknown,
+        ),
+        (
+            "podstuck_io_uring_deletions_total",
+            "Deletions by io_uring, which are noticed and not counted by outcome.",
+            c.io_uring_deletions,
+        ),
+        (
+            "podstuck_drains_failed_total",
+            "Times that the probes' tables could not be read in full.",
+            c.drains_failed,
+        ),
+        ("podstuck_unresolved_calls_total", "Calls counted without a target.", c.unresolved),
+        (
+            "podstuck_look_alike_calls_total",
+            "Calls on paths that look like a target's and belong to no known target.",
+            c.look_alikes,
+        ),
+    ] {
+        families.counter(name, help, value as f64);
+    }
+    // Without a measurement, there is no sample.
+    if let Some(skipped) = c.probes_skipped {
+        let help = "Calls not seen because the kernel ran no probes on that CPU at that moment.";
+        families.counter("podstuck_probes_skipped_total", help, skipped as f64);
+    }
+    let late = c.looks_late_s as f64;
+    let help = "Longest time that a scan of the node's state was overdue; 0 below a minute.";
+    families.gauge("podstuck_looks_late_seconds", help, late);
+    let missing = c.probes_missing.len() as f64;
+    families.gauge("podstuck_probes_missing", "Probes that are not attached.", missing);
 }
 
 fn pairs_of(labels: &Labels) -> Vec<LabelPair> {
-    let mut pairs = pairs([
+    let mut pairs = podstuck_exposition::labels([
         ("syscall", labels.syscall),
         ("outcome", &labels.outcome),
         ("pod", &labels.pod),
@@ -252,20 +206,8 @@ fn pairs_of(labels: &Labels) -> Vec<LabelPair> {
         ("plugin", &labels.names.plugin),
     ]);
     let of_target = ["namespace", "pod_name", "container", "plugin"];
-    pairs.retain(|pair| !pair.value().is_empty() || !of_target.contains(&pair.name()));
+    pairs.retain(|pair| !pair.value.is_empty() || !of_target.contains(&pair.name.as_str()));
     pairs
-}
-
-fn pairs<const N: usize>(labels: [(&str, &str); N]) -> Vec<LabelPair> {
-    labels
-        .into_iter()
-        .map(|(name, value)| {
-            let mut pair = LabelPair::default();
-            pair.set_name(name.into());
-            pair.set_value(value.into());
-            pair
-        })
-        .collect()
 }
 
 #[cfg(test)]
@@ -296,7 +238,7 @@ mod tests {
     fn render_by(counts: Counts<'_>, found: &[Finding]) -> String {
         let lost = Completeness { events_lost: 3, ..Default::default() };
         let window = Duration::from_millis(30_500);
-        prometheus(sample::start(), window, counts, found, &lost).unwrap()
+        prometheus(sample::start(), window, counts, found, &lost).text().unwrap()
     }
 
     fn totals(plugins: &[(&str, bool)]) -> Totals {

@@ -139,8 +139,8 @@ fn exported_files_hold_every_name_in_its_place() {
             let log = String::from_utf8(hlog(start, window, (&table, &names)).unwrap()).unwrap();
             is_unforged(&log);
             assert_eq!(log.matches("Tag=").count(), table.len(), "{log}");
-            let metrics =
-                prometheus(start, window, Counts::ByTarget(&table, &names), &found, &lost).unwrap();
+            let counts = Counts::ByTarget(&table, &names);
+            let metrics = prometheus(start, window, counts, &found, &lost).text().unwrap();
             is_unforged(&metrics);
             assert_eq!(metrics.matches("podstuck_calls_total{").count(), table.len(), "{metrics}");
             Ok(())
