@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-use common::{Agent, has, wait_for};
+use common::{Agent, CHART, has, wait_for};
 use nix::{errno::Errno, sys::signal::Signal};
 use podstuck_common::{bucket::bucket_of, count::CallTotals};
 use podstuck_exposition::message::MetricFamily;
@@ -31,7 +31,7 @@ use podstuck_show::export::{Snapshot, replace};
 use podstuck_testing::requires;
 use prometheus::Prometheus;
 use prost::Message;
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Pods of the node. Each is deleted once in a round.
 const PODS: u64 = 200;
@@ -230,7 +230,22 @@ fn native_histograms_are_what_the_classic_ones_are_with_the_documented_error() {
             assert!(of_classic > 1.0 / 8.0 && of_classic < 8.0, "{of_classic}");
         }
     }
+    let dashboard = fs::read_to_string(format!("{CHART}/files/dashboard.json")).unwrap();
+    let dashboard: Value = serde_json::from_str(&dashboard).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap();
+    let targets = panels.iter().flat_map(|panel| panel["targets"].as_array().unwrap());
+    let of_durations = targets
+        .map(|target| target["expr"].as_str().unwrap().replace("$__rate_interval", "30s"))
+        .filter(|query| query.contains("podstuck_call_duration_seconds"));
+    let of_durations: Vec<_> = of_durations.collect();
+    assert_eq!(of_durations.len(), 2, "{of_durations:?}");
     for (name, prometheus) in [("classic", &classic), ("native", &native)] {
+        for query in &of_durations {
+            assert!(
+                !prometheus.query(query).is_empty(),
+                "no data of {query} with {name} histograms"
+            );
+        }
         let series = value(prometheus, "count({__name__=~\"podstuck_.+\"})");
         println!("measured: {series} series with {name} histograms");
         assert!(series <= 600.0, "{name}: {series}");
