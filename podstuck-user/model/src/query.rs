@@ -9,6 +9,7 @@ use thiserror::Error;
 
 use crate::{
     client::Client,
+    cluster::{KubeletsList, NotRead},
     file_system::FileSystem,
     holder::{About, Holder, Snapshot},
     hung::MountPoint,
@@ -157,6 +158,8 @@ questions! { $
         of Clients(FindClients, |_| None);
     Places Waits(Result<Vec<Waiting>, NoAnswer>)
         of Waits(FollowWaits, |_| None);
+    Kubelet KubeletsPods(Result<KubeletsList, NotRead>)
+        of KubeletsPods(ReadKubeletsPods, |_| None);
     Trees Protected(Result<Protected, NoAnswer>)
         of Protected(FindProtected, |it| Some(&mut it.pid));
     Trees Remaining(Result<Remaining, NoAnswer>)
@@ -277,6 +280,15 @@ pub struct FollowWaits {
     pub daemons: Vec<u32>,
     /// The pod's UID and its containers' ids. A shim started for one of them is inspected, too.
     pub names: Vec<String>,
+}
+
+/// What kubelet's own list has of pods.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReadKubeletsPods {
+    /// The kubelet.
+    pub kubelet: u32,
+    /// UIDs of the pods.
+    pub pods: Vec<String>,
 }
 
 /// The objects of a tree with attributes that forbid removal.

@@ -10,6 +10,7 @@ use crate::{
     event::What,
     model::{
         block_volume::BlockVolume,
+        cluster::NotRead,
         csi::{CsiState, DriverProcess, DriverState, Reach, Registration, VolumeData},
         file_system::FileSystem,
         halted::Halted,
@@ -316,6 +317,9 @@ impl Capture {
             }
             Wants::Clients(_) => Answer::Clients(Ok(Vec::new())),
             Wants::Waits(_) => Answer::Waits(Ok(Vec::new())),
+            Wants::KubeletsPods(_) => {
+                Answer::KubeletsPods(Err(NotRead::Other("it was not captured".into())))
+            }
             Wants::Holders(_) => Answer::Holders(Ok(self.holders(&query.path, at))),
         }
     }

@@ -5,6 +5,7 @@ use std::{
     thread::JoinHandle,
 };
 
+use super::record_news::whose;
 use crate::{
     cli,
     model::{identity::Pod, node_record::NodeRecord, path::safe, pod_record::PodRecord},
@@ -13,7 +14,7 @@ use podstuck_confine::role::Role;
 use podstuck_node::{
     identity::{NameSource, PodNames, wanted::WantedError},
     state::{
-        api::{self, Api, As, Asked, Known, OfNode},
+        api::{self, Api, Asked, Known, OfNode},
         kubelet::Kubelet,
     },
 };
@@ -32,11 +33,7 @@ impl ApiReader {
         kubelets: Vec<Kubelet>,
         target: &cli::Target,
     ) -> Self {
-        let whose = match choice {
-            cli::Api::Never => None,
-            cli::Api::Auto => Some(As::Kubelet),
-            cli::Api::File(path) => Some(As::File(path.clone())),
-        };
+        let whose = whose(choice);
         let about = about(target);
         let asking = whose.and_then(|whose| {
             let ask = std::thread::Builder::new().name("api".into());

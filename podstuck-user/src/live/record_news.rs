@@ -68,11 +68,7 @@ impl RecordNews {
         choice: Option<&cli::Api>,
     ) -> Self {
         let (sender, answers) = unbounded_channel();
-        let whose = match choice {
-            None | Some(cli::Api::Never) => None,
-            Some(cli::Api::Auto) => Some(As::Kubelet),
-            Some(cli::Api::File(path)) => Some(As::File(path.clone())),
-        };
+        let whose = choice.and_then(whose);
         let may_ask = whose.is_some();
         let asker = whose.and_then(|whose| {
             let (asker, asked) = channel();
@@ -136,6 +132,15 @@ impl RecordNews {
     /// Takes an answer.
     pub(super) fn answered(&mut self, api: Api, names: impl FnMut(Pod) -> Pod) -> News {
         self.schedule.answered(Instant::now(), Timestamp::now(), api, names)
+    }
+}
+
+/// With whose credentials requests are made; `None` if none are permitted.
+pub(super) fn whose(choice: &cli::Api) -> Option<As> {
+    match choice {
+        cli::Api::Never => None,
+        cli::Api::Auto => Some(As::Kubelet),
+        cli::Api::File(path) => Some(As::File(path.clone())),
     }
 }
 

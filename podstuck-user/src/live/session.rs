@@ -48,6 +48,7 @@ use podstuck_node::{
     ask::{Asker, Node},
     state::{
         api::Api,
+        asked::AsWhom,
         hung::{HungCalls, Notice, Report, Unmounted},
         logs::{Attempt, Logs},
         sample::{Lateness, Look},
@@ -119,12 +120,13 @@ impl Session {
         mut recorder: Option<Recorder>,
         hung: HungCalls,
         (log_news, drivers, records): (LogNews, DriverLogs, RecordNews),
+        whom: AsWhom,
     ) -> Self {
         if let Some(recorder) = &mut recorder {
             recorder.begin(presenter.run());
         }
         let (sender, answers) = mpsc::unbounded_channel();
-        let (asker, looks) = (Asker::new(Node, sender), Lateness::start(Instant::now()));
+        let (asker, looks) = (Asker::new(Node::new(whom), sender), Lateness::start(Instant::now()));
         Self {
             names,
             rooting,

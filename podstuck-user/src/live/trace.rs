@@ -11,7 +11,7 @@ use super::{
     log_reader::LogNews,
     presenter::Presenter,
     probing::{Draining, Missed, Probing, answer},
-    record_news::RecordNews,
+    record_news::{RecordNews, whose},
     reporter::{Form, Reporter},
     session::Session,
     setup::{self, Prepared},
@@ -36,6 +36,7 @@ use podstuck_confine::{clock, facts, fork_server, role::Role};
 use podstuck_node::{
     program,
     state::{
+        asked::AsWhom,
         hung::HungCalls,
         namespaces,
         sample::{Pace, Sampler},
@@ -184,6 +185,11 @@ async fn trace(
     // For one question, the API server is asked once.
     let again = (!until.is_asked()).then_some(&options.api);
     let kubelet_roots = options.node.kubelet_root.clone();
+    let whom = AsWhom {
+        host_root: places.host_root.clone(),
+        kubelet_roots: kubelet_roots.clone(),
+        whose: whose(&options.api),
+    };
     let records = RecordNews::start(places.host_root.clone(), kubelet_roots, again);
     let unknown_roots = UnknownRoots::new(places.host_root.clone(), places.takes_new_roots);
     let is_there = |name| program::find(&places.host_root, name).is_some();
@@ -206,8 +212,8 @@ async fn trace(
         presenter = presenter.without_xargs();
     }
     let rooting = (rooting, unknown_roots);
-    let mut session =
-        Session::new(names, rooting, presenter, recorder, hung, (log_news, drivers, records));
+    let news = (log_news, drivers, records);
+    let mut session = Session::new(names, rooting, presenter, recorder, hung, news, whom);
     let first = probing.begin().await?;
     session.inherit(probing.inherited());
     session.tick(&first);

@@ -12,6 +12,7 @@ use crate::{
     model::{
         call::{Call, Outcome},
         client::Client,
+        cluster::{KubeletsList, NotRead},
         csi::CsiState,
         evidence::Certainty,
         file_system::FileSystem,
@@ -75,12 +76,15 @@ pub(super) struct Node {
     pub(super) listening: Listening,
     /// The fanotify groups that must permit accesses.
     pub(super) fanotify: Fanotify,
+    /// kubelet's own list of its pods, if it can be read.
+    pub(super) kubelets_pods: Option<Result<KubeletsList, NotRead>>,
 }
 
 impl Node {
     pub(super) fn answer(&self, query: &Query) -> Answer {
         let node = self.clone();
         let table = node.mounts.as_deref().map(mounts);
+        let unread = || Err(NotRead::Other("the scenario has none".into()));
         let hung = || NoAnswer::Deadline(std::time::Duration::from_secs(2));
         match query.wants.clone() {
             Wants::Mounts(_) => Answer::Mounts(table),
@@ -121,6 +125,9 @@ impl Node {
             Wants::Fanotify(_) => Answer::Fanotify(Ok(node.fanotify)),
             Wants::Clients(_) => Answer::Clients(Ok(node.clients)),
             Wants::Waits(_) => Answer::Waits(Ok(node.waits)),
+            Wants::KubeletsPods(_) => {
+                Answer::KubeletsPods(node.kubelets_pods.unwrap_or_else(unread))
+            }
             Wants::Holders(_) if node.is_hung => Answer::Holders(Err(hung())),
             Wants::Holders(_) => Answer::Holders(Ok(snapshot(node.holders))),
         }

@@ -6,11 +6,13 @@
 
 mod facts;
 mod kind;
+mod kubelets_list;
 mod object;
 mod selector;
 
 pub use facts::{AGAIN, Answer, Facts, Known, Kubelet, Question, Survey, Unread, Why};
 pub use kind::{CORE, Key, Kind};
+pub use kubelets_list::{Change, KubeletsList, Listed, NotRead};
 pub use object::{
     ClaimRef, Condition, ContainerStatus, Endpoint, ManagedFields, Meta, Object, Owner, Rule,
     ServiceRef, Spec, Status, Taint, VolumeError, Webhook, WebhookClient,

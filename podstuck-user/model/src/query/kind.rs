@@ -11,6 +11,8 @@ pub enum Kind {
     Tables,
     /// A directory, the mounts below it, sockets: a helper process that may read much.
     Places,
+    /// kubelet's port: a helper process that waits for kubelet.
+    Kubelet,
     /// A whole tree, which may take seconds.
     Trees,
     /// Holders: a search of all processes.
@@ -19,16 +21,17 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 5] =
-        [Self::Inode, Self::Tables, Self::Places, Self::Trees, Self::Holders];
+    pub const ALL: [Self; 6] =
+        [Self::Inode, Self::Tables, Self::Places, Self::Kubelet, Self::Trees, Self::Holders];
 
     /// Concurrency limit. All but [`Self::Tables`] need a helper process, of which the fork server allows `MOST`;
-    /// one search answers all questions about holders.
+    /// one search answers all questions about holders,
+    /// and one read of kubelet's list those about its pods.
     pub const fn turns(self) -> usize {
         match self {
             Self::Tables => 4,
             Self::Inode | Self::Places | Self::Trees => 2,
-            Self::Holders => 1,
+            Self::Kubelet | Self::Holders => 1,
         }
     }
 

@@ -27,6 +27,10 @@ pub struct Settings {
     pub node_name: Option<String>,
     /// `podLogsDir` in its configuration.
     pub pod_logs: Option<PathBuf>,
+    /// Ports by flags, which override those of the configuration.
+    pub(crate) flag_ports: Ports,
+    /// Ports by the configuration.
+    pub(crate) config_ports: Ports,
     /// The distribution's file with kubelet's flags (MicroK8s).
     pub(crate) args_file: Option<PathBuf>,
     /// `--config` of the distribution: replaces its default configuration file.
@@ -34,7 +38,31 @@ pub struct Settings {
     pub(crate) distribution: Option<Distribution>,
 }
 
+/// The ports where kubelet serves the list of its pods.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Ports {
+    /// `--port`: TLS, and only for those who have the right.
+    secure: Option<u16>,
+    /// `--read-only-port`: neither.
+    read_only: Option<u16>,
+}
+
+/// Of `KubeletPort` and `KubeletReadOnlyPort` in pkg/cluster/ports.
+const PORT: u16 = 10250;
+const READ_ONLY_PORT: u16 = 10255;
+
 impl Settings {
+    /// The port with TLS.
+    pub(crate) fn port(&self) -> u16 {
+        self.flag_ports.secure.or(self.config_ports.secure).unwrap_or(PORT)
+    }
+
+    /// The port without TLS, which most kubelets do not serve: that depends on more than the configuration's file.
+    pub(crate) fn read_only_port(&self) -> u16 {
+        let known = self.flag_ports.read_only.or(self.config_ports.read_only);
+        known.filter(|port| *port != 0).unwrap_or(READ_ONLY_PORT)
+    }
+
     /// Reads a command line; `None` for a program that contains no kubelet.
     pub fn of(words: &[String]) -> Option<Self> {
         let program = Path::new(words.first()?).file_name()?.to_str()?;
@@ -89,6 +117,8 @@ impl Settings {
             "config" => self.config = Some(value.into()),
             "config-dir" => self.config_dir = Some(value.into()),
             "hostname-override" => self.node_name = Some(value.into()),
+            "port" => self.flag_ports.secure = value.parse().ok(),
+            "read-only-port" => self.flag_ports.read_only = value.parse().ok(),
             _ => {}
         }
     }
@@ -115,6 +145,9 @@ impl Settings {
         if let Some(directory) = config.pod_logs_dir.filter(|path| path.is_absolute()) {
             self.pod_logs = Some(directory);
         }
+        let ports = &mut self.config_ports;
+        ports.secure = config.port.or(ports.secure);
+        ports.read_only = config.read_only_port.or(ports.read_only);
         Ok(())
     }
 }
@@ -129,6 +162,8 @@ fn dashless(flag: &str) -> &str {
 struct Configuration {
     kind: Option<String>,
     pod_logs_dir: Option<PathBuf>,
+    port: Option<u16>,
+    read_only_port: Option<u16>,
 }
 
 #[cfg(test)]
@@ -200,6 +235,12 @@ mod tests {
         settings.take_config(&config("evictionHard: {memory.available: 1Gi}\n")).unwrap();
         settings.take_config(&config("podLogsDir: relative\n")).unwrap();
         assert_eq!(settings.pod_logs, Some("/b".into()));
+        assert_eq!((settings.port(), settings.read_only_port()), (10250, 10255));
+        settings.take_config(&config("port: 10350\nreadOnlyPort: 0\n")).unwrap();
+        assert_eq!((settings.port(), settings.read_only_port()), (10350, 10255));
+        settings.flag("port", "10450");
+        settings.take_config(&config("port: 10550\nreadOnlyPort: 10355\n")).unwrap();
+        assert_eq!((settings.port(), settings.read_only_port()), (10450, 10355), "by a flag");
         let json = r#"{"kind":"KubeletConfiguration","podLogsDir":"/c"}"#;
         settings.take_config(json).unwrap();
         assert_eq!(settings.pod_logs, Some("/c".into()));

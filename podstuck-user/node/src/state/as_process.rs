@@ -54,21 +54,33 @@ pub(super) fn enter(host_root: &Path, pid: u32) -> Result<Inside> {
     let table = fs::read(process.join("mountinfo")).ok();
     let inside = Inside(table.map(|text| parse_mounts(pid, &text)));
     let root = process.join("root");
-    let same = |own: &str, other: &Path| -> Result<bool> {
-        let (own, other) = (fs::metadata(own)?, fs::metadata(other)?);
-        Ok((own.st_dev(), own.st_ino()) == (other.st_dev(), other.st_ino()))
-    };
-    let network = process.join("ns/net");
-    if !same("/proc/self/ns/net", &network).with_context(|| format!("the network of pid {pid}"))? {
-        let network = File::open(network)?;
-        move_into_link_name_space(network.as_fd(), Some(LinkNameSpaceType::Network))
-            .with_context(|| format!("entering the network of pid {pid}"))?;
-    }
-    if !same("/", &root).with_context(|| format!("the root directory of pid {pid}"))? {
+    enter_network(host_root, pid)?;
+    if !is_same("/", &root).with_context(|| format!("the root directory of pid {pid}"))? {
         chroot(&root).with_context(|| format!("entering the root directory of pid {pid}"))?;
         std::env::set_current_dir("/").context("entering it")?;
     }
     Ok(inside)
+}
+
+/// Goes into its network, and stays in its own root directory.
+///
+/// # Errors
+/// As [`enter`].
+pub(super) fn enter_network(host_root: &Path, pid: u32) -> Result<()> {
+    let network = directory(host_root, pid).join("ns/net");
+    if !is_same("/proc/self/ns/net", &network)
+        .with_context(|| format!("the network of pid {pid}"))?
+    {
+        let network = File::open(network)?;
+        move_into_link_name_space(network.as_fd(), Some(LinkNameSpaceType::Network))
+            .with_context(|| format!("entering the network of pid {pid}"))?;
+    }
+    Ok(())
+}
+
+fn is_same(own: &str, other: &Path) -> Result<bool> {
+    let (own, other) = (fs::metadata(own)?, fs::metadata(other)?);
+    Ok((own.st_dev(), own.st_ino()) == (other.st_dev(), other.st_ino()))
 }
 
 /// The words of its command line.

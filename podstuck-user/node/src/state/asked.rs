@@ -1,10 +1,11 @@
 //! Answers the engine's questions. Each answer is in the file that reads it.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use tokio::{task::spawn_blocking, time::timeout};
 
+use super::api::As;
 use podstuck_confine::helper::{self, Share, ask, ask_for};
 use podstuck_model::query::{NoAnswer, Question};
 
@@ -14,7 +15,18 @@ const STALE: Duration = Duration::from_secs(2);
 /// A question of the engine, and how this node answers it.
 pub(crate) trait Asked: Question {
     /// Looks, on behalf of a pod.
-    fn answer(self, share: Share) -> impl Future<Output = Self::Answer> + Send;
+    fn answer(self, share: Share, whom: &AsWhom) -> impl Future<Output = Self::Answer> + Send;
+}
+
+/// With whose credentials kubelet is asked.
+#[derive(Clone, Debug)]
+pub struct AsWhom {
+    /// The node's root directory.
+    pub host_root: PathBuf,
+    /// Root directories of kubelets; all of them if there are none.
+    pub kubelet_roots: Vec<PathBuf>,
+    /// The credentials; `None` if no request is permitted.
+    pub whose: Option<As>,
 }
 
 /// A question of the engine as a helper takes it.

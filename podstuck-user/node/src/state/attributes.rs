@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use rustix::fs::{AtFlags, OFlags, StatxAttributes, StatxFlags, statx};
 
 use super::{
-    asked::{Asked, Helped, in_helper},
+    asked::{AsWhom, Asked, Helped, in_helper},
     seen_by::{Root, file_id, while_it_lives},
     swap,
 };
@@ -22,7 +22,7 @@ use podstuck_model::{
 };
 
 impl Asked for ReadAttributes {
-    async fn answer(self, share: Share) -> Result<ObjectAttributes, NoAnswer> {
+    async fn answer(self, share: Share, _: &AsWhom) -> Result<ObjectAttributes, NoAnswer> {
         in_helper(share, Helped(self)).await
     }
 }

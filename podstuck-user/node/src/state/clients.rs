@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Result, ensure};
 
 use super::{
-    asked::{Asked, Helped, in_thread},
+    asked::{AsWhom, Asked, Helped, in_thread},
     blocked::{self, Blocked},
     sockets::{self, sockets_of},
     thread::since_boot,
@@ -34,7 +34,7 @@ const LINE: usize = 4096;
 const WORDS: usize = 2;
 
 impl Asked for FindClients {
-    async fn answer(self, share: Share) -> Result<Vec<Client>, NoAnswer> {
+    async fn answer(self, share: Share, _: &AsWhom) -> Result<Vec<Client>, NoAnswer> {
         let find = move || {
             let daemon = self.pid;
             let found = ask(Helped(self));

@@ -13,7 +13,7 @@ use rustix::fs::{OFlags, StatxFlags};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    asked::{Asked, in_thread},
+    asked::{AsWhom, Asked, in_thread},
     holders::users_below,
     seen_by::{Root, file_id, while_it_lives},
 };
@@ -43,9 +43,10 @@ pub(super) struct ReadEntries {
 }
 
 impl Asked for ReadDirectory {
-    async fn answer(self, share: Share) -> Contents {
+    async fn answer(self, share: Share, whom: &AsWhom) -> Contents {
         let Self { pid, namespace, directory: path } = self.clone();
-        let mounts = ReadMounts { pid, namespace, path, mount_id: 0 }.answer(share.clone()).await;
+        let mounts =
+            ReadMounts { pid, namespace, path, mount_id: 0 }.answer(share.clone(), whom).await;
         let looked = in_thread(share, move || look(self)).await;
         let (users, entries) = looked.unwrap_or_else(|error| (Vec::new(), Err(error)));
         Contents { mounts, entries, users }

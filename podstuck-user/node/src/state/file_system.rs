@@ -4,7 +4,7 @@
 use std::{fs, io, path::Path};
 
 use super::{
-    asked::{Asked, from_proc},
+    asked::{AsWhom, Asked, from_proc},
     mounts,
 };
 use podstuck_confine::helper::Share;
@@ -16,7 +16,7 @@ use podstuck_model::{
 };
 
 impl Asked for ReadFileSystem {
-    async fn answer(self, _: Share) -> Option<FileSystem> {
+    async fn answer(self, _: Share, _: &AsWhom) -> Option<FileSystem> {
         from_proc(move || of_path(self.pid, self.namespace, &self.path)).await.flatten()
     }
 }

@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Context, Result};
 use procfs::{FromBufReadSI as _, current_system_info, net::TcpNetEntries};
 
-use super::asked::{Asked, Helped, in_helper};
+use super::asked::{AsWhom, Asked, Helped, in_helper};
 use podstuck_confine::helper::{Question, Share, Teller};
 use podstuck_confine::{proc, role::Role};
 use podstuck_model::{
@@ -24,7 +24,7 @@ use podstuck_model::{
 const LONGEST: u64 = 2 << 20;
 
 impl Asked for FindListener {
-    async fn answer(self, share: Share) -> Result<Listening, NoAnswer> {
+    async fn answer(self, share: Share, _: &AsWhom) -> Result<Listening, NoAnswer> {
         in_helper(share, Helped(self)).await
     }
 }

@@ -7,7 +7,7 @@
 pub mod anywhere;
 pub mod api;
 mod as_process;
-pub(crate) mod asked;
+pub mod asked;
 mod attributes;
 mod block_volumes;
 mod blocked;

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
-    asked::{Asked, from_proc},
+    asked::{AsWhom, Asked, from_proc},
     namespaces,
 };
 use podstuck_confine::{helper::Share, proc};
@@ -13,13 +13,13 @@ use podstuck_model::{
 };
 
 impl Asked for ReadMounts {
-    async fn answer(self, _: Share) -> Option<Mounts> {
+    async fn answer(self, _: Share, _: &AsWhom) -> Option<Mounts> {
         from_proc(move || around(&self)).await.flatten()
     }
 }
 
 impl Asked for ReadMountsOn {
-    async fn answer(self, _: Share) -> Option<Mounts> {
+    async fn answer(self, _: Share, _: &AsWhom) -> Option<Mounts> {
         let read = move || {
             let mut found = of_namespace(self.pid, self.namespace)?;
             found.all = found.on_file(&self.path).into_iter().cloned().collect();

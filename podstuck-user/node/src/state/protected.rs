@@ -17,7 +17,7 @@ use rustix::{
 };
 
 use super::{
-    asked::{Asked, Helped, in_helper},
+    asked::{AsWhom, Asked, Helped, in_helper},
     attributes::attribute_bits,
     seen_by::{Root, file_id, while_it_lives},
 };
@@ -41,7 +41,7 @@ const WANTED: StatxFlags = StatxFlags::TYPE.union(StatxFlags::INO);
 const DEPTH: usize = 64;
 
 impl Asked for FindProtected {
-    async fn answer(self, share: Share) -> Result<Protected, NoAnswer> {
+    async fn answer(self, share: Share, _: &AsWhom) -> Result<Protected, NoAnswer> {
         in_helper(share, Helped(self)).await
     }
 }

@@ -80,6 +80,7 @@ questions! {
     Holders(holders::FindHolders),
     KernelLog(logs::ReadKernelLog),
     Kubelet(kubelet::ReadKubelet),
+    KubeletsPods(api::AskKubelet),
     Listener(Helped<query::FindListener>),
     Log(logs::ReadLog),
     Logs(listing::ListDirectories),

@@ -8,7 +8,7 @@ use rustix::fs::{OFlags, StatxFlags};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    asked::{Asked, from_proc, in_thread},
+    asked::{AsWhom, Asked, from_proc, in_thread},
     fuse_servers::FindFuseServer,
     seen_by::Root,
 };
@@ -27,7 +27,7 @@ use podstuck_model::{
 const MOUNTS_MAX: usize = 4;
 
 impl Asked for ReachFuseMounts {
-    async fn answer(self, share: Share) -> Vec<(MountPoint, i32)> {
+    async fn answer(self, share: Share, _: &AsWhom) -> Vec<(MountPoint, i32)> {
         let Self { pid, path } = self;
         let mounts = from_proc(move || mount_point::fuse_at(pid, &path)).await;
         let reach = move || {

@@ -73,7 +73,7 @@ const WORDS: &str = "pod pods volume volumes volume-subpaths plugins plugins_reg
     denied refused Unauthorized forbidden certificate expired unmount command plugin matched \
     Unmounting arguments Output mounted exit Invalid argument tcp lookup deadline exceeded context stop kill \
     container signal init operation permitted does exist encrypted logical multipath FAILED LOGGED_IN live connecting \
-    running offline blocked Blocked Online pcie rdma fc";
+    running offline blocked Blocked Online pcie rdma fc not-asked no-port not-kubelet unknown";
 
 /// Prefixes that identify the kind of an object: what follows them is replaced.
 const BEGINNINGS: [&str; 6] =

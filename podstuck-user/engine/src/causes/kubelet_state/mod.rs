@@ -2,6 +2,7 @@
 //! a pod, unmounts its volumes or lets its record go.
 
 mod dra;
+mod lists;
 mod pull;
 mod slice;
 mod steps;
@@ -288,6 +289,8 @@ pub(crate) fn draft(suspect: &Suspect<'_>) -> Draft {
     draft
 }
 
+#[cfg(test)]
+mod lists_tests;
 #[cfg(test)]
 mod steps_tests;
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! A deletion that waits inside kubelet, or between kubelet and the record: kubelet has not learned of the deletion,
 //! fails by itself at a step before all others, or never started the pod. Nothing on the node is in the way, so
-//! kubelet's log is the only source, and no finding is more than likely.
+//! kubelet's log is the only source, and no finding is more than likely; except that kubelet's own list of its pods
+//! ([`super::lists`]) shows whether kubelet has learned of the deletion.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,8 +17,16 @@ use crate::{
     bounded::Bounded,
     cause::{Cause, Kind, Origin, TriedWith, absent, hidden, log, or_seen, seen, way},
     causes::{
-        kubelet_state::{dra, pull},
-        shared::{holders::is_same_pod, repeated::Repeated},
+        kubelet_state::{
+            dra,
+            lists::{Lists, Shown},
+            pull,
+        },
+        shared::{
+            holders::is_same_pod,
+            kubelets_list::{lacks_deletion, takes_changes},
+            repeated::Repeated,
+        },
     },
     command::{Step, View},
     event::{Event, What},
@@ -77,16 +86,13 @@ pub(crate) static MISSED_DELETION: Cause = Cause {
         seen("the pod's deletionTimestamp has passed", &[Origin::Api]),
         seen("kubelet's log says repeatedly that its watch of pods fails", &[Origin::Log]),
         or_seen(
-            "or kubelet's log, at --v=2 or more, is read from before the deletion",
+            "or kubelet's log, at --v=2 or more and from before the deletion, has neither `SyncLoop \
+            DELETE` of the pod nor `Killing container`",
             &[Origin::Log],
         ),
         or_seen(
             "or kubelet processes other changes, according to its list or its health check",
             &[Origin::Kubelet],
-        ),
-        absent(
-            "kubelet's log has neither `SyncLoop DELETE` of the pod nor `Killing container`",
-            Feed::Logs,
         ),
         seen(
             "kubelet's own list of its pods has the pod without the deletion, in two reads",
@@ -199,12 +205,13 @@ pub(crate) struct KubeletsPart {
     complaints: Bounded<String, Vec<Repeated>>,
     /// UIDs of pods with a finding.
     found: BTreeSet<String>,
+    lists: Lists,
 }
 
 impl Default for KubeletsPart {
     fn default() -> Self {
         let (records, found) = (BTreeMap::new(), BTreeSet::new());
-        Self { records, complaints: Bounded::new(PODS), found }
+        Self { records, complaints: Bounded::new(PODS), found, lists: Lists::default() }
     }
 }
 
@@ -234,6 +241,7 @@ impl KubeletsPart {
 
     fn sampled(&mut self, context: &Context<'_>, sample: &NodeSample, steps: &mut Steps) {
         let before = std::mem::take(&mut self.found);
+        let mut overdue = BTreeMap::new();
         // Without a runtime, kubelet cannot see that there is no container.
         let runtime_answers = sample.gone.is_empty()
             && sample.runtimes.iter().all(|runtime| runtime.halted.is_none());
@@ -245,24 +253,34 @@ impl KubeletsPart {
             let is_killed =
                 groups.flat_map(|group| &group.tasks).any(|task| task.killed && task.is_alive());
             let seen = Seen { pod, kubelet, runtime_answers, is_killed, sample };
+            if self.is_overdue(context, &seen) {
+                overdue.insert(pod.uid.clone(), kubelet);
+            }
             let Some(draft) = self.judge(context, &seen) else { continue };
             self.found.insert(pod.uid.clone());
             steps.found([draft]);
         }
         let (tracker, at) = (self.id(), sample.at);
+        steps.ask(self.lists.due(tracker, &overdue, context.now));
         let over = before.iter().filter(|uid| !self.found.contains(*uid));
         let over = over.map(|uid| name_hash(uid.as_bytes()));
         steps.say(over.map(|target_id| Verdict::Over { tracker, target_id, at }));
+    }
+
+    /// Whether kubelet's list shows more than is known: the log has no receipt of the deletion.
+    fn is_overdue(&self, context: &Context<'_>, seen: &Seen<'_>) -> bool {
+        let Some(known) = self.records.get(&seen.pod.uid) else { return false };
+        let late = known.0.deletion.map(|by| context.calendar.duration_since(by));
+        let is_late = late.is_some_and(|late| late >= LATE);
+        let has_received = context.kubelet_steps.has_received(&seen.pod.uid);
+        is_late && !seen.is_killed && !is_elsewhere(known) && !has_received
     }
 
     fn judge(&self, context: &Context<'_>, seen: &Seen<'_>) -> Option<Draft> {
         let &Seen { pod, kubelet, sample, .. } = seen;
         let at = sample.at;
         let record = self.records.get(&pod.uid);
-        let is_elsewhere = |(record, here): &&(PodRecord, String)| {
-            record.is_mirror || record.node.as_ref().is_some_and(|node| node != here)
-        };
-        if record.filter(is_elsewhere).is_some() {
+        if record.is_some_and(is_elsewhere) {
             return None;
         }
         let record = record.map(|(record, _)| record);
@@ -291,6 +309,10 @@ impl KubeletsPart {
         let requested = kubelet_steps::requested(record);
         let grace = Duration::from_secs(record.grace_s);
         let steps = context.kubelet_steps;
+        let shown = self.lists.shown(&pod.uid, kubelet, context.now);
+        if matches!(shown, Shown::Missed { .. }) {
+            return missed(context, &suspect, record, late, &shown);
+        }
         let not_asked = steps.not_asked(&pod.uid, requested, grace, now);
         let is_failing = |complaint: &Repeated| {
             complaint.said.level == Level::Error && context.now.since(complaint.last) <= FRESH
@@ -301,7 +323,7 @@ impl KubeletsPart {
         {
             return Some(draft);
         }
-        missed(context, &suspect, record, late)
+        missed(context, &suspect, record, late, &shown)
     }
 }
 
@@ -321,6 +343,13 @@ impl Tracker for KubeletsPart {
                 node.missing.iter().for_each(|pod| drop(self.records.remove(&pod.uid)));
             }
             What::Sample(sample) => self.sampled(context, sample, steps),
+            What::Answer { query, answer } => {
+                self.lists.answered(query, answer, event.at);
+                // Scans may be seconds apart.
+                if let Some(sample) = context.sample {
+                    self.sampled(context, sample, steps);
+                }
+            }
             _ => {}
         }
     }
@@ -343,16 +372,27 @@ fn acting_kubelet(steps: &KubeletSteps, uid: &str, sample: &NodeSample) -> Optio
     pid.filter(|pid| sample.halted_kubelets.iter().all(|halted| halted.pid != *pid))
 }
 
+/// Whether the pod's record is not that of a pod of this node.
+fn is_elsewhere((record, here): &(PodRecord, String)) -> bool {
+    record.is_mirror || record.node.as_ref().is_some_and(|node| node != here)
+}
+
 /// The finding that kubelet has not learned of the deletion.
 fn missed(
     context: &Context<'_>,
     suspect: &Suspect<'_>,
     record: &PodRecord,
     late: SignedDuration,
+    shown: &Shown<'_>,
 ) -> Option<Draft> {
     let (steps, now, uid) = (context.kubelet_steps, context.calendar, &suspect.pod.uid);
     let requested = kubelet_steps::requested(record);
-    if steps.has_received(uid) || steps.has_acted(uid, requested) {
+    if steps.has_received(uid) || matches!(shown, Shown::Received) {
+        return None;
+    }
+    let is_proven = matches!(shown, Shown::Missed { .. });
+    // What ends by itself is no step of the deletion.
+    if !is_proven && steps.has_acted(uid, requested) {
         return None;
     }
     // A kubelet that waits in a call learns of nothing, and a restart alone does not help.
@@ -364,7 +404,20 @@ fn missed(
     let runs = suspect.pod.populated == Some(true);
     let watch = steps.watch(uid, now).filter(|_| runs || not_asked.is_some());
     let is_missed = not_asked.as_ref().is_some_and(|it| it.is_unheard) && late >= VERY_LATE;
-    (watch.is_some() || is_missed).then(|| missed_deletion(suspect, watch, not_asked.as_ref()))
+    if !is_proven && !is_missed && watch.is_none() {
+        return None;
+    }
+    let mut draft = missed_deletion(suspect, watch, not_asked.as_ref(), shown);
+    if let Shown::Missed { apart, latest, is_well } = *shown {
+        lacks_deletion(&mut draft, apart);
+        // A watch that fails explains it by itself.
+        if watch.is_none()
+            && let Some(requested) = requested
+        {
+            takes_changes(&mut draft, requested, now, latest, || is_well);
+        }
+    }
+    Some(draft)
 }
 
 /// A pod in the last sample.
@@ -466,6 +519,7 @@ fn missed_deletion(
     suspect: &Suspect<'_>,
     watch: Option<&Watch>,
     not_asked: Option<&NotAsked<'_>>,
+    shown: &Shown<'_>,
 ) -> Draft {
     let mut draft = suspect.draft(&MISSED_DELETION);
     draft.held_by(suspect.kubelet());
@@ -480,13 +534,14 @@ fn missed_deletion(
     if let Some(not_asked) = not_asked {
         draft.fact(not_asked.fact(), Source::Log(not_asked.log.to_owned()));
     }
-    draft.doubt(match not_asked {
-        Some(_) => "what kubelet's own list of its pods says (its /pods was not read)",
-        None => {
+    match (shown, not_asked) {
+        (Shown::Open(unknown), Some(_)) => draft.doubt(unknown),
+        (Shown::Open(_), None) => draft.doubt(
             "whether kubelet has received the deletion before: its log does not go back that \
-            far, or does not name its steps (--v=2)"
-        }
-    });
+            far, or does not name its steps (--v=2)",
+        ),
+        (Shown::Missed { .. } | Shown::Received, _) => {}
+    }
     let text = watch.map_or("", |watch| watch.said.text.as_str());
     let has = |words: &[&str]| words.iter().any(|words| text.contains(words));
     let why = if has(&["Unauthorized", "x509", "certificate", "forbidden"]) {

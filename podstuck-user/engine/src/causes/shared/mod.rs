@@ -6,6 +6,7 @@ pub(crate) mod clients;
 pub(crate) mod fuse;
 pub(crate) mod halted;
 pub(crate) mod holders;
+pub(crate) mod kubelets_list;
 pub(crate) mod moments;
 pub(crate) mod pending_deletion;
 pub(crate) mod repeated;

@@ -3,11 +3,17 @@
 use std::{sync::Arc, time::Instant};
 
 use anyhow::{Context, Result, bail};
-use rustls::{crypto::ring, sign::CertifiedKey};
+use rustls::{
+    crypto::{CryptoProvider, ring},
+    sign::CertifiedKey,
+};
 use serde::{Deserialize, de::DeserializeOwned};
 use ureq::{
     Agent, Error, Proxy,
-    tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, parse_pem},
+    tls::{
+        Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, TlsConfigBuilder,
+        parse_pem,
+    },
 };
 use x509_cert::der::Decode;
 
@@ -16,7 +22,7 @@ use podstuck_model::path::safe;
 
 /// Several times the records of a full node's pods. A helper has room for no more (`records_of_many_pods_fit_into_a_helper`
 /// of tests/large_node.rs).
-const LONGEST: u64 = 32 << 20;
+pub(super) const LONGEST: u64 = 32 << 20;
 /// Of what a server says about a refusal.
 const REASON: usize = 300;
 /// How the node authorizer refuses.
@@ -55,25 +61,14 @@ impl Client {
     /// # Errors
     /// Fails when certificates or key are none.
     pub(super) fn new(access: Access, end: Instant) -> Result<Self> {
-        let provider = Arc::new(ring::default_provider());
+        let provider = provider();
         let mut tls = TlsConfig::builder().unversioned_rustls_crypto_provider(provider.clone());
         tls = match access.trust {
             Trust::Any => tls.disable_verification(true),
             Trust::Authorities(pem) => tls.root_certs(RootCerts::from(certificates(&pem)?)),
             Trust::System => tls.root_certs(RootCerts::from(of_this_machine())),
         };
-        if let Some((chain, key)) = &access.user.certificate {
-            let chain = certificates(chain)?;
-            let key =
-                PrivateKey::from_pem(key).ok().context("its client-key is not a valid PEM key")?;
-            // The next one who looks at them expects that they fit.
-            let der = rustls::pki_types::PrivateKeyDer::try_from(key.der().to_vec());
-            let der = der.ok().context("its client-key is of no known kind")?;
-            let first = chain.iter().map(|one| one.der().to_vec().into()).collect();
-            CertifiedKey::from_der(first, der, &provider)
-                .context("its client-certificate and client-key do not match")?;
-            tls = tls.client_cert(Some(ClientCert::new_with_certs(&chain, key)));
-        }
+        tls = as_user(tls, &access.user, &provider)?;
         let proxy = access.proxy.as_deref().map(Proxy::new).transpose();
         // Its text may hold a password.
         let Ok(proxy) = proxy else { bail!("its proxy-url is not a valid URL") };
@@ -121,6 +116,31 @@ impl Client {
             _ => Err(Refusal::Refused(reason(status, &message(&body)))),
         }
     }
+}
+
+pub(super) fn provider() -> Arc<CryptoProvider> {
+    Arc::new(ring::default_provider())
+}
+
+/// Adds the user's certificate, if it has one.
+///
+/// # Errors
+/// Fails when certificate or key are not valid.
+pub(super) fn as_user(
+    tls: TlsConfigBuilder,
+    user: &User,
+    provider: &CryptoProvider,
+) -> Result<TlsConfigBuilder> {
+    let Some((chain, key)) = &user.certificate else { return Ok(tls) };
+    let chain = certificates(chain)?;
+    let key = PrivateKey::from_pem(key).ok().context("its client-key is not a valid PEM key")?;
+    // The next one who looks at them expects that they fit.
+    let der = rustls::pki_types::PrivateKeyDer::try_from(key.der().to_vec());
+    let der = der.ok().context("its client-key is of no known kind")?;
+    let first = chain.iter().map(|one| one.der().to_vec().into()).collect();
+    CertifiedKey::from_der(first, der, provider)
+        .context("its client-certificate and client-key do not match")?;
+    Ok(tls.client_cert(Some(ClientCert::new_with_certs(&chain, key))))
 }
 
 fn unreachable(error: &Error) -> Refusal {

@@ -12,8 +12,10 @@ mod claims;
 mod client;
 mod conversation;
 mod kubeconfig;
+mod kubelets_list;
 mod objects;
 mod program;
+mod proven;
 
 use std::{
     path::{Path, PathBuf},
@@ -22,6 +24,8 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
+
+pub(in crate::state) use kubelets_list::AskKubelet;
 
 use self::{
     client::{Client, node_of},
@@ -278,26 +282,8 @@ impl AskApi {
 
     /// The credentials and the file that they are from.
     fn access(&self, end: Instant) -> Result<(Access, String)> {
-        let (mut access, file) = match (&self.whose, &self.kubelet) {
-            (As::File(path), _) => (access(path, &Files::Named)?, safe_path(path).into_owned()),
-            (As::Kubelet, Some((pid, Settings { kubeconfig: Some(path), .. }))) => {
-                let inside = enter(&self.host_root, *pid)?;
-                let access = access(path, &Files::OnlyRoots(inside.only_roots()))?;
-                (access, format!("kubelet's {}", safe_path(path)))
-            }
-            (As::Kubelet, _) => bail!("no kubelet has credentials"),
-        };
-        if let Some(program) = access.user.program.take() {
-            let command = safe_path(&program.command).into_owned();
-            if self.whose == As::Kubelet {
-                bail!(
-                    "{file}: its credentials come from a program, {command}, which podstuck runs only if \
-                     you name the file: --api KUBECONFIG"
-                );
-            }
-            access.user = program::run(&program, end)?;
-        }
-        Ok((access, file))
+        let kubelet = self.kubelet.as_ref().map(|(pid, settings)| (*pid, settings));
+        credentials(&self.host_root, &self.whose, kubelet, end)
     }
 
     /// The node's name: by kubelet's settings, else by its certificate, else the host name
@@ -312,6 +298,35 @@ impl AskApi {
         };
         configured.or_else(|| node_of(&access.user)).unwrap_or_else(host)
     }
+}
+
+/// The credentials and the file that they are from.
+fn credentials(
+    host_root: &Path,
+    whose: &As,
+    kubelet: Option<(u32, &Settings)>,
+    end: Instant,
+) -> Result<(Access, String)> {
+    let (mut access, file) = match (whose, kubelet) {
+        (As::File(path), _) => (access(path, &Files::Named)?, safe_path(path).into_owned()),
+        (As::Kubelet, Some((pid, Settings { kubeconfig: Some(path), .. }))) => {
+            let inside = enter(host_root, pid)?;
+            let access = access(path, &Files::OnlyRoots(inside.only_roots()))?;
+            (access, format!("kubelet's {}", safe_path(path)))
+        }
+        (As::Kubelet, _) => bail!("no kubelet has credentials"),
+    };
+    if let Some(program) = access.user.program.take() {
+        let command = safe_path(&program.command).into_owned();
+        if *whose == As::Kubelet {
+            bail!(
+                "{file}: its credentials come from a program, {command}, which podstuck runs only if \
+                 you name the file: --api KUBECONFIG"
+            );
+        }
+        access.user = program::run(&program, end)?;
+    }
+    Ok((access, file))
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ use podstuck_model::{
 
 use super::{people, relation::Hit};
 use crate::state::{
-    asked::{Asked, Helped, in_helper},
+    asked::{AsWhom, Asked, Helped, in_helper},
     namespaces,
 };
 
@@ -31,7 +31,7 @@ use crate::state::{
 const PERMISSION: u32 = 0x0001_0000 | 0x0002_0000 | 0x0004_0000 | 0x0010_0000;
 
 impl Asked for FindFanotify {
-    async fn answer(self, share: Share) -> Result<Fanotify, NoAnswer> {
+    async fn answer(self, share: Share, _: &AsWhom) -> Result<Fanotify, NoAnswer> {
         in_helper(share, Helped(self)).await
     }
 }

@@ -28,7 +28,7 @@ mod users;
 
 use std::sync::{Mutex, PoisonError};
 
-use super::asked::{Asked, in_thread};
+use super::asked::{AsWhom, Asked, in_thread};
 use podstuck_confine::helper::{Failure, LIMIT, Share, ask_in_parts, is_hanging};
 use podstuck_model::{
     holder::{About, How, Snapshot},
@@ -45,7 +45,7 @@ const HANGS: usize = 3;
 static HANGING: Mutex<Vec<(u32, Step)>> = Mutex::new(Vec::new());
 
 impl Asked for About {
-    async fn answer(self, share: Share) -> Result<Snapshot, NoAnswer> {
+    async fn answer(self, share: Share, _: &AsWhom) -> Result<Snapshot, NoAnswer> {
         in_thread(share, move || snapshot(self)).await.flatten()
     }
 }

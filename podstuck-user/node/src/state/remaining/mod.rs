@@ -23,7 +23,7 @@ use self::{
     position::FileSystem,
 };
 use super::{
-    asked::{Asked, in_helper},
+    asked::{AsWhom, Asked, in_helper},
     seen_by::{Root, while_it_lives},
 };
 use podstuck_confine::role::Role;
@@ -47,7 +47,7 @@ pub(super) struct CountWithin {
 }
 
 impl Asked for CountRemaining {
-    async fn answer(self, share: Share) -> Result<Remaining, NoAnswer> {
+    async fn answer(self, share: Share, _: &AsWhom) -> Result<Remaining, NoAnswer> {
         in_helper(share, CountWithin { asked: self, budget: Budget::default() }).await
     }
 }

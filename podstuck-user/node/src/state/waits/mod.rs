@@ -3,7 +3,7 @@
 
 mod locks;
 mod network_plugin;
-mod tcp;
+pub(super) mod tcp;
 
 use std::{
     cell::{OnceCell, RefCell},
@@ -35,7 +35,7 @@ use self::{
     tcp::{Connection, State},
 };
 use super::{
-    asked::{Asked, Helped, in_helper},
+    asked::{AsWhom, Asked, Helped, in_helper},
     blocked::{self, Blocked},
     clients,
     sockets::{self, descriptors},
@@ -88,7 +88,7 @@ const VERBS: [&str; 11] = [
 ];
 
 impl Asked for FollowWaits {
-    async fn answer(self, share: Share) -> Result<Vec<Waiting>, NoAnswer> {
+    async fn answer(self, share: Share, _: &AsWhom) -> Result<Vec<Waiting>, NoAnswer> {
         in_helper(share, Helped(self)).await
     }
 }
