@@ -12,6 +12,7 @@ use podstuck_common::record::reason;
 
 use crate::{
     aggregate::Aggregate,
+    cause::CauseId,
     causes,
     event::{Event, Run, What},
     hung_report,
@@ -94,6 +95,8 @@ pub struct Engine {
     progress_reported: Monotonic,
     firm_since: Option<Monotonic>,
     settled_since: Option<Monotonic>,
+    /// The cause of the first finding, which is never more certain than it is, and since when.
+    at_most_since: Option<(CauseId, Monotonic)>,
     /// The current time: that of the last event.
     now: Monotonic,
     ended: Option<Monotonic>,
@@ -124,6 +127,7 @@ impl Engine {
             progress_reported: begun,
             firm_since: None,
             settled_since: None,
+            at_most_since: None,
             now: begun,
             ended: None,
             completeness: Completeness::default(),
@@ -242,6 +246,9 @@ impl Engine {
         let since = |known: Option<Monotonic>, now: bool| now.then(|| known.unwrap_or(event.at));
         self.firm_since = since(self.firm_since, self.ledger.all().any(rank::is_firm));
         self.settled_since = since(self.settled_since, self.ledger.all().any(rank::is_settled));
+        let before = self.at_most_since;
+        self.at_most_since = rank::at_most(self.ledger.all())
+            .map(|id| before.filter(|before| before.0 == id).unwrap_or((id, event.at)));
         steps.ask(self.ways_out.ask(self.run.has_target(), event.at));
         if matches!(event.what, What::Counts(_) | What::Sample(_)) {
             steps.ask(self.ask_of_waits(event.at));

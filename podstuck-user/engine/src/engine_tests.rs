@@ -7,6 +7,7 @@ use nix::errno::Errno;
 
 use super::*;
 use crate::{
+    ids,
     model::{
         call::Outcome,
         diagnosis::Stage,
@@ -17,6 +18,7 @@ use crate::{
         node::PodState,
         node_record::{NodeRecord, Ready},
         object::Attributes,
+        said::{Complaint, Said},
     },
     query::{Answer, ObjectAttributes},
     testing::{FILE, actor, block_volume, failed, pod_record, pod_state, run, stuck},
@@ -311,6 +313,24 @@ fn a_firm_answer_stands_sooner_where_a_scan_confirms_it() {
     assert_eq!([1500, 2000].map(|it| is_firm(&engine, it)), [false, true]);
     engine.take(&looked(10, vec![pod_state("u")]));
     assert_eq!([900, 1000].map(|it| is_firm(&engine, it)), [false, true]);
+}
+
+#[test]
+fn a_likely_answer_whose_cause_is_never_certain_ends_the_run() {
+    let who = Pod { uid: "u".into(), namespace: None, name: None };
+    let mut run = Run { pod: Some(who), ..run() };
+    run.start.target = Some("u".into());
+    let mut engine = Engine::new(run);
+    let text = "failed to find runtime handler nvidia";
+    let at = Timestamp::from_second(60).unwrap();
+    let said = Said::new(Component::Kubelet, "a log", "u", at, text);
+    let said = Said { complaint: Some(Complaint::HandlerGone), times: 2, ..said };
+    engine.take(&Event { at: Monotonic(70_000_000_000), what: What::Said(Box::new(said)) });
+    engine.take(&looked(70, vec![pod_state("u")]));
+    let found: Vec<_> = engine.findings().map(|it| (it.id, it.certainty)).collect();
+    assert_eq!(found, [(ids::RUNTIME_HANDLER_GONE, Certainty::Likely)]);
+    let ends = |second: u64| engine.is_firm(Monotonic(second * 1_000_000_000));
+    assert_eq!([71, 98, 100].map(ends), [false, false, true]);
 }
 
 #[test]

@@ -3,7 +3,8 @@
 use std::cmp::Reverse;
 
 use crate::{
-    cause::Kind,
+    catalogue,
+    cause::{CauseId, Kind},
     model::{
         diagnosis::{Diagnosis, PodStage},
         evidence::{Certainty, RuledOut},
@@ -27,6 +28,15 @@ pub(crate) fn is_settled(finding: &Finding) -> bool {
         && finding.certainty >= Certainty::Likely
         && finding.blocks_deletion == Some(true)
         && finding.is_settled
+}
+
+/// The first finding's cause, if the finding is likely and blocks the pod, and the cause is never more than likely.
+pub(crate) fn at_most<'a>(findings: impl Iterator<Item = &'a Finding>) -> Option<CauseId> {
+    let held = findings.filter(|finding| finding.state != FindingState::Cleared);
+    let first = held.min_by_key(|finding| order(finding))?;
+    let is_likely = first.certainty == Certainty::Likely && first.blocks_deletion == Some(true);
+    let cause = catalogue::find(first.id.as_str()).filter(|_| is_likely)?;
+    (Certainty::at_most(cause) == Certainty::Likely).then_some(first.id)
 }
 
 /// The order of findings: blocking before harmless, causes before admissions, then by certainty and severity.

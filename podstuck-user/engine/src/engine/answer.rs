@@ -35,13 +35,18 @@ const SETTLED_COUNTED: Duration = Duration::from_secs(8);
 /// A likely finding that watching does not improve may be followed by another cause: by slow checks, and by
 /// kubelet's first attempts.
 const SETTLED_LIKELY: Duration = Duration::from_secs(8);
+/// A finding with the highest certainty that its cause can have may be followed by another cause: a server counts as
+/// silent after this time, and what takes longer is a call that a longer run waits for.
+const SETTLED_AT_MOST: Duration = Duration::from_secs(30);
 
 impl Engine {
     /// Whether there is an answer that had the time to improve. A harmless finding is an answer only in a run about
     /// one target: a node always has some.
     pub fn is_firm(&self, now: Monotonic) -> bool {
-        let is_settled = |since| now.since(since) >= SETTLED_LIKELY;
-        if self.run.has_target() && self.settled_since.is_some_and(is_settled) {
+        let lasts = |since, time| now.since(since) >= time;
+        let is_settled = self.settled_since.is_some_and(|since| lasts(since, SETTLED_LIKELY))
+            || self.at_most_since.is_some_and(|(_, since)| lasts(since, SETTLED_AT_MOST));
+        if self.run.has_target() && is_settled {
             return true;
         }
         let Some(since) = self.firm_since else { return false };
