@@ -192,6 +192,29 @@ fn a_runtime_whose_socket_has_lost_its_file_is_named() {
     assert_eq!(cause["held_by"], format!("containerd (pid {})", unreached.runtime.id()));
 }
 
+/// cri-o#9521 and nvidia-container-toolkit#1360
+#[test]
+fn a_runtime_without_the_handler_of_the_pod_is_named() {
+    requires!(root_and_btf());
+    let place = tempfile::tempdir().unwrap();
+    let socket = place.path().join("containerd.sock");
+    let node = kubelet(81, |node| {
+        let text = format!(
+            "\"Error syncing pod, skipping\" err=\"failed to \\\"KillContainer\\\" for \\\"app\\\" with \
+             KillContainerError: \\\"rpc error: code = Unknown desc = stop containers in parallel: failed to stop \
+             container 75ca: failed to find runtime handler nvidia from runtime list map[runc:0xc0005a2480]\\\"\" \
+             pod=\"shop/{}\" podUID=\"{}\"",
+            node.name(),
+            node.uid
+        );
+        [40, 25, 10].map(|ago| klog(ago, 'E', &text)).concat()
+    });
+    let listener = UnixListener::bind(socket).unwrap();
+    let unreached = Unreached::new(&node.uid, place.path(), listener);
+    let cause = cause(&node, "runtime-handler-gone", "likely");
+    assert_eq!(cause["held_by"], format!("containerd (pid {})", unreached.runtime.id()));
+}
+
 /// A process that has asked to permit each access to a file system and answers no request. Accesses that wait go on when
 /// it ends.
 struct Agent(Child);

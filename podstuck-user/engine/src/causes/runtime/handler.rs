@@ -2,7 +2,7 @@
 //! controller of its sandbox. The runtime finds that first, and so fails each stop before it sends a signal.
 
 use crate::{
-    cause::{Cause, Kind, Origin, hidden, like, log, seen, way},
+    cause::{Cause, Kind, Origin, TriedWith, hidden, like, log, seen, way},
     causes::runtime::{tracker::Suspect, verdict},
     ids,
     model::{
@@ -43,7 +43,7 @@ pub(crate) static HANDLER_GONE: Cause = Cause {
         "containers keep running under their shims",
     )],
     field: &["cri-o#9521", "nvidia-container-toolkit#1360"],
-    tried: &[],
+    tried: &[TriedWith::Test],
     source: &[
         "cri-o internal/oci/oci.go, ValidateRuntimeHandler",
         "containerd internal/cri/server, criSandboxService.SandboxController",
