@@ -47,6 +47,8 @@ pub(crate) struct Left {
     pub(crate) said: Option<Said>,
     looks: u32,
     reported: bool,
+    /// The last search found no process that holds it: the mount is not at fault.
+    is_free: bool,
 }
 
 /// Root file systems of the last sample, by target.
@@ -72,12 +74,20 @@ impl RootFileSystems {
         for rootfs in sample.rootfs.iter().filter(|rootfs| rootfs.target_id != 0) {
             let target_id = rootfs.target_id;
             let known = before.remove(&target_id);
-            let (since, looks, reported) =
-                known.map_or((at, 0, false), |known| (known.since, known.looks, known.reported));
+            let (since, looks, reported, is_free) = known.map_or((at, 0, false, false), |known| {
+                (known.since, known.looks, known.reported, known.is_free)
+            });
             let of_this = |said: &&Said| said.text.contains(rootfs.container.as_str());
             let said = self.said.get(&rootfs.pod).filter(of_this).cloned();
-            let mut left =
-                Left { rootfs: rootfs.clone(), since, at, said, looks: looks + 1, reported };
+            let mut left = Left {
+                rootfs: rootfs.clone(),
+                since,
+                at,
+                said,
+                looks: looks + 1,
+                reported,
+                is_free,
+            };
             if is_tried(context, &left) {
                 // The failed call is better evidence.
                 steps.say(reported.then_some(Verdict::Over { tracker, target_id, at }));
@@ -108,6 +118,7 @@ impl RootFileSystems {
             steps.say([Verdict::Over { tracker, target_id, at: taken.at }]);
         }
         left.reported = draft.is_some();
+        left.is_free = draft.is_none();
         steps.found(draft);
     }
 }
@@ -141,7 +152,7 @@ impl Tracker for RootFileSystems {
     }
 
     fn explains(&self, subject: &Subject<'_>, claim: Claim) -> bool {
-        let mut left = self.left.values();
+        let mut left = self.left.values().filter(|left| !left.is_free);
         left.any(|left| subject.is_of_pod(&left.rootfs.pod) && claim.is_met(left.reported))
     }
 }
