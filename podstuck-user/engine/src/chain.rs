@@ -115,6 +115,7 @@ pub(crate) fn chain(pod: &PodStage, facts: &Facts<'_>) -> Vec<Link> {
                 Stage::Containers if holding.is_some_and(|id| OF_SANDBOX.contains(&id)) => {
                     links.extend(of_runtime(&[], facts));
                 }
+                Stage::Containers if holding == Some(ids::POSTSTART_HOOK_PENDING) => {}
                 Stage::Containers if facts.not_asked.is_none() && facts.watch.is_none() => {
                     links.extend(of_containers(state, facts));
                 }
@@ -261,6 +262,9 @@ fn of_kubelet(pod: &PodStage, facts: &Facts<'_>) -> (Link, bool) {
             Some("its watch of pods at the API server to succeed".to_owned())
         }
         _ if holding.is_some_and(is_of_kubelet) => None,
+        Stage::Containers if holding == Some(ids::POSTSTART_HOOK_PENDING) => {
+            Some("the postStart hook of a container".to_owned())
+        }
         Stage::Containers if facts.not_asked.is_some() => None,
         Stage::Containers => {
             let runtime = runtime(facts).map(|it| it.component.name());

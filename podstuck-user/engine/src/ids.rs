@@ -93,6 +93,7 @@ ids! {
     POD_NEVER_STARTED = "pod-never-started",
     POD_NOT_DELETED = "pod-not-deleted",
     POD_NOT_ON_THIS_NODE = "pod-not-on-this-node",
+    POSTSTART_HOOK_PENDING = "poststart-hook-pending",
     RAW_BLOCK_VOLUME_IN_USE = "raw-block-volume-in-use",
     REMOVAL_CROSSES_MOUNT = "removal-crosses-mount",
     REMOVAL_FAILED_UNEXPLAINED = "removal-failed-unexplained",

@@ -65,6 +65,9 @@ pub struct ContainerRecord {
     pub id: Option<String>,
     /// Whether it has a preStop hook.
     pub has_pre_stop: bool,
+    /// Whether it has a postStart hook.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub has_post_start: bool,
 }
 
 /// The state of a container, by kubelet.

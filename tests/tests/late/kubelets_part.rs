@@ -247,3 +247,33 @@ fn a_container_that_is_still_made_is_what_kubelet_waits_for() {
     assert!(last["who"].as_str().unwrap().ends_with("which creates container app"), "{chain:#?}");
     assert_eq!(last["must"], "finish that");
 }
+
+/// kubernetes#30042 and kubernetes#116032
+#[test]
+fn a_post_start_hook_that_hangs_is_what_kubelet_waits_for() {
+    requires!(root_and_btf());
+    let node = kubelet(76, |name, uid| {
+        let add = format!("\"SyncLoop ADD\" source=\"api\" pods=[\"shop/{name}\"]");
+        let began = format!(
+            "\"SyncLoop (PLEG): event for pod\" pod=\"shop/{name}\" event={{\"ID\":\"{uid}\",\"Type\":\"ContainerStarted\"}}"
+        );
+        let delete = format!("\"SyncLoop DELETE\" source=\"api\" pods=[\"shop/{name}\"]");
+        klog(400, 'I', &add) + &klog(399, 'I', &began) + &klog(328, 'I', &delete)
+    });
+    let mut container = Container::new(&node.uid);
+    let waiting =
+        json!({ "name": "app", "state": { "waiting": { "reason": "ContainerCreating" } } });
+    let status = json!({ "phase": "Pending", "containerStatuses": [waiting] });
+    let mut record = record(&node, 300, status);
+    record["spec"]["containers"][0]["lifecycle"] =
+        json!({ "postStart": { "exec": { "command": ["sleep", "inf"] } } });
+    let answer = ask(&node, &record);
+    let cause = cause(&answer, "poststart-hook-pending");
+    assert_eq!(cause["held_by"], "the postStart hook of container app");
+    let chain = answer["stages"][0]["chain"].as_array().unwrap();
+    let last = chain.last().unwrap();
+    assert_eq!((&last["who"], &last["must"]), (&cause["held_by"], &"return".into()), "{chain:#?}");
+    let command = cause["remedies"][0]["command"].as_str().unwrap();
+    assert!(Command::new("sh").args(["-c", command]).status().unwrap().success(), "{command}");
+    assert!(!container.process.wait().unwrap().success());
+}

@@ -486,6 +486,7 @@ fn kubelets_part() -> Plays {
         reason: None,
         id: None,
         has_pre_stop: false,
+        has_post_start: false,
     };
     let named = Pod { namespace: Some("shop".into()), name: Some("cart".into()), ..pod() };
     let record = PodRecord { pod: named, all_terminated: false, ..testing::pod_record(UID) };
@@ -523,6 +524,9 @@ fn kubelets_part() -> Plays {
         play.sample(NodeSample { kubelets: vec![1], ..sample(606.0) });
         plays.push((title, play));
     }
+    let hooked = makes.containers.iter().flatten().cloned();
+    let hooked = hooked.map(|it| ContainerRecord { has_post_start: true, ..it }).collect();
+    let hooked = PodRecord { containers: Some(hooked), ..makes.clone() };
     let mut play = Play::new(Node::default());
     play.record(1.0, makes);
     let source = "log of kubelet (pid 1)".to_owned();
@@ -533,9 +537,10 @@ fn kubelets_part() -> Plays {
         names_steps: true,
         names_deletions: true,
     };
-    play.heard(600.0, heard);
+    play.heard(600.0, heard.clone());
     let to_go = says("SyncLoop DELETE");
-    play.said(600.0, Said { report: Some(Report::ToGo), at: second(531), times: 1, ..to_go });
+    let to_go = Said { report: Some(Report::ToGo), at: second(531), times: 1, ..to_go };
+    play.said(600.0, to_go.clone());
     for at in [602.0, 604.0] {
         let pods = vec![of_pod(true, Vec::new())];
         let cgroups = vec![PodGroup { tasks: vec![task("pause", 5)], ..pod_group(UID) }];
@@ -544,5 +549,18 @@ fn kubelets_part() -> Plays {
     }
     play.sample(NodeSample { kubelets: vec![1], ..sample(606.0) });
     plays.push(("an image that is still pulled", play));
+    let mut play = Play::new(Node::default());
+    play.record(1.0, hooked);
+    play.heard(600.0, heard);
+    play.said(600.0, to_go);
+    for at in [602.0, 604.0] {
+        let pods = vec![of_pod(true, Vec::new())];
+        let tasks = vec![task("pause", 5), task("nginx", 6), task("sh", 7)];
+        let cgroups = vec![PodGroup { tasks, ..pod_group(UID) }];
+        let runtimes = vec![runtime(Component::Containerd)];
+        play.sample(NodeSample { pods, kubelets: vec![1], cgroups, runtimes, ..sample(at) });
+    }
+    play.sample(NodeSample { kubelets: vec![1], ..sample(606.0) });
+    plays.push(("a postStart hook that hangs", play));
     plays
 }

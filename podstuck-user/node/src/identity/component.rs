@@ -8,10 +8,17 @@ use podstuck_model::identity::{Actor, Component, Target};
 /// The plugin of every CSI volume.
 const CSI: &str = "kubernetes.io/csi";
 
-/// Names of processes that are, or contain, kubelet: its own, k3s, MicroK8s, MicroShift, and hyperkube, which once
-/// contained all of Kubernetes.
-const KUBELETS: [&[u8]; 6] =
-    [b"kubelet", b"k3s-server", b"k3s-agent", b"kubelite", b"microshift", b"hyperkube"];
+/// Names of processes that are, or contain, kubelet: its own, k3s, MicroK8s, MicroShift, KubeEdge, and hyperkube, which
+/// once contained all of Kubernetes.
+const KUBELETS: [&[u8]; 7] = [
+    b"kubelet",
+    b"k3s-server",
+    b"k3s-agent",
+    b"kubelite",
+    b"microshift",
+    b"edgecore",
+    b"hyperkube",
+];
 
 /// Whether it is one of these names, or kubelet's with its version, as in `kubelet-v1.30.2`.
 pub(super) fn is_kubelets_name(name: &[u8]) -> bool {
@@ -105,12 +112,13 @@ mod tests {
 
     #[test]
     fn names_of_components() {
-        let table: [(&[u8], Component); 31] = [
+        let table: [(&[u8], Component); 32] = [
             (b"kubelet", Component::Kubelet),
             (b"kubelet-v1.30.2", Component::Kubelet),
             (b"kubelet-1.30", Component::Kubelet),
             (b"kubelet_1.30.2", Component::Kubelet),
             (b"microshift", Component::Kubelet),
+            (b"edgecore", Component::Kubelet),
             (b"kubelet-csr-app", Component::Other),
             (b"kubelet-volume", Component::Other),
             (b"kubelet-", Component::Other),

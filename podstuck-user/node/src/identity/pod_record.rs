@@ -111,6 +111,7 @@ struct Container {
 #[serde(rename_all = "camelCase")]
 struct Lifecycle {
     pre_stop: Option<IgnoredAny>,
+    post_start: Option<IgnoredAny>,
 }
 
 #[derive(Deserialize)]
@@ -194,10 +195,12 @@ impl Status {
         };
         let reason = about.and_then(|about| about.get("reason")?.as_str().map(str::to_owned));
         let id = status.map(|status| status.container_id.clone()).filter(|id| !id.is_empty());
-        let has_pre_stop = container.lifecycle.as_ref().is_some_and(|it| it.pre_stop.is_some());
+        let hooks = container.lifecycle.as_ref();
+        let has_pre_stop = hooks.is_some_and(|it| it.pre_stop.is_some());
+        let has_post_start = hooks.is_some_and(|it| it.post_start.is_some());
         let is_sidecar = container.restart_policy.as_deref() == Some("Always");
         let name = container.name.clone();
-        ContainerRecord { name, is_sidecar, state, reason, id, has_pre_stop }
+        ContainerRecord { name, is_sidecar, state, reason, id, has_pre_stop, has_post_start }
     }
 }
 

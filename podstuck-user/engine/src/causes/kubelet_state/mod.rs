@@ -3,6 +3,7 @@
 
 mod dra;
 mod lists;
+mod post_start;
 mod pull;
 mod slice;
 mod steps;
@@ -18,6 +19,7 @@ use crate::{
     causes::shared::{
         halted,
         pending_deletion::{ToGo, Word},
+        unit,
     },
     command::Process,
     event::{Event, What},
@@ -46,6 +48,7 @@ pub(crate) static FAMILY: Family = Family {
         &steps::STEP_FAILS,
         &steps::NEVER_STARTED,
         &pull::PULL_PENDING,
+        &post_start::HOOK_PENDING,
     ],
     trackers: &[
         TrackerSpec {
@@ -90,6 +93,8 @@ pub(crate) struct Suspect<'a> {
     pub(crate) word: Option<&'a Word>,
     pub(crate) since: Monotonic,
     pub(crate) at: Monotonic,
+    /// The distribution that contains kubelet and does not run, and its service.
+    pub(crate) stopped: Option<(&'a str, Option<&'a str>)>,
 }
 
 #[derive(Default)]
@@ -128,7 +133,8 @@ impl KubeletStates {
                     }
                 };
                 if waits {
-                    let suspect = Suspect { pod, state, word, since, at: sample.at };
+                    let stopped = unit::stopped(sample);
+                    let suspect = Suspect { pod, state, word, since, at: sample.at, stopped };
                     steps.found([draft(&suspect)]);
                     self.reported.insert(pod.uid.clone());
                 }
@@ -233,7 +239,7 @@ pub(crate) static KUBELET_DOWN: Cause = Cause {
 
 /// The finding about one pod.
 pub(crate) fn draft(suspect: &Suspect<'_>) -> Draft {
-    let Suspect { pod, state, word, since, at } = suspect;
+    let Suspect { pod, state, word, since, at, stopped } = suspect;
     let cause = match state {
         State::Halted(_) => &KUBELET_STOPPED,
         State::Down => &KUBELET_DOWN,
@@ -258,12 +264,7 @@ pub(crate) fn draft(suspect: &Suspect<'_>) -> Draft {
         State::Down => {
             draft.held_by("kubelet, which does not run");
             draft.fact("no kubelet process exists on this node", Source::proc("/proc/*/cmdline"));
-            draft.advice(
-                "start kubelet (`systemctl start kubelet`, where it is a service of that name), and read in its log \
-                 why it ended (`journalctl -u kubelet`)",
-                "low: kubelet finds the node's pods and volumes again, and continues their \
-                deletion",
-            );
+            start(&mut draft, *stopped);
             draft.rule_out(ids::KUBELET_STOPPED, "no kubelet process exists");
             draft.doubt(
                 "whether a program that podstuck does not recognize as a kubelet does kubelet's \
@@ -287,6 +288,27 @@ pub(crate) fn draft(suspect: &Suspect<'_>) -> Draft {
         volumes, so every deletion on this node waits until kubelet runs."
     );
     draft
+}
+
+/// Adds the start of kubelet: of the distribution that contains it, where that is known.
+fn start(draft: &mut Draft, stopped: Option<(&str, Option<&str>)>) {
+    const RISK: &str =
+        "low: kubelet finds the node's pods and volumes again, and continues their deletion";
+    match stopped {
+        Some((_, Some(unit))) => {
+            draft.remedy(unit::start(unit).so(", which contains kubelet"), RISK);
+        }
+        Some((distribution, None)) => {
+            draft.advice(format!("start {distribution}, which contains kubelet"), RISK);
+        }
+        None => {
+            draft.advice(
+                "start kubelet (`systemctl start kubelet`, where it is a service of that name), and read in its log \
+                 why it ended (`journalctl -u kubelet`)",
+                RISK,
+            );
+        }
+    }
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// The name of a sandbox's own process.
-const PAUSE: &str = "pause";
+pub(super) const PAUSE: &str = "pause";
 
 /// A kubelet that waits for the runtime.
 pub(crate) static PULL_PENDING: Cause = Cause {

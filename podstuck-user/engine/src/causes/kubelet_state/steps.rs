@@ -20,7 +20,7 @@ use crate::{
         kubelet_state::{
             dra,
             lists::{Lists, Shown},
-            pull,
+            post_start, pull,
         },
         shared::{
             holders::is_same_pod,
@@ -143,6 +143,7 @@ pub(crate) static STEP_FAILS: Cause = Cause {
         "kubernetes#106711",
         "kubernetes#114546",
         "longhorn#4782",
+        "kubernetes#57095",
     ],
     tried: &[TriedWith::Test],
     source: &[
@@ -317,6 +318,9 @@ impl KubeletsPart {
         let is_failing = |complaint: &Repeated| {
             complaint.said.level == Level::Error && context.now.since(complaint.last) <= FRESH
         };
+        if let Some(draft) = post_start::draft(&suspect, record, steps, sample) {
+            return Some(draft);
+        }
         if seen.runtime_answers
             && !complaints.iter().any(is_failing)
             && let Some(draft) = pull::draft(&suspect, record, not_asked.as_ref(), sample)
@@ -606,6 +610,14 @@ fn refusal<'a>(said: &Said, suspect: &Suspect<'a>) -> Option<Refusal<'a>> {
             way: Way::Mounted(mount),
         });
     }
+    if let Some(mount) = closed(said, suspect.pod) {
+        return Some(Refusal {
+            means: "kubelet looks into the mounted directory before it unmounts it, and may not: the file \
+                system's server refuses root the search of that directory, as an NFS server with root_squash \
+                does. The server answers, and no process is in the way.",
+            way: Way::Mounted(mount),
+        });
+    }
     if let Some(volume) = not_mounted(text, suspect.pod) {
         return Some(Refusal {
             means: "kubelet treats the volume's directory as a mount point and unmounts it at \
@@ -707,6 +719,14 @@ fn left_mounted<'a>(said: &Said, pod: &'a PodState) -> Option<&'a Mounted> {
         its.find_map(|volume| volume.mounts.iter().rev().find(|it| it.point == volume.path))
     };
     by_path.or_else(by_name)
+}
+
+/// The mount whose directory kubelet may not search.
+fn closed<'a>(said: &Said, pod: &'a PodState) -> Option<&'a Mounted> {
+    let look = said.looked.as_ref().filter(|look| look.outcome.name() == "EACCES")?;
+    let mounts = pod.volumes.iter().flat_map(|volume| &volume.mounts);
+    let on = mounts.filter(|mount| look.path.starts_with(&mount.point));
+    on.max_by_key(|mount| mount.point.as_os_str().len())
 }
 
 /// Adds the mount that kubelet leaves, and its unmount.

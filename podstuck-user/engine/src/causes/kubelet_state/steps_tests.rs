@@ -3,11 +3,13 @@
 use std::{path::Path, sync::Arc};
 
 use jiff::Timestamp;
+use nix::errno::Errno;
 
 use super::steps::KubeletsPart;
 use crate::{
     event::What,
     model::{
+        call::Outcome,
         csi::Registration,
         dra::{DeviceDriver, KeptClaim},
         evidence::Certainty,
@@ -16,7 +18,7 @@ use crate::{
         node::{NodeSample, PodState, VolumeState},
         pod_group::{PodGroup, Task},
         pod_record::{ContainerRecord, ContainerState, PodRecord},
-        said::{Complaint, Heard, Level, Report, Said},
+        said::{Complaint, Heard, Level, NamedLook, Report, Said},
         time::Monotonic,
     },
     testing::{Alone, found, mounted, pod_group, pod_record, pod_state, runtime, task},
@@ -38,6 +40,7 @@ fn waiting() -> ContainerRecord {
         reason: None,
         id: None,
         has_pre_stop: false,
+        has_post_start: false,
     }
 }
 
@@ -317,6 +320,52 @@ fn a_pod_that_kubelet_never_started_goes_without_it() {
     assert!(with("kubernetes.io~projected") && !with("kubernetes.io~nfs"));
     let known = Said { complaint: Some(Complaint::MountFails), ..says("MountVolume", 880, 3) };
     assert!(case([said(), vec![known]].concat()).verdict().is_none(), "that is another rule's");
+}
+
+/// As in kubernetes issues 30042 and 116032.
+#[test]
+fn a_post_start_hook_keeps_kubelet() {
+    let creating = |has_post_start| {
+        let reason = Some("ContainerCreating".into());
+        let containers = Some(vec![ContainerRecord { reason, has_post_start, ..waiting() }]);
+        Some(PodRecord { containers, ..record() })
+    };
+    let case = |has_post_start| Case {
+        record: creating(has_post_start),
+        pod: runs(),
+        heard: Some(500),
+        tasks: vec![task("pause", 4), task("nginx", 5), task("sh", 6)],
+        ..Case::default()
+    };
+    let holder = "the postStart hook of container app".to_owned();
+    assert_eq!(case(true).verdict(), Some(("poststart-hook-pending", holder, false)));
+    let draft = case(true).draft().unwrap();
+    assert!(draft.remedies[0].words().contains("kill -9 5"), "{}", draft.remedies[0].words());
+    let none = |case: Case| case.draft().is_none_or(|it| it.id() != "poststart-hook-pending");
+    assert!(none(case(false)));
+    let stops = Said { report: Some(Report::Killing), ..says("x", 620, 1) };
+    assert!(none(Case { said: vec![stops], ..case(true) }), "kubelet goes on");
+    assert!(none(Case { tasks: vec![task("pause", 4)], ..case(true) }));
+}
+
+/// As in kubernetes issue 57095.
+#[test]
+fn a_mount_that_kubelet_may_not_search_is_to_be_unmounted() {
+    let volume = volume("kubernetes.io~nfs");
+    let path = volume.path.join("..");
+    let looked = |outcome| Some(NamedLook { path: path.clone(), outcome });
+    let pod = PodState { volumes: vec![volume.clone()], populated: Some(false), ..pod_state(UID) };
+    let unique = format!("kubernetes.io/nfs/{UID}-v");
+    let says = |errno: Errno| Said {
+        volume: unique.clone(),
+        looked: looked(Outcome::from(errno)),
+        ..says(&format!("lstat {}: permission denied", path.display()), 890, 4)
+    };
+    let case = |errno| Case { pod: pod.clone(), said: vec![says(errno)], ..Case::default() };
+    let draft = case(Errno::EACCES).draft().unwrap();
+    assert_eq!(draft.id(), "kubelet-step-fails");
+    assert!(draft.remedies[0].words().contains("umount"), "{}", draft.remedies[0].words());
+    assert!(case(Errno::ESTALE).draft().is_none(), "its server does not know it any more");
 }
 
 /// As in kubernetes issue 123365.

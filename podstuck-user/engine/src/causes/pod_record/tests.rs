@@ -229,6 +229,7 @@ fn a_pod_after_its_grace_period_may_have_another_one_or_wait_for_its_hook() {
         reason: None,
         id: Some(format!("containerd://{}", "a".repeat(64))),
         has_pre_stop: true,
+        has_post_start: false,
     };
     let containers = Some(vec![container]);
     let record = PodRecord { deletion: Some(NOW), containers, ..pod_record("u") };

@@ -162,10 +162,13 @@ impl RuntimeStates {
         &mut self,
         (target_id, uid): (u64, &str),
         victim: Victim<'_>,
-        daemons: Vec<Daemon<'_>>,
+        mut daemons: Vec<Daemon<'_>>,
         sample: &NodeSample,
         steps: &mut Steps,
     ) -> Option<u64> {
+        // The sandbox and each container have a shim of their own.
+        let mut seen = BTreeSet::new();
+        daemons.retain(|daemon| seen.insert(key(*daemon)));
         let lasts = |daemon: Daemon<'_>| {
             let since = *self.since.get(&key(daemon))?;
             let needed = if matches!(daemon, Daemon::Gone(_)) { GONE } else { HALTED };
@@ -402,10 +405,12 @@ fn is_gone(draft: &mut Draft, gone: &GoneRuntime) {
             draft.remedy(unit::start(unit), START);
         }
         None => {
-            draft.advice(
-                format!("start {name}: no command is given, because its service was not seen"),
-                START,
-            );
+            let starts = socket.as_deref().and_then(unit::distribution);
+            let what = match starts {
+                Some(it) => format!("start {it}, which starts {name}: no command is given"),
+                None => format!("start {name}: no command is given"),
+            };
+            draft.advice(format!("{what}, because its service was not seen"), START);
         }
     }
 }

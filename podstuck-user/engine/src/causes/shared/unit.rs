@@ -1,8 +1,10 @@
 //! The service that a process belongs to.
 
+use std::path::Path;
+
 use crate::{
     command::{NAME, Step},
-    model::path::clip,
+    model::{node::NodeSample, path::clip},
 };
 
 /// The service of the host's own systemd, by the control group of a process in it. A group further below, or in another
@@ -22,9 +24,35 @@ pub(crate) fn start(unit: &str) -> Step {
     Step::new(format!("start {}", clip(unit, NAME)), format!("systemctl start {unit}"))
 }
 
+/// The distribution whose service starts a runtime with this socket, and contains kubelet.
+pub(crate) fn distribution(socket: &Path) -> Option<&'static str> {
+    const SOCKETS: [(&str, &str); 3] = [
+        ("/run/k3s/", "K3s or RKE2 (its service is k3s, k3s-agent, rke2-server or rke2-agent)"),
+        ("/var/snap/microk8s/", "MicroK8s (`snap start microk8s`)"),
+        ("/run/k0s/", "k0s (its service is k0sworker or k0scontroller)"),
+    ];
+    let of = |(place, _): &&(&str, &str)| socket.starts_with(place);
+    SOCKETS.iter().find(of).map(|(_, name)| *name)
+}
+
+/// The same of the node's runtime that does not run, and its service, if its shims are in the service's group.
+pub(crate) fn stopped(sample: &NodeSample) -> Option<(&'static str, Option<&str>)> {
+    sample.gone.iter().find_map(|gone| {
+        Some((distribution(gone.socket.as_deref()?)?, gone.group.as_deref().and_then(of)))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_distribution_is_known_by_its_runtimes_socket() {
+        let of = |socket| distribution(Path::new(socket)).map(|it| it.split(' ').next().unwrap());
+        assert_eq!(of("/run/k3s/containerd/containerd.sock"), Some("K3s"));
+        assert_eq!(of("/run/containerd/containerd.sock"), None);
+        assert_eq!(of("/run/k3s-own.sock"), None);
+    }
 
     #[test]
     fn only_the_hosts_own_services_count() {
