@@ -131,6 +131,21 @@ impl VolumeData {
             _ => None,
         }
     }
+
+    /// kubelet's unique name of the volume, as in its log. `name` is that of its directory. An inline volume is
+    /// neither attached nor staged, and is named by its pod (pkg/volume/util, `GetUniqueVolumeName` and
+    /// `GetUniqueVolumeNameFromSpecWithPod`).
+    pub fn unique_name(&self, uid: &str, name: &str) -> Option<String> {
+        match self {
+            Self::Known { lifecycle, .. } if lifecycle == "Ephemeral" => {
+                Some(format!("kubernetes.io/csi/{uid}-{name}"))
+            }
+            Self::Known { driver, handle, .. } => {
+                Some(format!("kubernetes.io/csi/{driver}^{handle}"))
+            }
+            _ => None,
+        }
+    }
 }
 
 impl DriverState {

@@ -110,7 +110,7 @@ impl DriverLogs {
 
     fn log(&self, uid: &str, volume: &VolumeState) -> Option<DriverLog> {
         let csi = volume.csi.as_ref()?;
-        let VolumeData::Known { driver, handle, .. } = &csi.data else { return None };
+        let VolumeData::Known { handle, .. } = &csi.data else { return None };
         let found = csi.driver.as_ref()?;
         let pid = found.process.as_ref().map(|process| process.pid).or(found.registrar)?;
         let name = volume.path.file_name()?.to_str()?.to_owned();
@@ -120,7 +120,7 @@ impl DriverLogs {
             log_dirs: self.log_dirs.clone(),
             pid,
             uid: uid.to_owned(),
-            volume: format!("kubernetes.io/csi/{driver}^{handle}"),
+            volume: csi.data.unique_name(uid, &name)?,
             names: VolumeNames { directory, handle: handle.clone(), name },
         })
     }

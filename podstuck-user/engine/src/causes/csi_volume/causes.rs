@@ -236,13 +236,14 @@ pub(crate) static NOT_IDEMPOTENT: Cause = Cause {
 /// kubelet lost the volume, which it knew in memory only, in a restart.
 pub(crate) static KUBELET_LOST: Cause = Cause {
     id: ids::KUBELET_RESTART_LOST_VOLUME,
-    title: "kubelet was restarted and no longer knows the volume",
+    title: "kubelet does not count the mounted volume as mounted, as after its restart",
     stage: Stage::Volumes,
     kind: Kind::Cause,
     meaning: "kubelet keeps the list of mounted volumes in memory, and rebuilds it from their \
         directories when it starts. kubelet never unmounts a volume that it does not find then: \
         one whose secret or claim is gone, or whose plugin could not be called at that moment. \
-        The pod waits for that volume.",
+        The same holds for a mount that timed out while the driver went on, if the pod was \
+        deleted meanwhile. The pod waits for that volume.",
     confirmed_by: &[
         seen(
             "kubelet was started after the pod's containers had ended; or its log says after that \
@@ -266,7 +267,7 @@ pub(crate) static KUBELET_LOST: Cause = Cause {
         way("restart kubelet again once the plugin and the volume's secrets are available", ""),
         way("`umount` the path by hand", UMOUNT_RISK),
     ],
-    field: &["kubernetes#72604", "kubernetes#70044", "kubernetes#116954"],
+    field: &["kubernetes#72604", "kubernetes#70044", "kubernetes#116954", "kubernetes#128739"],
     tried: &[TriedWith::RealKubelet],
     source: &["kubernetes pkg/kubelet/volumemanager/reconciler/reconstruct.go"],
 };

@@ -39,6 +39,8 @@ pub(super) struct Looked<'a> {
     /// kubelet counts the volume as attached and not as mounted, and does nothing with it.
     pub(super) attached: Option<(Monotonic, &'a Said)>,
     pub(super) unregistered: Option<Monotonic>,
+    /// Since when the pod is known to be deleted.
+    pub(super) to_go: Option<Monotonic>,
     /// kubelet waited two minutes for the driver's answer.
     pub(super) timed_out: bool,
     /// The driver's process is stopped or frozen, or has no descriptor left.
@@ -97,7 +99,14 @@ impl NotAttempted {
             || !csi_volume::verdict::has_tokens(pod);
         // The driver answered; its later state does not matter.
         let is_forgotten = looked.torn_down.is_some() && !volume.mounts.is_empty() && !tried.any();
-        let mounts_again = repeated(Fault::KubeletLost)
+        // kubelet does not try again to mount a volume of a pod that is to go.
+        let is_final = |logged: &&Logged| {
+            looked.to_go.is_some_and(|since| since < logged.last)
+                && self.log.is_last_step(pod, volume, logged)
+        };
+        let fails = self.log.complaint(pod, volume, Fault::KubeletLost, at);
+        let mounts_again = fails
+            .filter(|logged| logged.lines > 1 || is_final(logged))
             .zip(looked.standing.as_ref())
             .is_some_and(|(logged, standing)| standing.ended() < logged.last);
         // kubelet unmounts only what it counts as mounted.
@@ -150,7 +159,10 @@ impl NotAttempted {
             Some(fault) => fault,
         };
         // A pod from before the node's boot may be about to start again.
-        let is_due = pod.started || found == Fault::NoData || says(found);
+        let is_due = pod.started
+            || found == Fault::NoData
+            || says(found)
+            || found == Fault::KubeletLost && mounts_again;
         is_due.then_some(found)
     }
 }

@@ -57,6 +57,15 @@ fn mounts_again(
 ) {
     let fact = format!("kubelet fails to mount the volume, last at {:.0}: {}", said.at, said.text);
     draft.fact_since(fact, Source::Log(said.source.clone()), since);
+    if !suspect.pod.started {
+        draft.explanation = "kubelet's attempt to mount the volume failed, most often because the driver did not answer \
+            in time, and the driver mounted it all the same. kubelet does not count the volume as mounted, and tries \
+            nothing more with it, because the pod is to be deleted. So no component unmounts it."
+            .into();
+        umount(context, draft, suspect, UMOUNT_RISK);
+        draft.rule_out(ids::UNMOUNT_NOT_ATTEMPTED, "kubelet counts the volume as not mounted");
+        return;
+    }
     draft.explanation = "The volume is mounted, but kubelet tries to mount it: kubelet was \
         started while the pod ran, and finds its volumes again by mounting them once more. The \
         mount fails, so kubelet counts the volume as never mounted and never unmounts it."

@@ -7,7 +7,7 @@ use crate::{
     bounded::Bounded,
     causes::csi_volume::verdict::Fault,
     model::{
-        csi::{CsiState, VolumeData},
+        csi::CsiState,
         identity::{Component, Volume},
         node::{PodState, VolumeState},
         said::{Complaint, Heard, Report, Said},
@@ -138,7 +138,30 @@ impl KubeletsLog {
         let lasts = now.since(logged.last) <= backoff::CAP * 2;
         let is_last = Some(logged.last) >= torn_down && Some(&logged.last) >= error;
         // A failed mount is recorded apart from the other errors.
-        (lasts && (is_last || fault == Fault::KubeletLost)).then_some(logged)
+        let is_mount = fault == Fault::KubeletLost;
+        let stands = match is_mount {
+            true => lasts || self.is_last_step(pod, volume, logged),
+            false => lasts && is_last,
+        };
+        stands.then_some(logged)
+    }
+
+    /// Whether kubelet's log, read without a gap since this line, has no later step with the volume.
+    pub(super) fn is_last_step(
+        &self,
+        pod: &PodState,
+        volume: &VolumeState,
+        logged: &Logged,
+    ) -> bool {
+        let key = (pod.uid.clone(), unique_name(pod, volume));
+        let later = [
+            self.steps.get(&key).map(|(at, _)| *at),
+            self.errors.get(&key).copied(),
+            self.torn_down.get(&key).map(|logged| logged.last),
+        ];
+        let is_whole =
+            self.heard.get(&logged.said.source).is_some_and(|since| *since <= logged.last);
+        is_whole && later.into_iter().flatten().all(|later| later <= logged.last)
     }
 
     /// Whether the driver let a call on the volume time out after two minutes, and has not succeeded since.
@@ -203,13 +226,14 @@ impl KubeletsLog {
     }
 }
 
-/// kubelet's unique name of a volume (pkg/volume/util, `GetUniqueVolumeName` and `GetUniqueVolumeNameFromSpecWithPod`);
-/// empty for a CSI volume whose handle is not known.
+/// kubelet's unique name of a volume; empty for a CSI volume whose data is not known.
 fn unique_name(pod: &PodState, volume: &VolumeState) -> String {
+    let of_csi = |csi: &CsiState| {
+        let name = volume.path.file_name().unwrap_or_default().to_string_lossy();
+        csi.data.unique_name(&pod.uid, &name)
+    };
     match (&volume.csi, &volume.target.volume) {
-        (Some(CsiState { data: VolumeData::Known { driver, handle, .. }, .. }), _) => {
-            format!("kubernetes.io/csi/{driver}^{handle}")
-        }
+        (Some(csi), _) => of_csi(csi).unwrap_or_default(),
         (None, Some(Volume { name, plugin, .. })) => format!("{plugin}/{}-{name}", pod.uid),
         _ => String::new(),
     }

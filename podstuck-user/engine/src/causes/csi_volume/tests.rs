@@ -523,6 +523,23 @@ fn earlier_complaints_of_kubelet_are_reported_at_the_first_sample() {
     assert_eq!(first_look(&[]), None);
 }
 
+/// kubelet names an inline volume by its pod, as in secrets-store-csi-driver issue 895.
+#[test]
+fn a_complaint_about_an_inline_volume_is_known_by_the_pod() {
+    let mut volume = csi(Registration::Absent);
+    let data = &mut volume.csi.as_mut().unwrap().data;
+    let VolumeData::Known { lifecycle, .. } = data else { panic!() };
+    *lifecycle = "Ephemeral".into();
+    let complaint = |name: &str| {
+        let volume = format!("kubernetes.io/csi/{name}");
+        [3000, 3122].map(|at| Said { volume: volume.clone(), ..complains(Complaint::NoDriver, at) })
+    };
+    let cause = |name: &str| Late::of(volume.clone()).said(complaint(name)).cause();
+    let expected = Some(("csi-driver-not-registered", Certainty::Firm));
+    assert_eq!(cause(&format!("{UID}-pv")), expected);
+    assert_eq!(cause("d.example^h"), None);
+}
+
 #[test]
 fn missing_data_and_repeated_complaints_are_reported_while_kubelet_retries() {
     let live = |seconds: u64, said: &[Said]| {
@@ -827,6 +844,37 @@ fn a_volume_that_kubelet_mounts_again_was_lost_to_it() {
     assert_ne!(once.0, "kubelet-restart-lost-volume", "it may have succeeded since");
     let running = late().said([mounts(200), mounts(300)]).cause().unwrap();
     assert_ne!(running.0, "kubelet-restart-lost-volume", "while the pod ran");
+}
+
+/// As in kubernetes issue 128739.
+#[test]
+fn a_mount_that_failed_after_the_deletion_is_not_tried_again() {
+    let fails = |at| {
+        let text = "MountVolume.SetUp failed: context deadline exceeded".into();
+        Said { text, source: "log of 1".into(), ..complains(Complaint::MountFails, at) }
+    };
+    let to_go = |at| Said { volume: String::new(), ..reports(Report::ToGo, at) };
+    let late = |said: Vec<Said>| {
+        let mut late = Late::of(with_driver(as_it_is)).torn_down();
+        late.pod.started = false;
+        Late { heard_since: Some(1500), ..late }.said(said)
+    };
+    let lost = Some(("kubelet-restart-lost-volume", Certainty::Firm));
+    assert_eq!(late(vec![to_go(1600), fails(1700)]).cause(), lost);
+    let others = [
+        vec![to_go(1800), fails(1700)],
+        vec![fails(1700)],
+        vec![to_go(1400), fails(1450)],
+        vec![
+            to_go(1600),
+            fails(1700),
+            Said { source: "log of 1".into(), ..reports(Report::VolumeStep, 1701) },
+        ],
+    ];
+    for said in others {
+        let found = late(said.clone()).cause();
+        assert_ne!(found.map(|it| it.0), Some("kubelet-restart-lost-volume"), "{said:?}");
+    }
 }
 
 #[test]

@@ -148,7 +148,10 @@ impl NotAttempted {
         let mut before = std::mem::take(&mut self.suspects);
         let mut suspects = BTreeMap::new();
         let mut holders = Vec::new();
-        for pod in sample.pods.iter().filter(|pod| has_ended(pod)) {
+        let is_to_go = |pod: &PodState| self.to_go.word(&pod.uid).is_some();
+        let pods: Vec<&PodState> =
+            sample.pods.iter().filter(|pod| has_ended(pod, is_to_go)).collect();
+        for pod in pods {
             let mut untouched = false;
             for volume in pod.volumes.iter().filter(|volume| volume.target_id != 0) {
                 let subject = Subject {
@@ -226,6 +229,7 @@ impl NotAttempted {
             no_error_since: self.log.no_error_since(pod, volume, sample.kubelets.len()),
             attached: self.log.attached(pod, volume),
             unregistered: unregistered.map(|at| context.when(at)),
+            to_go: self.to_go.known_since(context, &pod.uid),
             timed_out: self.log.has_timed_out(pod, volume),
             halted: volume
                 .driver()
@@ -412,8 +416,8 @@ fn is_one(before: Fault, now: Fault) -> bool {
 }
 
 /// Whether containers were started, and none is left.
-fn has_ended(pod: &PodState) -> bool {
-    (pod.started || pod.before_boot) && pod.populated == Some(false)
+fn has_ended(pod: &PodState, is_to_go: impl Fn(&PodState) -> bool) -> bool {
+    pod.populated == Some(false) && (pod.started || pod.before_boot || is_to_go(pod))
 }
 
 fn waiting_thread(volume: &VolumeState) -> Option<u32> {

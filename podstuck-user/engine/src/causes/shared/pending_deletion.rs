@@ -63,6 +63,14 @@ impl ToGo {
         self.records.get(uid).map_or_else(|| self.logs.get(uid), Option::as_ref)
     }
 
+    /// When the pod was known to be deleted: by kubelet's log, or at the latest at the end of its grace period.
+    pub(crate) fn known_since(&self, context: &Context<'_>, uid: &str) -> Option<Monotonic> {
+        match self.logs.get(uid).or_else(|| self.records.get(uid)?.as_ref())? {
+            Word::Log(at, _) => Some(*at),
+            Word::Record(deletion) => Some(context.when(*deletion)),
+        }
+    }
+
     /// Whether the pod should be gone by its record.
     pub(crate) fn is_late(&self, context: &Context<'_>, pod: &PodState) -> bool {
         let word = self.word(&pod.uid);
