@@ -32,7 +32,7 @@ use crate::{
     },
     query::{Answer, NoAnswer, Query, Wants},
     testing::{Alone, FILE, VOLUME, failed, found, holder, mounted, pod_state, snapshot},
-    tracker::Steps,
+    tracker::{Claim, Steps, Subject},
     unmounts::{Tried, Unmounts},
     verdict::{Draft, Verdict},
 };
@@ -360,9 +360,19 @@ fn a_mount_inside_is_to_be_unmounted() {
     );
 }
 
+/// containerd#6772: the runtime's own complaint is suppressed only while the mount may be at fault.
 #[test]
 fn a_mount_without_holders_is_not_reported() {
-    assert!(verdict(snapshot(Vec::new())).1.is_none());
+    let suspects = |alone: &Alone<RootFileSystems>| {
+        let subject = Subject { target_id: 0, path: Path::new(""), pod: "u", at: Monotonic(1) };
+        alone.tracker.explains(&subject, Claim::Suspicion)
+    };
+    let (mut alone, draft) = verdict(snapshot(Vec::new()));
+    assert!(draft.is_none() && !suspects(&alone));
+    look_of_left_rootfs(&mut alone, 5, vec![left()]);
+    assert!(!suspects(&alone));
+    let (alone, _) = verdict(snapshot(vec![holder(How::Cwd, Through::Itself, Some(true))]));
+    assert!(suspects(&alone));
     let private = holder(How::Mount, Through::OtherMount, Some(false));
     assert!(verdict(snapshot(vec![private])).1.is_none());
     let mut kubelet = holder(How::Fd, Through::Itself, Some(true));
