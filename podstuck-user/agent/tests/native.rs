@@ -40,8 +40,11 @@ const STUCK: u64 = 10;
 /// What Prometheus 2.42 asks for with native histograms.
 const NATIVE: &str = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited,application/openmetrics-text;version=1.0.0;q=0.8,text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
 
-/// The calls of a deletion on a node with containerd: component, plugin, and what is called with which outcome.
-const CALLS: [(Component, &[&str], &[(Call, u16)]); 8] = {
+/// What is called, with which outcome.
+type Called = &'static [(Call, u16)];
+
+/// The calls of a deletion on a node with containerd, by component and plugin.
+const CALLS: [(Component, &[&str], Called); 8] = {
     use Call::{Rmdir, Umount2, Unlinkat, UnlinkatDir};
     use Component::{Containerd, ContainerdShim, CsiDriver, Kubelet, Runc, UmountHelper};
     const OK: u16 = 0;

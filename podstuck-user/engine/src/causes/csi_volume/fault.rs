@@ -105,10 +105,14 @@ impl NotAttempted {
                 && self.log.is_last_step(pod, volume, logged)
         };
         let fails = self.log.complaint(pod, volume, Fault::KubeletLost, at);
-        let mounts_again = fails
-            .filter(|logged| logged.lines > 1 || is_final(logged))
-            .zip(looked.standing.as_ref())
-            .is_some_and(|(logged, standing)| standing.ended() < logged.last);
+        let mounts_again = fails.is_some_and(|logged| match &looked.standing {
+            // No container of it has ever run.
+            _ if !pod.started && is_final(&logged) => true,
+            Some(standing) => {
+                (logged.lines > 1 || is_final(&logged)) && standing.ended() < logged.last
+            }
+            None => false,
+        });
         // kubelet unmounts only what it counts as mounted.
         let is_lost = looked.attached.is_some_and(|(attached, _)| at.since(attached) >= MOUNTED_BY);
         let is_cut_off = volume.driver().is_some_and(DriverProcess::is_cut_off);

@@ -855,7 +855,7 @@ fn a_mount_that_failed_after_the_deletion_is_not_tried_again() {
     };
     let to_go = |at| Said { volume: String::new(), ..reports(Report::ToGo, at) };
     let late = |said: Vec<Said>| {
-        let mut late = Late::of(with_driver(as_it_is)).torn_down();
+        let mut late = Late::of(with_driver(as_it_is));
         late.pod.started = false;
         Late { heard_since: Some(1500), ..late }.said(said)
     };
