@@ -46,6 +46,7 @@ pub mod show_roots;
 mod sockets;
 mod space;
 mod swap;
+mod tcp;
 mod thread;
 pub mod traces;
 mod unix_diag;

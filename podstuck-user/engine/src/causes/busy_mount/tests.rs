@@ -32,7 +32,7 @@ use crate::{
     },
     query::{Answer, NoAnswer, Query, Wants},
     testing::{Alone, FILE, VOLUME, failed, found, holder, mounted, pod_state, snapshot},
-    tracker::{Claim, Steps, Subject},
+    tracker::{Claim, Steps, Subject, Tracker as _},
     unmounts::{Tried, Unmounts},
     verdict::{Draft, Verdict},
 };

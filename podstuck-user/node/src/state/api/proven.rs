@@ -31,7 +31,7 @@ use crate::{
     state::{
         as_process::directory,
         sockets::sockets_of,
-        waits::tcp::{Connection, State, connection},
+        tcp::{Connection, State, connection},
     },
 };
 use podstuck_confine::proc::Stat;

@@ -3,7 +3,6 @@
 
 mod locks;
 mod network_plugin;
-pub(super) mod tcp;
 
 use std::{
     cell::{OnceCell, RefCell},
@@ -29,16 +28,13 @@ use podstuck_model::{
     waiting::{Key, On, Part, Waiting},
 };
 
-use self::{
-    locks::Waiter,
-    network_plugin::Plugin,
-    tcp::{Connection, State},
-};
+use self::{locks::Waiter, network_plugin::Plugin};
 use super::{
     asked::{AsWhom, Asked, Helped, in_helper},
     blocked::{self, Blocked},
     clients,
     sockets::{self, descriptors},
+    tcp::{self, Connection, State},
     unix_diag::{self, Socket},
 };
 use crate::identity::{cgroup::group_of, living::Living};

@@ -5,25 +5,25 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// A connection, or a socket that listens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::state) struct Connection {
-    pub(in crate::state) local: SocketAddr,
-    pub(in crate::state) remote: SocketAddr,
-    pub(in crate::state) state: State,
+pub(super) struct Connection {
+    pub(super) local: SocketAddr,
+    pub(super) remote: SocketAddr,
+    pub(super) state: State,
     /// Bytes that the other end has not acknowledged.
-    pub(in crate::state) unacknowledged: u32,
+    pub(super) unacknowledged: u32,
     /// Bytes that have come and are not read.
-    pub(in crate::state) unread: u32,
+    pub(super) unread: u32,
     /// How often the same was sent again.
-    pub(in crate::state) retries: u32,
+    pub(super) retries: u32,
     /// The other end takes no more bytes: the kernel asks now and then whether it does.
-    pub(in crate::state) is_closed: bool,
+    pub(super) is_closed: bool,
     /// Number of the socket; 0 of one that was not accepted.
-    pub(in crate::state) inode: u64,
+    pub(super) inode: u64,
 }
 
 /// Of include/net/tcp_states.h.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::state) enum State {
+pub(super) enum State {
     Established,
     SynSent,
     Listens,
@@ -32,12 +32,12 @@ pub(in crate::state) enum State {
 
 /// As in `0: 0100007F:1F90 0100007F:C350 01 00000010:00000000 01:00000014 00000003 0 0 12345 2 ...`, below a line with the
 /// names of the fields.
-pub(in crate::state) fn connections(table: &[u8]) -> Vec<Connection> {
+pub(super) fn connections(table: &[u8]) -> Vec<Connection> {
     table.split(|byte| *byte == b'\n').skip(1).filter_map(connection).collect()
 }
 
 /// A line of it.
-pub(in crate::state) fn connection(line: &[u8]) -> Option<Connection> {
+pub(super) fn connection(line: &[u8]) -> Option<Connection> {
     let words: Vec<&str> = std::str::from_utf8(line).ok()?.split_ascii_whitespace().collect();
     let number = |word: &str| u32::from_str_radix(word, 16).ok();
     let (unacknowledged, unread) = words.get(4)?.split_once(':')?;
