@@ -5,7 +5,6 @@ use std::{path::PathBuf, time::Duration};
 use serde::{Deserialize, Serialize};
 use tokio::{task::spawn_blocking, time::timeout};
 
-use super::api::As;
 use podstuck_confine::helper::{self, Share, ask, ask_for};
 use podstuck_model::query::{NoAnswer, Question};
 
@@ -16,6 +15,15 @@ const STALE: Duration = Duration::from_secs(2);
 pub(crate) trait Asked: Question {
     /// Looks, on behalf of a pod.
     fn answer(self, share: Share, whom: &AsWhom) -> impl Future<Output = Self::Answer> + Send;
+}
+
+/// The source of the credentials.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum As {
+    /// A running kubelet's.
+    Kubelet,
+    /// Those of a kubeconfig that was named.
+    File(PathBuf),
 }
 
 /// With whose credentials kubelet is asked.

@@ -25,6 +25,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
+pub use super::asked::As;
 pub(in crate::state) use kubelets_list::AskKubelet;
 
 use self::{
@@ -51,15 +52,6 @@ use podstuck_model::{
 /// For all requests together. A bit less than how long the helper is waited for, so that it can say what
 /// went wrong.
 const LIMIT: Duration = Duration::from_millis(1800);
-
-/// The source of the credentials.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum As {
-    /// A running kubelet's.
-    Kubelet,
-    /// Those of a kubeconfig that was named.
-    File(PathBuf),
-}
 
 /// The pod that is asked about in particular.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
