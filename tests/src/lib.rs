@@ -93,16 +93,6 @@ pub fn has_loop_devices() -> Result<(), &'static str> {
     if there { Ok(()) } else { Err("no loop devices or no ext4") }
 }
 
-/// What tests with a swap file need.
-///
-/// # Errors
-///
-/// When this kernel cannot swap, or has no disk to swap to.
-pub fn can_swap() -> Result<(), &'static str> {
-    let there = Path::new("/proc/swaps").exists();
-    if there { has_loop_devices() } else { Err("a kernel without swap") }
-}
-
 /// The forms of hooks that the tests use: what `PODSTUCK_TEST_BACKEND` says, as `--backend` does,
 /// else the best that works.
 pub fn forms() -> &'static [Form] {

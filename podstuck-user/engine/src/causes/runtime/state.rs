@@ -282,6 +282,9 @@ pub(crate) fn draft(
         Daemon::Runs(runtime) => format!("{name} (pid {})", runtime.pid),
         Daemon::Gone(_) => format!("{name}, which does not run"),
     });
+    if matches!(first.daemon, Daemon::Gone(_)) {
+        draft.must = Some("be started");
+    }
     let mut why = format!("{name} does not run.");
     let mut is_silent = false;
     for fault in faults {

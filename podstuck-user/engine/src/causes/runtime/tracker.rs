@@ -90,6 +90,8 @@ pub(crate) struct Suspect<'a> {
     pub(crate) unreaped: Option<Collects<'a>>,
     /// When the runtime logged the request to stop the sandbox, if it has logged no result since.
     pub(crate) silent: Option<Monotonic>,
+    /// What another tracker follows may be what the runtime waits for, such as a root file system that is left.
+    pub(crate) is_explained: bool,
     pub(crate) sample: &'a NodeSample,
 }
 
@@ -119,6 +121,7 @@ impl<'a> Suspect<'a> {
             held: None,
             unreaped: None,
             silent: None,
+            is_explained: false,
             sample,
         }
     }
@@ -397,6 +400,7 @@ impl RuntimeSays {
                 held,
                 unreaped,
                 silent,
+                is_explained: is_explained(context, pod, sample),
                 sample,
             };
             let cannot_run = suspect.halted_shim().is_some() || unreaped.is_some();

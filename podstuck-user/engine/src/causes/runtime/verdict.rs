@@ -240,12 +240,17 @@ fn lost(draft: &mut Draft, suspect: &Suspect<'_>) {
             FORGET,
         );
     }
-    let left = suspect.sample.rootfs.iter().any(|rootfs| rootfs.pod == suspect.pod.uid);
-    if !left {
-        draft.rule_out(
+    let is_left = suspect.sample.rootfs.iter().any(|rootfs| rootfs.pod == suspect.pod.uid);
+    match (is_left, suspect.is_explained) {
+        (false, _) => draft.rule_out(
             ids::SHIM_ROOTFS_BUSY,
             "no root file system of an ended container of the pod is mounted",
-        );
+        ),
+        (true, false) => draft.rule_out(
+            ids::SHIM_ROOTFS_BUSY,
+            "no process holds the root file system of an ended container that is left",
+        ),
+        (true, true) => {}
     }
     if suspect.has_ended() == Some(true) {
         draft.rule_out(ids::CONTAINER_NOT_KILLED, "no process of the container is left");

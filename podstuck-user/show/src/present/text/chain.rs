@@ -36,5 +36,7 @@ pub(crate) fn links(links: &[Link], style: Style) -> String {
 /// The component that must act, its task, and what it waits for.
 pub(crate) fn duty(link: &Link) -> String {
     let waits = link.waits_for.as_ref().map(|what| format!(", and waits for {}", text(what)));
-    format!("{} must {}{}", text(&link.who), text(&link.must), waits.unwrap_or_default())
+    // A relative clause ends with a comma.
+    let comma = if link.who.contains(", which ") { "," } else { "" };
+    format!("{}{comma} must {}{}", text(&link.who), text(&link.must), waits.unwrap_or_default())
 }
