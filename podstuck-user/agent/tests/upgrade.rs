@@ -16,6 +16,7 @@ use std::{
 use aya::programs::loaded_programs;
 use common::{Agent, done, said, wait_for};
 use nix::{
+    errno::Errno,
     mount::{MsFlags, mount},
     sched::{CloneFlags, unshare},
     sys::signal::{Signal, kill},
@@ -49,7 +50,11 @@ impl Place {
             .map_err(|error| format!("no BPF file system: {error}"))?;
         // Mounting it takes a capability that the agent does not have.
         let (tracing, tracefs) = ("/sys/kernel/tracing", Some("tracefs"));
-        mount(tracefs, tracing, tracefs, MsFlags::empty(), nothing).unwrap();
+        match mount(tracefs, tracing, tracefs, MsFlags::empty(), nothing) {
+            // It is mounted there on this machine.
+            Ok(()) | Err(Errno::EBUSY) => {}
+            Err(error) => panic!("tracefs: {error}"),
+        }
         let place = Self { pins: bpf.join("podstuck"), top };
         fs::create_dir_all(place.volume()).unwrap();
         Ok(place)
