@@ -54,8 +54,9 @@ impl BlockVolume {
     /// else the plugin's name and a suffix that no path needs to contain.
     pub fn is_called(&self, unique: &str) -> bool {
         match &self.data {
-            Some(VolumeData::Known { driver, handle, .. }) => {
-                unique == format!("kubernetes.io/csi/{driver}^{handle}")
+            // A raw block volume is never inline: its pod does not name it.
+            Some(data @ VolumeData::Known { .. }) => {
+                data.unique_name("", "").is_some_and(|name| name == unique)
             }
             _ => {
                 let name = self.path().file_name().and_then(|name| name.to_str());

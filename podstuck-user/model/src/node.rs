@@ -1,6 +1,10 @@
 //! A scan of the node: pods, their mounts, processes and runtimes.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -168,6 +172,13 @@ impl PodState {
     /// Whether no volume is left, neither a directory nor a raw device.
     pub fn has_no_volumes(&self) -> bool {
         self.volumes.is_empty() && self.devices.is_empty()
+    }
+
+    /// The innermost mount of a volume that a path is on.
+    pub fn mount_of(&self, path: &Path) -> Option<&Mounted> {
+        let mounts = self.volumes.iter().flat_map(|volume| &volume.mounts);
+        let on = mounts.filter(|mount| path.starts_with(&mount.point));
+        on.max_by_key(|mount| mount.point.as_os_str().len())
     }
 }
 

@@ -109,6 +109,12 @@ impl Term {
 }
 
 impl Task {
+    /// Whether it is a sandbox's own process, the `pause` of most images: it waits until the runtime stops the
+    /// sandbox.
+    pub fn is_pause(&self) -> bool {
+        self.comm == "pause"
+    }
+
     /// Whether it is alive and no `SIGKILL` has reached it.
     pub fn is_alive(&self) -> bool {
         !self.killed && !self.exiting && !matches!(self.state, 'Z' | 'X')

@@ -70,6 +70,15 @@ pub struct ContainerRecord {
     pub has_post_start: bool,
 }
 
+impl ContainerRecord {
+    /// Whether kubelet has not reported it as started, and no failure of its start either: the reasons are those that
+    /// kubelet gives before it has tried.
+    pub fn is_being_started(&self) -> bool {
+        let usual = [None, Some("ContainerCreating"), Some("PodInitializing")];
+        self.state == ContainerState::Waiting && usual.contains(&self.reason.as_deref())
+    }
+}
+
 /// The state of a container, by kubelet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::steps::KubeletsPart;
+use super::tracker::KubeletsPart;
 use crate::{
     event::What,
     model::{

@@ -3,12 +3,18 @@
 
 mod dra;
 mod lists;
+mod missed;
+mod never_started;
 mod post_start;
 mod pull;
+mod refusal;
 mod slice;
-mod steps;
+mod step_fails;
+mod suspect;
+mod tracker;
 
-pub(crate) use steps::{MISSED_DELETION, RESTART_RISK};
+pub(crate) use missed::MISSED_DELETION;
+pub(crate) use suspect::RESTART_RISK;
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -44,9 +50,9 @@ pub(crate) static FAMILY: Family = Family {
         &KUBELET_STOPPED,
         &KUBELET_DOWN,
         &slice::SLICE_TIMES_OUT,
-        &steps::MISSED_DELETION,
-        &steps::STEP_FAILS,
-        &steps::NEVER_STARTED,
+        &missed::MISSED_DELETION,
+        &step_fails::STEP_FAILS,
+        &never_started::NEVER_STARTED,
         &pull::PULL_PENDING,
         &post_start::HOOK_PENDING,
     ],
@@ -67,7 +73,7 @@ pub(crate) static FAMILY: Family = Family {
             id: TrackerId::KubeletsPart,
             feeds: &[Feed::Node, Feed::Logs],
             yields: &[],
-            new: || Box::<steps::KubeletsPart>::default(),
+            new: || Box::<tracker::KubeletsPart>::default(),
         },
     ],
 };
@@ -314,6 +320,6 @@ fn start(draft: &mut Draft, stopped: Option<(&str, Option<&str>)>) {
 #[cfg(test)]
 mod lists_tests;
 #[cfg(test)]
-mod steps_tests;
-#[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tracker_tests;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     cause::{Cause, Kind, Origin, TriedWith, absent, hidden, seen, way},
-    causes::kubelet_state::{pull::PAUSE, steps::Suspect},
+    causes::kubelet_state::suspect::Suspect,
     command::{Process, kill},
     ids,
     kubelet_steps::{KubeletSteps, requested},
@@ -13,16 +13,15 @@ use crate::{
         diagnosis::Stage,
         evidence::Source,
         node::NodeSample,
-        path::{clip, safe},
+        path::{process, safe},
         pod_group::Task,
-        pod_record::{ContainerRecord, ContainerState, PodRecord},
+        pod_record::{ContainerRecord, PodRecord},
     },
     verdict::Draft,
 };
 
 /// Processes named.
 const NAMED: usize = 4;
-const COMM: usize = 16;
 const RISK: &str = "low for a pod that is to be deleted: the container ends at once, without its own clean-up, and the \
     hook with it";
 
@@ -72,7 +71,7 @@ pub(super) fn draft(
     }
     let groups = sample.cgroups.iter().filter(|group| group.uid == record.pod.uid);
     let alive =
-        groups.flat_map(|group| &group.tasks).filter(|task| task.is_alive() && task.comm != PAUSE);
+        groups.flat_map(|group| &group.tasks).filter(|task| task.is_alive() && !task.is_pause());
     let mut containers: BTreeMap<_, Vec<&Task>> = BTreeMap::new();
     alive.for_each(|task| containers.entry(&task.group).or_default().push(task));
     // The hook is a process of its own in the container's group.
@@ -88,9 +87,8 @@ pub(super) fn draft(
         ),
         Source::Record,
     );
-    let who =
-        |task: &Task| format!("{} (pid {})", clip(&safe(task.comm.as_bytes()), COMM), task.pid);
-    let named: Vec<String> = tasks.iter().take(NAMED).map(|task| who(task)).collect();
+    let named: Vec<String> =
+        tasks.iter().take(NAMED).map(|task| process(&task.comm, task.pid)).collect();
     draft.fact(
         format!("processes of one of its containers are alive: {}", named.join(", ")),
         Source::proc("control groups"),
@@ -115,10 +113,5 @@ pub(super) fn draft(
 
 /// A container with a postStart hook that kubelet has not reported as started.
 fn with_hook(record: &PodRecord) -> Option<&ContainerRecord> {
-    const USUAL: [Option<&str>; 3] = [None, Some("ContainerCreating"), Some("PodInitializing")];
-    record.containers.as_ref()?.iter().find(|it| {
-        it.has_post_start
-            && it.state == ContainerState::Waiting
-            && USUAL.contains(&it.reason.as_deref())
-    })
+    record.containers.as_ref()?.iter().find(|it| it.has_post_start && it.is_being_started())
 }

@@ -3,7 +3,7 @@
 
 use crate::{
     cause::{Cause, Kind, Origin, TriedWith, absent, hidden, seen, way},
-    causes::kubelet_state::steps::{Suspect, restart},
+    causes::kubelet_state::suspect::{Suspect, restart},
     command::Step,
     ids,
     kubelet_steps::NotAsked,
@@ -13,15 +13,12 @@ use crate::{
         evidence::Source,
         identity::Component,
         node::NodeSample,
-        path::safe,
+        path::{process, safe},
         pod_group::Task,
         pod_record::{ContainerRecord, ContainerState, PodRecord},
     },
     verdict::Draft,
 };
-
-/// The name of a sandbox's own process.
-pub(super) const PAUSE: &str = "pause";
 
 /// A kubelet that waits for the runtime.
 pub(crate) static PULL_PENDING: Cause = Cause {
@@ -73,7 +70,7 @@ pub(super) fn draft(
     let container = pending(record)?;
     let groups = sample.cgroups.iter().filter(|group| group.uid == record.pod.uid);
     let tasks: Vec<&Task> = groups.flat_map(|group| &group.tasks).collect();
-    if tasks.is_empty() || !tasks.iter().all(|task| task.comm == PAUSE && task.is_alive()) {
+    if tasks.is_empty() || !tasks.iter().all(|task| task.is_pause() && task.is_alive()) {
         return None;
     }
     let mut draft = suspect.draft(&PULL_PENDING);
@@ -84,8 +81,8 @@ pub(super) fn draft(
         .fact(format!("its record shows container {name} as not created yet{why}"), Source::Record);
     for task in tasks.iter().take(1) {
         let fact = format!(
-            "the only living process of the pod is its sandbox's own: {PAUSE} (pid {})",
-            task.pid
+            "the only living process of the pod is its sandbox's own: {}",
+            process(&task.comm, task.pid)
         );
         draft.fact(fact, Source::proc("control groups"));
     }
@@ -118,10 +115,7 @@ pub(super) fn draft(
 /// A container that is not created yet, if no container of the pod runs and none has failed.
 fn pending(record: &PodRecord) -> Option<&ContainerRecord> {
     let all = record.containers.as_ref()?;
-    let is_pending = |it: &&ContainerRecord| {
-        let usual = [None, Some("ContainerCreating"), Some("PodInitializing")];
-        it.id.is_none() && usual.contains(&it.reason.as_deref())
-    };
+    let is_pending = |it: &&ContainerRecord| it.id.is_none() && it.is_being_started();
     let mut waiting = all.iter().filter(|it| it.state == ContainerState::Waiting);
     let runs = all.iter().any(|it| it.state == ContainerState::Running);
     let first = waiting.clone().find(is_pending).filter(|_| !runs)?;

@@ -9,13 +9,7 @@ use crate::{
     },
     command::{Process, kill},
     ids,
-    model::{
-        evidence::Source,
-        path::{clip, safe},
-        pod_group::Task,
-        said::Complaint,
-        time::Monotonic,
-    },
+    model::{evidence::Source, path::process, pod_group::Task, said::Complaint, time::Monotonic},
     verdict::Draft,
 };
 
@@ -23,7 +17,6 @@ use crate::{
 pub(super) const LASTS: Duration = Duration::from_secs(5);
 /// Processes named.
 const NAMED: usize = 4;
-const COMM: usize = 16;
 
 /// The container's processes, the oldest first. `None` if there are no processes, if one was killed or cannot run, or
 /// if the sandbox has a kernel of its own.
@@ -47,9 +40,9 @@ pub(super) fn has_waited(error: &str) -> bool {
     words.iter().any(|words| error.contains(words))
 }
 
-/// The name of a process.
+/// A process by its name and pid.
 pub(super) fn name(task: &Task) -> String {
-    clip(&safe(task.comm.as_bytes()), COMM)
+    process(&task.comm, task.pid)
 }
 
 /// Adds the doubt that the grace period may not be over.
@@ -63,7 +56,7 @@ pub(super) fn live(draft: &mut Draft, tasks: &[&Task], of: &str) {
         let Task { pid, state, .. } = task;
         let term = task.term.map(|term| format!(", {}", term.words())).unwrap_or_default();
         let text = format!(
-            "process {} (pid {pid}) of the {of} is alive: state {state}{term}, no SIGKILL is pending",
+            "process {} of the {of} is alive: state {state}{term}, no SIGKILL is pending",
             name(task)
         );
         draft.fact(text, Source::proc(format!("/proc/{pid}/stat")));
@@ -82,12 +75,12 @@ pub(super) fn words(
 ) {
     let Some(first) = tasks.first() else { return };
     live(draft, tasks, "container");
-    draft.held_by(format!("{} (pid {})", name(first), first.pid));
+    let who = name(first);
+    draft.held_by(&who);
     if let Some((at, log)) = killed {
         draft.fact_since("the runtime logged that it sent SIGKILL", Source::Log(log.into()), at);
         draft.doubt("where that SIGKILL went: gVisor and Kata send it inside their sandbox");
     }
-    let who = format!("{} (pid {})", name(first), first.pid);
     draft.explanation = match suspect.complaint {
         Complaint::SignalRefused => format!(
             "The kernel refuses the runtime's signal to {who} with EPERM. runc runs as root, so a security module \

@@ -46,7 +46,7 @@ fn words(draft: &mut Draft, shim: &Shim, tasks: &[&Task]) {
     let own = format!("{comm} (pid {pid})");
     let (who, what) = match tasks.first() {
         Some(first) => {
-            let first = format!("{} (pid {})", name(first), first.pid);
+            let first = name(first);
             (format!("{own}, with {first}"), format!("which does not answer, or refuses ({first})"))
         }
         None => (own.clone(), "which has no other process left".to_owned()),

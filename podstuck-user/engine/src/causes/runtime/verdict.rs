@@ -23,7 +23,7 @@ use crate::{
         evidence::Source,
         finding::Severity,
         identity::{Component, Pod},
-        path::{clip, safe},
+        path::{clip, process, safe},
         runtime::{Daemon, Runtime, Shim},
         said::Complaint,
         shell::word,
@@ -312,7 +312,7 @@ fn kill_unheard(draft: &mut Draft, shim: &Shim) {
 /// Names a shim that is alive.
 fn alive(draft: &mut Draft, shim: &Shim) -> String {
     let Shim { pid, comm, state, .. } = shim;
-    let who = format!("{} (pid {pid})", clip(&safe(comm.as_bytes()), NAME));
+    let who = process(comm, *pid);
     draft.fact(
         format!("{who}, the pod's shim, is alive: state {state}"),
         Source::proc(format!("/proc/{pid}/stat")),

@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc};
 use jiff::Timestamp;
 use nix::errno::Errno;
 
-use super::steps::KubeletsPart;
+use super::tracker::KubeletsPart;
 use crate::{
     event::What,
     model::{

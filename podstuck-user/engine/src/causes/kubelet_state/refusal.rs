@@ -1,0 +1,206 @@
+//! Why kubelet does not continue, by an error of its own.
+
+use std::path::Path;
+
+use crate::{
+    causes::kubelet_state::suspect::Suspect,
+    model::{
+        call::Outcome,
+        mounted::Mounted,
+        node::{PodState, VolumeState},
+        said::Said,
+        shell::is_object_name,
+    },
+};
+
+/// How kubelet names the volumes of CSI drivers.
+const CSI: &str = "kubernetes.io/csi/";
+
+/// Why kubelet fails, and what helps.
+pub(super) struct Refusal<'a> {
+    /// What the error means
+    pub(super) means: &'static str,
+    pub(super) way: Way<'a>,
+}
+
+/// What lets kubelet continue.
+pub(super) enum Way<'a> {
+    /// kubelet's memory is wrong.
+    Restart(&'static str),
+    /// kubelet takes an empty directory for a mount point.
+    NotMounted(&'a VolumeState),
+    /// kubelet leaves this mounted.
+    Mounted(&'a Mounted),
+    /// The record is wrong.
+    Record,
+    /// Nothing of the pod is left on the node.
+    Bare,
+    /// A driver of the pod's devices is not registered.
+    Driver(String),
+    /// A driver of the pod's devices fails.
+    DriverFails,
+}
+
+/// The refusal behind an error of kubelet's own.
+pub(super) fn refusal<'a>(said: &Said, suspect: &Suspect<'a>) -> Option<Refusal<'a>> {
+    let text = said.text.as_str();
+    let (has, record) = (|words: &str| text.contains(words), suspect.record);
+    if let Some(mount) = left_mounted(said, suspect.pod) {
+        return Some(Refusal {
+            means: "kubelet gives up with an error of its own, and the volume stays mounted: the \
+                kernel refuses no call, and no process is in the way.",
+            way: Way::Mounted(mount),
+        });
+    }
+    if let Some(mount) = closed(said, suspect.pod) {
+        return Some(Refusal {
+            means: "kubelet looks into the mounted directory before it unmounts it, and may not: the file \
+                system's server refuses root the search of that directory, as an NFS server with root_squash \
+                does. The server answers, and no process is in the way.",
+            way: Way::Mounted(mount),
+        });
+    }
+    if let Some(volume) = not_mounted(text, suspect.pod) {
+        return Some(Refusal {
+            means: "kubelet treats the volume's directory as a mount point and unmounts it at \
+                each attempt, but nothing is mounted there, as after a reboot: `umount` fails, \
+                and kubelet does not continue.",
+            way: Way::NotMounted(volume),
+        });
+    }
+    if has("mapPath is empty") || has("globalMapPath is empty") || has("volumeMapPath is empty") {
+        return Some(Refusal {
+            means: "kubelet's memory has a raw block volume without its map path, as after a \
+                restart or a reboot, and kubelet gives up before it examines anything.",
+            way: Way::Restart(
+                "while the volume's driver runs, kubelet finds the volume's map again, or \
+                nothing to unmap",
+            ),
+        });
+    }
+    if nothing_is_left(text, suspect.pod) {
+        return Some(Refusal {
+            means: "kubelet's memory has a CSI volume of the pod as mounted, and each attempt \
+                fails because kubelet's own file about the volume (vol_data.json) is gone, with \
+                the volume's directory: the volume is torn down already.",
+            way: Way::Restart(
+                "kubelet looks for volumes in the pod's directory, and finds none of that name",
+            ),
+        });
+    }
+    let unregistered = has("list of registered DRA");
+    if has("unprepare dynamic resources") || has("NodeUnprepareResource") || unregistered {
+        let is_away = unregistered || has("not registered") || has("dial unix");
+        if is_away && let Some(driver) = driver(text) {
+            return Some(Refusal {
+                means: "Before kubelet unmounts anything, the driver of the pod's devices must \
+                    release them, and that driver is not registered with kubelet.",
+                way: Way::Driver(driver),
+            });
+        }
+        let is_unmade = record.is_some_and(|record| !record.unmade_claims.is_empty());
+        if is_unmade || has("not created yet") {
+            return Some(Refusal {
+                means: "kubelet releases the pod's devices before it unmounts anything, and \
+                    fails because the pod's record names no ResourceClaim for one of its claims. \
+                    No ResourceClaim is created any more: the pod is to be deleted.",
+                way: Way::Record,
+            });
+        }
+        return Some(Refusal {
+            means: "Before kubelet unmounts anything, the driver of the pod's devices must \
+                release them, and that fails.",
+            way: Way::DriverFails,
+        });
+    }
+    // `checkContainerStateTransition` in pkg/kubelet/status.
+    if has("attempted illegal transition to non-terminated state") {
+        return Some(Refusal {
+            means: "kubelet rejects its own status update of the pod at each attempt: kubelet \
+                has reported a container as ended, and its memory has that container as not \
+                ended. Without that update kubelet never deletes the record.",
+            way: Way::Record,
+        });
+    }
+    let kills = ["KillContainer", "StopContainer", "Failed killing the pod"];
+    let is_gone = has("No such container") || has("no such container");
+    if is_gone && kills.iter().any(|word| text.contains(word)) {
+        return Some(Refusal {
+            means: "kubelet asks the runtime to stop a container that the runtime does not have, \
+                and treats the answer as a failure.",
+            way: Way::Restart("kubelet then sees that no container of the pod is left"),
+        });
+    }
+    None
+}
+
+/// The marks of an error that is not kubelet's own: a program's status, a server's answer, a time-out, and another
+/// operation than the unmount, whose prefix kubelet's log keeps.
+const OF_OTHERS: [&str; 6] =
+    ["exit status", "rpc error", "deadline exceeded", "timed out", "MountVolume.", "MapVolume."];
+
+/// The mount of a volume that kubelet leaves, for an error of its own. What a call, a program or a driver returns is
+/// explained by other causes.
+fn left_mounted<'a>(said: &Said, pod: &'a PodState) -> Option<&'a Mounted> {
+    let is_of_others = OF_OTHERS.iter().any(|words| said.text.contains(words));
+    let is_of_a_call = Outcome::named_in(&said.text).is_some();
+    let is_in_tree = said.volume.starts_with("kubernetes.io/") && !said.volume.starts_with(CSI);
+    if said.complaint.is_some() || !is_in_tree || is_of_others || is_of_a_call {
+        return None;
+    }
+    let its = pod.volumes.iter().filter(|volume| volume.csi.is_none());
+    let mounts = its.clone().flat_map(|volume| &volume.mounts);
+    // An error about a subPath names its path; kubelet's unique name of a volume ends with the volume's name.
+    let is_named = |mount: &&Mounted| said.text.contains(&*mount.point.to_string_lossy());
+    let by_path = mounts.filter(is_named).max_by_key(|mount| mount.point.as_os_str().len());
+    let by_name = || {
+        let mut its = its.filter(|volume| {
+            let name = volume.path.file_name().map(|name| name.to_string_lossy());
+            name.is_some_and(|name| said.volume.ends_with(&format!("-{name}")))
+        });
+        its.find_map(|volume| volume.mounts.iter().rev().find(|it| it.point == volume.path))
+    };
+    by_path.or_else(by_name)
+}
+
+/// The mount whose directory kubelet may not search.
+fn closed<'a>(said: &Said, pod: &'a PodState) -> Option<&'a Mounted> {
+    let look = said.looked.as_ref().filter(|look| look.outcome.name() == "EACCES")?;
+    pod.mount_of(&look.path)
+}
+
+/// Whether kubelet misses its own file about a CSI volume whose directory is gone.
+fn nothing_is_left(text: &str, pod: &PodState) -> bool {
+    let gone = || {
+        let (_, rest) = text.rsplit_once("open ")?;
+        let (file, _) = rest.split_once("/vol_data.json: no such file or directory")?;
+        let path = Path::new(file);
+        path.starts_with(&pod.directory).then_some(path)
+    };
+    // Raw block volumes have that file elsewhere.
+    gone().is_some_and(|path| pod.volumes.iter().all(|volume| volume.path != path))
+}
+
+/// The volume that kubelet cannot unmount because nothing is mounted there, by the errors of util-linux and busybox.
+fn not_mounted<'a>(text: &str, pod: &'a PodState) -> Option<&'a VolumeState> {
+    let (_, rest) = text.split_once("Unmounting arguments: ")?;
+    let (arguments, output) = rest.split_once("Output: umount: ")?;
+    let says = ["not mounted", "no mount point specified", "Invalid argument", "not found"];
+    if !says.iter().any(|words| output.contains(words)) {
+        return None;
+    }
+    let is_its = |volume: &&VolumeState| {
+        arguments.split_whitespace().next_back().is_some_and(|it| volume.path == Path::new(it))
+    };
+    let its = pod.volumes.iter().find(is_its)?;
+    (its.mounts.is_empty() && its.csi.is_none()).then_some(its)
+}
+
+/// `driver NAME`, or `driver name NAME`.
+fn driver(text: &str) -> Option<String> {
+    let words: Vec<&str> =
+        text.split([' ', ',', ':', '"', '\\']).filter(|it| !it.is_empty()).collect();
+    let names = words.windows(2).filter(|pair| matches!(pair[0], "driver" | "name" | "plugin"));
+    let mut names = names.map(|pair| pair[1]).filter(|name| name.contains('.'));
+    names.find(|name| is_object_name(name)).map(str::to_owned)
+}

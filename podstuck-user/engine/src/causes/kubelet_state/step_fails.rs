@@ -1,0 +1,208 @@
+//! A kubelet that fails by itself, at a step before all others.
+
+use crate::{
+    cause::{Cause, Kind, Origin, TriedWith, hidden, log, seen, way},
+    causes::{
+        kubelet_state::{
+            dra,
+            refusal::{Refusal, Way, refusal},
+            suspect::{FORCE, FORCE_RISK, FRESH, IN_MEMORY, LATE, Suspect, restart},
+        },
+        shared::repeated::Repeated,
+    },
+    command::{Step, View},
+    ids,
+    model::{
+        call::Outcome,
+        diagnosis::Stage,
+        evidence::Source,
+        mounted::Mounted,
+        node::PodState,
+        path::{safe, safe_path},
+        said::{Level, Said},
+        shell::word,
+    },
+    tracker::Context,
+    verdict::Draft,
+};
+
+/// Number of lines from which an error that no rule knows counts as one that does not pass by itself.
+const OFTEN: u64 = 3;
+
+/// A kubelet that fails by itself.
+pub(crate) static STEP_FAILS: Cause = Cause {
+    id: ids::KUBELET_STEP_FAILS,
+    title: "a step of the pod's deletion fails inside kubelet, and kubelet does not reach the \
+        later steps",
+    stage: Stage::Volumes,
+    kind: Kind::Cause,
+    meaning: "kubelet logs at each attempt why it does not continue. The reason is in its own \
+        memory, in the pod's record or in a driver of the pod's devices: no process, mount or \
+        file on the node blocks it. Other mounts of the pod, such as a token's tmpfs, stay until \
+        that step succeeds.",
+    confirmed_by: &[
+        seen("kubelet's log repeats the step with the same error", &[Origin::Log]),
+        hidden("kubelet's memory has nothing else of the pod that kubelet waits for"),
+    ],
+    log: log("kubelet", "Error syncing pod, skipping"),
+    look_alikes: &[],
+    ways_out: &[
+        way("restart kubelet, if its memory is wrong", "low: containers keep running"),
+        way("remove the empty directory that kubelet treats as a mount point", ""),
+        way("start the driver of the pod's devices", ""),
+        way(FORCE, FORCE_RISK),
+    ],
+    field: &[
+        "kubernetes#122960",
+        "kubernetes#119608",
+        "kubernetes#139772",
+        "kubernetes#129402",
+        "kubernetes#131957",
+        "kubernetes#87470",
+        "kubernetes#106711",
+        "kubernetes#114546",
+        "longhorn#4782",
+        "kubernetes#57095",
+    ],
+    tried: &[TriedWith::Test],
+    source: &[
+        "kubernetes pkg/kubelet/kubelet.go, SyncTerminatingPod",
+        "kubernetes pkg/kubelet/cm/dra/manager.go, UnprepareResources",
+        "kubernetes pkg/volume/util/volumepathhandler",
+        "mount-utils mount_linux.go, Unmount; mount_helper_common.go, CleanupMountPoint",
+    ],
+};
+
+/// The finding that kubelet fails, if no process of the pod lives.
+pub(super) fn step_fails(
+    context: &Context<'_>,
+    suspect: &Suspect<'_>,
+    complaints: &[Repeated],
+) -> Option<Draft> {
+    if suspect.pod.populated == Some(true) {
+        return None;
+    }
+    let is_fresh =
+        |complaint: &&Repeated| complaint.lines >= 2 && suspect.now.since(complaint.last) <= FRESH;
+    let fresh = || complaints.iter().filter(is_fresh);
+    let known =
+        fresh().filter_map(|complaint| Some((complaint, refusal(&complaint.said, suspect)?)));
+    let known = known.max_by_key(|(complaint, _)| complaint.last);
+    let (complaint, refusal) = known.or_else(|| with_nothing_left(context, suspect, fresh()))?;
+    let mut draft = suspect.draft(&STEP_FAILS);
+    complaint.tell(&mut draft);
+    draft.doubt(IN_MEMORY);
+    for claim in suspect.record.iter().flat_map(|record| &record.unmade_claims) {
+        let claim = safe(claim.as_bytes());
+        draft.fact(
+            format!("the pod's record names no ResourceClaim for its claim {claim}"),
+            Source::Record,
+        );
+    }
+    let Refusal { means, way } = refusal;
+    match way {
+        Way::Restart(then) => {
+            draft.held_by(suspect.kubelet());
+            restart(&mut draft, then);
+        }
+        Way::Bare => {
+            draft.held_by(suspect.kubelet());
+            draft.fact("no process of the pod is left", Source::proc("control groups"));
+            draft.fact("nothing of the pod is mounted", Source::proc("mountinfo"));
+            restart(&mut draft, "kubelet then starts with what the runtime and the node have");
+        }
+        Way::NotMounted(volume) => {
+            draft.held_by(suspect.kubelet());
+            let path = safe_path(&volume.path);
+            draft.fact(format!("{path} is not a mount point"), Source::proc("mountinfo"));
+            let at = word(&volume.path);
+            let does = format!("remove {path}, if it is empty: kubelet treats it as a mount point");
+            let step = Step::new(does, format!("rmdir {at}")).verified_by(format!("! [ -e {at} ]"));
+            draft.remedy(
+                step,
+                "none for data: rmdir fails on a directory that is not empty or is a mount \
+                point. kubelet's next attempt finds no directory, and continues",
+            );
+            restart(&mut draft, "kubelet checks again what is mounted");
+        }
+        Way::Mounted(mount) => {
+            draft.held_by(suspect.kubelet());
+            tell_left(context, &mut draft, suspect.pod, mount);
+        }
+        Way::Record => draft.held_by(suspect.kubelet()),
+        Way::Driver(name) => {
+            dra::tell(&mut draft, suspect.pod, Some(&name));
+            draft.held_by(format!("the DRA driver {name}, which is not registered"));
+            draft.advice(
+                format!(
+                    "start the DRA driver {name} on this node: kubelet's next attempt then \
+                    continues"
+                ),
+                "none",
+            );
+        }
+        Way::DriverFails => {
+            dra::tell(&mut draft, suspect.pod, None);
+            dra::driver_fails(&mut draft, suspect.pod);
+        }
+    }
+    suspect.force(&mut draft);
+    draft.explanation = format!("{means} Nothing else on the node blocks the deletion.");
+    Some(draft)
+}
+
+/// The last error of any kind, where nothing of the pod is left on the node that it could be about.
+fn with_nothing_left<'a>(
+    context: &Context<'_>,
+    suspect: &Suspect<'a>,
+    fresh: impl Iterator<Item = &'a Repeated>,
+) -> Option<(&'a Repeated, Refusal<'a>)> {
+    // What kubelet cannot remove, or the runtime cannot stop, has causes of its own.
+    let PodState { populated, devices, volumes, .. } = suspect.pod;
+    let is_bare = *populated == Some(false)
+        && devices.is_empty()
+        && volumes.iter().all(|volume| volume.mounts.is_empty());
+    if !is_bare || !context.kubelet_steps.has_received(&suspect.pod.uid) {
+        return None;
+    }
+    let is_open = |complaint: &&Repeated| {
+        let Said { complaint: known, level, text, .. } = &complaint.said;
+        known.is_none()
+            && *level == Level::Error
+            && complaint.lines >= OFTEN
+            && suspect.now.since(complaint.first).as_secs() >= LATE.unsigned_abs().as_secs()
+            && Outcome::named_in(text).is_none()
+    };
+    let last = fresh.filter(is_open).max_by_key(|complaint| complaint.last)?;
+    let means = "kubelet fails at each attempt with an error of its own or of the runtime, and does \
+        not delete the record. No process of the pod is left, and nothing of it is mounted, so that \
+        only the memory of kubelet or the runtime is in the way.";
+    Some((last, Refusal { means, way: Way::Bare }))
+}
+
+/// Adds the mount that kubelet leaves, and its unmount.
+fn tell_left(context: &Context<'_>, draft: &mut Draft, pod: &PodState, mount: &Mounted) {
+    const RISK: &str = "low while no process uses the mount; the data on it stays intact. Never run `rm -rf` below it: \
+        that deletes the data behind the mount";
+    let Mounted { point, what, source, namespace, pid, .. } = mount;
+    let all = pod.volumes.iter().flat_map(|volume| &volume.mounts);
+    let is_on_it = |other: &&Mounted| other.point == *point && other.namespace == *namespace;
+    let mut here: Vec<u32> = all.filter(is_on_it).map(|other| other.id).collect();
+    here.dedup();
+    let (at, count) = (safe_path(point), here.len());
+    draft.fact(format!("{at} is still mounted: {what}"), Source::mountinfo(source));
+    let view = View::in_namespace(context, *namespace, *pid);
+    let top = here.last().copied().unwrap_or(mount.id);
+    if count < 2 || *namespace != context.own_mnt_ns {
+        let step = view.on_mount("umount", point, Some(top));
+        draft.remedy(step.so(", which kubelet leaves mounted"), RISK);
+        return;
+    }
+    draft.fact(format!("{count} mounts are stacked on it"), Source::mountinfo(source));
+    let act = format!("sh -c 'while umount \"$1\"; do :; done' sh {}", word(point));
+    let step = Step::new(format!("unmount all {count} mounts on {at}, one after the other"), act);
+    let there = view.is_mounted(top, point);
+    let is_there = format!("mount {top} is still at {at}");
+    let step = step.verified_by(format!("! mountpoint -q {}", word(point)));
+    draft.remedy(step.only_if(there, is_there), RISK);
+}
