@@ -4,7 +4,12 @@ use std::time::Duration;
 
 use crate::{
     causes::{
-        csi_volume::{self, kubelets_log::Logged, tracker::NotAttempted, verdict::Fault},
+        csi_volume::{
+            self,
+            kubelets_log::{FailedMount, Logged},
+            tracker::NotAttempted,
+            verdict::Fault,
+        },
         shared::standing::Standing,
     },
     event::Thresholds,
@@ -39,8 +44,7 @@ pub(super) struct Looked<'a> {
     /// kubelet counts the volume as attached and not as mounted, and does nothing with it.
     pub(super) attached: Option<(Monotonic, &'a Said)>,
     pub(super) unregistered: Option<Monotonic>,
-    /// Since when the pod is known to be deleted.
-    pub(super) to_go: Option<Monotonic>,
+    pub(super) failed_mount: Option<FailedMount<'a>>,
     /// kubelet waited two minutes for the driver's answer.
     pub(super) timed_out: bool,
     /// The driver's process is stopped or frozen, or has no descriptor left.
@@ -99,18 +103,11 @@ impl NotAttempted {
             || !csi_volume::verdict::has_tokens(pod);
         // The driver answered; its later state does not matter.
         let is_forgotten = looked.torn_down.is_some() && !volume.mounts.is_empty() && !tried.any();
-        // kubelet does not try again to mount a volume of a pod that is to go.
-        let is_final = |logged: &&Logged| {
-            looked.to_go.is_some_and(|since| since < logged.last)
-                && self.log.is_last_step(pod, volume, logged)
-        };
-        let fails = self.log.complaint(pod, volume, Fault::KubeletLost, at);
-        let mounts_again = fails.is_some_and(|logged| match &looked.standing {
+        let failed_mount = looked.failed_mount.as_ref();
+        let mounts_again = failed_mount.is_some_and(|it| match &looked.standing {
             // No container of it has ever run.
-            _ if !pod.started && is_final(&logged) => true,
-            Some(standing) => {
-                (logged.lines > 1 || is_final(&logged)) && standing.ended() < logged.last
-            }
+            _ if !pod.started && it.is_final => true,
+            Some(standing) => it.stands() && standing.ended() < it.logged.last,
             None => false,
         });
         // kubelet unmounts only what it counts as mounted.
@@ -166,7 +163,7 @@ impl NotAttempted {
         let is_due = pod.started
             || found == Fault::NoData
             || says(found)
-            || found == Fault::KubeletLost && mounts_again;
+            || found == Fault::KubeletLost && failed_mount.is_some_and(FailedMount::stands);
         is_due.then_some(found)
     }
 }

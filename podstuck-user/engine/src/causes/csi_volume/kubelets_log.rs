@@ -48,6 +48,21 @@ pub(super) struct Logged {
     pub(super) said: Said,
 }
 
+/// A mount that kubelet failed to make.
+pub(super) struct FailedMount<'a> {
+    pub(super) logged: &'a Logged,
+    /// It failed after the pod's deletion, and kubelet has taken no step with the volume since: kubelet does not mount
+    /// a volume of a pod that is to go again.
+    pub(super) is_final: bool,
+}
+
+impl FailedMount<'_> {
+    /// Whether it is more than one failure that the next attempt repairs.
+    pub(super) fn stands(&self) -> bool {
+        self.is_final || self.logged.lines > 1
+    }
+}
+
 impl Default for KubeletsLog {
     fn default() -> Self {
         Self {
@@ -137,23 +152,21 @@ impl KubeletsLog {
         let logged = logged.max_by_key(|logged| logged.last)?;
         let lasts = now.since(logged.last) <= backoff::CAP * 2;
         let is_last = Some(logged.last) >= torn_down && Some(&logged.last) >= error;
-        // A failed mount is recorded apart from the other errors.
-        let is_mount = fault == Fault::KubeletLost;
-        let stands = match is_mount {
-            true => lasts || self.is_last_step(pod, volume, logged),
-            false => lasts && is_last,
-        };
-        stands.then_some(logged)
+        (lasts && is_last).then_some(logged)
     }
 
-    /// Whether kubelet's log, read without a gap since this line, has no later step with the volume.
-    pub(super) fn is_last_step(
+    /// kubelet's last mount of the volume, if it failed: within two back-off caps, or as the last step with the volume
+    /// in a log that was read without a gap. `to_go`: since when the pod is known to be deleted.
+    pub(super) fn failed_mount(
         &self,
         pod: &PodState,
         volume: &VolumeState,
-        logged: &Logged,
-    ) -> bool {
-        let key = (pod.uid.clone(), unique_name(pod, volume));
+        to_go: Option<Monotonic>,
+        now: Monotonic,
+    ) -> Option<FailedMount<'_>> {
+        let (uid, name) = (pod.uid.clone(), unique_name(pod, volume));
+        let logged = self.complaints.get(&(uid.clone(), Complaint::MountFails, name.clone()))?;
+        let key = (uid, name);
         let later = [
             self.steps.get(&key).map(|(at, _)| *at),
             self.errors.get(&key).copied(),
@@ -161,7 +174,10 @@ impl KubeletsLog {
         ];
         let is_whole =
             self.heard.get(&logged.said.source).is_some_and(|since| *since <= logged.last);
-        is_whole && later.into_iter().flatten().all(|later| later <= logged.last)
+        let is_last = is_whole && later.into_iter().flatten().all(|later| later <= logged.last);
+        let lasts = now.since(logged.last) <= backoff::CAP * 2;
+        let is_final = is_last && to_go.is_some_and(|since| since < logged.last);
+        (lasts || is_last).then_some(FailedMount { logged, is_final })
     }
 
     /// Whether the driver let a call on the volume time out after two minutes, and has not succeeded since.
@@ -250,7 +266,6 @@ fn complaints_of(fault: Fault) -> &'static [Complaint] {
         }
         Fault::DriverError | Fault::NotIdempotent | Fault::DeadFuse => &[Complaint::DriverError],
         Fault::NoData => &[Complaint::NoData],
-        Fault::KubeletLost => &[Complaint::MountFails],
         _ => &[],
     }
 }

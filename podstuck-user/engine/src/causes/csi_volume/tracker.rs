@@ -229,7 +229,10 @@ impl NotAttempted {
             no_error_since: self.log.no_error_since(pod, volume, sample.kubelets.len()),
             attached: self.log.attached(pod, volume),
             unregistered: unregistered.map(|at| context.when(at)),
-            to_go: self.to_go.known_since(context, &pod.uid),
+            failed_mount: {
+                let to_go = self.to_go.known_since(context, &pod.uid);
+                self.log.failed_mount(pod, volume, to_go, sample.at)
+            },
             timed_out: self.log.has_timed_out(pod, volume),
             halted: volume
                 .driver()
@@ -251,7 +254,10 @@ impl NotAttempted {
         let (fault, at) = (followed.fault, sample.at);
         let window = at.since(followed.since);
         // Logs and traces may show that it lasts for longer than it was watched.
-        let said = self.log.complaint(pod, volume, fault, at);
+        let said = match fault {
+            Fault::KubeletLost => looked.failed_mount.as_ref().map(|it| it.logged),
+            _ => self.log.complaint(pod, volume, fault, at),
+        };
         let stood = match (fault, &looked.standing) {
             (Fault::DriverAbsent, _) => looked.unregistered.map(|since| at.since(since)),
             (fault, Some(standing)) if fault.is_silence() => Some(at.since(standing.since)),
