@@ -1,12 +1,16 @@
 //! Serves `/metrics`, `/healthz` and `/readyz`, read-only. Every other path is 404.
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{convert::Infallible, io::Write, sync::Arc, time::Duration};
 
+use flate2::{Compression, write::GzEncoder};
 use http_body_util::Full;
 use hyper::{
     Method, Request, Response, StatusCode,
     body::{Bytes, Incoming},
-    header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue},
+    header::{
+        ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName,
+        HeaderValue, VARY,
+    },
     server::conn::http1,
     service::service_fn,
 };
@@ -93,34 +97,76 @@ fn answer(
         }
         _ => (StatusCode::NOT_FOUND, TEXT, "/metrics, /healthz, /readyz\n".into()),
     };
-    let mut response = Response::new(Full::new(body));
+    let packed = (path == "/metrics" && accepts_gzip(headers)).then(|| gzip(&body)).flatten();
+    let is_packed = packed.is_some();
+    let mut response = Response::new(Full::new(packed.unwrap_or(body)));
     *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    headers.insert(VARY, HeaderValue::from_static("accept, accept-encoding"));
+    if is_packed {
+        headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    }
     response
+}
+
+/// `None` if there is no memory for it.
+fn gzip(body: &Bytes) -> Option<Bytes> {
+    let mut encoder = GzEncoder::new(Vec::with_capacity(body.len() / 8), Compression::fast());
+    encoder.write_all(body).ok()?;
+    encoder.finish().ok().map(Bytes::from)
+}
+
+/// Whether the client accepts gzip by its name, as Prometheus does.
+fn accepts_gzip(headers: &HeaderMap) -> bool {
+    ranges(headers, ACCEPT_ENCODING).any(|it| it.kind == "gzip" && it.quality > 0)
+}
+
+/// An element of `Accept` or `Accept-Encoding`.
+struct Range {
+    /// In lower case.
+    kind: String,
+    parameters: Vec<(String, String)>,
+    /// In thousandths, the finest that there is. An invalid number counts as 0.
+    quality: u16,
+}
+
+impl Range {
+    fn of(text: &str) -> Self {
+        let text = text.to_ascii_lowercase();
+        let mut parts = text.split(';').map(str::trim);
+        let kind = parts.next().unwrap_or_default().to_owned();
+        let parameters = parts.filter_map(|it| it.split_once('='));
+        let parameters: Vec<(String, String)> =
+            parameters.map(|(name, value)| (name.into(), value.trim_matches('"').into())).collect();
+        let quality = parameters.iter().find(|(name, _)| name == "q");
+        let quality = quality.map_or(1.0, |(_, value)| value.parse().unwrap_or(0.0));
+        Self { kind, parameters, quality: (quality * 1000.0_f32) as u16 }
+    }
+
+    fn has(&self, name: &str, value: &str) -> bool {
+        self.parameters.iter().any(|it| it.0 == name && it.1 == value)
+    }
+}
+
+fn ranges(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = Range> {
+    let values = headers.get_all(name).into_iter().filter_map(|it| it.to_str().ok());
+    values.flat_map(|it| it.split(',')).map(Range::of)
 }
 
 /// Whether the client accepts protobuf, and no text more than it. Among the ranges that include text, the most specific
 /// one decides (RFC 9110, section 12.5.1).
 fn prefers_protobuf(headers: &HeaderMap) -> bool {
     let (mut protobuf, mut text) = (0, (0, 0));
-    let accepted = headers.get_all(ACCEPT).iter().filter_map(|it| it.to_str().ok());
-    for range in accepted.flat_map(|it| it.split(',')) {
-        let range = range.to_ascii_lowercase();
-        let mut parts = range.split(';').map(str::trim);
-        let kind = parts.next().unwrap_or_default();
-        let parameters: Vec<_> = parts.filter_map(|it| it.split_once('=')).collect();
-        let value =
-            |name| parameters.iter().find(|it| it.0 == name).map(|it| it.1.trim_matches('"'));
-        // In thousandths, the finest that there is. An invalid number counts as 0.
-        let quality = value("q").map_or(1.0, |it| it.parse().unwrap_or(0.0));
-        let quality = (quality * 1000.0_f32) as u16;
-        match kind {
+    for range in ranges(headers, ACCEPT) {
+        let quality = range.quality;
+        match range.kind.as_str() {
             "text/plain" => text = text.max((3, quality)),
             "text/*" => text = text.max((2, quality)),
             "*/*" => text = text.max((1, quality)),
             "application/vnd.google.protobuf"
-                if value("proto") == Some("io.prometheus.client.metricfamily")
-                    && value("encoding") == Some("delimited") =>
+                if range.has("proto", "io.prometheus.client.metricfamily")
+                    && range.has("encoding", "delimited") =>
             {
                 protobuf = protobuf.max(quality);
             }
@@ -187,6 +233,34 @@ mod tests {
         pages.protobuf = Some("protobuf".into());
         assert_eq!(page(NATIVE, &pages), PROTOBUF);
         assert_eq!(page(TEXT, &pages), "text/plain; version=0.0.4; charset=utf-8");
+    }
+
+    #[test]
+    fn a_scrape_is_packed_for_those_who_accept_gzip() {
+        use http_body_util::BodyExt;
+
+        let text = "podstuck_calls_total{outcome=\"ok\"} 1\n".repeat(1000);
+        let pages = Pages { metrics: text.clone().into(), ..Pages::default() };
+        let get = |path: &str, encoding: &'static str| {
+            let mut headers = accepting(&[TEXT]);
+            headers.insert(ACCEPT_ENCODING, HeaderValue::from_static(encoding));
+            let response = answer(&Method::GET, path, &headers, &pages);
+            let encoding = response.headers().get(CONTENT_ENCODING).cloned();
+            let body = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            let body = body.block_on(response.into_body().collect()).unwrap().to_bytes();
+            (encoding.map(|it| it.to_str().unwrap().to_owned()), body)
+        };
+        for encoding in ["gzip", "deflate, GZIP;q=0.5"] {
+            let (encoding, body) = get("/metrics", encoding);
+            assert_eq!(encoding.as_deref(), Some("gzip"));
+            assert!(body.len() * 10 < text.len(), "{}", body.len());
+            let plain = std::io::read_to_string(flate2::read::GzDecoder::new(&body[..])).unwrap();
+            assert_eq!(plain, text);
+        }
+        for encoding in ["", "identity", "gzip;q=0", "*", "x-gzip-not"] {
+            assert_eq!(get("/metrics", encoding), (None, text.clone().into()), "{encoding}");
+        }
+        assert_eq!(get("/healthz", "gzip"), (None, "ok\n".into()));
     }
 
     #[test]
