@@ -104,6 +104,7 @@ const FORCED: &str = "deletes a pod's record: the tests that run commands have n
 /// Causes whose advice nothing follows.
 const NOT_FOLLOWED: &[&str] = &[
     "cephfs-evicted",
+    "device-not-responding",
     "device-still-referenced",
     "docker-log-driver-blocks",
     "efs-stunnel-dead",

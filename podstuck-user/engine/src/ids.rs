@@ -38,6 +38,7 @@ ids! {
     CSI_UNPUBLISH_HUNG_LOCK = "csi-unpublish-hung-lock",
     DATA_UNDER_MOUNTPOINT = "data-under-mountpoint",
     DEVICE_IO_ERROR = "device-io-error",
+    DEVICE_NOT_RESPONDING = "device-not-responding",
     DEVICE_STILL_REFERENCED = "device-still-referenced",
     DISK_FULL_RUNTIME = "disk-full-runtime",
     DOCKER_CONTAINERD_STATE_DESYNC = "docker-containerd-state-desync",

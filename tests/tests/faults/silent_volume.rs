@@ -1,9 +1,9 @@
-//! A container's process that was killed and waits for a disk that does not answer: which one it is, what serves it, and
-//! the command that brings it back.
+//! A container's process that was killed, and a removal, that wait for a disk that does not answer: which one it is, what
+//! serves it, and the command that brings it back.
 
 use std::{
     fs,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     thread,
     time::{Duration, Instant},
@@ -58,15 +58,21 @@ impl Drop for Writer {
 fn first_cause(root: &Path, writer: &mut Writer) -> Value {
     thread::sleep(Duration::from_secs(2));
     writer.process.kill().unwrap();
+    let cause = first_firm(root, "dstate-process");
+    assert!(!writer.has_ended(), "it does not wait for the disk");
+    cause
+}
+
+/// The same, if it is this cause.
+fn first_firm(root: &Path, id: &str) -> Value {
     let mut diagnose = Command::new(podstuck());
     diagnose.args(["diagnose", "--output", "json", "--api", "never", "--pod-uid", UID]);
     let output = diagnose.arg("--kubelet-root").arg(root).output().unwrap();
-    assert!(!writer.has_ended(), "it does not wait for the disk");
     let lines = String::from_utf8(output.stdout).unwrap();
     let mut lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let answer = lines.find(|line| line["type"] == "diagnosis").unwrap();
     let cause = answer["causes"][0].clone();
-    assert_eq!((&cause["id"], &cause["certainty"]), (&"dstate-process".into(), &"firm".into()));
+    assert_eq!((&cause["id"], &cause["certainty"]), (&id.into(), &"firm".into()));
     println!("{answer:#}");
     cause
 }
@@ -76,18 +82,53 @@ fn facts(cause: &Value) -> String {
     facts.map(|it| it["fact"].as_str().unwrap()).collect::<Vec<_>>().join("\n")
 }
 
-#[test]
-fn a_loop_device_is_followed_to_the_file_system_of_its_file() {
-    requires!(root_and_btf(), fuse());
-    let top = tempfile::tempdir().unwrap();
-    let volume = podstuck_tests::empty_dir(top.path());
-    let served = top.path().join("served");
+/// An image with ext4 on a FUSE file system, mounted as a loop device, and the image's server.
+fn on_fuse(top: &Path, volume: &Path) -> (PathBuf, Held) {
+    let served = top.join("served");
     fs::create_dir(&served).unwrap();
     let server = Held(Fuse::mount(&served));
     let image = served.join("image");
     fs::File::create(&image).unwrap().set_len(64 << 20).unwrap();
     output(Command::new("mkfs.ext4").arg("-q").arg(&image));
-    output(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(&volume));
+    mount_image(&image, volume);
+    (image, server)
+}
+
+fn mount_image(image: &Path, volume: &Path) {
+    output(Command::new("mount").args(["-o", "loop"]).arg(image).arg(volume));
+}
+
+/// As of a volume whose storage is gone while kubelet deletes its files.
+#[test]
+fn a_removal_that_waits_for_a_silent_disk_names_the_disk() {
+    requires!(root_and_btf(), fuse());
+    let top = tempfile::tempdir().unwrap();
+    let volume = podstuck_tests::empty_dir(top.path());
+    let (image, server) = on_fuse(top.path(), &volume);
+    let file = volume.join("directory").join("file");
+    fs::create_dir(file.parent().unwrap()).unwrap();
+    fs::write(&file, "").unwrap();
+    // What is cached needs no disk.
+    umount2(&volume, MntFlags::empty()).unwrap();
+    mount_image(&image, &volume);
+    let silence = Silence::of(&server);
+    let mut unlink = Command::new("unlink").arg(&file).spawn().unwrap();
+    let cause = first_firm(top.path(), "device-not-responding");
+    assert!(unlink.try_wait().unwrap().is_none(), "it does not wait for the disk");
+    drop(silence);
+    assert!(unlink.wait().unwrap().success());
+    umount2(&volume, MntFlags::empty()).unwrap();
+    assert!(cause["held_by"].as_str().unwrap().starts_with("loop"), "{cause:#}");
+    let first = cause["remedies"][0].to_string();
+    assert!(first.contains(&*image.to_string_lossy()) && first.contains("fuse"), "{first}");
+}
+
+#[test]
+fn a_loop_device_is_followed_to_the_file_system_of_its_file() {
+    requires!(root_and_btf(), fuse());
+    let top = tempfile::tempdir().unwrap();
+    let volume = podstuck_tests::empty_dir(top.path());
+    let (image, server) = on_fuse(top.path(), &volume);
     let mut writer = Writer::start(&volume);
     let silence = Silence::of(&server);
     let cause = first_cause(top.path(), &mut writer);

@@ -12,12 +12,13 @@ use crate::{
     model::{
         call::{Call, Outcome},
         csi::{CsiState, DriverProcess, DriverState, Reach, Registration, VolumeData},
+        disk::{Disk, ServedBy},
         halted::{Halted, HaltedKubelet},
         holder::{How, Through},
         hung::{MountPoint, NfsServer, Phase, WaitProgress},
         identity::{Component, Pod},
         mountinfo,
-        mounts::{Mounts, NodeMounts},
+        mounts::{Device, Mounts, NodeMounts},
         node::{NodeSample, PodState, VolumeState},
         pod_group::{PodGroup, Task},
         pod_record::{ContainerRecord, ContainerState, PodRecord},
@@ -324,6 +325,22 @@ pub(super) fn hung_call() -> Plays {
         play.stuck(seen);
         plays.push((title, play));
     }
+    let device = Device { major: 8, minor: 0 };
+    let root = target(EMPTY_DIR).1.root;
+    let line = format!("9 1 8:0 / {} rw - ext4 /dev/sda rw\n", root.display());
+    let mounts = node_with(line.as_bytes());
+    let served_by = Some(ServedBy::Scsi { state: "blocked".into() });
+    let (name, below) = ("sda".into(), Vec::new());
+    let disks = vec![Disk { name, device, in_flight: 2, done: 9, below, served_by }];
+    let mut play = Play::new(Node::default());
+    for second in [3.0, 13.0, 40.0] {
+        play.sample(NodeSample { mounts: mounts.clone(), disks: disks.clone(), ..sample(second) });
+        play.stuck(stuck(42, EMPTY_DIR, &["io_schedule", "__ext4_find_entry"], second + 1.0));
+    }
+    let mut seen = stuck(42, EMPTY_DIR, &["io_schedule", "__ext4_find_entry"], 51.0);
+    seen.over = true;
+    play.stuck(seen);
+    plays.push(("a disk", play));
     let stack = ["folio_wait_bit", "sync_inodes_sb", "generic_shutdown_super"];
     let mut play = Play::new(Node::default());
     for (second, quiet_ms) in [(5.0, 1000), (61.0, 50_000), (125.0, 110_000)] {
@@ -344,7 +361,12 @@ pub(super) fn hung_call() -> Plays {
 pub(super) fn shared() -> NodeMounts {
     let line = b"9 1 0:45 / /k/pods/other/volumes/kubernetes.io~csi/x/mount rw - nfs4 there rw\n\
         8 1 0:45 / /srv/backup rw - nfs4 there rw\n";
-    let table = Mounts { all: mountinfo::parse(line), source: String::new(), pid: 1 };
+    node_with(line)
+}
+
+/// A node whose only mount table has these lines.
+fn node_with(lines: &[u8]) -> NodeMounts {
+    let table = Mounts { all: mountinfo::parse(lines), source: String::new(), pid: 1 };
     NodeMounts { tables: [(1, table.into())].into(), host: Some(1) }
 }
 

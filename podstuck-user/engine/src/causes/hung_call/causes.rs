@@ -35,6 +35,10 @@ pub(crate) static FUSE_DAEMON_HUNG: Cause = Cause {
         like(ids::EFS_STUNNEL_DEAD, "no function of NFS is in the stack"),
         like(ids::FANOTIFY_LISTENER_HUNG, "the thread waits for a server's answer"),
         like(ids::FILESYSTEM_FROZEN, "the thread does not wait for a freeze to end"),
+        like(
+            ids::DEVICE_NOT_RESPONDING,
+            "the thread waits for a server's answer, not for a device",
+        ),
         like(ids::UMOUNT_KERNEL_HANG, "the thread waits for a server's answer, not for a device"),
         like(ids::UMOUNT_FLUSH_SLOW, "the thread waits for a server's answer, not for a device"),
     ],
@@ -74,6 +78,10 @@ pub(crate) static FANOTIFY_LISTENER_HUNG: Cause = Cause {
         like(ids::FUSE_DAEMON_HUNG, "the thread does not wait for the answer of a FUSE server"),
         like(ids::FILESYSTEM_FROZEN, "the thread does not wait for a freeze to end"),
         like(
+            ids::DEVICE_NOT_RESPONDING,
+            "the thread waits for a listener's permission, not for a device",
+        ),
+        like(
             ids::UMOUNT_KERNEL_HANG,
             "the thread waits for a listener's permission, not for a device",
         ),
@@ -106,6 +114,7 @@ pub(crate) static FILESYSTEM_FROZEN: Cause = Cause {
         like(ids::FUSE_DAEMON_HUNG, "the thread does not wait for the answer of a FUSE server"),
         like(ids::NFS_SERVER_UNREACHABLE, "no function of NFS is in the stack"),
         like(ids::FANOTIFY_LISTENER_HUNG, "the thread waits for a thaw"),
+        like(ids::DEVICE_NOT_RESPONDING, "the thread waits for a thaw, not for a device"),
         like(ids::UMOUNT_KERNEL_HANG, "the thread waits for a thaw, not for a device"),
         like(ids::UMOUNT_FLUSH_SLOW, "the thread waits for a thaw, and nothing is written"),
     ],
@@ -226,6 +235,49 @@ pub(crate) static KERNEL_HANG: Cause = Cause {
     field: &["aws-fsx-csi-driver#495", "kubernetes#123960"],
     tried: &[TriedWith::Lab],
     source: &["linux fs/super.c, generic_shutdown_super", "linux kernel/hung_task.c"],
+};
+
+/// A block device that completes no request.
+pub(crate) static DEVICE_SILENT: Cause = Cause {
+    id: ids::DEVICE_NOT_RESPONDING,
+    title: "the call waits for a block device that completes no request",
+    stage: Stage::Volumes,
+    kind: Kind::Cause,
+    meaning: "The call reads or writes the file system's block device, and neither that device nor the one below it \
+        completes a request: a path, a session or the storage behind it is gone, or a device of the device mapper is \
+        suspended. Every call on the file system that needs the disk waits and cannot be killed. kubelet waits with \
+        it, or its unmount does.",
+    confirmed_by: &[
+        seen(
+            "a thread waits for a block device, or for pages that are read from or written to it",
+            &[Origin::Proc],
+        ),
+        seen(
+            "the device of its file system, or one below it, has requests in flight and has completed none for 5 s, \
+             or is suspended",
+            &[Origin::Proc],
+        ),
+        seen(
+            "the call has waited for longer than a busy device takes",
+            &[Origin::Calls, Origin::Proc],
+        ),
+    ],
+    log: log("the kernel", "task ... blocked for more than 120 seconds"),
+    look_alikes: &[
+        like(ids::FUSE_DAEMON_HUNG, "the thread does not wait for the answer of a FUSE server"),
+        like(
+            ids::FANOTIFY_LISTENER_HUNG,
+            "the thread does not wait for the permission of a fanotify listener",
+        ),
+        like(ids::FILESYSTEM_FROZEN, "the thread does not wait for a freeze to end"),
+    ],
+    ways_out: &[way(
+        "bring back the device: its path, its session or the storage behind it",
+        "none; removing the device instead makes its requests fail, and what was not yet written is lost",
+    )],
+    field: &["kubernetes#90593"],
+    tried: &[TriedWith::Test],
+    source: &["linux Documentation/admin-guide/iostats.rst, in-flight", "linux block/blk-mq.c"],
 };
 
 /// A stack that does not show the cause.

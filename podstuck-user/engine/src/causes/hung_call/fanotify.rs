@@ -21,6 +21,10 @@ pub(super) fn fill(draft: &mut Draft, view: View, found: Option<&Result<Fanotify
     draft.severity = Severity::Critical;
     for (cause, fact) in [
         (ids::FUSE_DAEMON_HUNG, "the thread does not wait for the answer of a FUSE server"),
+        (
+            ids::DEVICE_NOT_RESPONDING,
+            "the thread waits for a listener's permission, not for a device",
+        ),
         (ids::UMOUNT_KERNEL_HANG, "the thread waits for a listener's permission, not for a device"),
         (ids::CALL_HUNG_UNEXPLAINED, "its kernel stack shows what it waits for"),
     ] {

@@ -8,8 +8,8 @@ use crate::{
     cause::Cause,
     causes::{
         hung_call::causes::{
-            CALL_HUNG_UNEXPLAINED, FANOTIFY_LISTENER_HUNG, FILESYSTEM_FROZEN, FLUSH_SLOW,
-            FUSE_DAEMON_HUNG, KERNEL_HANG, NFS_UNREACHABLE,
+            CALL_HUNG_UNEXPLAINED, DEVICE_SILENT, FANOTIFY_LISTENER_HUNG, FILESYSTEM_FROZEN,
+            FLUSH_SLOW, FUSE_DAEMON_HUNG, KERNEL_HANG, NFS_UNREACHABLE,
         },
         network_storage::{self, Server},
         shared::claim::UNKNOWN_DEVICE,
@@ -35,6 +35,7 @@ pub(crate) enum Waits {
     Tunnel,
     Smb,
     Ceph,
+    Disk,
     Flush,
     Shutdown,
     Unknown,
@@ -51,6 +52,7 @@ impl Waits {
             Self::Tunnel => Server::Tunnel.away(),
             Self::Smb => Server::Smb.away(),
             Self::Ceph => Server::Ceph.away(),
+            Self::Disk => &DEVICE_SILENT,
             Self::Flush => &FLUSH_SLOW,
             Self::Shutdown => &KERNEL_HANG,
             Self::Unknown => &CALL_HUNG_UNEXPLAINED,
@@ -77,6 +79,8 @@ pub(super) const SLOW_SERVER: &str =
     "whether its server is only slow, or has lost this request: it answers others";
 pub(super) const SLOW_LISTENER: &str =
     "whether the listener is only slow: a scan of a file takes some seconds";
+pub(super) const SLOW_DEVICE: &str =
+    "whether the device is only slow: a busy one may take some seconds";
 pub(super) const NO_STACK: &str = "what the thread waits for: only its mount points to this server";
 const UNNAMED_FREEZE: &str =
     "which lock the thread waits for: a freeze, or another lock of the same kind";
@@ -155,6 +159,11 @@ pub(crate) fn judge(seen: &StuckThread, beside: Beside) -> Option<Judged> {
     }
     if network_storage::is_ceph(fs_type) {
         return after(server, Waits::Ceph, Some(NO_STACK));
+    }
+    if let Some(is_its) = beside.silent {
+        let failing_over = (!beside.lasts(seen, server)).then_some(SLOW_DEVICE);
+        let doubt = if is_its { failing_over } else { Some(UNKNOWN_DEVICE) };
+        return after(freeze, Waits::Disk, doubt);
     }
     if beside.disk_works == Some(true) {
         return None;

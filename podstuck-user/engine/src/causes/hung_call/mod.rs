@@ -22,6 +22,7 @@ pub(crate) static FAMILY: Family = Family {
         &causes::NFS_UNREACHABLE,
         &causes::FLUSH_SLOW,
         &causes::KERNEL_HANG,
+        &causes::DEVICE_SILENT,
         &causes::CALL_HUNG_UNEXPLAINED,
     ],
     trackers: &[TrackerSpec {

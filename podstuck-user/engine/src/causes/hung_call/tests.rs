@@ -9,8 +9,8 @@ use crate::{
     causes::{
         hung_call::{
             judge::{
-                Beside, FEW_SIGNS, Judged, NO_STACK, SLOW_LISTENER, SLOW_SERVER, Waits, judge,
-                waits_for_disk,
+                Beside, FEW_SIGNS, Judged, NO_STACK, SLOW_DEVICE, SLOW_LISTENER, SLOW_SERVER,
+                Waits, judge, waits_for_disk,
             },
             tracker::HungCalls,
         },
@@ -194,6 +194,21 @@ fn a_shutdown_that_waits_for_a_silent_device_is_named_at_once() {
     let times = seen.times.map(|times| Times { state: 'R', ..times });
     let runs = StuckThread { times, ..seen };
     assert_eq!(judged(&runs, Some(true)), None);
+}
+
+/// kubernetes#90593: a call on a file system whose disk answers no more.
+#[test]
+fn a_call_that_waits_for_a_silent_device_is_no_slow_one() {
+    let judged = |age, silent, disk_works| {
+        let seen = aged(stuck(&["io_schedule", "__ext4_find_entry"]), age);
+        let beside = Beside { slow: SLOW, silent, disk_works, ..Beside::default() };
+        judge(&seen, beside).map(|judged| (judged.waits, judged.doubt))
+    };
+    assert_eq!(judged(9, Some(true), Some(false)), None);
+    assert_eq!(judged(10, Some(true), Some(false)), Some((Waits::Disk, Some(SLOW_DEVICE))));
+    assert_eq!(judged(30, Some(true), Some(false)), Some((Waits::Disk, None)));
+    assert_eq!(judged(30, Some(false), None), Some((Waits::Disk, Some(UNKNOWN_DEVICE))));
+    assert_eq!(judged(30, None, Some(false)), None, "it is not proven to be silent");
 }
 
 /// The mount point of the volume is gone from the mount table: its device is known if a sample had it before.

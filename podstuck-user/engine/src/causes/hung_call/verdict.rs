@@ -71,7 +71,8 @@ pub(crate) fn fill(
         Waits::Smb | Waits::Ceph => other_server(context, draft, seen, around.kernel, sharers()),
         Waits::Flush => flush(draft),
         Waits::Shutdown => shutdown(draft, around.silent),
-        Waits::Unknown => unknown(draft, around.silent),
+        Waits::Disk => disk(draft, around.silent),
+        Waits::Unknown => unknown(draft),
     }
     // Without a kernel function, no wait can be ruled out.
     let has_functions = functions(&seen.stack, seen.wait_channel.as_deref()).next().is_some();
@@ -227,7 +228,12 @@ fn unanswered(
         for other in [ids::NFS_SERVER_UNREACHABLE, ids::EFS_STUNNEL_DEAD] {
             draft.rule_out(other, "no function of NFS is in the stack");
         }
-        for other in [ids::FILESYSTEM_FROZEN, ids::UMOUNT_KERNEL_HANG, ids::UMOUNT_FLUSH_SLOW] {
+        for other in [
+            ids::FILESYSTEM_FROZEN,
+            ids::DEVICE_NOT_RESPONDING,
+            ids::UMOUNT_KERNEL_HANG,
+            ids::UMOUNT_FLUSH_SLOW,
+        ] {
             draft.rule_out(other, "the thread waits for the answer of a FUSE server");
         }
     } else {
@@ -253,7 +259,7 @@ fn frozen(context: &Context<'_>, draft: &mut Draft, seen: &StuckThread) {
              froze it. Resume a suspended device-mapper device (`dmsetup info`) with `dmsetup resume` instead",
         );
     }
-    for other in [ids::UMOUNT_KERNEL_HANG, ids::UMOUNT_FLUSH_SLOW] {
+    for other in [ids::DEVICE_NOT_RESPONDING, ids::UMOUNT_KERNEL_HANG, ids::UMOUNT_FLUSH_SLOW] {
         draft.rule_out(
             other,
             "the thread waits for the file system to be thawed, not for its device",
@@ -422,8 +428,15 @@ fn shutdown(draft: &mut Draft, silent: Option<(Silent<'_>, bool)>) {
     draft.rule_out(ids::UMOUNT_FLUSH_SLOW, written);
 }
 
-fn unknown(draft: &mut Draft, silent: Option<(Silent<'_>, bool)>) {
+fn disk(draft: &mut Draft, silent: Option<(Silent<'_>, bool)>) {
     silent_device(draft, silent);
+    draft.severity = Severity::Critical;
+    draft.explanation = "The call waits for a block device that completes no request. Every call on the file system that \
+        needs the disk waits and cannot be killed. When the device comes back, or fails for good, they end."
+        .into();
+}
+
+fn unknown(draft: &mut Draft) {
     draft.explanation = "The call does not return, and the kernel functions that it is in do not show the cause. The \
         stack shows what it waits for."
         .into();
