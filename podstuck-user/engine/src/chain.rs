@@ -15,11 +15,11 @@ use crate::{
         identity::Component,
         mounted::Mounted,
         node::{NodeSample, PodState, VolumeState},
-        path::{clip, safe, safe_path},
+        path::{clip, process, safe, safe_path},
         pod_group::{PodGroup, Task},
         pod_record::PodRecord,
         runtime::{Runtime, Shim, Unreaped},
-        said::Said,
+        said::{Level, Said},
         time::Clock,
         waiting::Part,
     },
@@ -29,14 +29,13 @@ use crate::{
 
 /// Maximum number of a pod's processes that are named beside the first.
 const NAMED: usize = 4;
-/// Name of the sandbox's own process.
-const PAUSE: &str = "pause";
 /// What a shim must do.
 const SHIM_MUST: &str = "end the pod's processes and report their end";
 /// Maximum length of a process name.
 const COMM: usize = 16;
 
 /// The inputs of the chain.
+#[derive(Clone, Copy)]
 pub(crate) struct Facts<'a> {
     /// The last scan of the node.
     pub(crate) sample: &'a NodeSample,
@@ -173,19 +172,21 @@ fn end_with(links: &mut Vec<Link>, reason: Option<Link>) {
 
 /// Whether a link is about the process or object that a cause names: by pid, or by name if there is no pid.
 fn is_same(link: &str, named: &str) -> bool {
-    let pid = |who: &str| {
-        let (_, rest) = who.split_once("pid ")?;
-        rest.split(|at: char| !at.is_ascii_digit()).next()?.parse::<u32>().ok()
-    };
     // The part after the comma says what that process waits for.
     let named = named.split(", which").next().unwrap_or(named);
     let name = named.strip_prefix("the ").unwrap_or(named);
-    match pid(named) {
-        Some(named) => pid(link) == Some(named),
+    match pid_of(named) {
+        Some(named) => pid_of(link) == Some(named),
         None => link
             .strip_prefix(name)
             .is_some_and(|rest| matches!(rest.chars().next(), None | Some(' '))),
     }
+}
+
+/// The pid in a process's name: `containerd (pid 7)`.
+pub(crate) fn pid_of(who: &str) -> Option<u32> {
+    let (_, rest) = who.split_once("pid ")?;
+    rest.split(|at: char| !at.is_ascii_digit()).next()?.parse().ok()
 }
 
 /// Whether a cause lies inside kubelet.
@@ -279,7 +280,10 @@ fn of_kubelet(pod: &PodStage, facts: &Facts<'_>) -> (Link, bool) {
             Link { fact: quote(watch), source: watch.source.clone(), ..link }
         }
         (_, Some(it)) if pod.stage == Stage::Containers => {
-            Link { fact: it.fact(), source: it.log.to_owned(), ..link }
+            let own = last_of(facts, &[Component::Kubelet]);
+            let fails = own.filter(|said| said.level == Level::Error && said.times > 1);
+            let fails = fails.map(|said| format!("; {}", quote(said))).unwrap_or_default();
+            Link { fact: format!("{}{fails}", it.fact()), source: it.log.to_owned(), ..link }
         }
         _ => logged(link, last_of(facts, &[Component::Kubelet])),
     };
@@ -302,7 +306,7 @@ fn kubelets_task(facts: &Facts<'_>) -> Option<(Option<String>, Vec<Link>)> {
 
 /// A `stat` of a volume that fails on each attempt, so that its unmount is never attempted.
 pub(crate) struct FailedLook<'a> {
-    mount: &'a Mounted,
+    pub(crate) mount: &'a Mounted,
     errno: String,
     said: &'a Said,
 }
@@ -313,9 +317,7 @@ pub(crate) fn failed_look<'a>(state: &'a PodState, said: &'a [Said]) -> Option<F
     let (last, look) = looks.max_by_key(|(said, _)| said.at)?;
     let of_volume = said.iter().filter(|said| said.volume == last.volume);
     let is_last = of_volume.map(|said| said.at).max() == Some(last.at);
-    let mounts = state.volumes.iter().flat_map(|volume| &volume.mounts);
-    let on = mounts.filter(|mount| look.path.starts_with(&mount.point));
-    let mount = on.max_by_key(|mount| mount.point.as_os_str().len())?;
+    let mount = state.mount_of(&look.path)?;
     let is_served = mount.device.major == 0;
     let errno = look.outcome.name();
     (is_last && is_served && last.times > 1).then_some(FailedLook { mount, errno, said: last })
@@ -332,18 +334,6 @@ impl FailedLook<'_> {
         let must = format!("answer stat(2) of {}", safe_path(&self.mount.point));
         let fact = quote(self.said).replacen("it", self.said.component.name(), 1);
         seen(self.mount.what.clone(), &must, None, fact, &self.said.source)
-    }
-
-    /// The action that lets kubelet continue.
-    pub(crate) fn way_out(&self) -> String {
-        let Self { mount, errno, .. } = self;
-        let point = safe_path(&mount.point);
-        format!(
-            "restore the server of {}, mounted at {point}, which no component unmounts because each stat(2) of it fails \
-             with {errno}; or unmount {point} by hand (`umount`, or `umount -l` if that does not return): kubelet then \
-             finds nothing mounted there, and continues. Data not yet written to the server is lost",
-            mount.what
-        )
     }
 }
 
@@ -394,11 +384,10 @@ fn of_containers(state: &PodState, facts: &Facts<'_>) -> Vec<Link> {
     let group = facts.sample.cgroups.iter().find(|group| group.uid == state.uid);
     let mut tasks: Vec<&Task> = group.iter().flat_map(|group| &group.tasks).collect();
     // The sandbox's own process ends last.
-    tasks.sort_by_key(|task| (task.comm == PAUSE, task.started, task.pid));
+    tasks.sort_by_key(|task| (task.is_pause(), task.started, task.pid));
     let shim = group.and_then(|group| shim_of(group));
     // With a complaint, the sandbox's own process is not the reason: it ends when the runtime or kubelet continues.
-    let is_left =
-        !tasks.is_empty() && tasks.iter().all(|task| task.comm == PAUSE && task.is_alive());
+    let is_left = !tasks.is_empty() && tasks.iter().all(|task| task.is_pause() && task.is_alive());
     let complains = last_of(facts, &RUNTIMES).or_else(|| last_of(facts, &[Component::Kubelet]));
     if is_left && complains.is_some() && shim.is_none_or(|shim| !shim.is_halted()) {
         tasks.clear();
@@ -427,13 +416,12 @@ fn of_containers(state: &PodState, facts: &Facts<'_>) -> Vec<Link> {
             "its control group is frozen".to_owned(),
         ),
         // The sandbox's own process ends last, when the runtime stops the sandbox.
-        None if first.comm == PAUSE && first.is_alive() => {
+        None if first.is_pause() && first.is_alive() => {
             (Some("the runtime to stop the pod's sandbox".to_owned()), of_task(first).1)
         }
         None => of_task(first),
     };
-    let name =
-        |task: &Task| format!("{} (pid {})", clip(&safe(task.comm.as_bytes()), COMM), task.pid);
+    let name = |task: &Task| process(&task.comm, task.pid);
     let others: Vec<String> = tasks.iter().skip(1).take(NAMED).map(|task| name(task)).collect();
     if !others.is_empty() {
         let more = tasks.len() - 1 - others.len();
@@ -477,7 +465,7 @@ fn of_shim(shim: &Shim, left: usize) -> Link {
 /// The link of a tracer that hides a process's exit from its parent.
 fn of_tracer(child: &Unreaped) -> Option<Link> {
     let tracer = child.traced_by.clone()?;
-    let name = format!("{} (pid {})", clip(&safe(child.comm.as_bytes()), COMM), child.pid);
+    let name = process(&child.comm, child.pid);
     let must = format!("detach from {name}, or end");
     let fact = format!("it traces {name}, which has ended, and has not collected its exit status");
     Some(seen(tracer, &must, None, fact, &format!("/proc/{}/status", child.pid)))
@@ -569,7 +557,7 @@ fn driver(csi: &CsiState) -> String {
 }
 
 /// The first finding that blocks the pod.
-fn holding<'a>(pod: &PodStage, causes: &'a [Finding]) -> Option<&'a Finding> {
+pub(crate) fn holding<'a>(pod: &PodStage, causes: &'a [Finding]) -> Option<&'a Finding> {
     causes.iter().find(|cause| {
         let is_of_pod = cause.pod.as_ref().is_none_or(|it| it.uid == pod.pod.uid);
         is_of_pod && cause.blocks_deletion == Some(true)
@@ -637,401 +625,5 @@ fn halted(why: &Halted) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::{Arc, LazyLock};
-
-    use jiff::Timestamp;
-    use nix::errno::Errno;
-
-    use super::*;
-    use crate::{
-        ledger::Ledger,
-        model::{
-            call::Outcome,
-            client::Request,
-            halted::HaltedKubelet,
-            identity::{Pod, Target},
-            mounts::Device,
-            pod_group::Term,
-            said::{Level, NamedLook},
-            time::Monotonic,
-            waiting::{On, Waiting},
-        },
-        testing::{self, pod_group, pod_record, pod_state, runtime, task},
-        tracker::TrackerId,
-        verdict::{Draft, Verdict},
-    };
-
-    const CLOCK: Clock = Clock::new(Timestamp::UNIX_EPOCH, Monotonic(0));
-    static NO_WAITS: LazyLock<Waits> = LazyLock::new(Waits::default);
-    const UID: &str = "0f0e0d0c-1111-2222-3333-444455556666";
-
-    fn at(stage: Stage) -> PodStage {
-        let pod = Pod { uid: UID.into(), namespace: None, name: None };
-        PodStage { pod, stage, fact: "as seen".into(), chain: Vec::new() }
-    }
-
-    fn node() -> NodeSample {
-        let pods = vec![pod_state(UID)];
-        NodeSample { kubelets: vec![1], pods, ..NodeSample::default() }
-    }
-
-    fn said(component: Component, text: &str) -> Said {
-        Said::new(component, "log", UID, Timestamp::from_second(9).unwrap(), text)
-    }
-
-    /// Facts that consist of a scan only.
-    fn facts(sample: &NodeSample) -> Facts<'_> {
-        Facts {
-            sample,
-            said: &[],
-            terminating: None,
-            record: None,
-            causes: &[],
-            waits: &NO_WAITS,
-            clock: &CLOCK,
-            not_asked: None,
-            watch: None,
-        }
-    }
-
-    /// Who must do what, and what each waits for.
-    fn who_waits(
-        stage: Stage,
-        sample: &NodeSample,
-        said: &[Said],
-    ) -> Vec<(String, Option<String>)> {
-        let facts = Facts { said, ..facts(sample) };
-        let links = chain(&at(stage), &facts);
-        links.into_iter().map(|link| (link.who, link.waits_for)).collect()
-    }
-
-    #[test]
-    fn of_containers_that_live_their_process_is_the_last_link() {
-        let mut web = task("web", 7);
-        web.term = Some(Term::Ignored);
-        let tasks = vec![task("pause", 5), web, task("sh", 9)];
-        let cgroups = vec![PodGroup { tasks, ..pod_group(UID) }];
-        let runtimes: Vec<Runtime> = vec![runtime(Component::Containerd)];
-        let sample = NodeSample { cgroups, runtimes, ..node() };
-        let some = |text: &str| Some(text.to_owned());
-        assert_eq!(
-            who_waits(Stage::Containers, &sample, &[]),
-            [
-                ("kubelet (pid 1)".into(), some("containerd")),
-                ("containerd (pid 40)".into(), some("3 processes of the pod to end")),
-                ("web (pid 7)".into(), some("SIGKILL, unless it exits by itself")),
-            ]
-        );
-        let facts = facts(&sample);
-        let links = chain(&at(Stage::Containers), &facts);
-        let fact = "state S, ignores SIGTERM, no SIGKILL is pending; also alive: sh (pid 9), pause (pid 5)";
-        assert_eq!(links[2].fact, fact);
-    }
-
-    #[test]
-    fn a_shim_stands_between_its_runtime_and_its_processes() {
-        let child = Unreaped { pid: 8, started: 20, comm: "api".into(), traced_by: None };
-        let shim = |unreaped| Shim {
-            pid: 6,
-            comm: "containerd-shim-runc-v2".into(),
-            state: 'S',
-            started: 2,
-            group: None,
-            wait_channel: None,
-            of: None,
-            container: None,
-            unreaped,
-        };
-        let chain_with = |unreaped| {
-            let (tasks, shims) =
-                (vec![task("containerd-shim", 6), task("pause", 5)], vec![shim(unreaped)]);
-            let cgroups = vec![PodGroup { tasks, shims, ..pod_group(UID) }];
-            let sample = NodeSample { cgroups, ..node() };
-            who_waits(Stage::Containers, &sample, &[])
-        };
-        let who = || "containerd-shim-runc-v2 (pid 6)".to_owned();
-        let works = chain_with(Vec::new());
-        assert_eq!(works[1], (who(), Some("these processes to end".into())));
-        let stop = Some("the runtime to stop the pod's sandbox".to_owned());
-        assert_eq!(works[2], ("pause (pid 5)".into(), stop));
-        assert_eq!(chain_with(vec![child.clone()])[1], (who(), None));
-        let traced = Unreaped { traced_by: Some("strace (pid 9)".into()), ..child };
-        let tracer = Some("strace (pid 9), which traces api, to detach".to_owned());
-        let chain = chain_with(vec![traced]);
-        assert_eq!(chain[1..], [(who(), tracer), ("strace (pid 9)".into(), None)]);
-    }
-
-    /// cri-o#595 and containerd/cri#732.
-    #[test]
-    fn a_sandboxs_own_process_is_no_link_where_the_runtime_says_what_it_fails_at() {
-        let group = |tasks| vec![PodGroup { tasks, ..pod_group(UID) }];
-        let sample = |tasks| NodeSample {
-            cgroups: group(tasks),
-            runtimes: vec![runtime(Component::CriO)],
-            ..node()
-        };
-        let complains =
-            [said(Component::CriO, "failed to destroy network: cni config uninitialized")];
-        let last = |tasks, said: &[Said]| {
-            who_waits(Stage::Containers, &sample(tasks), said).pop().unwrap()
-        };
-        assert_eq!(last(vec![task(PAUSE, 5)], &complains), ("cri-o (pid 40)".into(), None));
-        assert_eq!(last(vec![task(PAUSE, 5)], &[]).0, "pause (pid 5)");
-        assert_eq!(last(vec![task(PAUSE, 5), task("web", 7)], &complains).0, "web (pid 7)");
-    }
-
-    #[test]
-    fn a_shim_that_waits_comes_before_volumes_and_leads_to_the_last() {
-        let answer = On::Socket {
-            number: 5,
-            path: Some("/run/dbus/system_bus_socket".into()),
-            peer: Some(4),
-            request: Request::Read,
-            unread: 0,
-        };
-        let child = On::Child { pid: 8, is_waited_for: false };
-        let found = vec![
-            waiting(6, "containerd-shim-runc-v2", Part::Shim, vec![child]),
-            waiting(8, "runc delete", Part::Task, vec![answer]),
-            waiting(4, "dbus-daemon", Part::Other, vec![]),
-        ];
-        let mut waits = Waits::default();
-        for second in [10, 14] {
-            waits.answered(&Ok(found.clone()), Monotonic(second * 1_000_000_000));
-        }
-        let sample = NodeSample { runtimes: vec![runtime(Component::Containerd)], ..node() };
-        let facts = Facts { waits: &waits, ..facts(&sample) };
-        let links = chain(&at(Stage::Volumes), &facts);
-        let who: Vec<&str> = links.iter().map(|link| link.who.as_str()).collect();
-        let expected = [
-            "kubelet (pid 1)",
-            "containerd (pid 40)",
-            "containerd-shim-runc-v2 (pid 6)",
-            "runc delete (pid 8)",
-            "dbus-daemon (pid 4)",
-        ];
-        assert_eq!(who, expected);
-        assert_eq!(links[0].must, "stop the pod's containers");
-        let answer = "dbus-daemon (pid 4) to answer at /run/dbus/system_bus_socket";
-        assert_eq!(links[3].waits_for.as_deref(), Some(answer));
-    }
-
-    fn waiting(pid: u32, command: &str, part: Part, on: Vec<On>) -> Waiting {
-        let (command, channel) = (command.to_owned(), None);
-        Waiting { pid, started: 100, command, state: 'S', channel, part, on }
-    }
-
-    /// rook#6327: kubelet unmounts NFS by itself.
-    #[test]
-    fn what_kubelet_has_started_stands_behind_it() {
-        let child = On::Child { pid: 8, is_waited_for: true };
-        let found = vec![
-            waiting(1, "kubelet", Part::Daemon, vec![child]),
-            Waiting { state: 'D', ..waiting(8, "umount", Part::Task, vec![]) },
-        ];
-        let mut waits = Waits::default();
-        for second in [10, 14] {
-            waits.answered(&Ok(found.clone()), Monotonic(second * 1_000_000_000));
-        }
-        let sample = node();
-        let links = chain(&at(Stage::Volumes), &Facts { waits: &waits, ..facts(&sample) });
-        let who: Vec<&str> = links.iter().map(|link| link.who.as_str()).collect();
-        assert_eq!(who, ["kubelet (pid 1)", "umount (pid 8)"]);
-        assert_eq!(links[0].waits_for.as_deref(), Some("umount (pid 8) to end"));
-        assert_eq!(links[0].must, "unmount the pod's volumes and remove their directories");
-    }
-
-    #[test]
-    fn a_cause_is_said_at_the_link_of_whom_it_names() {
-        let link = |who: &str, waits_for: Option<&str>| {
-            seen(who.into(), "act", waits_for.map(str::to_owned), "as seen".into(), "/proc")
-        };
-        let ended = |links: &[Link], named: &str| {
-            let mut links = links.to_vec();
-            end_with(&mut links, Some(seen(named.into(), "let go", None, "why".into(), "cause x")));
-            links.iter().map(|link| format!("{}: {}", link.who, link.fact)).collect::<Vec<_>>()
-        };
-        let umount = link("umount (pid 9)", None);
-        let csi = link("CSI driver a.b (plugin, pid 7)", Some("umount (pid 9) to end"));
-        let all = [csi, umount];
-        let said = "CSI driver a.b (plugin, pid 7): as seen; why";
-        assert_eq!(ended(&all, "the CSI driver a.b"), [said, "umount (pid 9): as seen"]);
-        let waits = "the CSI driver a.b, which waits for umount (pid 9)";
-        assert_eq!(ended(&all, waits), ended(&all, "the CSI driver a.b"));
-        assert_eq!(ended(&all, "umount (pid 9)")[1], "umount (pid 9): as seen; why");
-        assert_eq!(ended(&all, "the CSI driver a").len(), 3, "it is another one");
-        assert_eq!(ended(&all, "backup (pid 77)")[2], "backup (pid 77): why");
-        // A shim that is stopped does not wait for the pod's processes.
-        let shim = [link("shim (pid 6)", Some("a SIGCONT")), link("pause (pid 5)", None)];
-        assert_eq!(ended(&shim, "shim (pid 6)"), ["shim (pid 6): as seen; why"]);
-    }
-
-    #[test]
-    fn who_cannot_act_is_the_last_link() {
-        let stopped = HaltedKubelet { pid: 1, started: None, halted: Halted::Stopped };
-        let sample = NodeSample { halted_kubelets: vec![stopped], ..node() };
-        let facts = facts(&sample);
-        let links = chain(&at(Stage::Volumes), &facts);
-        assert!(links[0].fact.contains("SIGCONT"), "{links:?}");
-        let none = NodeSample { kubelets: Vec::new(), ..node() };
-        let its_start = Some("its start".to_owned());
-        assert_eq!(who_waits(Stage::Volumes, &none, &[]), [("kubelet".into(), its_start)]);
-    }
-
-    #[test]
-    fn the_last_complaint_is_quoted_and_a_report_is_none() {
-        let sample = node();
-        let kubelet = said(Component::Kubelet, "orphaned pod found, but failed to rmdir()");
-        let report = Some(crate::model::said::Report::ContainerEnded);
-        let ended = Said { report, ..said(Component::Kubelet, "ContainerDied") };
-        let all = [Said { times: 3, ..kubelet }, ended];
-        let facts = Facts { said: &all, ..facts(&sample) };
-        let links = chain(&at(Stage::Directories), &facts);
-        assert_eq!(
-            links[0].fact,
-            "it logged, 3 times, last at 1970-01-01T00:00:09Z: orphaned pod found, but failed to rmdir()"
-        );
-        assert_eq!(links[0].source, "log");
-    }
-
-    #[test]
-    fn an_error_says_more_than_a_warning_and_what_lasts_more_than_what_was_said_once() {
-        let at = |level, times, second| {
-            let at = Timestamp::from_second(second).unwrap();
-            let text = format!("at {second}");
-            Said { level, times, ..Said::new(Component::Kubelet, "log", UID, at, &text) }
-        };
-        let first = |all: &[Said]| weightiest(all.iter()).unwrap().text.clone();
-        let warning = at(Level::Warning, 2, 1020);
-        assert_eq!(first(&[at(Level::Error, 2, 1000), warning.clone()]), "at 1000");
-        assert_eq!(first(&[at(Level::Error, 1, 1000), warning.clone()]), "at 1000");
-        assert_eq!(first(&[at(Level::Error, 1, 700), warning.clone()]), "at 1020");
-        assert_eq!(first(&[at(Level::Error, 2, 700), warning]), "at 700");
-        assert_eq!(first(&[at(Level::Info, 9, 1000), at(Level::Info, 1, 1001)]), "at 1001");
-    }
-
-    #[test]
-    fn a_runtime_that_was_not_asked_is_no_link() {
-        let cgroups = vec![PodGroup { tasks: vec![task("web", 7)], ..pod_group(UID) }];
-        let runtimes: Vec<Runtime> = vec![runtime(Component::Containerd)];
-        let sample = NodeSample { cgroups, runtimes, ..node() };
-        let since = Timestamp::from_second(1).unwrap();
-        let not_asked = NotAsked {
-            since,
-            received: Some(since),
-            is_unheard: false,
-            names_steps: true,
-            log: "log",
-        };
-        let no_watch = Facts { not_asked: Some(not_asked), ..facts(&sample) };
-        let links = chain(&at(Stage::Containers), &no_watch);
-        assert_eq!((links.len(), links[0].waits_for.as_deref()), (1, None), "{links:?}");
-        assert!(links[0].fact.contains("no `Killing container` since"), "{links:?}");
-        let watch = Said { times: 7, ..said(Component::Kubelet, "Unauthorized") };
-        let links = chain(&at(Stage::Containers), &Facts { watch: Some(&watch), ..no_watch });
-        assert_eq!(links.len(), 1);
-        assert!(links[0].waits_for.as_deref().unwrap().starts_with("its watch"), "{links:?}");
-        assert!(links[0].fact.ends_with("Unauthorized"), "{links:?}");
-    }
-
-    /// azurefile-csi-driver#662, and any other file system that a server has.
-    #[test]
-    fn a_stat_that_fails_each_time_is_what_kubelet_waits_for() {
-        let point = std::path::Path::new("/k/pods/u/volumes/kubernetes.io~csi/pv/mount");
-        let failing = |major: u32, times: u64, later: Option<i64>| {
-            let device = Device { major, minor: 40 };
-            let what = "//a/share of type fuse.smb".to_owned();
-            let mount = Mounted { device, what, ..testing::mounted(point, 12) };
-            let volume = VolumeState {
-                target_id: 1,
-                target: Target::unknown().into(),
-                path: point.parent().unwrap().into(),
-                file: None,
-                csi: None,
-                mounts: vec![mount],
-            };
-            let pods = vec![PodState { volumes: vec![volume], ..pod_state(UID) }];
-            let sample = NodeSample { pods, ..node() };
-            let outcome = Outcome(Errno::EHOSTDOWN as u16);
-            let looked = Some(NamedLook { path: point.into(), outcome });
-            let of = |second| Said {
-                at: Timestamp::from_second(second).unwrap(),
-                volume: "kubernetes.io/csi/d^h".into(),
-                ..said(Component::Kubelet, "stat: host is down")
-            };
-            let mut said = vec![Said { looked, times, ..of(5) }];
-            said.extend(later.map(of));
-            let links = chain(&at(Stage::Volumes), &Facts { said: &said, ..facts(&sample) });
-            let way_out = failed_look(&sample.pods[0], &said).map(|it| it.way_out());
-            (links, way_out)
-        };
-        let (links, way_out) = failing(0, 2, None);
-        let [kubelet, server] = &links[..] else { panic!("{links:?}") };
-        assert!(kubelet.waits_for.as_ref().unwrap().ends_with("fails with EHOSTDOWN"), "{links:?}");
-        assert!(server.who.starts_with("//a/share"), "{links:?}");
-        assert!(server.fact.starts_with("kubelet logged, 2 times"), "{links:?}");
-        assert!(way_out.unwrap().contains("unmount /k/pods/u/volumes/"));
-        assert!(failing(8, 2, None).1.is_none(), "a device of the node has it");
-        assert!(failing(0, 1, None).1.is_none(), "once is a moment");
-        assert!(failing(0, 2, Some(9)).1.is_none(), "kubelet has met something else since");
-    }
-
-    /// kubernetes#90593.
-    #[test]
-    fn a_kubelet_that_waits_in_a_call_asks_no_runtime() {
-        let cgroups = vec![PodGroup { tasks: vec![task("web", 7)], ..pod_group(UID) }];
-        let runtimes: Vec<Runtime> = vec![runtime(Component::Containerd)];
-        let sample = NodeSample { cgroups, runtimes, kubelets: vec![42], ..node() };
-        let pod = Some(Pod { uid: UID.into(), namespace: None, name: None });
-        let target = Arc::new(Target { pod, ..Target::unknown() });
-        let cause = catalogue::all().find(|it| it.id == ids::FUSE_DAEMON_HUNG).unwrap();
-        let (tracker, path) = (TrackerId::HungCall, "/k/pods/b/volumes/x~y/z".into());
-        let mut draft = Draft::about_state(tracker, cause, 1, target, path, Monotonic(0));
-        draft.blocks_deletion = Some(true);
-        let held_by = |who: &str| {
-            let mut draft = draft.clone();
-            draft.held_by(who);
-            let causes = Ledger::new(CLOCK).admit(Verdict::Found(Box::new(draft)));
-            chain(&at(Stage::Containers), &Facts { causes: &causes, ..facts(&sample) })
-        };
-        let links = held_by("kubelet (pid 42)");
-        assert_eq!(links.len(), 1, "{links:?}");
-        let waits = "its call on /k/pods/b/volumes/x~y/z to return";
-        assert_eq!(links[0].waits_for.as_deref(), Some(waits));
-        assert!(held_by("backup (pid 43)").len() > 2);
-    }
-
-    #[test]
-    fn a_cause_of_another_pod_cuts_no_chain() {
-        let cgroups = vec![PodGroup { tasks: vec![task("web", 7)], ..pod_group(UID) }];
-        let runtimes: Vec<Runtime> = vec![runtime(Component::Containerd)];
-        let sample = NodeSample { cgroups, runtimes, ..node() };
-        let rejected = |uid: &str| {
-            let pod = Some(Pod { uid: uid.into(), namespace: None, name: None });
-            let target = Arc::new(Target { pod, ..Target::unknown() });
-            let cause = catalogue::all().find(|it| it.id == ids::POD_NEVER_STARTED).unwrap();
-            let (tracker, path) = (TrackerId::KubeletsPart, "/k/pods/x".into());
-            let mut draft = Draft::about_state(tracker, cause, 1, target, path, Monotonic(0));
-            draft.blocks_deletion = Some(true);
-            Ledger::new(CLOCK).admit(Verdict::Found(Box::new(draft)))
-        };
-        let (own, others) = (rejected(UID), rejected("another"));
-        let links = chain(&at(Stage::Containers), &Facts { causes: &own, ..facts(&sample) });
-        assert_eq!((links.len(), links[0].must.as_str()), (1, "delete the pod's record"));
-        let links = chain(&at(Stage::Containers), &Facts { causes: &others, ..facts(&sample) });
-        assert_eq!((links.len(), links[0].must.as_str()), (3, "stop the pod's containers"));
-    }
-
-    #[test]
-    fn a_record_that_finalizers_keep_is_not_kubelets_to_delete() {
-        let (sample, by) = (NodeSample::default(), "its record".to_owned());
-        let record = PodRecord { finalizers: vec!["a/b".into()], ..pod_record(UID) };
-        let terminating = Terminating { since: Timestamp::from_second(1).unwrap(), by };
-        let (terminating, record) = (Some(&terminating), Some(&record));
-        let facts = Facts { terminating, record, ..facts(&sample) };
-        let links = chain(&at(Stage::Api), &facts);
-        assert_eq!(links.len(), 1, "{links:?}");
-        assert_eq!(links[0].waits_for.as_deref(), Some("the controllers of the finalizers a/b"));
-    }
-}
+#[path = "chain_tests.rs"]
+pub(crate) mod tests;

@@ -42,8 +42,13 @@ impl View {
 
     /// The namespace with an inode number, 0 for podstuck's own, through a process in it.
     pub(crate) fn in_namespace(context: &Context<'_>, namespace: u32, pid: u32) -> Self {
-        let ours = namespace == 0 || namespace == context.own_mnt_ns;
-        let inode = if namespace == 0 { context.own_mnt_ns } else { namespace };
+        Self::from(context.own_mnt_ns, namespace, pid)
+    }
+
+    /// The same, where podstuck's own namespace has the inode number `own`.
+    pub(crate) fn from(own: u32, namespace: u32, pid: u32) -> Self {
+        let ours = namespace == 0 || namespace == own;
+        let inode = if namespace == 0 { own } else { namespace };
         Self { process: (!ours).then_some(pid), seen_by: Some((pid, inode)) }
     }
 

@@ -67,7 +67,7 @@ impl Default for KubeletSteps {
 }
 
 /// Evidence that kubelet has not asked the runtime to stop a container of a pod in deletion.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NotAsked<'a> {
     /// The start of the period in which the log lacks that step.
     pub(crate) since: Timestamp,

@@ -6,6 +6,8 @@ use std::{
     time::Duration,
 };
 
+use jiff::Timestamp;
+
 use crate::{
     cause::CauseId,
     lacking::{incomplete, lacking},
@@ -13,6 +15,7 @@ use crate::{
         degraded::Degraded,
         evidence::{Certainty, Evidence, RuledOut},
         finding::{FaultyCall, Finding, FindingState},
+        identity::Pod,
         path::JsonPath,
         remedy::Remedy,
         time::{Clock, Monotonic},
@@ -207,6 +210,19 @@ impl Ledger {
         Some(finding)
     }
 
+    /// A remedy as it is printed, for a conclusion of this certainty.
+    pub(crate) fn given(
+        &self,
+        remedy: Remedy,
+        certainty: Certainty,
+        pod: Option<&Pod>,
+        now: Timestamp,
+    ) -> Remedy {
+        let can_type = self.has_xargs || self.is_replay;
+        let remedy = if can_type { remedy } else { remedy.without_xargs() };
+        remedy.given(certainty, self.is_replay).followed(pod).dated(&self.clock, now)
+    }
+
     fn finding(&self, draft: Draft) -> Finding {
         let (mut certainty, mut not_known) = (draft.certainty(), draft.not_known());
         if certainty == Certainty::Firm
@@ -217,12 +233,7 @@ impl Ledger {
         let degraded = lacking(&self.parts, draft.tracker, &draft.path);
         let pod = draft.target.pod.as_ref();
         let now = self.clock.at(draft.last);
-        let can_type = self.has_xargs || self.is_replay;
-        let given = |it: Remedy| {
-            let it = if can_type { it } else { it.without_xargs() };
-            it.given(certainty, self.is_replay).followed(pod).dated(&self.clock, now)
-        };
-        let remedies = draft.remedies.into_iter().map(given);
+        let remedies = draft.remedies.into_iter().map(|it| self.given(it, certainty, pod, now));
         let since = |since: Option<Monotonic>| self.clock.at(since.unwrap_or(draft.last));
         let evidence = draft
             .evidence

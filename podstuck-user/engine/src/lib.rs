@@ -36,6 +36,7 @@ mod hung_report;
 mod lacking;
 mod ledger;
 pub mod rank;
+mod release;
 mod said;
 mod stage;
 mod where_next;

@@ -88,6 +88,7 @@ pub fn diagnosis<'a>(
         over,
         said,
         ruled_out,
+        remedies: Vec::new(),
         next,
     }
 }

@@ -226,7 +226,8 @@ impl Waits {
         }
     }
 
-    fn of(&self, pid: u32) -> Option<&Waiting> {
+    /// A process of the last scan.
+    pub(crate) fn of(&self, pid: u32) -> Option<&Waiting> {
         self.found.iter().find(|it| it.pid == pid)
     }
 

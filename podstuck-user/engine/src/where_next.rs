@@ -22,8 +22,6 @@ pub(crate) struct Known<'a> {
     pub(crate) api: Option<&'a str>,
     /// The last complaint about it in a log.
     pub(crate) complaint: Option<&'a Said>,
-    /// The action that makes a failing `stat` of a volume succeed, if that is the fault.
-    pub(crate) failed_look: Option<&'a str>,
     /// Whether its containers run, and nothing says that they must end.
     pub(crate) may_be_to_stay: bool,
     /// Whether it was removed during the run.
@@ -74,8 +72,7 @@ fn record(known: Known<'_>) -> String {
 pub(crate) fn of_pods(stages: &[PodStage], known: Known<'_>) -> Vec<String> {
     let has = |stage| stages.iter().any(|pod| pod.stage == stage);
     // A component's complaint names the culprit, or a component that knows it.
-    let mut next: Vec<String> = known.failed_look.map(str::to_owned).into_iter().collect();
-    next.extend(known.complaint.map(complaint));
+    let mut next: Vec<String> = known.complaint.map(complaint).into_iter().collect();
     let record = (!known.is_record_read).then(|| record(known));
     // For a pod that is stuck in its volumes, the record says only that it is being deleted.
     let (first, last) = match has(Stage::Containers) || has(Stage::Volumes) {

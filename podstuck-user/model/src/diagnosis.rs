@@ -10,6 +10,7 @@ use super::{
     evidence::RuledOut,
     finding::{Finding, Progress},
     identity::Pod,
+    remedy::Remedy,
     said::Said,
 };
 
@@ -46,6 +47,10 @@ pub struct Diagnosis {
     pub said: Vec<Said>,
     /// Causes that are ruled out, each with the fact that does so.
     pub ruled_out: Vec<RuledOut>,
+    /// What may release the pod where no cause was recognised: the usual acts on the last link of its chain, the least
+    /// harmful first. None is proven to help.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub remedies: Vec<Remedy>,
     /// Further checks; empty if the verdict is firm.
     pub next: Vec<String>,
 }

@@ -212,6 +212,13 @@ impl VolumeState {
     pub fn driver(&self) -> Option<&DriverProcess> {
         self.csi.as_ref()?.driver.as_ref()?.process.as_ref()
     }
+
+    /// Whether it has files in memory that kubelet makes from API objects, by its plugin.
+    pub fn is_of_api(&self) -> bool {
+        let plugin = self.path.parent().and_then(|it| it.file_name());
+        let plugin = plugin.and_then(|it| it.to_str()?.strip_prefix("kubernetes.io~"));
+        matches!(plugin, Some("projected" | "secret" | "configmap" | "downward-api"))
+    }
 }
 
 /// The root file system of a container that has ended, still mounted by a containerd shim.

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, ffi::OsStr, path::PathBuf, time::Duration};
 
 use crate::{
     causes::{pod_record, shared::claim},
-    chain::{Facts, chain, failed_look, is_of_kubelet, quote, weightiest},
+    chain::{Facts, chain, is_of_kubelet, quote, weightiest},
     container_stage,
     engine::Engine,
     ids,
@@ -12,15 +12,19 @@ use crate::{
         chain::Link,
         container::{ContainerProgress, ContainerStage},
         diagnosis::{Diagnosis, PodStage, Stage},
+        evidence::Certainty,
         finding::{Finding, FindingState, Progress},
         identity::Pod,
         node::{NodeSample, PodState},
         path::{safe, safe_path},
         pod_record::PodRecord,
+        remedy::Remedy,
         said::Said,
         time::Monotonic,
     },
-    rank, stage,
+    rank,
+    release::releases,
+    stage,
     where_next::{self, Known},
 };
 
@@ -92,7 +96,11 @@ impl Engine {
         notes.extend(self.notes_on_target());
         let mut answer = rank::diagnosis(target, stages, said, window, self.ledger.all());
         for pod in &mut answer.stages {
-            pod.chain = self.chain(pod, &answer.causes);
+            (pod.chain, answer.remedies) = self.chain(pod, &answer.causes);
+        }
+        // Of several pods, none is in question.
+        if answer.stages.len() > 1 || answer.firm {
+            answer.remedies.clear();
         }
         let containers = self.containers();
         answer.gone = self.gone();
@@ -101,10 +109,7 @@ impl Engine {
                 Some(it) if it.pod.is_none() => where_next::of_container(&containers),
                 _ => {
                     let drivers = self.drivers(&answer.stages);
-                    let failed_look = self.failed_look(&answer);
-                    let known = self.known(&answer, &drivers);
-                    let known = Known { failed_look: failed_look.as_deref(), ..known };
-                    where_next::of_pods(&answer.stages, known)
+                    where_next::of_pods(&answer.stages, self.known(&answer, &drivers))
                 }
             };
         }
@@ -115,9 +120,9 @@ impl Engine {
         Diagnosis { containers, notes, terminating, progress, ..answer }
     }
 
-    /// The chain of waits of a pod that was scanned.
-    pub(super) fn chain(&self, pod: &PodStage, causes: &[Finding]) -> Vec<Link> {
-        let Some(sample) = &self.sample else { return Vec::new() };
+    /// The chain of waits of a pod that was scanned, and what may release its last link.
+    pub(super) fn chain(&self, pod: &PodStage, causes: &[Finding]) -> (Vec<Link>, Vec<Remedy>) {
+        let Some(sample) = &self.sample else { return Default::default() };
         let uid = pod.pod.uid.as_str();
         let terminating = self.deletions.since(uid);
         let since = terminating.as_ref().map(|it| it.since);
@@ -129,7 +134,9 @@ impl Engine {
         let (waits, clock) = (&self.waits, &self.run.clock);
         let now = self.run.clock.at(self.now);
         let grace = Duration::from_secs(record.map_or(0, |record| record.grace_s));
-        let requested = record.and(since);
+        // Without the record, kubelet's log has the first line about the deletion that it received.
+        let has_received = self.kubelet_steps.has_received(uid);
+        let requested = since.filter(|_| record.is_some() || has_received);
         let not_asked = self.kubelet_steps.not_asked(uid, requested, grace, now);
         let is_missed = |cause: &&Finding| {
             let is_its = cause.pod.as_ref().is_none_or(|of| of.uid == uid);
@@ -141,7 +148,12 @@ impl Engine {
         let said = &said[..];
         let facts =
             Facts { sample, said, terminating, record, causes, waits, clock, not_asked, watch };
-        chain(pod, &facts)
+        let links = chain(pod, &facts);
+        let releases = releases(pod, &links, &facts, self.run.own_mnt_ns);
+        let of_pod = Some(&pod.pod);
+        let given =
+            releases.into_iter().map(|it| self.ledger.given(it, Certainty::Possible, of_pod, now));
+        (links, given.collect())
     }
 
     /// The CSI drivers of the remaining volumes of these pods.
@@ -155,15 +167,6 @@ impl Engine {
         names.into_iter().collect()
     }
 
-    /// The action that makes a failing `stat` of the pod's volume succeed, if no cause says so.
-    fn failed_look(&self, answer: &Diagnosis) -> Option<String> {
-        let [pod] = &answer.stages[..] else { return None };
-        let holds = answer.causes.iter().any(|it| it.blocks_deletion == Some(true));
-        let state = self.sample.as_ref()?.pod(&pod.pod.uid).filter(|_| !holds)?;
-        let is_volumes = pod.stage == Stage::Volumes;
-        failed_look(state, &answer.said).filter(|_| is_volumes).map(|failed| failed.way_out())
-    }
-
     /// What is already known.
     fn known<'a>(&'a self, answer: &'a Diagnosis, drivers: &'a [String]) -> Known<'a> {
         let pod = self.run.pod.as_ref();
@@ -172,7 +175,6 @@ impl Engine {
         Known {
             pod,
             drivers,
-            failed_look: None,
             // An API server that knows this node's pods, and not this one, has no record of it.
             is_record_read: is_read || pod.is_some() && self.api_answered(),
             api: self.run.start.api.as_deref(),

@@ -173,6 +173,7 @@ impl Foreign {
             notes: vec![self.text()],
             over: vec![self.finding(FindingState::Cleared)],
             said: vec![self.said()],
+            remedies: vec![Remedy::advice(self.text(), self.text())],
             ruled_out: vec![self.ruled_out()],
             next: vec![self.text()],
         }

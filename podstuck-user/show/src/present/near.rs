@@ -7,6 +7,7 @@ use podstuck_model::{
     diagnosis::Diagnosis,
     finding::Finding,
     path::{ELLIPSIS, JsonPath, below_pod},
+    remedy::Remedy,
 };
 
 /// The directory that was printed. `…` stands for one directory only, even where paths of several pods are named.
@@ -41,6 +42,7 @@ impl Near {
         near.causes = near.causes.iter().map(|cause| self.finding(cause)).collect();
         near.notes.iter_mut().for_each(|note| self.prose(note));
         near.ruled_out.iter_mut().for_each(|other| self.prose(&mut other.fact));
+        near.remedies.iter_mut().for_each(|remedy| self.remedy(remedy));
         near.next.iter_mut().for_each(|next| self.prose(next));
         near
     }
@@ -59,19 +61,18 @@ impl Near {
         self.rest(near)
     }
 
+    fn remedy(&mut self, remedy: &mut Remedy) {
+        if let Some(command) = &remedy.command {
+            self.learn(command);
+        }
+        let words = [&mut remedy.advice, &mut remedy.guard].into_iter().flatten();
+        words.chain([&mut remedy.risk]).chain(&mut remedy.affects).for_each(|it| self.prose(it));
+    }
+
     fn rest(&mut self, mut near: Finding) -> Finding {
         near.evidence.iter_mut().for_each(|it| self.prose(&mut it.fact));
         self.prose(&mut near.explanation);
-        for remedy in &mut near.remedies {
-            if let Some(command) = &remedy.command {
-                self.learn(command);
-            }
-            let words = [&mut remedy.advice, &mut remedy.guard].into_iter().flatten();
-            words
-                .chain([&mut remedy.risk])
-                .chain(&mut remedy.affects)
-                .for_each(|it| self.prose(it));
-        }
+        near.remedies.iter_mut().for_each(|remedy| self.remedy(remedy));
         near.likely_causes_ruled_out.iter_mut().for_each(|it| self.prose(&mut it.fact));
         near.not_known.iter_mut().chain(&mut near.degraded).for_each(|it| self.prose(it));
         near

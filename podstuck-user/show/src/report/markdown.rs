@@ -26,6 +26,12 @@ pub fn markdown(model: &Model) -> String {
     if causes.len() > CAUSES {
         out.push_str(&format!("\n{} more causes are left out here.\n", causes.len() - CAUSES));
     }
+    if !model.diagnosis.remedies.is_empty() {
+        out.push_str("\n### What may release it\n\nNot proven to help. Nothing was run.\n");
+    }
+    for remedy in &model.diagnosis.remedies {
+        out.push_str(&way_out(remedy));
+    }
     let said: Vec<String> = model
         .diagnosis
         .said

@@ -87,6 +87,11 @@ pub(super) fn causes(model: &Model) -> Markup {
         }
         (list("Ruled out", model.diagnosis.ruled_out.iter().map(ToString::to_string)))
         (list("What else matters", model.diagnosis.notes.iter().cloned()))
+        @if !model.diagnosis.remedies.is_empty() {
+            h3 { "What may release it" }
+            p.source { "Not proven to help. Nothing is run for you." }
+            ul.ways { @for remedy in &model.diagnosis.remedies { li { (way_out(remedy)) } } }
+        }
         (list("Where to look next", model.diagnosis.next.iter().cloned()))
     }
 }

@@ -33,6 +33,8 @@ pub(super) enum Way<'a> {
     Mounted(&'a Mounted),
     /// The record is wrong.
     Record,
+    /// The image of this ended container of Docker is gone.
+    NoImage(&'a str),
     /// Nothing of the pod is left on the node.
     Bare,
     /// A driver of the pod's devices is not registered.
@@ -42,7 +44,7 @@ pub(super) enum Way<'a> {
 }
 
 /// The refusal behind an error of kubelet's own.
-pub(super) fn refusal<'a>(said: &Said, suspect: &Suspect<'a>) -> Option<Refusal<'a>> {
+pub(super) fn refusal<'a>(said: &'a Said, suspect: &Suspect<'a>) -> Option<Refusal<'a>> {
     let text = said.text.as_str();
     let (has, record) = (|words: &str| text.contains(words), suspect.record);
     if let Some(mount) = left_mounted(said, suspect.pod) {
@@ -111,6 +113,13 @@ pub(super) fn refusal<'a>(said: &Said, suspect: &Suspect<'a>) -> Option<Refusal<
             means: "Before kubelet unmounts anything, the driver of the pod's devices must \
                 release them, and that fails.",
             way: Way::DriverFails,
+        });
+    }
+    if let Some(container) = without_image(text) {
+        return Some(Refusal {
+            means: "kubelet asks Docker for the image of each container of the pod, also of one that has ended, and that \
+                image was removed: kubelet does not learn that the container has ended.",
+            way: Way::NoImage(container),
         });
     }
     // `checkContainerStateTransition` in pkg/kubelet/status.
@@ -194,6 +203,16 @@ fn not_mounted<'a>(text: &str, pod: &'a PodState) -> Option<&'a VolumeState> {
     };
     let its = pod.volumes.iter().find(is_its)?;
     (its.mounts.is_empty() && its.csi.is_none()).then_some(its)
+}
+
+/// The container of Docker whose image is gone (pkg/kubelet/dockershim/libdocker).
+fn without_image(text: &str) -> Option<&str> {
+    let (_, rest) = text.split_once("unable to inspect docker image ")?;
+    let (_, rest) = rest.split_once("while inspecting docker container ")?;
+    rest.contains("no such image").then_some(())?;
+    let id = rest.trim_start_matches(['\\', '"']).split(['\\', '"', ':', ' ']).next()?;
+    let is_hex = id.bytes().all(|b| b.is_ascii_hexdigit());
+    (is_hex && !id.is_empty()).then_some(id)
 }
 
 /// `driver NAME`, or `driver name NAME`.

@@ -130,6 +130,13 @@ pub(super) fn step_fails(
             tell_left(context, &mut draft, suspect.pod, mount);
         }
         Way::Record => draft.held_by(suspect.kubelet()),
+        Way::NoImage(container) => {
+            draft.held_by(suspect.kubelet());
+            draft.remedy(
+                Step::new("remove the container whose image is gone", format!("docker rm {container}")),
+                "low: Docker removes no container that runs. kubelet then finds no container of the pod",
+            );
+        }
         Way::Driver(name) => {
             dra::tell(&mut draft, suspect.pod, Some(&name));
             draft.held_by(format!("the DRA driver {name}, which is not registered"));

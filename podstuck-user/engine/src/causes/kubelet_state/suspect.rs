@@ -27,8 +27,6 @@ pub(super) const LATE: SignedDuration = SignedDuration::from_secs(10);
 pub(super) const VERY_LATE: SignedDuration = SignedDuration::from_secs(60);
 /// kubelet fails again after two minutes at the latest.
 pub(super) const FRESH: Duration = Duration::from_secs(2 * backoff::CAP.as_secs());
-/// Plugins whose volumes are in-memory files that kubelet makes from API objects.
-const OF_API: [&str; 4] = ["projected", "secret", "configmap", "downward-api"];
 
 /// The forced deletion of a record, in the catalogue.
 pub(super) const FORCE: &str = "delete the record without kubelet, if no process of the pod lives and none \
@@ -66,14 +64,9 @@ impl Suspect<'_> {
 
     /// Whether no process of the pod lives, and nothing of it is mounted but kubelet's own files in memory.
     pub(super) fn is_free(&self) -> bool {
-        let is_of_api = |volume: &VolumeState| {
-            let plugin = volume.path.parent().and_then(|it| it.file_name());
-            let plugin = plugin.and_then(|it| it.to_str()?.strip_prefix("kubernetes.io~"));
-            plugin.is_some_and(|plugin| OF_API.contains(&plugin))
-        };
         let mut mounted = self.pod.volumes.iter().filter(|volume| !volume.mounts.is_empty());
         let is_mapped = self.pod.devices.iter().any(|device| !device.mounts.is_empty());
-        self.pod.populated == Some(false) && !is_mapped && mounted.all(is_of_api)
+        self.pod.populated == Some(false) && !is_mapped && mounted.all(VolumeState::is_of_api)
     }
 
     /// Adds the forced deletion of the record, if the pod is free.

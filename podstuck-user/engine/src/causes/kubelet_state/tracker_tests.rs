@@ -207,6 +207,9 @@ fn what_kubelet_fails_at_by_itself_is_named_and_what_helps() {
         code = Unknown desc = Error response from daemon: No such container: 0a\"";
     let refuses = "Status update on pod shop/cart aborted: terminated container app attempted illegal transition to \
         non-terminated state";
+    // kubernetes#59564.
+    let no_image = "getPodContainerStatuses for pod \"cart_shop(u)\" failed: rpc error: code = 2 desc = unable to inspect \
+        docker image \"sha256:db15\" while inspecting docker container \"807a82\": no such image: \"sha256:db15\"";
     let of_driver = "the DRA driver gpu.example.com, which is not registered".to_owned();
     let file = "/vol_data.json]: open /k/pods/u/volumes/kubernetes.io~csi/pv/vol_data.json: no such file or directory";
     let lost = format!(
@@ -223,6 +226,7 @@ fn what_kubelet_fails_at_by_itself_is_named_and_what_helps() {
         (fails, "a DRA driver of the pod".into(), "look into"),
         (gone, kubelet(), "restart kubelet"),
         (refuses, kubelet(), "[ \"$(kubectl --namespace shop get pod cart"),
+        (no_image, kubelet(), "docker rm 807a82"),
     ] {
         let case = Case { said: vec![says(text, 800, 4)], ..Case::default() };
         assert_eq!(case.verdict(), Some(("kubelet-step-fails", who, true)), "{text}");

@@ -12,7 +12,7 @@ use crate::{
 /// The network plugin fails.
 pub(crate) static CNI_TEARDOWN_FAILED: Cause = Cause {
     id: ids::CNI_TEARDOWN_FAILED,
-    title: "the runtime cannot tear down the pod's network because the CNI plugin fails",
+    title: "the runtime cannot tear down the pod's network: the CNI plugin fails, or is not run",
     stage: Stage::Containers,
     kind: Kind::Cause,
     meaning: "Before a runtime removes a pod's sandbox, it runs the CNI plugin to tear down the network. The plugin \

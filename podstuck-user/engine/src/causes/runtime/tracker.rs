@@ -247,6 +247,12 @@ fn says_only_that(complaint: Complaint) -> bool {
     matches!(complaint, Complaint::ContainerStays | Complaint::NoAnswer)
 }
 
+/// Whether the line is the one before dockerd sends SIGKILL. The stop fails only if kubelet waits for it in vain, or the
+/// container does not end.
+fn is_killed(logged: &Logged) -> bool {
+    logged.said.text.contains("using the force")
+}
+
 /// Whether a complaint says that no signal reaches a container.
 fn cannot_signal(complaint: Complaint) -> bool {
     matches!(complaint, Complaint::StateLost | Complaint::SignalRefused)
@@ -536,12 +542,18 @@ impl RuntimeSays {
             let logged = self.complaints.get(&(pod.uid.clone(), Complaint::ContainerStays));
             logged.is_some_and(Logged::is_fresh)
         };
+        let waits_in_vain =
+            |pod: &PodState| self.complaints.get(&(pod.uid.clone(), Complaint::NoAnswer)).is_some();
         let holds = |complaint: Complaint| {
             let logged = self.complaints.get(&(pod.uid.clone(), complaint))?;
             let is_over = match complaint {
                 // Another process has killed them.
                 Complaint::SignalDenied | Complaint::SignalRefused => pod.populated == Some(false),
-                Complaint::ContainerStays => logged.lines < 2 || is_explained(context, pod, sample),
+                Complaint::ContainerStays => {
+                    logged.lines < 2
+                        || is_explained(context, pod, sample)
+                        || is_killed(logged) && pod.populated == Some(false) && !waits_in_vain(pod)
+                }
                 // A runtime that complains of a container answers.
                 Complaint::NoAnswer => {
                     logged.lines < 2 || works(pod) || is_explained(context, pod, sample)

@@ -20,6 +20,7 @@ use podstuck_model::{
     diagnosis::{Diagnosis, Gone, PodStage, Stage, Terminating},
     evidence::Certainty,
     finding::Finding,
+    remedy::Remedy,
 };
 
 /// Columns before a line's words.
@@ -43,8 +44,10 @@ pub fn answer(answer: &Diagnosis, at: Timestamp, style: Style) -> String {
         if let Some(terminating) = answer.terminating.as_ref().filter(|_| answer.gone.is_none()) {
             out.push_str(&line("since", &since_asked(terminating, at), style));
         }
-        if let Some(next) = answer.next.first() {
-            out.push_str(&line("next", &shortened(text(next)), style));
+        match (answer.remedies.first(), answer.next.first()) {
+            (Some(remedy), _) => out.push_str(&first("try", remedy, style)),
+            (None, Some(next)) => out.push_str(&line("next", &shortened(text(next)), style)),
+            (None, None) => {}
         }
         return out;
     };
@@ -114,7 +117,9 @@ fn held_since(
         Some(it) => line("since", &since_asked(it, at), style),
         None => line("seen", &seen_since(cause, at), style),
     });
-    out.push_str(&first(cause, style));
+    if let Some(remedy) = cause.remedies.first() {
+        out.push_str(&first("do", remedy, style));
+    }
     out
 }
 
@@ -134,15 +139,14 @@ fn since_asked(terminating: &Terminating, at: Timestamp) -> String {
 
 /// What the command does, and below that the command, ready to be copied: it is not wrapped, and only spaces precede
 /// it.
-fn first(cause: &Finding, style: Style) -> String {
-    let Some(remedy) = cause.remedies.first() else { return String::new() };
+fn first(label: &str, remedy: &Remedy, style: Style) -> String {
     match (&remedy.command, &remedy.advice) {
         (Some(command), _) => {
-            let does = wrapped("do", &way_out::does(remedy), style);
+            let does = wrapped(label, &way_out::does(remedy), style);
             let command = style.paint(Ink::Command, &text(command));
             format!("{does}{}{command}\n", " ".repeat(LABEL))
         }
-        (None, Some(advice)) => wrapped("do", &text(advice), style),
+        (None, Some(advice)) => wrapped(label, &text(advice), style),
         (None, None) => String::new(),
     }
 }

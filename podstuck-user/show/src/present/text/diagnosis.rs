@@ -8,6 +8,7 @@ use super::{
     finding::{finding, whole},
     nouns,
     nouns::text,
+    way_out,
 };
 use crate::present::{
     near::Near,
@@ -70,6 +71,13 @@ pub fn diagnosis(answer: &Diagnosis, at: Timestamp, style: Style) -> String {
         answer.ruled_out.iter().map(|other| text(&other.to_string())),
         style,
     );
+    if !answer.remedies.is_empty() {
+        let title = "what may release it (not proven to help; nothing is run for you)";
+        out.push_str(&format!("\n{}\n", style.paint(Ink::Label, title)));
+    }
+    for remedy in &answer.remedies {
+        out.push_str(&way_out::way_out(remedy, style));
+    }
     list(&mut out, "where to look next", answer.next.iter().map(|next| text(next)), style);
     out.push('\n');
     out
@@ -140,6 +148,7 @@ mod tests {
             over: Vec::new(),
             said: Vec::new(),
             ruled_out: vec![sample::ruled_out("nothing is mounted below it")],
+            remedies: Vec::new(),
             next: Vec::new(),
         }
     }

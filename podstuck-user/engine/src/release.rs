@@ -1,0 +1,331 @@
+//! What may release a pod where no known cause explains its wait: the usual acts on the last known link of its chain,
+//! the least harmful first. None is proven to help, and each says what it risks.
+
+use jiff::Timestamp;
+
+use crate::{
+    causes::shared::unit,
+    chain::{Facts, failed_look, holding, pid_of, weightiest},
+    command::{Process, View, kill},
+    model::{
+        chain::Link,
+        diagnosis::{PodStage, Stage},
+        identity::Component,
+        mounted::Mounted,
+        node::{PodState, VolumeState},
+        path::safe_path,
+        remedy::Remedy,
+        runtime::Runtime,
+        said::{Level, Said},
+        waiting::Part,
+    },
+};
+
+const KILL: &str =
+    "low for a pod that is to be deleted: the container ends at once, without its own clean-up";
+const KILL_SHIM: &str =
+    "low for a pod that is to be deleted: the runtime cleans up after a shim that has ended";
+const KILL_COMMAND: &str =
+    "low: the component that has started it gets an error, and tries again later";
+const UMOUNT: &str = "low: umount fails while a process uses the mount, and what was written stays. It waits where the \
+    file system's server or disk does not answer";
+const RESTART_KUBELET: &str =
+    "low: containers keep running, and kubelet finds the node's pods and volumes again";
+const RESTART_RUNTIME: &str =
+    "low: containers keep running under their shims, and the runtime finds them again";
+const RESTART_DOCKERD: &str = "all containers of the node end, unless Docker's live-restore is set";
+const RESTART_DRIVER: &str =
+    "volumes that a FUSE driver serves from that pod stop working for all pods of the node";
+
+/// The acts on the last link, if the pod's deletion is known to be requested and no finding blocks it. `View`s lead
+/// from podstuck's own mount namespace.
+pub(crate) fn releases(
+    pod: &PodStage,
+    links: &[Link],
+    facts: &Facts<'_>,
+    own_mnt_ns: u32,
+) -> Vec<Remedy> {
+    let is_open = facts.terminating.is_some() && holding(pod, facts.causes).is_none();
+    let state = facts.sample.pod(&pod.pod.uid).filter(|_| is_open);
+    let Some((last, state)) = links.last().zip(state) else { return Vec::new() };
+    let of = Of { pod, state, facts, own_mnt_ns };
+    match pid_of(&last.who) {
+        Some(pid) => of.process(pid),
+        None => of.failed_look(),
+    }
+}
+
+struct Of<'a> {
+    pod: &'a PodStage,
+    state: &'a PodState,
+    facts: &'a Facts<'a>,
+    own_mnt_ns: u32,
+}
+
+impl Of<'_> {
+    fn process(&self, pid: u32) -> Vec<Remedy> {
+        let Facts { sample, waits, .. } = self.facts;
+        if sample.kubelets.contains(&pid) {
+            return self.kubelet();
+        }
+        if let Some(runtime) = sample.runtimes.iter().find(|it| it.pid == pid) {
+            return vec![restart(runtime)];
+        }
+        let drivers = self.state.volumes.iter().filter_map(VolumeState::driver);
+        if drivers.into_iter().any(|driver| driver.pid == pid) {
+            let act =
+                "restart the CSI driver's pod on this node: kubelet then calls the driver again";
+            let mut all: Vec<Remedy> = self.umount().into_iter().collect();
+            all.push(Remedy::advice(act, RESTART_DRIVER));
+            return all;
+        }
+        if let Some(task) = waits.of(pid).filter(|it| it.part == Part::Task && it.state != 'D') {
+            let process = Process::new(pid, Some(task.started), Some(&task.command));
+            return vec![kill("kill -9", process).remedy(KILL_COMMAND)];
+        }
+        self.container(pid)
+    }
+
+    /// A process or a shim of the pod. Before its grace period is over, the runtime has not sent SIGKILL.
+    fn container(&self, pid: u32) -> Vec<Remedy> {
+        let Facts { sample, .. } = self.facts;
+        let group = sample.cgroups.iter().find(|it| it.uid == self.state.uid);
+        let Some(group) = group.filter(|it| it.frozen.is_none() && self.is_due()) else {
+            return Vec::new();
+        };
+        let mut all = Vec::new();
+        let runs = |pid: u32| group.shims.iter().all(|shim| shim.pid != pid);
+        if let Some(task) = group.tasks.iter().find(|it| it.pid == pid && runs(pid)) {
+            if !task.is_alive() {
+                return all;
+            }
+            match task.is_pause() {
+                true => all.push(self.restart_kubelet()),
+                false => all.push(kill("kill -9", Process::thread(task)).remedy(KILL)),
+            }
+        } else if let Some(shim) = group.shims.iter().find(|it| it.pid == pid) {
+            if shim.is_halted() || group.tasks.iter().any(|task| runs(task.pid)) {
+                return all;
+            }
+            let process = Process::new(pid, Some(shim.started), Some(&shim.comm));
+            all.push(kill("kill -9", process).remedy(KILL_SHIM));
+        }
+        all.extend(sample.runtimes.iter().filter(|_| sample.runtimes.len() == 1).map(restart));
+        all
+    }
+
+    fn is_due(&self) -> bool {
+        let Facts { record, said, clock, sample, .. } = self.facts;
+        let now: Timestamp = clock.at(sample.at);
+        let is_error = |said: &&Said| said.level == Level::Error && said.report.is_none();
+        record.and_then(|it| it.deletion).is_some_and(|by| by <= now)
+            || said.iter().any(|it| is_error(&it))
+    }
+
+    fn kubelet(&self) -> Vec<Remedy> {
+        let umount = (self.pod.stage == Stage::Volumes).then(|| self.umount()).flatten();
+        umount.into_iter().chain([self.restart_kubelet()]).collect()
+    }
+
+    fn restart_kubelet(&self) -> Remedy {
+        let act = "restart kubelet (`systemctl restart kubelet`, where it is a service of that name): it starts with \
+            what the API server, the runtime and the node have, and not with what its memory has";
+        Remedy::advice(act, RESTART_KUBELET)
+    }
+
+    /// The unmount of the volume that kubelet complains about, or of the only one that is left mounted; kubelet's own
+    /// files in memory are left because of something else.
+    fn umount(&self) -> Option<Remedy> {
+        let complaint = weightiest(self.facts.said.iter());
+        let mounted = self.state.volumes.iter().filter(|volume| !volume.mounts.is_empty());
+        let is_meant = |volume: &&VolumeState| {
+            let name = volume.path.file_name().and_then(|name| name.to_str());
+            complaint
+                .zip(name)
+                .is_some_and(|(said, name)| said.text.contains(name) || said.volume.contains(name))
+        };
+        let meant = mounted.clone().find(is_meant).or_else(|| {
+            let mut mounted = mounted.filter(|it| complaint.is_none() && !it.is_of_api());
+            mounted.next().filter(|_| mounted.next().is_none())
+        })?;
+        Some(self.unmount(meant.mounts.last()?))
+    }
+
+    fn unmount(&self, mount: &Mounted) -> Remedy {
+        let view = View::from(self.own_mnt_ns, mount.namespace, mount.pid);
+        let step = view.on_mount("umount", &mount.point, Some(mount.id));
+        step.so(": kubelet then finds nothing mounted there").remedy(UMOUNT)
+    }
+
+    /// kubelet's look at a mount fails, so that it does not come to the unmount.
+    fn failed_look(&self) -> Vec<Remedy> {
+        let failed = failed_look(self.state, self.facts.said);
+        let Some(failed) = failed.filter(|_| self.pod.stage == Stage::Volumes) else {
+            return Vec::new();
+        };
+        let mount = failed.mount;
+        let point = safe_path(&mount.point);
+        let act = format!(
+            "restore the server of {}, mounted at {point}: kubelet then unmounts it by itself",
+            mount.what
+        );
+        vec![self.unmount(mount), Remedy::advice(act, "none")]
+    }
+}
+
+/// A restart of a runtime.
+fn restart(runtime: &Runtime) -> Remedy {
+    let risk = match runtime.component {
+        Component::Dockerd => RESTART_DOCKERD,
+        _ => RESTART_RUNTIME,
+    };
+    match runtime.group.as_deref().and_then(unit::of) {
+        Some(unit) => unit::restart(unit).remedy(risk),
+        None => {
+            let name = runtime.component.name();
+            let act =
+                format!("restart {name}: no command is given, because its service was not seen");
+            Remedy::advice(act, risk)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::{
+        chain::{
+            chain,
+            tests::{UID, at, facts, node, said},
+        },
+        model::{
+            call::Outcome,
+            diagnosis::Terminating,
+            identity::Target,
+            node::NodeSample,
+            pod_group::{PodGroup, Task},
+            pod_record::PodRecord,
+            said::NamedLook,
+            time::Monotonic,
+        },
+        testing::{mounted, pod_group, pod_record, pod_state, runtime, task},
+    };
+
+    /// The commands, or else the advice, that are given at this stage.
+    fn given(stage: Stage, facts: &Facts<'_>) -> Vec<String> {
+        let by = "its record".to_owned();
+        let terminating = Terminating { since: Timestamp::UNIX_EPOCH, by };
+        let facts = Facts { terminating: Some(&terminating), ..*facts };
+        let pod = at(stage);
+        let links = chain(&pod, &facts);
+        let all = releases(&pod, &links, &facts, 1);
+        all.into_iter().filter_map(|it| it.command.or(it.advice)).collect()
+    }
+
+    fn starts(given: &[String], with: &[&str]) {
+        let fits = |(given, with): (&String, &&str)| given.contains(*with);
+        assert!(given.len() == with.len() && given.iter().zip(with).all(fits), "{given:?}");
+    }
+
+    /// A node at this second, whose pod has these processes.
+    fn running(tasks: Vec<Task>, second: u64) -> NodeSample {
+        let cgroups = vec![PodGroup { tasks, ..pod_group(UID) }];
+        let runtimes = vec![Runtime {
+            group: Some("/system.slice/containerd.service".into()),
+            ..runtime(Component::Containerd)
+        }];
+        NodeSample { cgroups, runtimes, at: Monotonic(second * 1_000_000_000), ..node() }
+    }
+
+    fn volume(name: &str) -> VolumeState {
+        let path = Path::new("/k/pods/u/volumes/kubernetes.io~nfs").join(name);
+        VolumeState {
+            target_id: 1,
+            target: std::sync::Arc::new(Target::unknown()),
+            mounts: vec![mounted(&path, 12)],
+            path,
+            file: None,
+            csi: None,
+        }
+    }
+
+    fn with_volumes(names: &[&str]) -> NodeSample {
+        let volumes = names.iter().map(|name| volume(name)).collect();
+        NodeSample { pods: vec![PodState { volumes, ..pod_state(UID) }], ..node() }
+    }
+
+    /// containerd#4016: the runtime gives up before it sends SIGKILL.
+    #[test]
+    fn a_process_that_outlasts_its_grace_period_is_killed_and_none_before() {
+        let by = |second| {
+            let deletion = Some(Timestamp::from_second(second).unwrap());
+            PodRecord { deletion, ..pod_record(UID) }
+        };
+        let sample = running(vec![task("pause", 5), task("web", 7)], 100);
+        let record = by(90);
+        let late = Facts { record: Some(&record), ..facts(&sample) };
+        starts(&given(Stage::Containers, &late), &["kill -9 7", "restart containerd.service"]);
+        let record = by(130);
+        let early = Facts { record: Some(&record), ..facts(&sample) };
+        assert!(given(Stage::Containers, &early).is_empty(), "its grace period is not over");
+        let record = by(90);
+        let pause = running(vec![task("pause", 5)], 100);
+        let late = Facts { record: Some(&record), ..facts(&pause) };
+        let both = ["restart kubelet", "restart containerd.service"];
+        starts(&given(Stage::Containers, &late), &both);
+        let frozen = PodGroup { frozen: Some("/g".into()), ..sample.cgroups[0].clone() };
+        let sample = NodeSample { cgroups: vec![frozen], ..sample };
+        let late = Facts { record: Some(&record), ..facts(&sample) };
+        assert!(given(Stage::Containers, &late).is_empty(), "a signal does not thaw it");
+    }
+
+    /// containerd#8425.
+    #[test]
+    fn a_runtime_at_which_the_chain_ends_is_restarted() {
+        let sample = running(vec![task("pause", 5)], 100);
+        let fails = [said(Component::Containerd, "failed to stop sandbox: not found")];
+        let facts = Facts { said: &fails, ..facts(&sample) };
+        starts(&given(Stage::Containers, &facts), &["systemctl restart containerd.service"]);
+    }
+
+    /// kubernetes#72604, #90950, and with a token's tmpfs #118286 and #129402.
+    #[test]
+    fn the_volume_that_kubelet_names_is_unmounted_and_no_other() {
+        let sample = with_volumes(&["token", "data"]);
+        let names = |text| [said(Component::Kubelet, text)];
+        let fails = names("UnmountVolume.TearDown failed for volume \"data\"");
+        let known = Facts { said: &fails, ..facts(&sample) };
+        let both = ["umount '/k/pods/u/volumes/kubernetes.io~nfs/data'", "restart kubelet"];
+        starts(&given(Stage::Volumes, &known), &both);
+        let fails = names("Predicate failed on Pod");
+        let other = Facts { said: &fails, ..facts(&sample) };
+        starts(&given(Stage::Volumes, &other), &["restart kubelet"]);
+        starts(&given(Stage::Volumes, &facts(&sample)), &["restart kubelet"]);
+        let sample = with_volumes(&["data"]);
+        starts(&given(Stage::Volumes, &facts(&sample)), &both);
+    }
+
+    /// azurefile-csi-driver#662.
+    #[test]
+    fn a_mount_that_kubelet_cannot_look_at_is_unmounted_or_its_server_restored() {
+        let mut sample = with_volumes(&["data"]);
+        let volume = &mut sample.pods[0].volumes[0];
+        volume.mounts[0].device.major = 0;
+        let path = volume.path.clone();
+        let outcome = Outcome(nix::errno::Errno::EHOSTDOWN as u16);
+        let looked = Some(NamedLook { path, outcome });
+        let fails = [Said { looked, times: 2, ..said(Component::Kubelet, "stat: host is down") }];
+        let facts = Facts { said: &fails, ..facts(&sample) };
+        starts(&given(Stage::Volumes, &facts), &["/data", "restore the server"]);
+    }
+
+    #[test]
+    fn without_a_known_deletion_nothing_is_given() {
+        let sample = with_volumes(&["data"]);
+        let (pod, facts) = (at(Stage::Volumes), facts(&sample));
+        let links = chain(&pod, &facts);
+        assert!(!links.is_empty() && releases(&pod, &links, &facts, 1).is_empty());
+    }
+}
