@@ -124,7 +124,14 @@ impl Of<'_> {
 
     fn kubelet(&self) -> Vec<Remedy> {
         let umount = (self.pod.stage == Stage::Volumes).then(|| self.umount()).flatten();
-        umount.into_iter().chain([self.restart_kubelet()]).collect()
+        let mut all: Vec<Remedy> = umount.into_iter().collect();
+        all.push(self.restart_kubelet());
+        // A kubelet that does not see a mount does not see it after a restart, either.
+        let mut left = self.state.volumes.iter().filter(|volume| !volume.mounts.is_empty());
+        if self.pod.stage == Stage::Volumes && left.clone().all(VolumeState::is_of_api) {
+            all.extend(left.find_map(|volume| volume.mounts.last()).map(|it| self.unmount(it)));
+        }
+        all
     }
 
     fn restart_kubelet(&self) -> Remedy {
@@ -304,6 +311,17 @@ mod tests {
         starts(&given(Stage::Volumes, &other), &["restart kubelet"]);
         starts(&given(Stage::Volumes, &facts(&sample)), &["restart kubelet"]);
         let sample = with_volumes(&["data"]);
+        starts(&given(Stage::Volumes, &facts(&sample)), &both);
+    }
+
+    /// kubernetes#52641 and coreos-kubernetes#856.
+    #[test]
+    fn kubelets_own_files_are_unmounted_after_a_restart_has_not_helped() {
+        let mut sample = with_volumes(&["token"]);
+        let volume = &mut sample.pods[0].volumes[0];
+        volume.path = "/k/pods/u/volumes/kubernetes.io~secret/token".into();
+        volume.mounts = vec![mounted(&volume.path, 12)];
+        let both = ["restart kubelet", "umount '/k/pods/u/volumes/kubernetes.io~secret/token'"];
         starts(&given(Stage::Volumes, &facts(&sample)), &both);
     }
 

@@ -95,7 +95,7 @@ pub(crate) static FLEX_VOLUME_ERROR: Cause = Cause {
         way("fix the error that the driver reports", ""),
         way("`umount` the volume: kubelet's next attempt then finds nothing to do", ""),
     ],
-    field: &["rook#4695", "kubernetes#80972", "kubernetes#105390"],
+    field: &["rook#4695", "kubernetes#71400", "kubernetes#80972", "kubernetes#105390"],
     tried: &[TriedWith::Test],
     source: &[
         "kubernetes pkg/volume/flexvolume/driver-call.go, handleCmdResponse",
@@ -113,7 +113,7 @@ pub(crate) struct FlexVolumes {
 
 impl FlexVolumes {
     fn listen(&mut self, context: &Context<'_>, said: &Said) {
-        let is_error = said.text.starts_with(FAILED) || said.text.trim_end().ends_with(NO_PLUGIN);
+        let is_error = said.text.starts_with(FAILED) || has_no_plugin(said);
         if said.component != Component::Kubelet || said.uid.is_empty() || !is_error {
             return;
         }
@@ -124,7 +124,8 @@ impl FlexVolumes {
         let (tracker, at) = (TrackerId::FlexVolume, sample.at);
         let mut before = std::mem::take(&mut self.found);
         for (uid, error) in self.errors.iter() {
-            let is_fresh = context.now.since(error.last) <= FRESH;
+            // kubelet looks for the plugin of a volume on the disk once, at its start.
+            let is_fresh = context.now.since(error.last) <= FRESH || has_no_plugin(&error.said);
             let Some(pod) = sample.pod(uid).filter(|_| is_fresh) else { continue };
             let Some(volume) = mounted(pod, &error.said.volume) else { continue };
             let subject = Subject { target_id: volume.target_id, path: &volume.path, pod: uid, at };
@@ -138,6 +139,10 @@ impl FlexVolumes {
         let over = before.into_values();
         steps.say(over.map(|target_id| Verdict::Over { tracker, target_id, at }));
     }
+}
+
+fn has_no_plugin(said: &Said) -> bool {
+    said.text.trim_end().ends_with(NO_PLUGIN)
 }
 
 /// The volume in question, if it is a mounted FlexVolume. kubelet's unique name of a volume ends with the volume's name.
@@ -176,31 +181,48 @@ fn draft(
     (draft.severity, draft.blocks_deletion) = (Severity::Warning, Some(true));
     let plugin = volume.path.parent().and_then(Path::file_name).unwrap_or_default();
     let driver = safe(plugin.to_string_lossy().replace('~', "/").as_bytes()).into_owned();
-    draft.held_by(format!("the FlexVolume driver {driver}"));
+    let is_lost = has_no_plugin(&error.said);
+    draft.held_by(match is_lost {
+        true => format!("kubelet, which finds no plugin for the FlexVolume driver {driver}"),
+        false => format!("the FlexVolume driver {driver}"),
+    });
     let point = safe_path(&mount.point);
     draft.fact(
         format!("{point} is still mounted: {}", mount.what),
         Source::mountinfo(&mount.source),
     );
-    if error.lines < 2 {
+    if is_lost {
+        draft.doubt("whether kubelet has found the plugin since: it says nothing of that");
+    } else if error.lines < 2 {
         draft.lacks("a second failure in the log: a single one may be transient");
     }
-    draft.explanation = format!(
-        "kubelet runs the FlexVolume driver {driver} to unmount the volume, and the driver fails. \
-         kubelet retries with pauses of up to two minutes, and does not unmount the volume by \
-         itself."
-    );
+    draft.explanation = match is_lost {
+        true => format!(
+            "At its start, kubelet found the volume's directory and no plugin for it, under the name {driver} that the \
+             directory has. kubelet does not unmount the volume then, neither by the driver nor by itself, and does not \
+             try again."
+        ),
+        false => format!(
+            "kubelet runs the FlexVolume driver {driver} to unmount the volume, and the driver fails. kubelet retries \
+             with pauses of up to two minutes, and does not unmount the volume by itself."
+        ),
+    };
     let view = View::in_namespace(context, namespace, pid);
     draft.remedy(
-        view.on_mount("umount", &mount.point, Some(mount.id))
-            .so(", which its driver fails to unmount"),
+        view.on_mount("umount", &mount.point, Some(mount.id)).so(if is_lost {
+            ", which kubelet leaves mounted"
+        } else {
+            ", which its driver fails to unmount"
+        }),
         "low while no process uses the mount; what the driver would clean up besides the mount, \
          such as an attachment, stays",
     );
-    draft.advice(
-        "fix the error that the driver reports: kubelet's next attempt then succeeds",
-        "none",
-    );
+    if !is_lost {
+        draft.advice(
+            "fix the error that the driver reports: kubelet's next attempt then succeeds",
+            "none",
+        );
+    }
     Some(draft)
 }
 
@@ -275,6 +297,9 @@ mod tests {
         assert!(verdict(ROOK, 3, "kubernetes.io~csi", true).is_none());
         assert!(verdict("unlinkat x: busy", 3, "ceph.rook.io~rook", true).is_none());
         let lost = "UnmountVolume.FindPluginByName failed: no volume plugin matched";
-        assert!(verdict(lost, 1, "hulk~lvm", true).is_some());
+        let lost = verdict(lost, 1, "hulk~lvm", true).unwrap();
+        lost.assert_is("flexvolume-driver-error", Certainty::Likely);
+        let who = "kubelet, which finds no plugin for the FlexVolume driver hulk/lvm";
+        assert_eq!(lost.held_by.as_deref(), Some(who));
     }
 }
