@@ -31,6 +31,8 @@ use crate::{
 const NAMED: usize = 4;
 /// What a shim must do.
 const SHIM_MUST: &str = "end the pod's processes and report their end";
+/// Number of lines from which an error does not pass by itself.
+const AGAIN: u64 = 3;
 /// Maximum length of a process name.
 const COMM: usize = 16;
 
@@ -53,6 +55,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) clock: &'a Clock,
     /// Set if kubelet has not asked the runtime to stop a container of the pod.
     pub(crate) not_asked: Option<NotAsked<'a>>,
+    /// Whether kubelet's log or the runtime's has a step of the pod's deletion.
+    pub(crate) has_acted: bool,
     /// The failing watch of kubelet, if kubelet has not received the deletion.
     pub(crate) watch: Option<&'a Said>,
 }
@@ -112,9 +116,10 @@ pub(crate) fn chain(pod: &PodStage, facts: &Facts<'_>) -> Vec<Link> {
             match stage {
                 // The container has ended; the sandbox's own process ends after it.
                 Stage::Containers if holding.is_some_and(|id| OF_SANDBOX.contains(&id)) => {
-                    links.extend(of_runtime(&[], facts));
+                    links.extend(of_runtime(&pod.pod.uid, &[], facts));
                 }
                 Stage::Containers if holding == Some(ids::POSTSTART_HOOK_PENDING) => {}
+                Stage::Containers if fails_itself(facts).is_some() => {}
                 Stage::Containers if facts.not_asked.is_none() && facts.watch.is_none() => {
                     links.extend(of_containers(state, facts));
                 }
@@ -266,9 +271,9 @@ fn of_kubelet(pod: &PodStage, facts: &Facts<'_>) -> (Link, bool) {
         Stage::Containers if holding == Some(ids::POSTSTART_HOOK_PENDING) => {
             Some("the postStart hook of a container".to_owned())
         }
-        Stage::Containers if facts.not_asked.is_some() => None,
+        Stage::Containers if facts.not_asked.is_some() || fails_itself(facts).is_some() => None,
         Stage::Containers => {
-            let runtime = runtime(facts).map(|it| it.component.name());
+            let runtime = runtime(&pod.pod.uid, facts).map(|it| it.component.name());
             Some(runtime.unwrap_or("the container runtime").to_owned())
         }
         Stage::Volumes => sample.pod(&pod.pod.uid).and_then(left),
@@ -392,7 +397,7 @@ fn of_containers(state: &PodState, facts: &Facts<'_>) -> Vec<Link> {
     if is_left && complains.is_some() && shim.is_none_or(|shim| !shim.is_halted()) {
         tasks.clear();
     }
-    let mut links: Vec<Link> = of_runtime(&tasks, facts).into_iter().collect();
+    let mut links: Vec<Link> = of_runtime(&state.uid, &tasks, facts).into_iter().collect();
     let waits = facts.waits.shim(facts.clock).filter(|_| !shim.is_some_and(Shim::is_halted));
     if let Some(pid) = waits {
         links.extend(facts.waits.follow(pid, SHIM_MUST, facts.clock).links);
@@ -492,18 +497,23 @@ fn of_task(task: &Task) -> (Option<String>, String) {
 
 const RUNTIMES: [Component; 3] = [Component::Containerd, Component::Dockerd, Component::CriO];
 
-/// The runtime that complains about the pod, or else the first one.
-fn runtime<'a>(facts: &Facts<'a>) -> Option<&'a Runtime> {
-    let said = last_of(facts, &RUNTIMES);
-    let is_its = |it: &&Runtime| said.is_none_or(|said| said.component == it.component);
-    facts.sample.runtimes.iter().find(is_its)
+/// The runtime that complains about the pod, or else dockerd if the pod's shims are its, or else the first one.
+fn runtime<'a>(uid: &str, facts: &Facts<'a>) -> Option<&'a Runtime> {
+    let of_pod = facts.sample.cgroups.iter().filter(|group| group.uid == uid);
+    let is_dockers = || of_pod.flat_map(|group| &group.shims).any(Shim::is_dockers);
+    let its = last_of(facts, &RUNTIMES).map(|said| said.component);
+    let its = its.or_else(|| is_dockers().then_some(Component::Dockerd));
+    let all = &facts.sample.runtimes;
+    all.iter()
+        .find(|it| Some(it.component) == its)
+        .or_else(|| all.first().filter(|_| its.is_none()))
 }
 
-fn of_runtime(tasks: &[&Task], facts: &Facts<'_>) -> Option<Link> {
+fn of_runtime(uid: &str, tasks: &[&Task], facts: &Facts<'_>) -> Option<Link> {
     const MUST: &str = "end the pod's processes";
     const SANDBOX: &str = "stop the pod's sandbox";
     let must = if tasks.is_empty() { SANDBOX } else { MUST };
-    let Some(runtime) = runtime(facts) else {
+    let Some(runtime) = runtime(uid, facts) else {
         let who = facts.sample.gone.first()?.component.name().to_owned();
         let (its_start, fact) =
             ("its start".to_owned(), "it does not run, but its shims do".into());
@@ -585,6 +595,12 @@ fn release(who: &str, cause: &Finding) -> String {
         true => "release the pod".to_owned(),
         false => format!("release {path}"),
     }
+}
+
+/// An error that kubelet repeats about the pod, if no component has begun to end it.
+fn fails_itself<'a>(facts: &Facts<'a>) -> Option<&'a Said> {
+    let own = last_of(facts, &[Component::Kubelet]).filter(|_| !facts.has_acted)?;
+    (own.level == Level::Error && own.times >= AGAIN).then_some(own)
 }
 
 /// The most significant complaint of these components.

@@ -53,6 +53,7 @@ pub(crate) fn facts(sample: &NodeSample) -> Facts<'_> {
         waits: &NO_WAITS,
         clock: &CLOCK,
         not_asked: None,
+        has_acted: true,
         watch: None,
     }
 }
@@ -266,6 +267,24 @@ fn an_error_says_more_than_a_warning_and_what_lasts_more_than_what_was_said_once
     assert_eq!(first(&[at(Level::Error, 1, 700), warning.clone()]), "at 1020");
     assert_eq!(first(&[at(Level::Error, 2, 700), warning]), "at 700");
     assert_eq!(first(&[at(Level::Info, 9, 1000), at(Level::Info, 1, 1001)]), "at 1001");
+}
+
+/// kubernetes#75065.
+#[test]
+fn a_kubelet_that_fails_before_it_asks_the_runtime_is_the_last_link() {
+    let cgroups = vec![PodGroup { tasks: vec![task("web", 7)], ..pod_group(UID) }];
+    let runtimes: Vec<Runtime> = vec![runtime(Component::Containerd)];
+    let sample = NodeSample { cgroups, runtimes, ..node() };
+    let fails = said(Component::Kubelet, "getPodContainerStatuses failed: No such container");
+    let fails = [Said { level: Level::Error, times: 3, ..fails }];
+    let facts = Facts { said: &fails, has_acted: false, ..facts(&sample) };
+    let links = chain(&at(Stage::Containers), &facts);
+    assert_eq!((links.len(), links[0].waits_for.as_deref()), (1, None), "{links:?}");
+    assert!(links[0].fact.ends_with("No such container"), "{links:?}");
+    let acted = chain(&at(Stage::Containers), &Facts { has_acted: true, ..facts });
+    assert_eq!(acted.len(), 3, "{acted:?}");
+    let once = [Said { times: 1, ..fails[0].clone() }];
+    assert_eq!(chain(&at(Stage::Containers), &Facts { said: &once, ..facts }).len(), 3);
 }
 
 #[test]

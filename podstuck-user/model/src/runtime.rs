@@ -232,6 +232,11 @@ impl Daemon<'_> {
 }
 
 impl Shim {
+    /// Whether dockerd had containerd start it.
+    pub fn is_dockers(&self) -> bool {
+        matches!(&self.of, Some(ShimOf::Containerd { namespace, .. }) if namespace == DOCKERS)
+    }
+
     /// Whether it is stopped by a signal or a tracer.
     pub fn is_stopped(&self) -> bool {
         matches!(self.state, 'T' | 't')

@@ -138,6 +138,7 @@ impl Engine {
         let has_received = self.kubelet_steps.has_received(uid);
         let requested = since.filter(|_| record.is_some() || has_received);
         let not_asked = self.kubelet_steps.not_asked(uid, requested, grace, now);
+        let has_acted = self.kubelet_steps.has_acted(uid, since);
         let is_missed = |cause: &&Finding| {
             let is_its = cause.pod.as_ref().is_none_or(|of| of.uid == uid);
             is_its && cause.id == ids::KUBELET_MISSED_DELETION
@@ -146,8 +147,18 @@ impl Engine {
         let watch = missed.and_then(|_| self.kubelet_steps.watch(uid, now));
         let watch = watch.map(|watch| &watch.said);
         let said = &said[..];
-        let facts =
-            Facts { sample, said, terminating, record, causes, waits, clock, not_asked, watch };
+        let facts = Facts {
+            sample,
+            said,
+            terminating,
+            record,
+            causes,
+            waits,
+            clock,
+            not_asked,
+            has_acted,
+            watch,
+        };
         let links = chain(pod, &facts);
         let releases = releases(pod, &links, &facts, self.run.own_mnt_ns);
         let of_pod = Some(&pod.pod);

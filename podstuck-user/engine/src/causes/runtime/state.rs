@@ -34,7 +34,7 @@ use crate::{
         node::{NodeSample, PodState},
         path::safe_path,
         pod_group::PodGroup,
-        runtime::{DOCKERS, Daemon, GoneRuntime, ShimOf},
+        runtime::{Daemon, GoneRuntime, Shim},
         time::Monotonic,
     },
     query::{FindClients, Query, Question},
@@ -203,9 +203,7 @@ fn clients_of(tracker: TrackerId, pid: u32) -> Query {
 fn daemons_of<'a>(container: &'a ContainerState, sample: &'a NodeSample) -> Vec<Daemon<'a>> {
     let of_shim = container.shim.iter().flat_map(|shim| sample.daemons_of(shim));
     let mut all: Vec<Daemon<'_>> = of_shim.collect();
-    let has_dockerds = container.shim.as_ref().is_some_and(|shim| {
-        matches!(&shim.of, Some(ShimOf::Containerd { namespace, .. }) if namespace == DOCKERS)
-    });
+    let has_dockerds = container.shim.as_ref().is_some_and(Shim::is_dockers);
     if container.runtime == Component::Dockerd && !has_dockerds {
         all.extend(sample.only(Component::Dockerd));
     }
