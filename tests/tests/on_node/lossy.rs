@@ -24,8 +24,8 @@ pub struct Lossy<'a> {
 }
 
 impl<'a> Lossy<'a> {
-    /// Restarts kubelet behind a proxy that loses the deletion of this pod.
-    pub fn of(node: &'a Node, pod: &str) -> Self {
+    /// Restarts kubelet, with further flags, behind a proxy that loses the deletion of this pod.
+    pub fn of(node: &'a Node, pod: &str, flags: &[&str]) -> Self {
         let pid = node.pid("kubelet").unwrap().cast_signed();
         let own = Process::new(pid).and_then(|process| process.cmdline()).unwrap();
         let at = 1 + own.iter().position(|word| word == "--kubeconfig").unwrap();
@@ -41,6 +41,7 @@ impl<'a> Lossy<'a> {
         proxied[at] = file.to_str().unwrap().to_owned();
         // The proxy does not know the binary encoding.
         proxied.push("--kube-api-content-type=application/json".into());
+        proxied.extend(flags.iter().map(|flag| (*flag).to_owned()));
         let pod = format!("\"name\":\"{pod}\"");
         thread::spawn(move || {
             for client in listener.incoming().flatten() {

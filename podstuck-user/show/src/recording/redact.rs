@@ -295,6 +295,35 @@ mod tests {
     }
 
     #[test]
+    fn what_kubelets_list_shows_can_be_read_without_its_names() {
+        use podstuck_model::{
+            cluster::{Change, KubeletsList, Listed, NotRead},
+            query::Answer,
+        };
+        let latest = Change {
+            at: jiff::Timestamp::UNIX_EPOCH,
+            namespace: "shop".into(),
+            name: "cart-0".into(),
+        };
+        let listed = Listed { uid: UID.into(), deletion: None };
+        let list = KubeletsList { pods: vec![listed], latest: Some(latest), is_well: true };
+        let why = [NotRead::NotAsked, NotRead::NoPort, NotRead::NotKubelet, NotRead::Unknown];
+        let why = why.into_iter().chain([NotRead::Forbidden]).map(Err);
+        for found in why.chain([Ok(list)]) {
+            let text =
+                redacted(&[serde_json::to_value(Answer::KubeletsPods(found.clone())).unwrap()]);
+            let Answer::KubeletsPods(read) = serde_json::from_str(&text).unwrap() else { panic!() };
+            match found {
+                Err(_) => assert_eq!(read, found),
+                Ok(_) => assert!(
+                    !text.contains("cart-0") && !text.contains("shop") && !text.contains(UID),
+                    "{text}"
+                ),
+            }
+        }
+    }
+
+    #[test]
     fn a_uid_becomes_the_same_other_one_in_each_spelling() {
         let group = format!("/kubepods/pod{UID}");
         let slice = format!("pod{}", UID.replace('-', "_"));
