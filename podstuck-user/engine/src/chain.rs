@@ -1,6 +1,8 @@
 //! The chain of waits: from the API server over kubelet, the runtime or the driver to the last known link. It does
 //! not depend on a recognised cause; a cause explains its last link.
 
+use jiff::SignedDuration;
+
 use crate::{
     backoff, catalogue,
     cause::CauseId,
@@ -17,7 +19,7 @@ use crate::{
         node::{NodeSample, PodState, VolumeState},
         path::{clip, process, safe, safe_path},
         pod_group::{PodGroup, Task},
-        pod_record::PodRecord,
+        pod_record::{ContainerRecord, ContainerState, PodRecord},
         runtime::{Runtime, Shim, Unreaped},
         said::{Level, Said},
         time::Clock,
@@ -29,6 +31,11 @@ use crate::{
 
 /// Maximum number of a pod's processes that are named beside the first.
 const NAMED: usize = 4;
+/// How long after the end of the grace period a record must have been read that shows containers as running.
+const REPORTED: SignedDuration = SignedDuration::from_secs(30);
+/// What shows that kubelet has not learned of the containers' end.
+const RUNNING: &str =
+    "the pod's record shows its containers as running, and no process of the pod is left";
 /// What a shim must do.
 const SHIM_MUST: &str = "end the pod's processes and report their end";
 /// Number of lines from which an error does not pass by itself.
@@ -279,6 +286,10 @@ fn of_kubelet(pod: &PodStage, facts: &Facts<'_>) -> (Link, bool) {
         Stage::Volumes => sample.pod(&pod.pod.uid).and_then(left),
         _ => None,
     };
+    if pod.stage > Stage::Containers && takes_for_running(pod, facts) {
+        let must = "learn that the pod's containers have ended";
+        return (seen(who, must, None, RUNNING.into(), "the pod's record, control groups"), true);
+    }
     let link = seen(who, must, waits_for, pod.fact.clone(), WHERE);
     let of_log = match (facts.watch, &facts.not_asked) {
         (Some(watch), _) if pod.stage == Stage::Containers => {
@@ -293,6 +304,23 @@ fn of_kubelet(pod: &PodStage, facts: &Facts<'_>) -> (Link, bool) {
         _ => logged(link, last_of(facts, &[Component::Kubelet])),
     };
     (of_log, true)
+}
+
+/// Whether kubelet reports containers as running although no process of the pod is left, and says nothing else about it.
+fn takes_for_running(pod: &PodStage, facts: &Facts<'_>) -> bool {
+    let runs = |it: &ContainerRecord| it.state == ContainerState::Running;
+    // kubelet reports an end within ten seconds.
+    let is_recent = |record: &&PodRecord| {
+        let since = record.read.zip(record.deletion).map(|(read, by)| read.duration_since(by));
+        since.is_some_and(|since| since >= REPORTED)
+    };
+    let record = facts.record.filter(is_recent);
+    let containers = record.and_then(|record| record.containers.as_ref());
+    let is_ended = facts.sample.pod(&pod.pod.uid).is_some_and(|it| it.populated == Some(false));
+    is_ended
+        && containers.is_some_and(|all| all.iter().any(runs))
+        && holding(pod, facts.causes).is_none()
+        && last_of(facts, &[Component::Kubelet]).is_none_or(|said| said.volume.is_empty())
 }
 
 /// The call in which kubelet hangs, if that is the cause.

@@ -287,6 +287,34 @@ fn a_kubelet_that_fails_before_it_asks_the_runtime_is_the_last_link() {
     assert_eq!(chain(&at(Stage::Containers), &Facts { said: &once, ..facts }).len(), 3);
 }
 
+/// kubernetes#52641.
+#[test]
+fn a_kubelet_that_reports_ended_containers_as_running_is_the_last_link() {
+    let container = |state| ContainerRecord {
+        name: "app".into(),
+        is_sidecar: false,
+        state,
+        reason: None,
+        id: Some("containerd://0a".into()),
+        has_pre_stop: false,
+        has_post_start: false,
+    };
+    let must = |state, populated| {
+        let pods = vec![PodState { populated, ..pod_state(UID) }];
+        let sample = NodeSample { pods, ..node() };
+        let [deletion, read] = [600, 630].map(|second| Timestamp::from_second(second).ok());
+        let containers = Some(vec![container(state)]);
+        let record = PodRecord { containers, deletion, read, ..pod_record(UID) };
+        let facts = Facts { record: Some(&record), ..facts(&sample) };
+        chain(&at(Stage::Directories), &facts).pop().unwrap().must
+    };
+    let own = "remove the pod's directory and delete its record";
+    let learn = "learn that the pod's containers have ended";
+    assert_eq!(must(ContainerState::Running, Some(false)), learn);
+    assert_eq!(must(ContainerState::Terminated, Some(false)), own);
+    assert_eq!(must(ContainerState::Running, None), own, "processes may be left");
+}
+
 #[test]
 fn a_runtime_that_was_not_asked_is_no_link() {
     let cgroups = vec![PodGroup { tasks: vec![task("web", 7)], ..pod_group(UID) }];

@@ -1,7 +1,7 @@
 //! What may release a pod where no known cause explains its wait: the usual acts on the last known link of its chain,
 //! the least harmful first. None is proven to help, and each says what it risks.
 
-use jiff::Timestamp;
+use jiff::SignedDuration;
 
 use crate::{
     causes::shared::unit,
@@ -16,8 +16,8 @@ use crate::{
         path::safe_path,
         remedy::Remedy,
         runtime::Runtime,
-        said::{Level, Said},
-        waiting::Part,
+        said::Level,
+        waiting::{Part, Waiting},
     },
 };
 
@@ -37,15 +37,21 @@ const RESTART_DOCKERD: &str = "all containers of the node end, unless Docker's l
 const RESTART_DRIVER: &str =
     "volumes that a FUSE driver serves from that pod stop working for all pods of the node";
 
-/// The acts on the last link, if the pod's deletion is known to be requested and no finding blocks it. `View`s lead
-/// from podstuck's own mount namespace.
+/// How long ago a deletion must have been requested: one that works ends within this time.
+const LATE: SignedDuration = SignedDuration::from_secs(60);
+
+/// The acts on the last link, if the pod's deletion is late and no finding blocks it. The commands start in the mount
+/// namespace with the inode number `own_mnt_ns`.
 pub(crate) fn releases(
     pod: &PodStage,
     links: &[Link],
     facts: &Facts<'_>,
     own_mnt_ns: u32,
 ) -> Vec<Remedy> {
-    let is_open = facts.terminating.is_some() && holding(pod, facts.causes).is_none();
+    let now = facts.clock.at(facts.sample.at);
+    let is_late = facts.terminating.is_some_and(|it| now.duration_since(it.since) >= LATE);
+    let is_over = facts.record.and_then(|it| it.deletion).is_none_or(|by| by <= now);
+    let is_open = is_late && is_over && holding(pod, facts.causes).is_none();
     let state = facts.sample.pod(&pod.pod.uid).filter(|_| is_open);
     let Some((last, state)) = links.last().zip(state) else { return Vec::new() };
     let of = Of { pod, state, facts, own_mnt_ns };
@@ -79,14 +85,16 @@ impl Of<'_> {
             all.push(Remedy::advice(act, RESTART_DRIVER));
             return all;
         }
-        if let Some(task) = waits.of(pid).filter(|it| it.part == Part::Task && it.state != 'D') {
+        // Another command, such as a repair of a file system, may need its time.
+        let is_unmount = |it: &&Waiting| it.part == Part::Task && it.command.starts_with("umount");
+        if let Some(task) = waits.of(pid).filter(is_unmount).filter(|it| it.state != 'D') {
             let process = Process::new(pid, Some(task.started), Some(&task.command));
             return vec![kill("kill -9", process).remedy(KILL_COMMAND)];
         }
         self.container(pid)
     }
 
-    /// A process or a shim of the pod. Before its grace period is over, the runtime has not sent SIGKILL.
+    /// A process or a shim of the pod.
     fn container(&self, pid: u32) -> Vec<Remedy> {
         let Facts { sample, .. } = self.facts;
         let group = sample.cgroups.iter().find(|it| it.uid == self.state.uid);
@@ -114,12 +122,11 @@ impl Of<'_> {
         all
     }
 
+    /// Whether the grace period is over: by the record, or because kubelet or the runtime complains that a stop fails.
     fn is_due(&self) -> bool {
-        let Facts { record, said, clock, sample, .. } = self.facts;
-        let now: Timestamp = clock.at(sample.at);
-        let is_error = |said: &&Said| said.level == Level::Error && said.report.is_none();
-        record.and_then(|it| it.deletion).is_some_and(|by| by <= now)
-            || said.iter().any(|it| is_error(&it))
+        let Facts { record, said, .. } = self.facts;
+        record.is_some_and(|it| it.deletion.is_some())
+            || said.iter().any(|it| it.level == Level::Error && it.complaint.is_some())
     }
 
     fn kubelet(&self) -> Vec<Remedy> {
@@ -201,6 +208,8 @@ fn restart(runtime: &Runtime) -> Remedy {
 mod tests {
     use std::path::Path;
 
+    use jiff::Timestamp;
+
     use super::*;
     use crate::{
         chain::{
@@ -214,7 +223,7 @@ mod tests {
             node::NodeSample,
             pod_group::{PodGroup, Task},
             pod_record::PodRecord,
-            said::NamedLook,
+            said::{Complaint, NamedLook, Said},
             time::Monotonic,
         },
         testing::{mounted, pod_group, pod_record, pod_state, runtime, task},
@@ -260,7 +269,8 @@ mod tests {
 
     fn with_volumes(names: &[&str]) -> NodeSample {
         let volumes = names.iter().map(|name| volume(name)).collect();
-        NodeSample { pods: vec![PodState { volumes, ..pod_state(UID) }], ..node() }
+        let pods = vec![PodState { volumes, ..pod_state(UID) }];
+        NodeSample { pods, at: Monotonic(100_000_000_000), ..node() }
     }
 
     /// containerd#4016: the runtime gives up before it sends SIGKILL.
@@ -292,7 +302,9 @@ mod tests {
     #[test]
     fn a_runtime_at_which_the_chain_ends_is_restarted() {
         let sample = running(vec![task("pause", 5)], 100);
-        let fails = [said(Component::Containerd, "failed to stop sandbox: not found")];
+        let fails = said(Component::Containerd, "failed to stop sandbox: not found");
+        let (level, complaint) = (Level::Error, Some(Complaint::StateLost));
+        let fails = [Said { level, complaint, ..fails }];
         let facts = Facts { said: &fails, ..facts(&sample) };
         starts(&given(Stage::Containers, &facts), &["systemctl restart containerd.service"]);
     }
@@ -340,8 +352,10 @@ mod tests {
     }
 
     #[test]
-    fn without_a_known_deletion_nothing_is_given() {
-        let sample = with_volumes(&["data"]);
+    fn without_a_known_deletion_or_early_nothing_is_given() {
+        let mut sample = with_volumes(&["data"]);
+        sample.at = Monotonic(59_000_000_000);
+        assert!(given(Stage::Volumes, &facts(&sample)).is_empty(), "it may work");
         let (pod, facts) = (at(Stage::Volumes), facts(&sample));
         let links = chain(&pod, &facts);
         assert!(!links.is_empty() && releases(&pod, &links, &facts, 1).is_empty());
