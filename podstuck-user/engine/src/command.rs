@@ -18,7 +18,7 @@ use crate::{
         path::{clip, near, safe, safe_path},
         pod_group::Task,
         remedy::{Does, Remedy, SENTENCE, Unmount, Withheld},
-        shell::{self, word},
+        shell::{self, is_object_name, word},
     },
     tracker::Context,
 };
@@ -452,6 +452,17 @@ pub(crate) fn if_same(verb: &str, process: Process<'_>, act: String) -> Step {
 pub(crate) fn pods_of_node(does: &str) -> Step {
     let list = "kubectl get pods --all-namespaces --field-selector";
     Step::new(does, format!("{list} spec.nodeName={THIS_NODE} -o wide"))
+}
+
+/// Removes a pod's containers that have ended from Docker, or only one of them. The label keeps an ID that a log names
+/// from being another pod's. `None` if the UID is no word.
+pub(crate) fn docker_rm(does: &str, uid: &str, id: Option<&str>) -> Option<Step> {
+    let uid = Some(uid).filter(|uid| is_object_name(uid))?;
+    let id = id.map(|id| format!(" --filter id={}", word(id))).unwrap_or_default();
+    let list = format!(
+        "docker ps --all --quiet --filter status=exited --filter label=io.kubernetes.pod.uid={uid}{id}"
+    );
+    Some(Step::new(does, format!("{list} | xargs --no-run-if-empty docker rm")))
 }
 
 /// Succeeds once a process has ended, shortly after a signal. A zombie is still listed.

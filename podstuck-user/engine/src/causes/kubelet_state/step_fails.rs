@@ -10,7 +10,7 @@ use crate::{
         },
         shared::repeated::Repeated,
     },
-    command::{Step, View},
+    command::{Step, View, docker_rm},
     ids,
     model::{
         call::Outcome,
@@ -132,10 +132,10 @@ pub(super) fn step_fails(
         Way::Record => draft.held_by(suspect.kubelet()),
         Way::NoImage(container) => {
             draft.held_by(suspect.kubelet());
-            draft.remedy(
-                Step::new("remove the container whose image is gone", format!("docker rm {container}")),
-                "low: Docker removes no container that runs. kubelet then finds no container of the pod",
-            );
+            let does = "remove the container whose image is gone";
+            if let Some(step) = docker_rm(does, &suspect.pod.uid, Some(container)) {
+                draft.remedy(step, "low: Docker removes no container that runs");
+            }
         }
         Way::Driver(name) => {
             dra::tell(&mut draft, suspect.pod, Some(&name));

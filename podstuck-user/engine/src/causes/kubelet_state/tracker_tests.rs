@@ -226,7 +226,7 @@ fn what_kubelet_fails_at_by_itself_is_named_and_what_helps() {
         (fails, "a DRA driver of the pod".into(), "look into"),
         (gone, kubelet(), "restart kubelet"),
         (refuses, kubelet(), "[ \"$(kubectl --namespace shop get pod cart"),
-        (no_image, kubelet(), "docker rm 807a82"),
+        (no_image, kubelet(), "docker ps --all --quiet"),
     ] {
         let case = Case { said: vec![says(text, 800, 4)], ..Case::default() };
         assert_eq!(case.verdict(), Some(("kubelet-step-fails", who, true)), "{text}");

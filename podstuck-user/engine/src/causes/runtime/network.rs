@@ -3,12 +3,9 @@
 
 use crate::{
     causes::runtime::{tracker::Suspect, verdict},
-    command::{Step, pods_of_node},
+    command::{Step, docker_rm, pods_of_node},
     ids,
-    model::{
-        path::{clip, safe},
-        shell::is_object_name,
-    },
+    model::path::{clip, safe},
     verdict::Draft,
 };
 
@@ -125,18 +122,11 @@ impl<'a> Fault<'a> {
                 ))
             }
             Self::NoCheckpoint => {
-                let uid = Some(suspect.pod.uid.as_str()).filter(|uid| is_object_name(uid))?;
-                let list = format!(
-                    "docker ps --all --quiet --filter status=exited --filter label=io.kubernetes.pod.uid={uid}"
-                );
-                Some((
-                    Step::new(
-                        "remove the pod's containers that have ended, the sandbox's among them",
-                        format!("{list} | xargs --no-run-if-empty docker rm"),
-                    ),
-                    "low: Docker removes no container that runs. The plugin is not run, so that the pod's address may stay \
-                     allocated",
-                ))
+                const DOES: &str =
+                    "remove the pod's containers that have ended, the sandbox's among them";
+                const RISK: &str = "low: Docker removes no container that runs. The plugin is not run, so that the pod's \
+                    address may stay allocated";
+                Some((docker_rm(DOES, &suspect.pod.uid, None)?, RISK))
             }
             _ => None,
         }
