@@ -196,7 +196,7 @@ fn is_same(link: &str, named: &str) -> bool {
 }
 
 /// The pid in a process's name: `containerd (pid 7)`.
-pub(crate) fn pid_of(who: &str) -> Option<u32> {
+fn pid_of(who: &str) -> Option<u32> {
     let (_, rest) = who.split_once("pid ")?;
     rest.split(|at: char| !at.is_ascii_digit()).next()?.parse().ok()
 }

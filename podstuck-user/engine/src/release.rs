@@ -5,7 +5,7 @@ use jiff::SignedDuration;
 
 use crate::{
     causes::shared::unit,
-    chain::{Facts, failed_look, holding, pid_of, weightiest},
+    chain::{Facts, failed_look, holding, weightiest},
     command::{Process, View, kill},
     model::{
         chain::Link,
@@ -13,7 +13,7 @@ use crate::{
         identity::Component,
         mounted::Mounted,
         node::{PodState, VolumeState},
-        path::safe_path,
+        path::{process, safe_path},
         remedy::Remedy,
         runtime::Runtime,
         said::Level,
@@ -55,10 +55,7 @@ pub(crate) fn releases(
     let state = facts.sample.pod(&pod.pod.uid).filter(|_| is_open);
     let Some((last, state)) = links.last().zip(state) else { return Vec::new() };
     let of = Of { pod, state, facts, own_mnt_ns };
-    match pid_of(&last.who) {
-        Some(pid) => of.process(pid),
-        None => of.failed_look(),
-    }
+    of.process(&last.who).unwrap_or_else(|| of.failed_look())
 }
 
 struct Of<'a> {
@@ -69,57 +66,66 @@ struct Of<'a> {
 }
 
 impl Of<'_> {
-    fn process(&self, pid: u32) -> Vec<Remedy> {
+    /// A link about a process. It is compared as a whole: a pod's process can have any name, but not another one's pid.
+    fn process(&self, who: &str) -> Option<Vec<Remedy>> {
         let Facts { sample, waits, .. } = self.facts;
-        if sample.kubelets.contains(&pid) {
-            return self.kubelet();
+        let is = |name: &str, pid: u32| who == format!("{name} (pid {pid})");
+        if sample.kubelets.iter().any(|pid| is("kubelet", *pid)) {
+            return Some(self.kubelet());
         }
-        if let Some(runtime) = sample.runtimes.iter().find(|it| it.pid == pid) {
-            return vec![restart(runtime)];
+        if let Some(runtime) = sample.runtimes.iter().find(|it| is(it.component.name(), it.pid)) {
+            return Some(vec![restart(runtime)]);
         }
-        let drivers = self.state.volumes.iter().filter_map(VolumeState::driver);
-        if drivers.into_iter().any(|driver| driver.pid == pid) {
+        let mut drivers = self.state.volumes.iter().filter_map(VolumeState::driver);
+        if drivers.any(|driver| who.ends_with(&format!(", pid {})", driver.pid))) {
             let act =
                 "restart the CSI driver's pod on this node: kubelet then calls the driver again";
             let mut all: Vec<Remedy> = self.umount().into_iter().collect();
             all.push(Remedy::advice(act, RESTART_DRIVER));
-            return all;
+            return Some(all);
         }
         // Another command, such as a repair of a file system, may need its time.
         let is_unmount = |it: &&Waiting| it.part == Part::Task && it.command.starts_with("umount");
-        if let Some(task) = waits.of(pid).filter(is_unmount).filter(|it| it.state != 'D') {
-            let process = Process::new(pid, Some(task.started), Some(&task.command));
-            return vec![kill("kill -9", process).remedy(KILL_COMMAND)];
+        let mut unmounts = waits.all().filter(is_unmount).filter(|it| it.state != 'D');
+        if let Some(task) = unmounts.find(|it| it.name() == who) {
+            let process = Process::new(task.pid, Some(task.started), Some(&task.command));
+            return Some(vec![kill("kill -9", process).remedy(KILL_COMMAND)]);
         }
-        self.container(pid)
+        self.container(who)
     }
 
     /// A process or a shim of the pod.
-    fn container(&self, pid: u32) -> Vec<Remedy> {
+    fn container(&self, who: &str) -> Option<Vec<Remedy>> {
         let Facts { sample, .. } = self.facts;
-        let group = sample.cgroups.iter().find(|it| it.uid == self.state.uid);
-        let Some(group) = group.filter(|it| it.frozen.is_none() && self.is_due()) else {
-            return Vec::new();
-        };
-        let mut all = Vec::new();
+        let group = sample.cgroups.iter().find(|it| it.uid == self.state.uid)?;
         let runs = |pid: u32| group.shims.iter().all(|shim| shim.pid != pid);
-        if let Some(task) = group.tasks.iter().find(|it| it.pid == pid && runs(pid)) {
+        let is = |comm: &str, pid: u32| who == process(comm, pid);
+        let task = group.tasks.iter().find(|it| runs(it.pid) && is(&it.comm, it.pid));
+        let shim = group.shims.iter().find(|it| is(&it.comm, it.pid));
+        if task.is_none() && shim.is_none() {
+            return None;
+        }
+        let mut all = Vec::new();
+        if group.frozen.is_some() || !self.is_due() {
+            return Some(all);
+        }
+        if let Some(task) = task {
             if !task.is_alive() {
-                return all;
+                return Some(all);
             }
             match task.is_pause() {
                 true => all.push(self.restart_kubelet()),
                 false => all.push(kill("kill -9", Process::thread(task)).remedy(KILL)),
             }
-        } else if let Some(shim) = group.shims.iter().find(|it| it.pid == pid) {
+        } else if let Some(shim) = shim {
             if shim.is_halted() || group.tasks.iter().any(|task| runs(task.pid)) {
-                return all;
+                return Some(all);
             }
-            let process = Process::new(pid, Some(shim.started), Some(&shim.comm));
+            let process = Process::new(shim.pid, Some(shim.started), Some(&shim.comm));
             all.push(kill("kill -9", process).remedy(KILL_SHIM));
         }
         all.extend(sample.runtimes.iter().filter(|_| sample.runtimes.len() == 1).map(restart));
-        all
+        Some(all)
     }
 
     /// Whether the grace period is over: by the record, or because kubelet or the runtime complains that a stop fails.
@@ -349,6 +355,15 @@ mod tests {
         let fails = [Said { looked, times: 2, ..said(Component::Kubelet, "stat: host is down") }];
         let facts = Facts { said: &fails, ..facts(&sample) };
         starts(&given(Stage::Volumes, &facts), &["/data", "restore the server"]);
+    }
+
+    #[test]
+    fn a_process_of_the_pod_is_no_other_one_by_its_name() {
+        let late = PodRecord { deletion: Some(Timestamp::UNIX_EPOCH), ..pod_record(UID) };
+        let sample = running(vec![task("kubelet (pid 1)", 7)], 100);
+        let facts = Facts { record: Some(&late), ..facts(&sample) };
+        let both = ["kill -9 7", "restart containerd.service"];
+        starts(&given(Stage::Containers, &facts), &both);
     }
 
     #[test]

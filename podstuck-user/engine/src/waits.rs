@@ -226,8 +226,12 @@ impl Waits {
         }
     }
 
-    /// A process of the last scan.
-    pub(crate) fn of(&self, pid: u32) -> Option<&Waiting> {
+    /// The processes of the last scan.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Waiting> {
+        self.found.iter()
+    }
+
+    fn of(&self, pid: u32) -> Option<&Waiting> {
         self.found.iter().find(|it| it.pid == pid)
     }
 
