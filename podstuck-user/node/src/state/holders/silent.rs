@@ -3,7 +3,7 @@
 
 use std::{
     sync::mpsc::{RecvTimeoutError, channel},
-    thread::Builder,
+    thread::{self, Builder},
     time::{Duration, Instant},
 };
 
@@ -14,6 +14,8 @@ use podstuck_confine::{
 
 /// Interval between checks whether the thread waits: a read takes microseconds.
 const CHECKED: Duration = Duration::from_millis(50);
+/// Until when a process may answer late: on a busy node one of low priority takes some time to execute a program.
+const LATE: Duration = Duration::from_secs(1);
 /// Limit of the whole check. A silent process that it does not find blocks the helper.
 const LIMIT: Duration = Duration::from_secs(2);
 
@@ -22,6 +24,9 @@ pub(super) fn find() -> Vec<u32> {
     let begun = Instant::now();
     let mut owner = Owner::default();
     while begun.elapsed() < LIMIT && !all_answer(&mut owner, begun) {}
+    while begun.elapsed() < LATE && !silent::all().is_empty() {
+        thread::sleep(CHECKED);
+    }
     silent::all()
 }
 
@@ -54,7 +59,30 @@ fn all_answer(owner: &mut Owner, begun: Instant) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
+
+    #[test]
+    fn what_answers_late_is_not_silent() {
+        // No process has a number this high.
+        const PID: u32 = 4_194_998;
+        let mut owner = Owner::default();
+        let (reading, (begins, has_begun)) = (owner.reading(), channel());
+        let late = thread::spawn(move || {
+            reading.of_this_thread();
+            silent::read(Path::new(&format!("/proc/{PID}")), |_| {
+                begins.send(()).unwrap();
+                thread::sleep(CHECKED * 4);
+                Some(())
+            })
+        });
+        has_begun.recv().unwrap();
+        assert!(!owner.has_to_leave() && owner.has_to_leave());
+        assert!(silent::all().contains(&PID));
+        assert!(!find().contains(&PID));
+        late.join().unwrap();
+    }
 
     #[test]
     fn where_all_answer_none_is_silent() {
