@@ -4,7 +4,7 @@
 use jiff::SignedDuration;
 
 use crate::{
-    causes::shared::unit,
+    causes::{kubelet_state::RESTART_RISK, shared::unit},
     chain::{Facts, failed_look, holding, weightiest},
     command::{Process, View, kill},
     model::{
@@ -29,8 +29,6 @@ const KILL_COMMAND: &str =
     "low: the component that has started it gets an error, and tries again later";
 const UMOUNT: &str = "low: umount fails while a process uses the mount, and what was written stays. It waits where the \
     file system's server or disk does not answer";
-const RESTART_KUBELET: &str =
-    "low: containers keep running, and kubelet finds the node's pods and volumes again";
 const RESTART_RUNTIME: &str =
     "low: containers keep running under their shims, and the runtime finds them again";
 const RESTART_DOCKERD: &str = "all containers of the node end, unless Docker's live-restore is set";
@@ -136,21 +134,24 @@ impl Of<'_> {
     }
 
     fn kubelet(&self) -> Vec<Remedy> {
-        let umount = (self.pod.stage == Stage::Volumes).then(|| self.umount()).flatten();
-        let mut all: Vec<Remedy> = umount.into_iter().collect();
-        all.push(self.restart_kubelet());
+        let restart = self.restart_kubelet();
+        if self.pod.stage != Stage::Volumes {
+            return vec![restart];
+        }
+        if let Some(umount) = self.umount() {
+            return vec![umount, restart];
+        }
         // A kubelet that does not see a mount does not see it after a restart, either.
         let mut left = self.state.volumes.iter().filter(|volume| !volume.mounts.is_empty());
-        if self.pod.stage == Stage::Volumes && left.clone().all(VolumeState::is_of_api) {
-            all.extend(left.find_map(|volume| volume.mounts.last()).map(|it| self.unmount(it)));
-        }
-        all
+        let is_own = left.clone().all(VolumeState::is_of_api);
+        let own = left.find_map(|volume| volume.mounts.last()).filter(|_| is_own);
+        std::iter::once(restart).chain(own.map(|mount| self.unmount(mount))).collect()
     }
 
     fn restart_kubelet(&self) -> Remedy {
         let act = "restart kubelet (`systemctl restart kubelet`, where it is a service of that name): it starts with \
             what the API server, the runtime and the node have, and not with what its memory has";
-        Remedy::advice(act, RESTART_KUBELET)
+        Remedy::advice(act, RESTART_RISK)
     }
 
     /// The unmount of the volume that kubelet complains about, or of the only one that is left mounted; kubelet's own
@@ -341,6 +342,11 @@ mod tests {
         volume.mounts = vec![mounted(&volume.path, 12)];
         let both = ["restart kubelet", "umount '/k/pods/u/volumes/kubernetes.io~secret/token'"];
         starts(&given(Stage::Volumes, &facts(&sample)), &both);
+        // Named by kubelet, they come first, and once.
+        let fails =
+            [said(Component::Kubelet, "UnmountVolume.TearDown failed for volume \"token\"")];
+        let named = Facts { said: &fails, ..facts(&sample) };
+        starts(&given(Stage::Volumes, &named), &[both[1], both[0]]);
     }
 
     /// azurefile-csi-driver#662.
