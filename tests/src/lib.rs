@@ -6,6 +6,7 @@
     reason = "a test stops at the first surprise"
 )]
 
+mod ending;
 pub mod fuse;
 mod recorded;
 mod running;
@@ -29,6 +30,7 @@ use podstuck_common::entry_point::ON_ARM64;
 use podstuck_probe::kernel::hooks::Form;
 use serde_json::Value;
 
+pub use ending::Ending;
 pub use podstuck_testing::{requires, skip};
 pub use recorded::{Recorded, replay};
 pub use running::{

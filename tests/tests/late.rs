@@ -121,7 +121,7 @@ impl Drop for Node {
             command
         };
         for point in [self.volume().join("sub"), self.volume()] {
-            let _ = quiet("umount").arg(point).status();
+            let _ = quiet("umount").arg("--lazy").arg(point).status();
         }
         let _ = quiet("chattr").args(["-R", "-i"]).arg(self.volume()).status();
         self.kubelet.kill().unwrap();

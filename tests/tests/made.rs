@@ -5,7 +5,7 @@ use std::{
     fs,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
@@ -14,7 +14,9 @@ use nix::{
     mount::{MntFlags, MsFlags, mount, umount2},
     sched::{CloneFlags, unshare},
 };
-use podstuck_tests::{Running, UID, has_loop_devices, requires, root_and_btf, slowdown, watch};
+use podstuck_tests::{
+    Ending, Running, UID, has_loop_devices, requires, root_and_btf, slowdown, watch,
+};
 use serde_json::Value;
 
 /// A directory of kubelet's with one pod, in a mount namespace of this test's thread and its children.
@@ -64,7 +66,7 @@ impl Node {
         let script = format!("while :; do {does}; sleep 0.5; done");
         let mut command = Command::new(program);
         command.args(["-c", &script, "sh"]).arg(with).args(["--root-dir", self.root()]);
-        Ending(command.stderr(Stdio::null()).spawn().unwrap())
+        Ending::start(command.stderr(Stdio::null()))
     }
 
     fn watch(&self) -> Running {
@@ -78,16 +80,6 @@ impl Drop for Node {
         for point in self.mounted.iter().rev() {
             let _ = umount2(point, MntFlags::MNT_DETACH);
         }
-    }
-}
-
-/// A process that ends with the test.
-struct Ending(Child);
-
-impl Drop for Ending {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 

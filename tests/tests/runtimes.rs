@@ -30,23 +30,13 @@ mod storm;
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::{Child, Command},
+    process::Command,
 };
 
 use daemons::{Runtimes, chattr, output};
 use nix::mount::{MsFlags, mount};
-use podstuck_tests::{Running, diagnose, of_type, summary, watch};
+use podstuck_tests::{Ending, Running, diagnose, of_type, summary, watch};
 use serde_json::Value;
-
-/// A process that ends with the test.
-struct Ending(Child);
-
-impl Drop for Ending {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 fn watch_below(path: &Path) -> Running {
     watch(&["--path", path.to_str().unwrap()])
@@ -214,7 +204,7 @@ fn a_root_file_system_in_use() {
     let Some(runtimes) = Runtimes::start() else { return };
     let root = runtimes.run_ctr("held");
     let mut holder = Command::new("sleep");
-    let holder = Ending(holder.arg("600").current_dir(&root).spawn().unwrap());
+    let holder = Ending::start(holder.arg("600").current_dir(&root));
     runtimes.kill_ctr("held");
 
     let mut watch = watch_below(&root);
@@ -227,7 +217,7 @@ fn a_root_file_system_in_use() {
     assert_eq!(found["call"]["errno_name"], "EBUSY");
     assert_eq!(found["container"], "held");
     assert_eq!(found["blocks_deletion"], true);
-    let pid = holder.0.id().to_string();
+    let pid = holder.id().to_string();
     let evidence = found["evidence"].to_string();
     assert!(evidence.contains(&pid), "{pid} is not in {evidence}");
     // The remedy ends the processes that hold it.
@@ -255,7 +245,7 @@ fn a_root_file_system_in_use_is_found_in_containerds_log() {
     fs::create_dir_all(kubelet.path().join("pods").join(uid)).unwrap();
     let root = runtimes.run_ctr_in_pod(uid, &id);
     let mut holder = Command::new("sleep");
-    let holder = Ending(holder.arg("600").current_dir(&root).spawn().unwrap());
+    let holder = Ending::start(holder.arg("600").current_dir(&root));
     runtimes.kill_ctr(&id);
     assert!(!runtimes.ctr(&["task", "delete", &id]).output().unwrap().status.success());
 
@@ -281,7 +271,7 @@ fn a_root_file_system_in_use_is_found_in_containerds_log() {
     let cause = &answer["causes"][0];
     assert_eq!(cause["id"], "shim-rootfs-busy", "{answer:#}");
     let evidence = cause["evidence"].to_string();
-    assert!(evidence.contains(&format!("pid {}", holder.0.id())), "{evidence}");
+    assert!(evidence.contains(&format!("pid {}", holder.id())), "{evidence}");
     assert!(evidence.contains("containerd says, last at"), "{evidence}");
 
     drop(holder);

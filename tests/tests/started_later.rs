@@ -6,47 +6,33 @@ use std::{
     fs,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     thread,
     time::Duration,
 };
 
 use podstuck_tests::{
-    UID, add_up, empty_dir, requires, root_and_btf, settle, slowdown, summary, watch,
+    Ending, UID, add_up, empty_dir, requires, root_and_btf, settle, slowdown, summary, watch,
 };
 use rustix::fs::{AtFlags, CWD, unlinkat};
 
 /// Named like a kubelet's program, with the flag that says where its pods are, and it tries to remove a
 /// directory in one of them again and again.
-struct Kubelet(Child);
-
-impl Kubelet {
-    fn start(program: &Path, root: &Path, directory: &Path) -> Self {
-        let script = r#"while :; do rmdir "$1"; sleep 0.1; done"#;
-        Self::run(Command::new(program).args(["-c", script, "sh"]).arg(directory), root)
-    }
-
-    /// One that sees mounts of its own, and does nothing.
-    fn start_apart(program: &Path, root: &Path) -> Self {
-        let mut command = Command::new("unshare");
-        Self::run(
-            command.arg("--mount").arg(program).args(["-c", "while :; do sleep 1; done", "sh"]),
-            root,
-        )
-    }
-
-    fn run(command: &mut Command, root: &Path) -> Self {
-        command.arg("--root-dir").arg(root);
-        Self(command.stderr(Stdio::null()).spawn().unwrap())
-    }
+fn kubelet(program: &Path, root: &Path, directory: &Path) -> Ending {
+    let script = r#"while :; do rmdir "$1"; sleep 0.1; done"#;
+    run_for(Command::new(program).args(["-c", script, "sh"]).arg(directory), root)
 }
 
-impl Drop for Kubelet {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// One that sees mounts of its own, and does nothing.
+fn kubelet_apart(program: &Path, root: &Path) -> Ending {
+    let mut unshare = Command::new("unshare");
+    unshare.arg("--mount").arg(program).args(["-c", "while :; do sleep 1; done", "sh"]);
+    run_for(&mut unshare, root)
+}
+
+fn run_for(command: &mut Command, root: &Path) -> Ending {
+    Ending::start(command.arg("--root-dir").arg(root).stderr(Stdio::null()))
 }
 
 #[test]
@@ -58,7 +44,7 @@ fn a_kubelet_that_is_started_later_brings_its_root_directory() {
     let volume = empty_dir(&root);
     fs::write(volume.join("file"), "").unwrap();
     let watching = watch(&["--export", export.path().to_str().unwrap()]);
-    let kubelet = Kubelet::start(&program, &root, &volume);
+    let kubelet = kubelet(&program, &root, &volume);
     // A read every two seconds, what it finds is shown to the probes, and then something is tried.
     thread::sleep(Duration::from_secs(8) * slowdown());
     drop(kubelet);
@@ -93,7 +79,7 @@ fn a_kubelet_that_shares_a_root_directory_costs_no_count() {
             calls
         });
         for _ in 0..3 {
-            let kubelet = Kubelet::start_apart(&program, &root);
+            let kubelet = kubelet_apart(&program, &root);
             // A read every two seconds finds it, and then one finds that it is gone.
             thread::sleep(Duration::from_secs(5) * slowdown());
             drop(kubelet);

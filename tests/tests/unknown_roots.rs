@@ -10,36 +10,25 @@ use std::{
     fs,
     os::unix::fs::{chown, symlink},
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
     thread,
     time::Duration,
 };
 
 use podstuck_tests::{
-    UID, empty_dir, of_type, requires, root_and_btf, settle, slowdown, summary, watch,
+    Ending, UID, empty_dir, of_type, requires, root_and_btf, settle, slowdown, summary, watch,
 };
 use serde_json::Value;
 
 /// A program of the node with a name that says nothing. It does what the script says, with these words.
-struct Agent(Child);
-
-impl Agent {
-    fn start(folder: &Path, script: &str, words: &[&Path]) -> Self {
-        let program = folder.join("agent");
-        if !program.is_symlink() {
-            symlink(fs::canonicalize("/bin/sh").unwrap(), &program).unwrap();
-        }
-        let mut command = Command::new(program);
-        command.args(["-c", script, "sh"]).args(words).stderr(Stdio::null());
-        Self(command.spawn().unwrap())
+fn agent(folder: &Path, script: &str, words: &[&Path]) -> Ending {
+    let program = folder.join("agent");
+    if !program.is_symlink() {
+        symlink(fs::canonicalize("/bin/sh").unwrap(), &program).unwrap();
     }
-}
-
-impl Drop for Agent {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+    let mut command = Command::new(program);
+    command.args(["-c", script, "sh"]).args(words).stderr(Stdio::null());
+    Ending::start(&mut command)
 }
 
 /// A directory of ours, and the volume of a pod below it that is not empty.
@@ -64,7 +53,7 @@ fn the_first_call_that_fails_is_reported_wherever_it_is() {
     programs::chattr("+i", shown);
     let mut watching = watch(&[]);
     // Once, as a kubelet does that then waits for two minutes.
-    let agent = Agent::start(top.path(), r#"rm -f "$1"; sleep 100"#, &[&file]);
+    let agent = agent(top.path(), r#"rm -f "$1"; sleep 100"#, &[&file]);
     let mut found = None;
     // Whatever comes of it, the file has to go.
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -82,7 +71,7 @@ fn the_first_call_that_fails_is_reported_wherever_it_is() {
 /// What is said of the only directory that was not read, and the exit status.
 fn not_looked_at(args: &[&str], top: &Path, volume: &Path) -> (Value, Option<i32>) {
     let watching = watch(args);
-    let agent = Agent::start(top, AGAIN, &[volume]);
+    let agent = agent(top, AGAIN, &[volume]);
     thread::sleep(Duration::from_secs(3) * slowdown());
     drop(agent);
     settle();
@@ -128,7 +117,7 @@ fn the_first_line_names_the_directory_and_the_option() {
     let mut watching = Command::new(podstuck_tests::podstuck());
     watching.args(["watch", "--output", "text", "--duration", "4s"]).stdout(Stdio::piped());
     let watching = watching.spawn().unwrap();
-    let _agent = Agent::start(top.path(), AGAIN, &[&volume]);
+    let _agent = agent(top.path(), AGAIN, &[&volume]);
     let output = watching.wait_with_output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -202,13 +202,13 @@ impl Remedy {
         ["none", "none;", "none:", "none,"].contains(&self.risk.split(' ').next().unwrap_or(""))
     }
 
-    /// The remedy, or advice that says why the command is withheld. A replay withholds no command for a missing check
-    /// or unknown users: an old recording may lack them, and its commands are not acted on.
+    /// The remedy, or advice that says why the command is withheld. A replay withholds no command for a missing
+    /// check: an old recording may lack it, and its commands are not acted on.
     pub fn given(self, certainty: Certainty, is_replay: bool) -> Self {
         let Withheld { unchecked, forced, others_unknown, .. } = &self.withheld;
         let why = match (forced, unchecked) {
             (Some(what), _) if certainty != Certainty::Firm => (what, FORCED_IN_DOUBT),
-            (Some(what), _) if *others_unknown && !is_replay => (what, OTHERS_UNKNOWN),
+            (Some(what), _) if *others_unknown => (what, OTHERS_UNKNOWN),
             (_, Some(what)) if !is_replay => (what, UNCHECKED),
             _ => return self,
         };

@@ -301,7 +301,7 @@ impl Drop for Played {
             child.wait().unwrap();
         }
         if let Some(point) = &self.mounted {
-            let _ = Command::new("umount").arg(point).status();
+            let _ = Command::new("umount").arg("--lazy").arg(point).status();
         }
     }
 }

@@ -5,7 +5,7 @@ use std::{
     fs,
     os::unix::fs::{PermissionsExt, chown, symlink},
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
@@ -14,7 +14,7 @@ use podstuck_testing::{
     api_server::{ApiServer, TOKEN},
     roots_directory, skip,
 };
-use podstuck_tests::{diagnose, requires, root_and_btf, run};
+use podstuck_tests::{Ending, diagnose, requires, root_and_btf, run};
 use serde_json::{Value, json};
 
 use crate::{
@@ -34,7 +34,7 @@ fn su() -> Result<(), &'static str> {
 }
 
 /// `su`, by another name, which asks the user for root's password and so runs as root until he gives one.
-struct Su(Child);
+struct Su(Ending);
 
 impl Su {
     fn start(home: &Path, words: &[&str]) -> Self {
@@ -44,7 +44,7 @@ impl Su {
         command.args(["--reuid", &user, "--regid", &user, "--clear-groups"]);
         command.arg(home.join("kubelet")).args(["--", "root"]).args(words);
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-        let this = Self(command.spawn().unwrap());
+        let this = Self(Ending::start(&mut command));
         let end = Instant::now() + Duration::from_secs(60);
         while !this.is_root_by_now() {
             assert!(Instant::now() < end, "it does not become root");
@@ -58,13 +58,6 @@ impl Su {
         let is_kubelet = fs::read(format!("{process}/comm")).unwrap() == b"kubelet\n";
         let status = fs::read_to_string(format!("{process}/status")).unwrap();
         is_kubelet && status.contains(&format!("Uid:\t{USER}\t0\t0\t0"))
-    }
-}
-
-impl Drop for Su {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 
@@ -203,24 +196,13 @@ fn what_one_server_does_not_have_may_be_anothers() {
 }
 
 /// A kubelet of an administrator, whose program is a user's.
-struct Other(Child);
-
-impl Other {
-    fn start(root: &Path) -> Self {
-        let program = root.join("kubelet");
-        fs::copy(fs::canonicalize("/bin/sh").unwrap(), &program).unwrap();
-        chown(&program, Some(1000), None).unwrap();
-        let mut command = Command::new(&program);
-        command.args(["-c", "read wait", "kubelet", &flag("root-dir", root)]);
-        Self(command.stdin(Stdio::piped()).spawn().unwrap())
-    }
-}
-
-impl Drop for Other {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+fn other_kubelet(root: &Path) -> Ending {
+    let program = root.join("kubelet");
+    fs::copy(fs::canonicalize("/bin/sh").unwrap(), &program).unwrap();
+    chown(&program, Some(1000), None).unwrap();
+    let mut command = Command::new(&program);
+    command.args(["-c", "read wait", "kubelet", &flag("root-dir", root)]);
+    Ending::start(command.stdin(Stdio::piped()))
 }
 
 /// An administrator's kubelet has an empty directory of the pod, in a root that sorts before the service's.
@@ -234,7 +216,7 @@ fn what_a_service_has_goes_before_what_an_administrator_has() {
     let other = tempfile::Builder::new().prefix("aaa").tempdir_in("/run").unwrap();
     let shadow = other.path().join("pods").join(&node.uid);
     fs::create_dir_all(&shadow).unwrap();
-    let _other = Other::start(other.path());
+    let _other = other_kubelet(other.path());
     let (lines, _) = diagnose(&["--pod-uid", &node.uid, "--timeout", "60s"]).finish();
     let cause = &answer(&lines)["causes"][0];
     assert_eq!((&cause["id"], &cause["certainty"]), (&"orphaned-pod-dir".into(), &"firm".into()));
@@ -255,7 +237,7 @@ fn a_root_with_very_many_directories_blinds_no_other() {
         let pod = format!("pods/0f0e0d0c-1111-2222-3333-{pod:012}/volumes");
         fs::create_dir_all(other.path().join(pod)).unwrap();
     }
-    let _other = Other::start(other.path());
+    let _other = other_kubelet(other.path());
     let (lines, _) = diagnose(&["--pod-uid", &node.uid, "--timeout", "60s"]).finish();
     let cause = &answer(&lines)["causes"][0];
     assert_eq!((&cause["id"], &cause["certainty"]), (&"orphaned-pod-dir".into(), &"firm".into()));

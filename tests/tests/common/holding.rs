@@ -11,14 +11,14 @@ use std::{
     fs,
     os::linux::fs::MetadataExt,
     path::Path,
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
 };
 
 use nix::{
     mount::{MntFlags, MsFlags, mount, umount2},
     sched::{CloneFlags, unshare},
 };
-use podstuck_tests::{of_type, run};
+use podstuck_tests::{Ending, of_type, run};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -60,11 +60,11 @@ impl Drop for Memory {
 }
 
 /// A process that ends with the test.
-pub struct Process(Child);
+pub struct Process(Ending);
 
 impl Process {
     pub fn start(command: &mut Command) -> Self {
-        Self(command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap())
+        Self(Ending::start(command.stdin(Stdio::null()).stdout(Stdio::null())))
     }
 
     pub fn sleep_in(directory: &Path) -> Self {
@@ -76,7 +76,7 @@ impl Process {
         let script = format!("{script}; echo; exec sleep 1000");
         let mut command = Command::new("unshare");
         command.args(["--mount", "--propagation", propagation, "sh", "-c", &script]);
-        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = Ending::start(command.stdin(Stdio::null()).stdout(Stdio::piped()));
         // Its line says that the script is over.
         let mut line = [0; 1];
         std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut line).unwrap();
@@ -85,13 +85,6 @@ impl Process {
 
     pub fn pid(&self) -> u32 {
         self.0.id()
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 

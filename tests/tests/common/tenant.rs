@@ -13,11 +13,11 @@ use std::{
     io::{BufRead, BufReader},
     os::unix::fs::symlink,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
 };
 
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
-use podstuck_tests::beside_the_tests;
+use podstuck_tests::{Ending, beside_the_tests};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -100,7 +100,7 @@ impl Tenant {
     /// What he begins, and goes on with: until he says that it is `ready`.
     pub fn begins(&self, script: &str) -> Begun {
         let mut shell = self.shell(script);
-        let mut child = shell.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = Ending::start(shell.stdin(Stdio::piped()).stdout(Stdio::piped()));
         let mut line = String::new();
         let mut out = BufReader::new(child.stdout.take().unwrap());
         out.read_line(&mut line).unwrap();
@@ -225,19 +225,12 @@ impl Drop for Tenant {
 }
 
 /// What goes on in the container, until it is dropped.
-pub struct Begun(Child);
+pub struct Begun(Ending);
 
 impl Begun {
     /// Waits until it is done; whether it worked.
     pub fn succeeds(mut self) -> bool {
         self.0.wait().unwrap().success()
-    }
-}
-
-impl Drop for Begun {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 

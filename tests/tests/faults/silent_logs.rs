@@ -5,10 +5,10 @@ use std::{
     fs::{self, File},
     os::unix::{fs::symlink, process::CommandExt},
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
 };
 
-use podstuck_tests::{requires, root_and_btf, summary, watch};
+use podstuck_tests::{Ending, requires, root_and_btf, summary, watch};
 
 use crate::{
     silent::{ends, name, next_attempt},
@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Ended when dropped.
-struct Kubelet(Child);
+struct Kubelet(Ending);
 
 impl Kubelet {
     /// A process of that name, with its log below a directory.
@@ -27,14 +27,7 @@ impl Kubelet {
         symlink(fs::canonicalize("/bin/sleep").unwrap(), &program).unwrap();
         let log = File::create(directory.join("kubelet.log")).unwrap();
         let mut kubelet = Command::new(program);
-        Self(kubelet.arg0("sleep").arg("600").stderr(Stdio::from(log)).spawn().unwrap())
-    }
-}
-
-impl Drop for Kubelet {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        Self(Ending::start(kubelet.arg0("sleep").arg("600").stderr(Stdio::from(log))))
     }
 }
 

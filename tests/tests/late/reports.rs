@@ -11,7 +11,7 @@ use std::{
 
 use nix::sys::fanotify::{EventFFlags, Fanotify, InitFlags, MarkFlags, MaskFlags};
 use podstuck_testing::{again, is_started_again};
-use podstuck_tests::{diagnose, requires, root_and_btf};
+use podstuck_tests::{Ending, diagnose, requires, root_and_btf};
 use serde_json::Value;
 
 use super::{Node, answer, klog, log_of};
@@ -107,7 +107,8 @@ struct Mounted(PathBuf);
 impl Drop for Mounted {
     fn drop(&mut self) {
         let mut umount = Command::new("umount");
-        let _ = umount.arg(&self.0).stdout(Stdio::null()).stderr(Stdio::null()).status();
+        let _ =
+            umount.arg("--lazy").arg(&self.0).stdout(Stdio::null()).stderr(Stdio::null()).status();
     }
 }
 
@@ -217,7 +218,7 @@ fn a_runtime_without_the_handler_of_the_pod_is_named() {
 
 /// A process that has asked to permit each access to a file system and answers no request. Accesses that wait go on when
 /// it ends.
-struct Agent(Child);
+struct Agent(Ending);
 
 const MARKED: &str = "PODSTUCK_TEST_MARKED";
 
@@ -238,17 +239,10 @@ impl Agent {
 
     /// `None` where the kernel has no permission events (CONFIG_FANOTIFY_ACCESS_PERMISSIONS).
     fn new(point: &Path) -> Option<Self> {
-        let mut agent = Self(again().env(MARKED, point).stdout(Stdio::piped()).spawn().unwrap());
+        let mut agent = Self(Ending::start(again().env(MARKED, point).stdout(Stdio::piped())));
         let mut lines = BufReader::new(agent.0.stdout.take().unwrap()).lines();
         let armed = lines.find_map(|line| Some(line.unwrap().split_once("armed: ")?.1 == "true"));
         armed.unwrap().then_some(agent)
-    }
-}
-
-impl Drop for Agent {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{fs, process::Command};
 
-use podstuck_tests::{requires, root_and_btf, summary};
+use podstuck_tests::{Ending, requires, root_and_btf, summary};
 use serde_json::Value;
 
 use super::{Node, answer, chattr};
@@ -84,14 +84,13 @@ fn the_holder_of_a_mount_is_reported_before_the_next_attempt() {
     let mounted =
         Command::new("mount").args(["-t", "tmpfs", "none"]).arg(&volume).status().unwrap();
     assert!(mounted.success());
-    let mut holder = Command::new("sleep").arg("600").current_dir(&volume).spawn().unwrap();
+    let holder = Ending::start(Command::new("sleep").arg("600").current_dir(&volume));
     let (lines, _) = node.diagnose("100s");
-    holder.kill().unwrap();
-    holder.wait().unwrap();
+    let names = format!("pid {}", holder.id());
+    drop(holder);
     assert!(Command::new("umount").arg(&volume).status().unwrap().success());
     let answer = answer(&lines);
     let cause = &answer["causes"][0];
     assert_eq!(cause["id"], "volume-held-by-host-process", "{answer:#}");
-    let names = format!("pid {}", holder.id());
     assert!(cause["evidence"].to_string().contains(&names), "{names}: {cause:#}");
 }

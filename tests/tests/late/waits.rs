@@ -9,7 +9,7 @@ use std::{
     process::{Child, Command},
 };
 
-use podstuck_tests::{diagnose, requires, root_and_btf};
+use podstuck_tests::{Ending, diagnose, requires, root_and_btf};
 
 use serde_json::Value;
 
@@ -18,7 +18,7 @@ use super::{Node, answer, klog};
 const ID: &str = "1b1ca5cbcadd58b26daeeb973d56f3ff807dec5a6b6efab924a1dc12fd299216";
 
 /// A shim whose runc waits for a lock.
-struct Shim(Child);
+struct Shim(Ending);
 
 impl Shim {
     fn new(node: &Node, lock: &str) -> Self {
@@ -29,14 +29,7 @@ impl Shim {
         let script = format!("{} -c 'flock {lock} true; true' delete; true", runc.display());
         let mut shim = Command::new(shim);
         shim.args(["-c", &script, "shim", "-namespace", "k8s.io", "-id", ID]);
-        Self(shim.spawn().unwrap())
-    }
-}
-
-impl Drop for Shim {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        Self(Ending::start(&mut shim))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{
     io::Write,
     path::Path,
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
 };
 
 use nix::{
@@ -11,7 +11,7 @@ use nix::{
     unistd::Pid,
 };
 use podstuck_engine::model::remaining::Remaining;
-use podstuck_tests::{podstuck, podstuck_call};
+use podstuck_tests::{Ending, podstuck, podstuck_call};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -31,14 +31,14 @@ impl Default for Budget {
 }
 
 /// A removal in Go's order. Ended when dropped.
-pub(crate) struct Stopped(Child);
+pub(crate) struct Stopped(Ending);
 
 impl Stopped {
     /// Starts it and waits until it has stopped after `entries` entries.
     pub(crate) fn after(top: &Path, entries: u64) -> Self {
         let mut command = Command::new(podstuck_call().with_file_name("podstuck-workload"));
         command.args(["pause", "--calls", &entries.to_string(), "--dir"]).arg(top);
-        let child = Self(command.stdout(Stdio::null()).spawn().unwrap());
+        let child = Self(Ending::start(command.stdout(Stdio::null())));
         let pid = Pid::from_raw(child.0.id().cast_signed());
         let status = waitpid(pid, Some(WaitPidFlag::WUNTRACED)).unwrap();
         assert!(matches!(status, WaitStatus::Stopped(..)), "{status:?}");
@@ -47,13 +47,6 @@ impl Stopped {
 
     pub(crate) fn pid(&self) -> u32 {
         self.0.id()
-    }
-}
-
-impl Drop for Stopped {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 

@@ -63,7 +63,7 @@ fn who_holds_its_root_file_system_is_found() {
     let plain = runtimes.run_ctr("plain");
     let mut holders = [&root, &plain].map(|root| {
         let mut holder = Command::new("sleep");
-        Ending(holder.arg("3600").current_dir(root).spawn().unwrap())
+        Ending::start(holder.arg("3600").current_dir(root))
     });
     for (name, pod) in [(id.as_str(), Some(uid)), ("plain", None)] {
         runtimes.kill_ctr(name);
@@ -73,7 +73,7 @@ fn who_holds_its_root_file_system_is_found() {
         let found = &answer["causes"][0];
         assert_eq!((&found["id"], &found["container"]), (&"shim-rootfs-busy".into(), &name.into()));
         assert_eq!(found["pod"]["uid"].as_str(), pod, "{found:#}");
-        let holder = holders[usize::from(pod.is_none())].0.id();
+        let holder = holders[usize::from(pod.is_none())].id();
         let evidence = found["evidence"].to_string();
         assert!(evidence.contains(&format!("pid {holder}")), "{evidence}");
         assert_eq!(
@@ -84,7 +84,7 @@ fn who_holds_its_root_file_system_is_found() {
         obey_nth(found, 0);
         runtimes.delete_ctr_again(name);
     }
-    holders.iter_mut().for_each(|holder| drop(holder.0.wait()));
+    holders.iter_mut().for_each(|holder| drop(holder.wait()));
 }
 
 #[test]

@@ -33,7 +33,7 @@ fn kubelet(root: &Path) -> Ending {
     fs::create_dir_all(root.join("pods").join(UID).join("containers/main")).unwrap();
     let program = root.join("kubelet");
     symlink("/bin/sleep", &program).unwrap();
-    Ending(Command::new(program).arg("600").stderr(Stdio::null()).spawn().unwrap())
+    Ending::start(Command::new(program).arg("600").stderr(Stdio::null()))
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn an_image_volume_that_a_process_of_the_node_uses() {
     let mut holder = {
         // The test itself must not keep it open.
         let file = fs::File::open(volume.join("bin/busybox")).unwrap();
-        Ending(Command::new("sleep").arg("3600").stdin(file).spawn().unwrap())
+        Ending::start(Command::new("sleep").arg("3600").stdin(file))
     };
     let root = root.path().to_str().unwrap();
     let mut watch = watch(&["--kubelet-root", root]);
@@ -83,9 +83,9 @@ fn an_image_volume_that_a_process_of_the_node_uses() {
     );
     assert_eq!(status.code(), Some(1), "{answer:#}");
     assert_eq!(found["call"]["path"], volume.to_str().unwrap(), "{found:#}");
-    assert!(names(found, holder.0.id()), "{found:#}");
+    assert!(names(found, holder.id()), "{found:#}");
     obey(found);
-    holder.0.wait().unwrap();
+    holder.wait().unwrap();
     for (request, id) in [
         ("StopPodSandbox", &sandbox),
         ("RemoveContainer", &container),

@@ -6,7 +6,7 @@ use std::{
     io::{Read, Write},
     os::unix::net::{UnixListener, UnixStream},
     path::{Path, PathBuf},
-    process::{Child, Stdio},
+    process::Stdio,
     thread,
     time::Duration,
 };
@@ -205,22 +205,20 @@ fn a_dockerd_that_reads_requests_and_answers_none() {
     let _mute = Mute::new(&name);
     let mut live = watch(&[]);
     runtimes.reload_dockerd(&format!(r#"{{"authorization-plugins":["{name}"]}}"#));
-    let client = |args: &[&str]| -> Child {
-        runtimes.docker(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    let client = |args: &[&str]| {
+        Ending::start(runtimes.docker(args).stdout(Stdio::null()).stderr(Stdio::null()))
     };
     // The configuration is read again some time after the signal.
     until("dockerd answers no request", || {
         let mut asked = client(&["ps"]);
         thread::sleep(Duration::from_millis(500) * slowdown());
-        let waits = asked.try_wait().unwrap().is_none();
-        let _ = (asked.kill(), asked.wait());
-        waits
+        asked.try_wait().unwrap().is_none()
     });
-    let waiting = [Ending(client(&["ps"])), Ending(client(&["version"]))];
+    let waiting = [client(&["ps"]), client(&["version"])];
     let found = silent(&mut live, &runtimes);
     let facts = found["evidence"].to_string();
     for (client, words) in waiting.iter().zip(["docker ps", "docker version"]) {
-        assert!(facts.contains(&format!("{words} (pid {}, for ", client.0.id())), "{facts}");
+        assert!(facts.contains(&format!("{words} (pid {}, for ", client.id())), "{facts}");
     }
     assert_eq!(found["certainty"], "firm", "{found:#}");
     assert!(found["explanation"].as_str().unwrap().contains("does not answer"), "{found:#}");

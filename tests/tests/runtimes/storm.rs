@@ -94,8 +94,7 @@ fn who_waits_for_a_volume_with_very_many_directories() {
         return skip("no control group for processors can be made");
     };
     let mut live = watch(&["--path", volume.parent().unwrap().to_str().unwrap()]);
-    let client =
-        |args: &[&str]| Ending(runtimes.docker(args).stdout(Stdio::null()).spawn().unwrap());
+    let client = |args: &[&str]| Ending::start(runtimes.docker(args).stdout(Stdio::null()));
     let mut remove = client(&["rm", "-f", "-v", "storm"]);
     let found = live.wait_for("the storm", |line| {
         line["type"] == "finding" && line["id"] == "docker-volume-unlink-storm"
@@ -113,14 +112,14 @@ fn who_waits_for_a_volume_with_very_many_directories() {
     let late = storm(&answer).unwrap_or_else(|| panic!("{answer:#}"));
     let facts = late["evidence"].to_string();
     for (client, words) in waiting.iter().zip(["docker volume create", "docker volume ls"]) {
-        let words = format!("{words} (pid {}, for ", client.0.id());
+        let words = format!("{words} (pid {}, for ", client.id());
         assert!(facts.contains(&words), "{words}: {facts}");
     }
     assert!(!facts.contains("another"), "a name may be a secret: {facts}");
-    assert!(remove.0.wait().unwrap().success());
+    assert!(remove.wait().unwrap().success());
     let end = Timestamp::now();
     for mut client in waiting {
-        assert!(client.0.wait().unwrap().success());
+        assert!(client.wait().unwrap().success());
     }
     let is_over = |line: &Value| line["type"] == "finding" && line["state"] == "cleared";
     let cleared = live.wait_for("its end", is_over);
