@@ -42,6 +42,8 @@ const SHIM_MUST: &str = "end the pod's processes and report their end";
 const AGAIN: u64 = 3;
 /// Maximum length of a process name.
 const COMM: usize = 16;
+/// Maximum length of a container's name.
+const CONTAINER: usize = 63;
 
 /// The inputs of the chain.
 #[derive(Clone, Copy)]
@@ -66,6 +68,30 @@ pub(crate) struct Facts<'a> {
     pub(crate) has_acted: bool,
     /// The failing watch of kubelet, if kubelet has not received the deletion.
     pub(crate) watch: Option<&'a Said>,
+}
+
+impl Facts<'_> {
+    /// The container that a process belongs to, by the ID in its control group and in the pod's record, which has none
+    /// for the sandbox.
+    fn container_of(&self, task: &Task) -> Option<&str> {
+        let group = task.group.to_string_lossy();
+        let is_its = |id: &str| {
+            id.split_once("://").is_some_and(|(_, id)| !id.is_empty() && group.contains(id))
+        };
+        let containers = self.record?.containers.as_ref()?;
+        let its =
+            containers.iter().find(|container| container.id.as_deref().is_some_and(is_its))?;
+        Some(&its.name)
+    }
+
+    /// Whether a process is the sandbox's own: by its name, or because it belongs to no container of a record that has
+    /// the IDs of all.
+    pub(crate) fn is_sandboxs(&self, task: &Task) -> bool {
+        let containers = self.record.and_then(|record| record.containers.as_deref());
+        let has_all =
+            |all: &[ContainerRecord]| !all.is_empty() && all.iter().all(|it| it.id.is_some());
+        task.is_pause() || containers.is_some_and(has_all) && self.container_of(task).is_none()
+    }
 }
 
 /// Causes inside kubelet: all later steps wait for it.
@@ -417,10 +443,12 @@ fn of_containers(state: &PodState, facts: &Facts<'_>) -> Vec<Link> {
     let group = facts.sample.cgroups.iter().find(|group| group.uid == state.uid);
     let mut tasks: Vec<&Task> = group.iter().flat_map(|group| &group.tasks).collect();
     // The sandbox's own process ends last.
-    tasks.sort_by_key(|task| (task.is_pause(), task.started, task.pid));
+    let is_sandboxs = |task: &Task| facts.is_sandboxs(task);
+    tasks.sort_by_key(|task| (is_sandboxs(task), task.started, task.pid));
     let shim = group.and_then(|group| shim_of(group));
     // With a complaint, the sandbox's own process is not the reason: it ends when the runtime or kubelet continues.
-    let is_left = !tasks.is_empty() && tasks.iter().all(|task| task.is_pause() && task.is_alive());
+    let is_left =
+        !tasks.is_empty() && tasks.iter().all(|task| is_sandboxs(task) && task.is_alive());
     let complains = last_of(facts, &RUNTIMES).or_else(|| last_of(facts, &[Component::Kubelet]));
     if is_left && complains.is_some() && shim.is_none_or(|shim| !shim.is_halted()) {
         tasks.clear();
@@ -449,11 +477,14 @@ fn of_containers(state: &PodState, facts: &Facts<'_>) -> Vec<Link> {
             "its control group is frozen".to_owned(),
         ),
         // The sandbox's own process ends last, when the runtime stops the sandbox.
-        None if first.is_pause() && first.is_alive() => {
+        None if is_sandboxs(first) && first.is_alive() => {
             (Some("the runtime to stop the pod's sandbox".to_owned()), of_task(first).1)
         }
         None => of_task(first),
     };
+    if let Some(container) = facts.container_of(first) {
+        fact = format!("of the container {}; {fact}", clip(&safe(container.as_bytes()), CONTAINER));
+    }
     let name = |task: &Task| process(&task.comm, task.pid);
     let others: Vec<String> = tasks.iter().skip(1).take(NAMED).map(|task| name(task)).collect();
     if !others.is_empty() {

@@ -287,10 +287,8 @@ fn a_kubelet_that_fails_before_it_asks_the_runtime_is_the_last_link() {
     assert_eq!(chain(&at(Stage::Containers), &Facts { said: &once, ..facts }).len(), 3);
 }
 
-/// kubernetes#52641.
-#[test]
-fn a_kubelet_that_reports_ended_containers_as_running_is_the_last_link() {
-    let container = |state| ContainerRecord {
+fn container_record(state: ContainerState) -> ContainerRecord {
+    ContainerRecord {
         name: "app".into(),
         is_sidecar: false,
         state,
@@ -298,12 +296,39 @@ fn a_kubelet_that_reports_ended_containers_as_running_is_the_last_link() {
         id: Some("containerd://0a".into()),
         has_pre_stop: false,
         has_post_start: false,
+    }
+}
+
+/// knative/serving#12865 and cri-o#7004: sandboxes have processes of other names than pause, too.
+#[test]
+fn a_record_tells_containers_from_the_sandbox() {
+    let in_group = |pid, id: &str| Task {
+        group: format!("/kubepods/pod{UID}/cri-containerd-{id}.scope").into(),
+        ..task("sh", pid)
     };
+    let containers = vec![container_record(ContainerState::Running)];
+    let record = PodRecord { containers: Some(containers), ..pod_record(UID) };
+    let last = |tasks, said: &[Said]| {
+        let cgroups = vec![PodGroup { tasks, ..pod_group(UID) }];
+        let sample = NodeSample { cgroups, runtimes: vec![runtime(Component::CriO)], ..node() };
+        let facts = Facts { record: Some(&record), said, ..facts(&sample) };
+        chain(&at(Stage::Containers), &facts).pop().unwrap()
+    };
+    let link = last(vec![in_group(5, "ff"), in_group(7, "0a")], &[]);
+    assert_eq!(link.who, "sh (pid 7)");
+    assert!(link.fact.starts_with("of the container app; state S"), "{}", link.fact);
+    let silent = [said(Component::Kubelet, "failed to \"KillContainer\" for \"app\"")];
+    assert_eq!(last(vec![in_group(5, "ff")], &silent).who, "cri-o (pid 40)");
+}
+
+/// kubernetes#52641.
+#[test]
+fn a_kubelet_that_reports_ended_containers_as_running_is_the_last_link() {
     let must = |state, populated| {
         let pods = vec![PodState { populated, ..pod_state(UID) }];
         let sample = NodeSample { pods, ..node() };
         let [deletion, read] = [600, 630].map(|second| Timestamp::from_second(second).ok());
-        let containers = Some(vec![container(state)]);
+        let containers = Some(vec![container_record(state)]);
         let record = PodRecord { containers, deletion, read, ..pod_record(UID) };
         let facts = Facts { record: Some(&record), ..facts(&sample) };
         chain(&at(Stage::Directories), &facts).pop().unwrap().must

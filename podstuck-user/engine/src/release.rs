@@ -111,7 +111,7 @@ impl Of<'_> {
             if !task.is_alive() {
                 return Some(all);
             }
-            match task.is_pause() {
+            match self.facts.is_sandboxs(task) {
                 true => all.push(self.restart_kubelet()),
                 false => all.push(kill("kill -9", Process::thread(task)).remedy(KILL)),
             }
