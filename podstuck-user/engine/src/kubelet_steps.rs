@@ -11,7 +11,7 @@ use crate::{
     model::{
         identity::Component,
         pod_record::PodRecord,
-        said::{self, Complaint, Heard, Report, Said},
+        said::{self, Complaint, Heard, Level, Report, Said},
     },
 };
 
@@ -41,6 +41,8 @@ struct Of {
     stop: Option<(Timestamp, Timestamp)>,
     /// The last step of another kind: a container has ended, or a stop has failed.
     other_step: Option<Timestamp>,
+    /// A stop has failed: kubelet asks again, and the runtime gets a grace period again that is not the pod's.
+    stop_failed: bool,
 }
 
 /// A failing watch of pods.
@@ -168,6 +170,7 @@ impl KubeletSteps {
             of.stop = end.map(|end| (end, said.at)).max(of.stop);
         } else if came_on {
             of.other_step = Some(said.at).max(of.other_step);
+            of.stop_failed |= said.report.is_none() && is_stop() && said.level == Level::Error;
         }
     }
 
@@ -198,12 +201,13 @@ impl KubeletSteps {
     }
 
     /// When the last grace period ends that kubelet gave the runtime for a container of the pod, and the log. `None`
-    /// after any later step: that container may have ended.
+    /// after any later step: that container may have ended. `None` also after a failed stop: the runtime did not end
+    /// the container within the first grace period.
     pub(crate) fn stop_ends(&self, uid: &str) -> Option<(Timestamp, &str)> {
         let of = self.of.get(&uid.to_owned())?;
         let (ends, began) = of.stop?;
         let log = of.log.as_deref()?;
-        of.other_step.is_none_or(|at| at < began).then_some((ends, log))
+        (!of.stop_failed && of.other_step.is_none_or(|at| at < began)).then_some((ends, log))
     }
 
     /// Whether kubelet or the runtime has acted on the pod since the request.
@@ -311,6 +315,23 @@ mod tests {
         assert!(steps.stop_ends(UID).is_some(), "an earlier one, as before a restart");
         steps.listen(&ended(503));
         assert_eq!(steps.stop_ends(UID), None);
+    }
+
+    /// cri-o#7004: each attempt gives the runtime the grace period again.
+    #[test]
+    fn no_grace_period_counts_after_a_stop_that_failed() {
+        let mut steps = KubeletSteps::default();
+        let mut says = |second, level, report, text: &str| {
+            let said = Said::new(Component::Kubelet, "log", UID, at(second), text);
+            steps.listen(&What::Said(Box::new(Said { report, level, ..said })));
+            steps.stop_ends(UID).is_some()
+        };
+        let stops = "Killing container with a grace period of 30 s";
+        assert!(says(500, Level::Info, Some(Report::Killing), stops));
+        let failed =
+            "failed to \"KillContainer\" for \"init\" with KillContainerError: \"rpc error\"";
+        assert!(!says(650, Level::Error, None, failed));
+        assert!(!says(651, Level::Info, Some(Report::Killing), stops));
     }
 
     fn not_asked(since: i64, reports: &[(Report, i64)]) -> Option<(i64, bool, bool)> {
