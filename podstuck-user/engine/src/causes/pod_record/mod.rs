@@ -381,10 +381,30 @@ fn in_grace(record: &PodRecord, here: Here<'_>, deletion: Timestamp) -> Draft {
             requested yet, so the clocks of node and API server differ",
         );
     }
-    if let Some(not_asked) = here.not_asked {
-        wait_for_turns(&mut draft, record, not_asked);
+    match here.not_asked {
+        Some(not_asked) => wait_for_turns(&mut draft, record, not_asked),
+        None => wait_for_ends(&mut draft, record),
     }
     draft
+}
+
+/// Adds the containers that have not ended, where it is not known how far kubelet is.
+fn wait_for_ends(draft: &mut Draft, record: &PodRecord) {
+    let all: Vec<_> = running(record).collect();
+    if let [only] = all[..] {
+        draft.held_by(format!("the container {}", clip(&safe(only.name.as_bytes()), NAME)));
+        draft.must = Some("end");
+    }
+    for it in all {
+        let hook = match it.has_pre_stop {
+            true => {
+                " and has a preStop hook, which kubelet runs before it asks the runtime to stop the container"
+            }
+            false => "",
+        };
+        draft.fact(format!("{} runs{hook}", safe(it.name.as_bytes())), of(record));
+        end(draft, it, IN_ITS_TIME);
+    }
 }
 
 /// What the pod waits for after the end of its grace period, while no SIGKILL was sent: for one more, which the runtime
@@ -407,7 +427,7 @@ fn in_stop(record: &PodRecord, here: Here<'_>, deletion: Timestamp) -> Option<Dr
             "It is not stuck yet: the runtime sends SIGKILL to the container at {ends:.0}. kubelet gives the runtime \
              the whole grace period where a preStop hook has used it up before."
         );
-        running(record).for_each(|it| end(&mut draft, it));
+        running(record).for_each(|it| end(&mut draft, it, BEFORE_ITS_TURN));
         return Some(draft);
     }
     let not_asked = here.not_asked?;
@@ -418,7 +438,7 @@ fn in_stop(record: &PodRecord, here: Here<'_>, deletion: Timestamp) -> Option<Dr
     draft.fact(not_asked.fact(), Source::Log(not_asked.log.to_owned()));
     for (it, name) in hooked.iter().zip(&names) {
         draft.fact(format!("{name} runs and has a preStop hook"), of(record));
-        end(&mut draft, it);
+        end(&mut draft, it, BEFORE_ITS_TURN);
     }
     draft.doubt("whether the hook still runs: kubelet logs neither its start nor its end");
     draft.explanation = "kubelet waits for a preStop hook, and asks the runtime to stop the container afterwards. It \
@@ -434,8 +454,19 @@ fn running(record: &PodRecord) -> impl Iterator<Item = &ContainerRecord> {
     containers.iter().filter(|it| it.state == ContainerState::Running)
 }
 
-/// Adds the end of a container before its turn.
-fn end(draft: &mut Draft, it: &ContainerRecord) {
+/// An addition to what a command does, and its risk.
+type Early = (&'static str, &'static str);
+const IN_ITS_TIME: Early = (
+    " before its grace period ends",
+    "it loses the time to end by itself, and nothing waits for its preStop hook",
+);
+const BEFORE_ITS_TURN: Early = (
+    " before its turn",
+    "nothing waits for its preStop hook, and it ends before containers that may need it",
+);
+
+/// Adds the end of a container.
+fn end(draft: &mut Draft, it: &ContainerRecord, (early, risk): Early) {
     let name = safe(it.name.as_bytes());
     if let Some((_, id)) = it.id.as_deref().and_then(|id| id.split_once("://"))
         && id.len() == 64
@@ -446,8 +477,8 @@ fn end(draft: &mut Draft, it: &ContainerRecord) {
                 format!("end the container {}", clip(&name, NAME)),
                 format!("crictl stop {id}"),
             )
-            .so(" before its turn"),
-            "nothing waits for its preStop hook, and it ends before containers that may need it",
+            .so(early),
+            risk,
         );
     }
 }
@@ -472,7 +503,7 @@ fn wait_for_turns(draft: &mut Draft, record: &PodRecord, not_asked: &NotAsked<'_
             ),
             _ => format!("{name} runs"),
         });
-        end(draft, it);
+        end(draft, it, BEFORE_ITS_TURN);
     }
     for wait in waits {
         draft.fact(wait, of(record));
