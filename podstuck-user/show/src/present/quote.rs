@@ -1,6 +1,8 @@
 //! Shortens a log message that an answer quotes in several places: it is printed in full where the logs are listed,
 //! and elsewhere with its beginning, which names the operation, and its end, which names the error.
 
+use std::borrow::Cow;
+
 use textwrap::core::display_width;
 
 use super::elide;
@@ -10,8 +12,12 @@ use podstuck_model::{diagnosis::Diagnosis, path::ELLIPSIS, said::Said};
 const WHOLE: usize = 160;
 /// Columns of a path within a shortened message.
 const PATH: usize = 60;
-/// Columns of the beginning, and of the end.
-const ENDS: usize = 70;
+/// Columns of the beginning, which names the operation.
+const HEAD: usize = 50;
+/// Columns of the end, which names the error.
+const TAIL: usize = 100;
+/// Digits that are kept of a container's ID, as in the output of docker and crictl.
+const ID: usize = 12;
 
 /// The answer with each of these messages shortened. They must be those that are printed in full as well.
 pub(super) fn shortened<'a>(
@@ -33,26 +39,37 @@ pub(super) fn shortened<'a>(
     out
 }
 
-/// The beginning and the end of a message, in whole words; its long paths lose their middle.
+/// The beginning and the end of a message, in whole words; its long paths lose their middle, and its IDs their end.
 fn short(message: &str) -> String {
     let words: Vec<_> = message
         .split(' ')
-        .map(|word| if word.contains('/') { elide::middle(word, PATH) } else { word.into() })
+        .map(|word| if word.contains('/') { elide::middle(word, PATH) } else { short_id(word) })
         .collect();
-    let up_to = |all: &mut dyn Iterator<Item = usize>| {
+    let up_to = |all: &mut dyn Iterator<Item = usize>, most: usize| {
         let mut columns = 0;
         let fits = |width: &usize| {
             columns += width + 1;
-            columns <= ENDS
+            columns <= most
         };
         all.take_while(fits).count().max(1)
     };
-    let head = up_to(&mut words.iter().map(|word| display_width(word)));
-    let tail = up_to(&mut words.iter().rev().map(|word| display_width(word)));
+    let head = up_to(&mut words.iter().map(|word| display_width(word)), HEAD);
+    let tail = up_to(&mut words.iter().rev().map(|word| display_width(word)), TAIL);
     if head + tail >= words.len() {
         return words.join(" ");
     }
     format!("{} {ELLIPSIS} {}", words[..head].join(" "), words[words.len() - tail..].join(" "))
+}
+
+/// A word with a container's ID, 64 digits, in quotes or brackets or alone.
+fn short_id(word: &str) -> Cow<'_, str> {
+    const WHOLE: usize = 64;
+    let is_digit = |c: char| c.is_ascii_digit() || ('a'..='f').contains(&c);
+    let mut runs = word.split(|c| !is_digit(c));
+    match runs.find(|run| run.len() == WHOLE) {
+        Some(id) => word.replacen(id, &format!("{}{ELLIPSIS}", &id[..ID]), 1).into(),
+        None => word.into(),
+    }
 }
 
 #[cfg(test)]
@@ -69,8 +86,21 @@ mod tests {
         );
         assert_eq!(
             short(&message),
-            "error cleaning subPath mounts for volume \"cache\" (UniqueName: … \
+            "error cleaning subPath mounts for volume \"cache\" … \
              remove /var/lib/kubelet/pods/…/repro: directory not empty"
+        );
+        // kubernetes#44307: the error comes before the ID.
+        let id = "339da541c2da3802d73af1a1250069ad85494deb2c2b979a425eb95fd4fabb29";
+        let message = format!(
+            "error killing pod: failed to \"KillPodSandbox\" for \"62f25a56-2967-4771-a2f9-914e271d588a\" with \
+             KillPodSandboxError: \"rpc error: code = 2 desc = NetworkPlugin cni failed to teardown pod \
+             \"kube-proxy-cts6b_kube-system\" network: CNI failed to retrieve network namespace path: Error: No such \
+             container: {id}\""
+        );
+        assert_eq!(
+            short(&message),
+            "error killing pod: failed to \"KillPodSandbox\" for … network: CNI failed to retrieve network namespace \
+             path: Error: No such container: 339da541c2da…\""
         );
         let one_word = "x".repeat(300);
         assert_eq!(short(&one_word), one_word);
