@@ -169,6 +169,13 @@ impl PodState {
         known.unwrap_or_else(|| Pod { uid: self.uid.clone(), namespace: None, name: None })
     }
 
+    /// Whether no process of the pod lives, and nothing of it is mounted but kubelet's own files in memory.
+    pub fn is_free(&self) -> bool {
+        let mut mounted = self.volumes.iter().filter(|volume| !volume.mounts.is_empty());
+        let is_mapped = self.devices.iter().any(|device| !device.mounts.is_empty());
+        self.populated == Some(false) && !is_mapped && mounted.all(VolumeState::is_of_api)
+    }
+
     /// Whether no volume is left, neither a directory nor a raw device.
     pub fn has_no_volumes(&self) -> bool {
         self.volumes.is_empty() && self.devices.is_empty()

@@ -3,8 +3,8 @@
 use crate::{
     cause::{Cause, Kind, Origin, TriedWith, absent, hidden, log, seen, way},
     causes::{
-        kubelet_state::suspect::{FORCE, FORCE_RISK, FRESH, IN_MEMORY, Suspect},
-        shared::repeated::Repeated,
+        kubelet_state::suspect::{FRESH, IN_MEMORY, Suspect},
+        shared::{forced_deletion, repeated::Repeated},
     },
     ids,
     model::{
@@ -38,7 +38,7 @@ pub(crate) static NEVER_STARTED: Cause = Cause {
     log: log("kubelet", "Predicate failed on Pod"),
     look_alikes: &[],
     ways_out: &[
-        way(FORCE, FORCE_RISK),
+        way(forced_deletion::WAY, forced_deletion::WAY_RISK),
         way(
             "update kubelet: 1.27.3 ends pods that it has rejected",
             "low: containers keep running",
@@ -66,7 +66,7 @@ pub(super) fn never_started(
     complaints: &[Repeated],
 ) -> Option<Draft> {
     let PodState { devices, .. } = suspect.pod;
-    if record.never_started() != Some(true) || !suspect.is_free() || !devices.is_empty() {
+    if record.never_started() != Some(true) || !suspect.pod.is_free() || !devices.is_empty() {
         return None;
     }
     // A known complaint belongs to another rule.

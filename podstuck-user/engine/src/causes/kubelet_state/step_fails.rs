@@ -6,9 +6,9 @@ use crate::{
         kubelet_state::{
             dra,
             refusal::{Refusal, Way, refusal},
-            suspect::{FORCE, FORCE_RISK, FRESH, IN_MEMORY, LATE, Suspect, restart},
+            suspect::{FRESH, IN_MEMORY, LATE, Suspect, restart},
         },
-        shared::repeated::Repeated,
+        shared::{forced_deletion, repeated::Repeated},
     },
     command::{Step, View, docker_rm},
     ids,
@@ -50,7 +50,7 @@ pub(crate) static STEP_FAILS: Cause = Cause {
         way("restart kubelet, if its memory is wrong", "low: containers keep running"),
         way("remove the empty directory that kubelet treats as a mount point", ""),
         way("start the driver of the pod's devices", ""),
-        way(FORCE, FORCE_RISK),
+        way(forced_deletion::WAY, forced_deletion::WAY_RISK),
     ],
     field: &[
         "kubernetes#122960",

@@ -7,15 +7,9 @@ use jiff::SignedDuration;
 use crate::{
     backoff,
     cause::Cause,
-    causes::shared::holders::is_same_pod,
-    command::Step,
+    causes::shared::forced_deletion,
     model::{
-        evidence::Source,
-        finding::Severity,
-        node::{PodState, VolumeState},
-        pod_record::PodRecord,
-        shell::is_object_name,
-        time::Monotonic,
+        evidence::Source, finding::Severity, node::PodState, pod_record::PodRecord, time::Monotonic,
     },
     tracker::TrackerId,
     verdict::Draft,
@@ -27,11 +21,6 @@ pub(super) const LATE: SignedDuration = SignedDuration::from_secs(10);
 pub(super) const VERY_LATE: SignedDuration = SignedDuration::from_secs(60);
 /// kubelet fails again after two minutes at the latest.
 pub(super) const FRESH: Duration = Duration::from_secs(2 * backoff::CAP.as_secs());
-
-/// The forced deletion of a record, in the catalogue.
-pub(super) const FORCE: &str = "delete the record without kubelet, if no process of the pod lives and none \
-    of its volumes is mounted";
-pub(super) const FORCE_RISK: &str = "a StatefulSet creates its next pod at once";
 
 /// A pod whose deletion kubelet does not finish.
 pub(super) struct Suspect<'a> {
@@ -62,44 +51,12 @@ impl Suspect<'_> {
         format!("kubelet (pid {})", self.kubelet)
     }
 
-    /// Whether no process of the pod lives, and nothing of it is mounted but kubelet's own files in memory.
-    pub(super) fn is_free(&self) -> bool {
-        let mut mounted = self.pod.volumes.iter().filter(|volume| !volume.mounts.is_empty());
-        let is_mapped = self.pod.devices.iter().any(|device| !device.mounts.is_empty());
-        self.pod.populated == Some(false) && !is_mapped && mounted.all(VolumeState::is_of_api)
-    }
-
-    /// Adds the forced deletion of the record, if the pod is free.
+    /// Adds the forced deletion of the record, if nothing of the pod uses the node.
     pub(super) fn force(&self, draft: &mut Draft) {
-        const RISK: &str = "the record is deleted without kubelet: no process of the pod lives \
-            here, and nothing of it is mounted except kubelet's own in-memory files, which \
-            kubelet removes afterwards. A StatefulSet creates its next pod at once";
-        if !self.is_free() {
-            return;
-        }
-        let named = self
-            .record
-            .and_then(|record| Some((record.pod.namespace.as_ref()?, record.pod.name.as_ref()?)));
-        let named = named.filter(|(namespace, name)| {
-            [namespace, name, &&self.pod.uid].iter().all(|it| is_object_name(it))
+        let named = self.record.and_then(|record| {
+            Some((record.pod.namespace.as_deref()?, record.pod.name.as_deref()?))
         });
-        match named {
-            Some((namespace, name)) => {
-                let act = format!(
-                    "kubectl --namespace {namespace} delete pod {name} --grace-period=0 --force"
-                );
-                let step = Step::new("delete the pod's record at once", act);
-                let check = is_same_pod(namespace, name, &self.pod.uid);
-                draft.remedy(step.only_if(check, "the record is still this pod's".into()), RISK);
-            }
-            None => {
-                draft.advice(
-                    "where the pod's deletion was requested, delete its record at once (`kubectl delete pod NAME \
-                     --grace-period=0 --force`)",
-                    RISK,
-                );
-            }
-        }
+        forced_deletion::remedy(draft, self.pod, named);
     }
 }
 

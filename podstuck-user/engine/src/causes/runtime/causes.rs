@@ -5,6 +5,7 @@ use crate::cause::Origin;
 use crate::model::degraded::Feed;
 use crate::{
     cause::{Cause, Kind, TriedWith, absent, hidden, like, log, or_seen, seen, way},
+    causes::shared::forced_deletion,
     ids,
     model::diagnosis::Stage,
 };
@@ -17,7 +18,8 @@ pub(crate) static CNI_TEARDOWN_FAILED: Cause = Cause {
     kind: Kind::Cause,
     meaning: "Before a runtime removes a pod's sandbox, it runs the CNI plugin to tear down the network. The plugin \
         fails: its agent on this node is down, the API server does not answer it, its token has expired, or its \
-        program or configuration is gone. kubelet retries, and unmounts nothing until the sandbox is stopped.",
+        program or configuration is gone. Or the runtime fails before, at its own record of the network. kubelet retries, \
+        and unmounts nothing until the sandbox is stopped.",
     confirmed_by: &[
         seen(
             "the runtime's or kubelet's log reports at each attempt that destroying the sandbox's network failed",
@@ -41,8 +43,9 @@ pub(crate) static CNI_TEARDOWN_FAILED: Cause = Cause {
             "otherwise move the plugin's configuration away and remove the sandbox with `crictl rmp`",
             "the pod's IP address stays allocated, and no pod can start meanwhile",
         ),
+        way(forced_deletion::WAY, forced_deletion::WAY_RISK),
     ],
-    field: &["calico#4857", "calico#7220", "cri-o#595"],
+    field: &["calico#4857", "calico#7220", "cri-o#595", "multus-cni#669", "kubernetes#44307"],
     tried: &[TriedWith::RealKubelet],
     source: &[
         "containerd internal/cri/server/sandbox_stop.go, stopPodSandbox",

@@ -1,9 +1,12 @@
 //! A sandbox's network that cannot be torn down. The CNI plugin's error names the server that it does not reach, or the
-//! file that it does not find; or the runtime fails before it runs a plugin, at its own record of the network.
+//! file that it does not find; or the runtime fails [before](super::network_record) it runs a plugin.
 
 use crate::{
-    causes::runtime::{tracker::Suspect, verdict},
-    command::{Step, docker_rm, pods_of_node},
+    causes::{
+        runtime::{network_record::Fault as RecordFault, tracker::Suspect, verdict},
+        shared::forced_deletion,
+    },
+    command::{Step, pods_of_node},
     ids,
     model::path::{clip, safe},
     verdict::Draft,
@@ -33,10 +36,6 @@ enum Fault<'a> {
     Crashes,
     /// The plugin takes it for an error that what it is to remove is gone already.
     NothingLeft,
-    /// The file in which libcni keeps the result of the plugins has no content, as after a crash of the node.
-    EmptyResult,
-    /// dockershim or cri-dockerd has no checkpoint of the sandbox, as after a change from one to the other.
-    NoCheckpoint,
     Unknown,
 }
 
@@ -45,11 +44,7 @@ impl<'a> Fault<'a> {
         let has = |words: &[&str]| words.iter().any(|words| text.contains(words));
         let address = address(text);
         let is_far = address.is_some_and(|it| !is_local(it));
-        if has(&["cached result"]) && has(&["unexpected end of JSON input"]) {
-            Self::EmptyResult
-        } else if has(&["could not retrieve port mappings", "checkpoint is not found"]) {
-            Self::NoCheckpoint
-        } else if has(&["nauthorized", "forbidden", "x509"]) {
+        if has(&["nauthorized", "forbidden", "x509"]) {
             Self::Login
         } else if let Some((_, rest)) = text.split_once(NO_PROGRAM) {
             Self::NoProgram(program(rest))
@@ -90,45 +85,7 @@ impl<'a> Fault<'a> {
             Self::Silent(None) => ": its server does not answer in time".into(),
             Self::Crashes => ": its program ends without an answer".into(),
             Self::NothingLeft => ": it fails because what it must remove does not exist".into(),
-            Self::EmptyResult => ": it is not run, because the file with the result of the network's set-up, which the \
-                runtime reads before, is empty"
-                .into(),
-            Self::NoCheckpoint => ": it is not run, because the runtime has no checkpoint of the sandbox, as after a \
-                change of the runtime"
-                .into(),
             Self::Unknown => String::new(),
-        }
-    }
-
-    /// Whether the runtime fails at its own record, before it runs the plugin.
-    fn is_the_runtimes(&self) -> bool {
-        matches!(self, Self::EmptyResult | Self::NoCheckpoint)
-    }
-
-    /// Removes the record, or what it is about.
-    fn command(&self, suspect: &Suspect<'_>) -> Option<(Step, &'static str)> {
-        match self {
-            Self::EmptyResult => {
-                let sandbox = suspect.container()?;
-                let remove = format!(
-                    "find /var/lib/cni -type f -empty -name '*-{sandbox}-*' -print -delete"
-                );
-                Some((
-                    Step::new(
-                        "remove the empty file with the result of the sandbox's network",
-                        remove,
-                    ),
-                    "low: an empty file has nothing to lose; the runtime then runs the plugin without that result",
-                ))
-            }
-            Self::NoCheckpoint => {
-                const DOES: &str =
-                    "remove the pod's containers that have ended, the sandbox's among them";
-                const RISK: &str = "low: Docker removes no container that runs. The plugin is not run, so that the pod's \
-                    address may stay allocated";
-                Some((docker_rm(DOES, &suspect.pod.uid, None)?, RISK))
-            }
-            _ => None,
         }
     }
 
@@ -166,11 +123,7 @@ impl<'a> Fault<'a> {
                  log whether it was killed"
                     .into(),
             ),
-            Self::Agent
-            | Self::Silent(None)
-            | Self::EmptyResult
-            | Self::NoCheckpoint
-            | Self::Unknown => None,
+            Self::Agent | Self::Silent(None) | Self::Unknown => None,
         }
     }
 }
@@ -232,42 +185,44 @@ fn is_local(address: &str) -> bool {
 
 /// Fills in the finding.
 pub(super) fn words(draft: &mut Draft, suspect: &Suspect<'_>) {
-    let fault = Fault::of(&suspect.logged.said.text);
-    match fault.is_the_runtimes() {
-        true => verdict::must_act(draft, suspect, "tear down the sandbox's network"),
-        false => {
-            draft.held_by(PLUGIN);
-            draft.must = Some("succeed");
-        }
+    match RecordFault::of(&suspect.logged.said.text) {
+        Some(fault) => fault.words(draft, suspect),
+        None => plugin_fails(draft, suspect),
     }
+    // What is left of the pod uses nothing of the node but its address.
+    let of_draft = draft.target.pod.clone().filter(|_| suspect.to_go.is_some());
+    let named =
+        of_draft.as_ref().and_then(|pod| Some((pod.namespace.as_deref()?, pod.name.as_deref()?)));
+    forced_deletion::remedy(draft, suspect.pod, named);
+    draft.rule_out(
+        ids::SHIM_OR_CONTAINERD_STATE_LOST,
+        "the runtime knows the sandbox, and fails only at its network",
+    );
+}
+
+fn plugin_fails(draft: &mut Draft, suspect: &Suspect<'_>) {
+    let fault = Fault::of(&suspect.logged.said.text);
+    draft.held_by(PLUGIN);
+    draft.must = Some("succeed");
     verdict::processes(draft, suspect);
     draft.explanation = format!(
         "The runtime cannot stop the pod's sandbox because its CNI plugin does not tear down the network{}. kubelet \
          retries, and keeps the pod until that succeeds.",
         fault.words()
     );
-    if let Some((step, risk)) = fault.command(suspect) {
-        draft.remedy(step, risk);
-    }
     if let Some(way_out) = fault.way_out() {
         draft.advice(way_out, "none; kubelet's next attempt then succeeds");
     }
-    if fault != Fault::NothingLeft && !fault.is_the_runtimes() {
+    if fault != Fault::NothingLeft {
         draft.remedy(
             pods_of_node("list the pods of this node, which include the network's agent"),
             "none; once the agent works again, kubelet's next attempt succeeds",
         );
     }
-    if !fault.is_the_runtimes() {
-        let show = "show whether the plugin's configuration and program exist";
-        draft.remedy(Step::new(show, "ls -l /etc/cni/net.d /opt/cni/bin"), "none");
-    }
+    let show = "show whether the plugin's configuration and program exist";
+    draft.remedy(Step::new(show, "ls -l /etc/cni/net.d /opt/cni/bin"), "none");
     draft.rule_out(ids::NETNS_BUSY, "the plugin itself fails, before any mount is removed");
     draft.rule_out(ids::RUNTIME_COMMAND_HUNG, "the plugin has returned with an error");
-    draft.rule_out(
-        ids::SHIM_OR_CONTAINERD_STATE_LOST,
-        "the runtime knows the sandbox, and fails only at its network",
-    );
     draft.doubt("whether the plugin still fails: the log shows only past attempts");
 }
 
@@ -276,7 +231,7 @@ mod tests {
     use super::*;
 
     /// As in containerd/cri issue 732, cri-o 595, amazon-vpc-cni-k8s 2487, calico 7272 and 7647, cni-plugin 377,
-    /// spidernet-io/cni-plugins 47, ovs-cni 276, weave 3587, containerd 8197, rancher 38270.
+    /// spidernet-io/cni-plugins 47, ovs-cni 276, weave 3587.
     #[test]
     fn an_error_says_whom_the_plugin_does_not_reach_or_what_it_does_not_find() {
         let table = [
@@ -334,15 +289,6 @@ mod tests {
             ),
             ("error removing interface \"eth0\": Link not found", Fault::NothingLeft),
             ("stat /run/antrea/cni.sock: no such file or directory", Fault::Agent),
-            (
-                "failed to get network \"aws-cni\" cached result: decoding version from network config: unexpected end \
-                 of JSON input",
-                Fault::EmptyResult,
-            ),
-            (
-                "failed to teardown pod \"a_b\" network: could not retrieve port mappings: key is not found",
-                Fault::NoCheckpoint,
-            ),
             ("x", Fault::Unknown),
         ];
         for (text, fault) in table {

@@ -3,6 +3,7 @@
 pub(crate) mod claim;
 pub(crate) mod clean_up;
 pub(crate) mod clients;
+pub(crate) mod forced_deletion;
 pub(crate) mod fuse;
 pub(crate) mod halted;
 pub(crate) mod holders;

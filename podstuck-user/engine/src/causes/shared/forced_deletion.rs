@@ -1,0 +1,38 @@
+//! The deletion of a pod's record without kubelet, where nothing of the pod uses the node any more.
+
+use crate::{
+    causes::shared::holders::is_same_pod,
+    command::Step,
+    model::{node::PodState, shell::is_object_name},
+    verdict::Draft,
+};
+
+/// In the catalogue.
+pub(crate) const WAY: &str = "delete the record without kubelet, if no process of the pod lives and none \
+    of its volumes is mounted";
+pub(crate) const WAY_RISK: &str = "a StatefulSet creates its next pod at once";
+const RISK: &str = "the record is deleted without kubelet: no process of the pod lives \
+    here, and nothing of it is mounted except kubelet's own in-memory files, which \
+    kubelet removes afterwards. A StatefulSet creates its next pod at once";
+
+/// Adds it, if the pod is free; as a command for a pod with this namespace and name.
+pub(crate) fn remedy(draft: &mut Draft, pod: &PodState, named: Option<(&str, &str)>) {
+    if !pod.is_free() {
+        return;
+    }
+    let named = named.filter(|(namespace, name)| {
+        [*namespace, *name, pod.uid.as_str()].into_iter().all(is_object_name)
+    });
+    let Some((namespace, name)) = named else {
+        draft.advice(
+            "where the pod's deletion was requested, delete its record at once (`kubectl delete pod NAME \
+             --grace-period=0 --force`)",
+            RISK,
+        );
+        return;
+    };
+    let act = format!("kubectl --namespace {namespace} delete pod {name} --grace-period=0 --force");
+    let step = Step::new("delete the pod's record at once", act);
+    let check = is_same_pod(namespace, name, &pod.uid);
+    draft.remedy(step.only_if(check, "the record is still this pod's".into()), RISK);
+}
