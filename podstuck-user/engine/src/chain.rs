@@ -90,7 +90,8 @@ impl Facts<'_> {
         let containers = self.record.and_then(|record| record.containers.as_deref());
         let has_all =
             |all: &[ContainerRecord]| !all.is_empty() && all.iter().all(|it| it.id.is_some());
-        task.is_pause() || containers.is_some_and(has_all) && self.container_of(task).is_none()
+        let has_no_other = containers.is_some_and(has_all) && self.container_of(task).is_none();
+        !task.is_outside && (task.is_pause() || has_no_other)
     }
 }
 
@@ -482,6 +483,12 @@ fn of_containers(state: &PodState, facts: &Facts<'_>) -> Vec<Link> {
         }
         None => of_task(first),
     };
+    if first.is_outside {
+        fact.push_str(&format!(
+            "; it is in the control group {}, outside the pod's",
+            safe_path(&first.group)
+        ));
+    }
     if let Some(container) = facts.container_of(first) {
         fact = format!("of the container {}; {fact}", clip(&safe(container.as_bytes()), CONTAINER));
     }

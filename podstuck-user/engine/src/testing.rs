@@ -216,6 +216,7 @@ pub(crate) fn task(comm: &str, pid: u32) -> Task {
         stack: Vec::new(),
         directory: None,
         group: "/k/pod".into(),
+        is_outside: false,
     }
 }
 

@@ -76,6 +76,10 @@ pub struct Task {
     /// Its control group.
     #[serde(with = "raw_path")]
     pub group: PathBuf,
+    /// It is in none of the pod's control groups: a child of the pod's shim with mounts of its own, such as a
+    /// container's first process that was moved. Such processes are searched for in a run about one pod.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub is_outside: bool,
 }
 
 /// The disposition of a signal that is sent to a thread.

@@ -239,6 +239,7 @@ impl Capture {
             stack: Vec::new(),
             directory: None,
             group: path.clone(),
+            is_outside: false,
         };
         vec![PodGroup {
             target_id: 0,

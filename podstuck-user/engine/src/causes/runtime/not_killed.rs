@@ -9,7 +9,13 @@ use crate::{
     },
     command::{Process, kill},
     ids,
-    model::{evidence::Source, path::process, pod_group::Task, said::Complaint, time::Monotonic},
+    model::{
+        evidence::Source,
+        path::{process, safe_path},
+        pod_group::Task,
+        said::Complaint,
+        time::Monotonic,
+    },
     verdict::Draft,
 };
 
@@ -60,6 +66,15 @@ pub(super) fn live(draft: &mut Draft, tasks: &[&Task], of: &str) {
             name(task)
         );
         draft.fact(text, Source::proc(format!("/proc/{pid}/stat")));
+        if task.is_outside {
+            let text = format!(
+                "process {} is in the control group {}, outside the pod's: a signal to the container's control group \
+                 does not reach it",
+                name(task),
+                safe_path(&task.group)
+            );
+            draft.fact(text, Source::proc(format!("/proc/{pid}/cgroup")));
+        }
     }
     if let Some(more) = tasks.len().checked_sub(NAMED).filter(|more| *more > 0) {
         draft.fact(format!("{more} more processes are alive"), Source::proc("control groups"));

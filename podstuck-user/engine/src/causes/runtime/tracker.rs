@@ -187,10 +187,11 @@ impl<'a> Suspect<'a> {
     }
 }
 
-/// Whether a process belongs to a container. CRI-O's monitor does not, although its group's name has the same ID.
+/// Whether a process belongs to a container, or may: it is outside the pod's control groups. CRI-O's monitor does not,
+/// although its group's name has the same ID.
 pub(super) fn is_of_container(task: &Task, id: &str) -> bool {
     let group = task.group.to_string_lossy();
-    group.contains(id) && !group.contains("crio-conmon-")
+    task.is_outside || group.contains(id) && !group.contains("crio-conmon-")
 }
 
 /// The complaints in the logs, and the state of the node that bears on them.

@@ -68,7 +68,7 @@ impl CgroupCollector {
             }
             let mut group = look(hierarchies.trees(), uid, groups, torn_down(uid), shims);
             if matches!(only, Only::Pod(_)) {
-                shims::find_unreaped(&mut group.shims);
+                group.tasks.extend(shims::look_at_children(&mut group.shims, uid));
             } else {
                 group.containers.clear();
             }

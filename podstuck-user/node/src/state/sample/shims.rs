@@ -11,8 +11,13 @@ use procfs::{
     process::{Process, Stat, Status},
 };
 
+use super::tasks;
 use crate::{
-    identity::{cgroup::group_of, component::by_name, living::Living},
+    identity::{
+        cgroup::{group_of, pod_of_cgroup},
+        component::by_name,
+        living::Living,
+    },
     state::namespaces,
 };
 use podstuck_confine::{proc, silent};
@@ -44,26 +49,40 @@ pub(super) fn of(tasks: &[Task], containers: &[String], all: &NodeShims) -> Vec<
     all.into_iter().filter_map(look).collect()
 }
 
-/// Looks for children that have ended and whose exit they have not collected.
-pub(super) fn find_unreaped(shims: &mut [Shim]) {
+/// Looks for the children of a pod's shims that have ended and whose exit they have not collected. Returns those
+/// that live, with mounts of their own, outside the pod's control groups.
+pub(super) fn look_at_children(shims: &mut [Shim], uid: &str) -> Vec<Task> {
+    let mut outside = Vec::new();
     if shims.is_empty() {
-        return;
+        return outside;
     }
     for pid in proc::processes() {
         let place = PathBuf::from(format!("/proc/{pid}"));
         let process = || Process::new(pid.cast_signed()).ok();
-        let stat = silent::read(&place, |_| process()?.stat().ok());
-        let Some(stat) = stat.filter(has_ended) else { continue };
+        let Some(stat) = silent::read(&place, |_| process()?.stat().ok()) else { continue };
         let parent = stat.ppid.cast_unsigned();
-        if let Some(shim) = shims.iter_mut().find(|shim| shim.pid == parent) {
+        let Some(shim) = shims.iter_mut().find(|shim| shim.pid == parent) else { continue };
+        if has_ended(&stat) {
             let comm = safe(stat.comm.as_bytes()).into_owned();
             let traced_by = tracer(&place).filter(|tracer| *tracer != parent).map(|tracer| {
                 let name = proc::comm(Path::new(&format!("/proc/{tracer}")));
                 format!("{} (pid {tracer})", safe(&name))
             });
             shim.unreaped.push(Unreaped { pid, started: stat.starttime, comm, traced_by });
+        } else {
+            outside.extend(look_outside(pid, &place, parent, uid));
         }
     }
+    outside
+}
+
+/// A child that is in no control group of the pod. The runtime's own commands see the shim's mounts.
+fn look_outside(pid: u32, place: &Path, shim: u32, uid: &str) -> Option<Task> {
+    let (its, of_shim) = (namespaces::of_process(pid)?, namespaces::of_process(shim)?);
+    let group = group_of(place)?;
+    let is_outside = its != of_shim && pod_of_cgroup(&group).is_none_or(|(of, _)| of != uid);
+    let task = is_outside.then(|| tasks::read(pid, Path::new(&group)))??;
+    Some(Task { is_outside, ..task })
 }
 
 fn tracer(process: &Path) -> Option<u32> {
@@ -289,6 +308,28 @@ mod tests {
         shim.kill().unwrap();
         shim.wait().unwrap();
         assert_eq!((its, none), (vec![shim.id()], vec![]));
+    }
+
+    /// containerd#11984: the sandbox's first process is in another control group.
+    #[test]
+    fn a_child_outside_the_pods_groups_is_found() {
+        if !rustix::process::getuid().is_root() {
+            return podstuck_testing::skip("root alone makes a mount namespace");
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let program = directory.path().join("containerd-shim");
+        std::os::unix::fs::symlink("/bin/sh", &program).unwrap();
+        let mut shim = Command::new(&program);
+        // The child's parent is the shim itself: `unshare` becomes the shell that waits.
+        shim.args(["-c", "unshare --mount sh -c 'echo; read _' <&0; true", "shim", "-id", "aa"]);
+        let mut shim = shim.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        shim.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+        let mut shims = vec![look(shim.id().cast_signed()).unwrap()];
+        let outside = look_at_children(&mut shims, "0f0e0d0c-1111-2222-3333-444455556666");
+        drop(shim.stdin.take());
+        shim.wait().unwrap();
+        let found: Vec<_> = outside.iter().map(|it| (it.comm.as_str(), it.is_outside)).collect();
+        assert_eq!(found, [("sh", true)]);
     }
 
     #[test]
