@@ -5,6 +5,7 @@ use crate::model::{
     identity::Pod,
     node::{NodeSample, PodState},
     path::safe_path,
+    pod_group::PodGroup,
 };
 
 /// The stage of a pod; `None` if it has no directory and a kubelet root could not be read.
@@ -19,7 +20,7 @@ pub(crate) fn stage(pod: &Pod, sample: &NodeSample) -> Option<PodStage> {
 
 /// The stage of a pod that has a directory, with the evidence.
 pub(crate) fn of(state: &PodState, sample: &NodeSample) -> (Stage, String) {
-    of_runtime(state, sample).unwrap_or_else(|| of_kubelet(state))
+    of_runtime(state, sample).unwrap_or_else(|| of_kubelet(state, sample))
 }
 
 /// A container that its runtime has not cleared away: kubelet continues only after that.
@@ -32,9 +33,14 @@ fn of_runtime(state: &PodState, sample: &NodeSample) -> Option<(Stage, String)> 
     ))
 }
 
-fn of_kubelet(state: &PodState) -> (Stage, String) {
+fn of_kubelet(state: &PodState, sample: &NodeSample) -> (Stage, String) {
     if state.populated == Some(true) {
-        return (Stage::Containers, "processes are left in its control groups".into());
+        let is_its = |group: &&PodGroup| group.uid == state.uid && group.is_moved();
+        let fact = match sample.cgroups.iter().find(is_its) {
+            Some(_) => "processes of it are left outside its control groups",
+            None => "processes are left in its control groups",
+        };
+        return (Stage::Containers, fact.into());
     }
     let mut mounts = state.volumes.iter().flat_map(|volume| &volume.mounts);
     if let Some(mount) = mounts.next() {
@@ -62,8 +68,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        model::{identity::Target, node::VolumeState},
-        testing::{block_volume, mounted, pod_state},
+        model::{identity::Target, node::VolumeState, pod_group::Task},
+        testing::{block_volume, mounted, pod_group, pod_state, task},
     };
 
     fn stage_of(state: Option<&PodState>) -> Stage {
@@ -94,12 +100,16 @@ mod tests {
         assert_eq!(stage_of(Some(&held)), Stage::Directories);
         held.devices.push(block_volume("u", "pv"));
         assert_eq!(stage_of(Some(&held)), Stage::Volumes);
-        let (_, fact) = of_kubelet(&held);
+        let (_, fact) = of_kubelet(&held, &NodeSample::default());
         assert!(
             fact.contains("/volumeDevices/kubernetes.io~csi/pv") && fact.contains("raw block"),
             "{fact}"
         );
         held.populated = Some(true);
         assert_eq!(stage_of(Some(&held)), Stage::Containers);
+        let moved = Task { is_outside: true, ..task("pause", 7) };
+        let cgroups = vec![PodGroup { tasks: vec![moved], ..pod_group("u") }];
+        let (_, fact) = of_kubelet(&held, &NodeSample { cgroups, ..NodeSample::default() });
+        assert_eq!(fact, "processes of it are left outside its control groups");
     }
 }

@@ -112,6 +112,13 @@ impl Term {
     }
 }
 
+impl PodGroup {
+    /// Whether the processes that were found are all outside the pod's control groups.
+    pub fn is_moved(&self) -> bool {
+        !self.tasks.is_empty() && self.tasks.iter().all(|task| task.is_outside)
+    }
+}
+
 impl Task {
     /// Whether it is a sandbox's own process, the `pause` of most images: it waits until the runtime stops the
     /// sandbox.

@@ -24,6 +24,7 @@ use crate::{
         finding::Severity,
         identity::{Component, Pod},
         path::{clip, process, safe},
+        pod_group::PodGroup,
         runtime::{Daemon, Runtime, Shim},
         said::Complaint,
         shell::word,
@@ -126,6 +127,9 @@ fn says(draft: &mut Draft, logged: &Logged) {
 /// What is left of the pod's processes, by its control groups.
 pub(super) fn processes(draft: &mut Draft, suspect: &Suspect<'_>) {
     let words = match suspect.pod.populated {
+        Some(true) if suspect.group().is_some_and(PodGroup::is_moved) => {
+            "processes of the pod are left outside its control groups"
+        }
         Some(true) => "processes of the pod are left in its control groups",
         Some(false) => "no process of the pod is left in its control groups",
         None => return,
