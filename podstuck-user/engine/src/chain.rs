@@ -84,12 +84,26 @@ impl Facts<'_> {
         Some(&its.name)
     }
 
+    /// The container that kubelet last failed to stop, with the ID of the record, if no process of it is left.
+    pub(crate) fn ended_container(&self, uid: &str) -> Option<(&str, &str)> {
+        let text = &last_of(self, &[Component::Kubelet])?.text;
+        let (_, rest) = text.split_once("failed to \"KillContainer\" for \"")?;
+        let (name, _) = rest.split_once('"')?;
+        let its = self.record?.containers.as_ref()?.iter().find(|it| it.name == name)?;
+        let (_, id) = its.id.as_deref()?.split_once("://")?;
+        let group = self.sample.cgroups.iter().find(|group| group.uid == uid)?;
+        let is_left = |task: &Task| task.is_outside || task.group.to_string_lossy().contains(id);
+        (!group.tasks.iter().any(is_left)).then_some((&its.name, id))
+    }
+
     /// Whether a process is the sandbox's own: by its name, or because it belongs to no container of a record that has
-    /// the IDs of all.
+    /// the IDs of those that have run.
     pub(crate) fn is_sandboxs(&self, task: &Task) -> bool {
+        let has_id = |it: &ContainerRecord| it.id.is_some() || it.state == ContainerState::Waiting;
+        let has_all = |all: &[ContainerRecord]| {
+            all.iter().all(has_id) && all.iter().any(|it| it.id.is_some())
+        };
         let containers = self.record.and_then(|record| record.containers.as_deref());
-        let has_all =
-            |all: &[ContainerRecord]| !all.is_empty() && all.iter().all(|it| it.id.is_some());
         let has_no_other = containers.is_some_and(has_all) && self.container_of(task).is_none();
         !task.is_outside && (task.is_pause() || has_no_other)
     }
@@ -578,7 +592,13 @@ fn runtime<'a>(uid: &str, facts: &Facts<'a>) -> Option<&'a Runtime> {
 fn of_runtime(uid: &str, tasks: &[&Task], facts: &Facts<'_>) -> Option<Link> {
     const MUST: &str = "end the pod's processes";
     const SANDBOX: &str = "stop the pod's sandbox";
-    let must = if tasks.is_empty() { SANDBOX } else { MUST };
+    let ended = facts.ended_container(uid).filter(|_| tasks.is_empty());
+    let ended = ended.map(|(name, _)| clip(&safe(name.as_bytes()), CONTAINER));
+    let must = match &ended {
+        Some(name) => &format!("stop the container {name}"),
+        None if tasks.is_empty() => SANDBOX,
+        None => MUST,
+    };
     let Some(runtime) = runtime(uid, facts) else {
         let who = facts.sample.gone.first()?.component.name().to_owned();
         let (its_start, fact) =
@@ -594,7 +614,10 @@ fn of_runtime(uid: &str, tasks: &[&Task], facts: &Facts<'_>) -> Option<Link> {
         1 => Some("a process of the pod to end".to_owned()),
         count => Some(format!("{count} processes of the pod to end")),
     };
-    let fact = "it runs, and no error that it logged about the pod is known".to_owned();
+    let mut fact = "it runs, and no error that it logged about the pod is known".to_owned();
+    if let Some(name) = ended {
+        fact.push_str(&format!("; no process of the container {name} is left"));
+    }
     Some(logged(seen(who, must, waits_for, fact, "/proc"), last_of(facts, &RUNTIMES)))
 }
 

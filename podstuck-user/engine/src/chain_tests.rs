@@ -287,7 +287,7 @@ fn a_kubelet_that_fails_before_it_asks_the_runtime_is_the_last_link() {
     assert_eq!(chain(&at(Stage::Containers), &Facts { said: &once, ..facts }).len(), 3);
 }
 
-fn container_record(state: ContainerState) -> ContainerRecord {
+pub(crate) fn container_record(state: ContainerState) -> ContainerRecord {
     ContainerRecord {
         name: "app".into(),
         is_sidecar: false,
@@ -318,7 +318,12 @@ fn a_record_tells_containers_from_the_sandbox() {
     assert_eq!(link.who, "sh (pid 7)");
     assert!(link.fact.starts_with("of the container app; state S"), "{}", link.fact);
     let silent = [said(Component::Kubelet, "failed to \"KillContainer\" for \"app\"")];
-    assert_eq!(last(vec![in_group(5, "ff")], &silent).who, "cri-o (pid 40)");
+    let link = last(vec![in_group(5, "ff")], &silent);
+    assert_eq!(
+        (link.who.as_str(), link.must.as_str()),
+        ("cri-o (pid 40)", "stop the container app")
+    );
+    assert!(link.fact.ends_with("; no process of the container app is left"), "{}", link.fact);
 }
 
 /// kubernetes#52641.

@@ -6,14 +6,14 @@ use jiff::SignedDuration;
 use crate::{
     causes::{kubelet_state::RESTART_RISK, shared::unit},
     chain::{Facts, failed_look, holding, weightiest},
-    command::{Process, View, kill},
+    command::{NAME, Process, Step, View, kill},
     model::{
         chain::Link,
         diagnosis::{PodStage, Stage},
         identity::Component,
         mounted::Mounted,
         node::{PodState, VolumeState},
-        path::{process, safe_path},
+        path::{clip, process, safe, safe_path},
         remedy::Remedy,
         runtime::Runtime,
         said::Level,
@@ -29,6 +29,7 @@ const KILL_COMMAND: &str =
     "low: the component that has started it gets an error, and tries again later";
 const UMOUNT: &str = "low: umount fails while a process uses the mount, and what was written stays. It waits where the \
     file system's server or disk does not answer";
+const FORGET: &str = "low: no process of the container is left";
 const RESTART_RUNTIME: &str =
     "low: containers keep running under their shims, and the runtime finds them again";
 const RESTART_DOCKERD: &str = "all containers of the node end, unless Docker's live-restore is set";
@@ -72,7 +73,10 @@ impl Of<'_> {
             return Some(self.kubelet());
         }
         if let Some(runtime) = sample.runtimes.iter().find(|it| is(it.component.name(), it.pid)) {
-            return Some(vec![restart(runtime)]);
+            let is_dockers = runtime.component == Component::Dockerd;
+            let mut all: Vec<Remedy> = self.forget(is_dockers).into_iter().collect();
+            all.push(restart(runtime));
+            return Some(all);
         }
         let mut drivers = self.state.volumes.iter().filter_map(VolumeState::driver);
         if drivers.any(|driver| who.ends_with(&format!(", pid {})", driver.pid))) {
@@ -90,6 +94,16 @@ impl Of<'_> {
             return Some(vec![kill("kill -9", process).remedy(KILL_COMMAND)]);
         }
         self.container(who)
+    }
+
+    /// The removal of a container that has ended, and that the runtime does not stop.
+    fn forget(&self, is_dockers: bool) -> Option<Remedy> {
+        let (name, id) = self.facts.ended_container(&self.state.uid)?;
+        let is_id = id.len() == 64 && id.bytes().all(|b| b.is_ascii_hexdigit());
+        let does = format!("remove the container {}", clip(&safe(name.as_bytes()), NAME));
+        let program = if is_dockers { "docker" } else { "crictl" };
+        let step = Step::new(does, format!("{program} rm --force {id}"));
+        is_id.then(|| step.so(", of which no process is left").remedy(FORGET))
     }
 
     /// A process or a shim of the pod.
@@ -221,7 +235,7 @@ mod tests {
     use crate::{
         chain::{
             chain,
-            tests::{UID, at, facts, node, said},
+            tests::{UID, at, container_record, facts, node, said},
         },
         model::{
             call::Outcome,
@@ -229,7 +243,7 @@ mod tests {
             identity::Target,
             node::NodeSample,
             pod_group::{PodGroup, Task},
-            pod_record::PodRecord,
+            pod_record::{ContainerRecord, ContainerState, PodRecord},
             said::{Complaint, NamedLook, Said},
             time::Monotonic,
         },
@@ -303,6 +317,23 @@ mod tests {
         let sample = NodeSample { cgroups: vec![frozen], ..sample };
         let late = Facts { record: Some(&record), ..facts(&sample) };
         assert!(given(Stage::Containers, &late).is_empty(), "a signal does not thaw it");
+    }
+
+    /// cri-o#7004: the runtime has a container as running of which no process is left.
+    #[test]
+    fn a_container_without_a_process_is_removed_before_the_runtime_is_restarted() {
+        let sample = running(vec![task("pause", 5)], 100);
+        let id = "a".repeat(64);
+        let container = ContainerRecord {
+            id: Some(format!("containerd://{id}")),
+            ..container_record(ContainerState::Running)
+        };
+        let record = PodRecord { containers: Some(vec![container]), ..pod_record(UID) };
+        let text = "failed to \"KillContainer\" for \"app\" with KillContainerError: \"rpc error\"";
+        let fails = [Said { level: Level::Error, ..said(Component::Kubelet, text) }];
+        let facts = Facts { said: &fails, record: Some(&record), ..facts(&sample) };
+        let both = [&format!("crictl rm --force {id}"), "systemctl restart containerd.service"];
+        starts(&given(Stage::Containers, &facts), &both);
     }
 
     /// containerd#8425.

@@ -87,7 +87,7 @@ mod tests {
         assert_eq!(
             short(&message),
             "error cleaning subPath mounts for volume \"cache\" … \
-             remove /var/lib/kubelet/pods/…/repro: directory not empty"
+             deleting /var/lib/kubelet/pods/…/repro: remove /var/lib/kubelet/pods/…/repro: directory not empty"
         );
         // kubernetes#44307: the error comes before the ID.
         let id = "339da541c2da3802d73af1a1250069ad85494deb2c2b979a425eb95fd4fabb29";

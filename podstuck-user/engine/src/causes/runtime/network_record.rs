@@ -7,6 +7,7 @@ use crate::{
     verdict::Draft,
 };
 
+const MUST: &str = "tear down the sandbox's network";
 const DOCKER: &str = "dockershim (a part of kubelet) or cri-dockerd";
 
 #[derive(Debug, PartialEq, Eq)]
@@ -59,9 +60,12 @@ impl Fault {
 
     /// Fills in the finding.
     pub(super) fn words(&self, draft: &mut Draft, suspect: &Suspect<'_>) {
-        verdict::must_act(draft, suspect, "tear down the sandbox's network");
-        if *self == Self::NoContainer {
-            draft.held_by(DOCKER);
+        match self {
+            Self::NoContainer => {
+                draft.held_by(DOCKER);
+                draft.must = Some(MUST);
+            }
+            _ => verdict::must_act(draft, suspect, MUST),
         }
         verdict::processes(draft, suspect);
         draft.explanation = format!(
