@@ -21,7 +21,7 @@ use crate::{
         pod_group::{PodGroup, Task},
         pod_record::{ContainerRecord, ContainerState, PodRecord},
         runtime::{Runtime, Shim, Unreaped},
-        said::{Level, Said},
+        said::{Level, Said, container_id},
         time::Clock,
         waiting::Part,
     },
@@ -96,16 +96,18 @@ impl Facts<'_> {
         (!group.tasks.iter().any(is_left)).then_some((&its.name, id))
     }
 
-    /// Whether a process is the sandbox's own: by its name, or because it belongs to no container of a record that has
-    /// the IDs of those that have run.
+    /// Whether a process is the sandbox's own: by its name, or because its control group is a container's that a record
+    /// with the IDs of all that have run does not have.
     pub(crate) fn is_sandboxs(&self, task: &Task) -> bool {
         let has_id = |it: &ContainerRecord| it.id.is_some() || it.state == ContainerState::Waiting;
         let has_all = |all: &[ContainerRecord]| {
             all.iter().all(has_id) && all.iter().any(|it| it.id.is_some())
         };
         let containers = self.record.and_then(|record| record.containers.as_deref());
-        let has_no_other = containers.is_some_and(has_all) && self.container_of(task).is_none();
-        !task.is_outside && (task.is_pause() || has_no_other)
+        let of_container = container_id(&task.group.to_string_lossy()).is_some();
+        let is_none_of_them =
+            of_container && containers.is_some_and(has_all) && self.container_of(task).is_none();
+        !task.is_outside && (task.is_pause() || is_none_of_them)
     }
 }
 

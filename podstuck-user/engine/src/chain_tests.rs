@@ -293,7 +293,7 @@ pub(crate) fn container_record(state: ContainerState) -> ContainerRecord {
         is_sidecar: false,
         state,
         reason: None,
-        id: Some("containerd://0a".into()),
+        id: Some(format!("containerd://{}", "a".repeat(64))),
         has_pre_stop: false,
         has_post_start: false,
     }
@@ -302,8 +302,8 @@ pub(crate) fn container_record(state: ContainerState) -> ContainerRecord {
 /// knative/serving#12865 and cri-o#7004: sandboxes have processes of other names than pause, too.
 #[test]
 fn a_record_tells_containers_from_the_sandbox() {
-    let in_group = |pid, id: &str| Task {
-        group: format!("/kubepods/pod{UID}/cri-containerd-{id}.scope").into(),
+    let in_group = |pid, digit: &str| Task {
+        group: format!("/kubepods/pod{UID}/cri-containerd-{}.scope", digit.repeat(64)).into(),
         ..task("sh", pid)
     };
     let containers = vec![container_record(ContainerState::Running)];
@@ -314,11 +314,13 @@ fn a_record_tells_containers_from_the_sandbox() {
         let facts = Facts { record: Some(&record), said, ..facts(&sample) };
         chain(&at(Stage::Containers), &facts).pop().unwrap()
     };
-    let link = last(vec![in_group(5, "ff"), in_group(7, "0a")], &[]);
+    let link = last(vec![in_group(5, "f"), in_group(7, "a")], &[]);
     assert_eq!(link.who, "sh (pid 7)");
     assert!(link.fact.starts_with("of the container app; state S"), "{}", link.fact);
     let silent = [said(Component::Kubelet, "failed to \"KillContainer\" for \"app\"")];
-    let link = last(vec![in_group(5, "ff")], &silent);
+    let in_pods = Task { group: format!("/kubepods/pod{UID}").into(), ..task("sh", 5) };
+    assert_eq!(last(vec![in_pods], &silent).who, "sh (pid 5)", "it is in no container's");
+    let link = last(vec![in_group(5, "f")], &silent);
     assert_eq!(
         (link.who.as_str(), link.must.as_str()),
         ("cri-o (pid 40)", "stop the container app")
