@@ -96,7 +96,7 @@ impl Engine {
         notes.extend(self.notes_on_target());
         let mut answer = rank::diagnosis(target, stages, said, window, self.ledger.all());
         for pod in &mut answer.stages {
-            (pod.chain, answer.remedies) = self.chain(pod, &answer.causes);
+            (pod.chain, answer.remedies) = self.chain_and_releases(pod, &answer.causes);
         }
         // Of several pods, none is in question.
         if answer.stages.len() > 1 || answer.firm {
@@ -120,9 +120,33 @@ impl Engine {
         Diagnosis { containers, notes, terminating, progress, ..answer }
     }
 
-    /// The chain of waits of a pod that was scanned, and what may release its last link.
-    pub(super) fn chain(&self, pod: &PodStage, causes: &[Finding]) -> (Vec<Link>, Vec<Remedy>) {
-        let Some(sample) = &self.sample else { return Default::default() };
+    /// The chain of waits of a pod that was scanned.
+    pub(super) fn chain(&self, pod: &PodStage, causes: &[Finding]) -> Vec<Link> {
+        self.with_facts(pod, causes, |facts| chain(pod, facts)).unwrap_or_default()
+    }
+
+    /// The same, and what may release its last link.
+    fn chain_and_releases(&self, pod: &PodStage, causes: &[Finding]) -> (Vec<Link>, Vec<Remedy>) {
+        let both = |facts: &Facts<'_>| {
+            let links = chain(pod, facts);
+            let releases = releases(pod, &links, facts, self.run.own_mnt_ns);
+            (links, releases)
+        };
+        let (links, releases) = self.with_facts(pod, causes, both).unwrap_or_default();
+        let (of_pod, now) = (Some(&pod.pod), self.run.clock.at(self.now));
+        let given =
+            releases.into_iter().map(|it| self.ledger.given(it, Certainty::Possible, of_pod, now));
+        (links, given.collect())
+    }
+
+    /// What is known of a pod; `None` before the first scan.
+    fn with_facts<R>(
+        &self,
+        pod: &PodStage,
+        causes: &[Finding],
+        make: impl FnOnce(&Facts<'_>) -> R,
+    ) -> Option<R> {
+        let sample = self.sample.as_ref()?;
         let uid = pod.pod.uid.as_str();
         let terminating = self.deletions.since(uid);
         let since = terminating.as_ref().map(|it| it.since);
@@ -147,7 +171,7 @@ impl Engine {
         let watch = missed.and_then(|_| self.kubelet_steps.watch(uid, now));
         let watch = watch.map(|watch| &watch.said);
         let said = &said[..];
-        let facts = Facts {
+        Some(make(&Facts {
             sample,
             said,
             terminating,
@@ -158,13 +182,7 @@ impl Engine {
             not_asked,
             has_acted,
             watch,
-        };
-        let links = chain(pod, &facts);
-        let releases = releases(pod, &links, &facts, self.run.own_mnt_ns);
-        let of_pod = Some(&pod.pod);
-        let given =
-            releases.into_iter().map(|it| self.ledger.given(it, Certainty::Possible, of_pod, now));
-        (links, given.collect())
+        }))
     }
 
     /// The CSI drivers of the remaining volumes of these pods.

@@ -126,7 +126,7 @@ impl Engine {
         let cause = self.ledger.all().filter(own).min_by_key(|finding| rank::order(finding));
         let mut stage = self.sample.as_ref().and_then(|sample| stage::stage(&pod, sample));
         if let Some(stage) = stage.as_mut().filter(|_| cause.is_none()) {
-            (stage.chain, _) = self.chain(stage, &[]);
+            stage.chain = self.chain(stage, &[]);
         }
         let since = self.deletions.since(&pod.uid).map(|it| it.since);
         Deleted {

@@ -331,11 +331,8 @@ fn is_plain(namespace: &str) -> bool {
 pub(super) fn restart(draft: &mut Draft, dockerd: Option<&Runtime>) {
     const RISK: &str = "all containers of the node end, unless Docker's live-restore is set. With live-restore, a \
         task that dockerd lists as ended may stay";
-    match dockerd.and_then(|it| unit::of(it.group.as_deref()?)) {
-        Some(unit) => draft.remedy(unit::restart(unit), RISK),
-        None => draft
-            .advice("restart dockerd: no command is given, because its service was not seen", RISK),
-    };
+    let unit = dockerd.and_then(|it| unit::of(it.group.as_deref()?));
+    draft.remedies.push(unit::restart_of("dockerd", unit, RISK));
 }
 
 fn rule_out(draft: &mut Draft, case: &OutOfStep, sample: &NodeSample) {

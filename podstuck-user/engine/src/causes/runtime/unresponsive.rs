@@ -174,13 +174,8 @@ pub(super) fn tell(
         if_same("request a stack trace from", process, format!("kill -USR1 {pid}")),
         "none; the runtime writes what each of its threads waits for to its log, or to a file that the log names",
     );
-    match runtime.group.as_deref().and_then(unit::of) {
-        Some(unit) => draft.remedy(unit::restart(unit), RESTART),
-        None => draft.advice(
-            format!("restart {name}: no command is given, because its service was not seen"),
-            RESTART,
-        ),
-    };
+    let unit = runtime.group.as_deref().and_then(unit::of);
+    draft.remedies.push(unit::restart_of(name, unit, RESTART));
     if is_shut {
         format!("{name} (pid {pid}) no longer accepts connections, although nothing halts it.")
     } else {

@@ -394,12 +394,7 @@ pub(super) fn restart(draft: &mut Draft, suspect: &Suspect<'_>) {
 
 /// Adds a restart of the runtime's service, if that is known.
 pub(super) fn restart_unit(draft: &mut Draft, unit: Option<&str>) {
-    const UNSEEN: &str =
-        "restart the container runtime: no command is given, because its service was not seen";
-    match unit {
-        Some(unit) => draft.remedy(unit::restart(unit), RESTART),
-        None => draft.advice(UNSEEN, RESTART),
-    };
+    draft.remedies.push(unit::restart_of("the container runtime", unit, RESTART));
 }
 
 /// The node's runtime, if there is exactly one.

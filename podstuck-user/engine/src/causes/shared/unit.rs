@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::{
     command::{NAME, Step},
-    model::{node::NodeSample, path::clip},
+    model::{node::NodeSample, path::clip, remedy::Remedy},
 };
 
 /// The service of the host's own systemd, by the control group of a process in it. A group further below, or in another
@@ -18,6 +18,17 @@ pub(crate) fn of(cgroup: &str) -> Option<&str> {
 
 pub(crate) fn restart(unit: &str) -> Step {
     Step::new(format!("restart {}", clip(unit, NAME)), format!("systemctl restart {unit}"))
+}
+
+/// The restart of a component: a command, if its service is known.
+pub(crate) fn restart_of(component: &str, unit: Option<&str>, risk: &str) -> Remedy {
+    match unit {
+        Some(unit) => restart(unit).remedy(risk),
+        None => Remedy::advice(
+            format!("restart {component}: no command is given, because its service was not seen"),
+            risk,
+        ),
+    }
 }
 
 pub(crate) fn start(unit: &str) -> Step {
