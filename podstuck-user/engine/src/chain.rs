@@ -21,7 +21,7 @@ use crate::{
         pod_group::{PodGroup, Task},
         pod_record::{ContainerRecord, ContainerState, PodRecord},
         runtime::{Runtime, Shim, Unreaped},
-        said::{Level, Said, container_id},
+        said::{Level, Said},
         time::Clock,
         waiting::Part,
     },
@@ -71,43 +71,25 @@ pub(crate) struct Facts<'a> {
 }
 
 impl Facts<'_> {
-    /// The container that a process belongs to, by the ID in its control group and in the pod's record, which has none
-    /// for the sandbox.
+    /// The container that a process belongs to, by the ID in its control group and in the pod's record.
     fn container_of(&self, task: &Task) -> Option<&str> {
-        let group = task.group.to_string_lossy();
-        let is_its = |id: &str| {
-            id.split_once("://").is_some_and(|(_, id)| !id.is_empty() && group.contains(id))
-        };
-        let containers = self.record?.containers.as_ref()?;
-        let its =
-            containers.iter().find(|container| container.id.as_deref().is_some_and(is_its))?;
-        Some(&its.name)
+        let mut containers = self.record?.containers.as_ref()?.iter();
+        let is_its =
+            |it: &&ContainerRecord| it.docker_and_id().is_some_and(|(_, id)| task.is_in(id));
+        containers.find(is_its).map(|its| its.name.as_str())
     }
 
-    /// The container that kubelet last failed to stop, with the ID of the record, if no process of it is left.
-    pub(crate) fn ended_container(&self, uid: &str) -> Option<(&str, &str)> {
+    /// The container that kubelet last failed to stop, if no process of the pod is left but the sandbox's own. Of a
+    /// sandbox with a kernel of its own, that is not visible.
+    pub(crate) fn ended_container(&self, uid: &str) -> Option<&ContainerRecord> {
         let text = &last_of(self, &[Component::Kubelet])?.text;
         let (_, rest) = text.split_once("failed to \"KillContainer\" for \"")?;
         let (name, _) = rest.split_once('"')?;
         let its = self.record?.containers.as_ref()?.iter().find(|it| it.name == name)?;
-        let (_, id) = its.id.as_deref()?.split_once("://")?;
         let group = self.sample.cgroups.iter().find(|group| group.uid == uid)?;
-        let is_left = |task: &Task| task.is_outside || task.group.to_string_lossy().contains(id);
-        (!group.tasks.iter().any(is_left)).then_some((&its.name, id))
-    }
-
-    /// Whether a process is the sandbox's own: by its name, or because its control group is a container's that a record
-    /// with the IDs of all that have run does not have.
-    pub(crate) fn is_sandboxs(&self, task: &Task) -> bool {
-        let has_id = |it: &ContainerRecord| it.id.is_some() || it.state == ContainerState::Waiting;
-        let has_all = |all: &[ContainerRecord]| {
-            all.iter().all(has_id) && all.iter().any(|it| it.id.is_some())
-        };
-        let containers = self.record.and_then(|record| record.containers.as_deref());
-        let of_container = container_id(&task.group.to_string_lossy()).is_some();
-        let is_none_of_them =
-            of_container && containers.is_some_and(has_all) && self.container_of(task).is_none();
-        !task.is_outside && (task.is_pause() || is_none_of_them)
+        let is_bare =
+            group.outside.is_empty() && group.tasks.iter().all(|it| group.is_sandboxs(it));
+        (is_bare && !group.shims.iter().any(Shim::has_own_kernel)).then_some(its)
     }
 }
 
@@ -238,9 +220,9 @@ fn is_same(link: &str, named: &str) -> bool {
     }
 }
 
-/// The pid in a process's name: `containerd (pid 7)`.
+/// The pid in a process's name: `containerd (pid 7)`. The last one: a program can call itself `kubelet (pid 1)`.
 fn pid_of(who: &str) -> Option<u32> {
-    let (_, rest) = who.split_once("pid ")?;
+    let (_, rest) = who.rsplit_once("pid ")?;
     rest.split(|at: char| !at.is_ascii_digit()).next()?.parse().ok()
 }
 
@@ -458,10 +440,14 @@ fn of_containers(state: &PodState, facts: &Facts<'_>) -> Vec<Link> {
         return facts.waits.follow(hung.by.pid, "stop the pod's sandbox", facts.clock).links;
     }
     let group = facts.sample.cgroups.iter().find(|group| group.uid == state.uid);
-    let mut tasks: Vec<&Task> = group.iter().flat_map(|group| &group.tasks).collect();
-    // The sandbox's own process ends last.
-    let is_sandboxs = |task: &Task| facts.is_sandboxs(task);
-    tasks.sort_by_key(|task| (is_sandboxs(task), task.started, task.pid));
+    let is_outside =
+        |task: &Task| group.is_some_and(|group| group.outside.iter().any(|it| it.pid == task.pid));
+    // The sandbox's own process ends last, unless it is where the runtime's signal may not reach it.
+    let is_sandboxs =
+        |task: &Task| !is_outside(task) && group.is_some_and(|group| group.is_sandboxs(task));
+    let mut tasks: Vec<&Task> =
+        group.iter().flat_map(|group| group.tasks.iter().chain(&group.outside)).collect();
+    tasks.sort_by_key(|task| (is_sandboxs(task), is_outside(task), task.started, task.pid));
     let shim = group.and_then(|group| shim_of(group));
     // With a complaint, the sandbox's own process is not the reason: it ends when the runtime or kubelet continues.
     let is_left =
@@ -487,7 +473,7 @@ fn of_containers(state: &PodState, facts: &Facts<'_>) -> Vec<Link> {
         }
     }
     let Some(first) = tasks.first() else { return links };
-    let frozen = group.and_then(|group| group.frozen.as_deref());
+    let frozen = group.and_then(|group| group.frozen.as_deref()).filter(|_| !is_outside(first));
     let (waits_for, mut fact) = match frozen {
         Some(group) => (
             Some(format!("the control group {} to be thawed", safe_path(group))),
@@ -499,7 +485,7 @@ fn of_containers(state: &PodState, facts: &Facts<'_>) -> Vec<Link> {
         }
         None => of_task(first),
     };
-    if first.is_outside {
+    if is_outside(first) {
         fact.push_str(&format!(
             "; it is in the control group {}, outside the pod's",
             safe_path(&first.group)
@@ -595,7 +581,7 @@ fn of_runtime(uid: &str, tasks: &[&Task], facts: &Facts<'_>) -> Option<Link> {
     const MUST: &str = "end the pod's processes";
     const SANDBOX: &str = "stop the pod's sandbox";
     let ended = facts.ended_container(uid).filter(|_| tasks.is_empty());
-    let ended = ended.map(|(name, _)| clip(&safe(name.as_bytes()), CONTAINER));
+    let ended = ended.map(|it| clip(&safe(it.name.as_bytes()), CONTAINER));
     let must = match &ended {
         Some(name) => &format!("stop the container {name}"),
         None if tasks.is_empty() => SANDBOX,

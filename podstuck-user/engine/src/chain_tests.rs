@@ -15,6 +15,7 @@ use crate::{
         identity::{Pod, Target},
         mounts::Device,
         pod_group::Term,
+        runtime::ShimOf,
         said::NamedLook,
         time::Monotonic,
         waiting::{On, Waiting},
@@ -89,11 +90,9 @@ fn of_containers_that_live_their_process_is_the_last_link() {
     assert_eq!(links[2].fact, fact);
 }
 
-#[test]
-fn a_shim_stands_between_its_runtime_and_its_processes() {
-    let child = Unreaped { pid: 8, started: 20, comm: "api".into(), traced_by: None };
-    let shim = |unreaped| Shim {
-        pid: 6,
+pub(crate) fn shim(pid: u32) -> Shim {
+    Shim {
+        pid,
         comm: "containerd-shim-runc-v2".into(),
         state: 'S',
         started: 2,
@@ -101,11 +100,18 @@ fn a_shim_stands_between_its_runtime_and_its_processes() {
         wait_channel: None,
         of: None,
         container: None,
-        unreaped,
-    };
+        unreaped: Vec::new(),
+    }
+}
+
+#[test]
+fn a_shim_stands_between_its_runtime_and_its_processes() {
+    let child = Unreaped { pid: 8, started: 20, comm: "api".into(), traced_by: None };
     let chain_with = |unreaped| {
-        let (tasks, shims) =
-            (vec![task("containerd-shim", 6), task("pause", 5)], vec![shim(unreaped)]);
+        let (tasks, shims) = (
+            vec![task("containerd-shim", 6), task("pause", 5)],
+            vec![Shim { unreaped, ..shim(6) }],
+        );
         let cgroups = vec![PodGroup { tasks, shims, ..pod_group(UID) }];
         let sample = NodeSample { cgroups, ..node() };
         who_waits(Stage::Containers, &sample, &[])
@@ -301,31 +307,47 @@ pub(crate) fn container_record(state: ContainerState) -> ContainerRecord {
 
 /// knative/serving#12865 and cri-o#7004: sandboxes have processes of other names than pause, too.
 #[test]
-fn a_record_tells_containers_from_the_sandbox() {
+fn a_shim_and_a_record_tell_containers_from_the_sandbox() {
     let in_group = |pid, digit: &str| Task {
         group: format!("/kubepods/pod{UID}/cri-containerd-{}.scope", digit.repeat(64)).into(),
         ..task("sh", pid)
     };
     let containers = vec![container_record(ContainerState::Running)];
     let record = PodRecord { containers: Some(containers), ..pod_record(UID) };
-    let last = |tasks, said: &[Said]| {
-        let cgroups = vec![PodGroup { tasks, ..pod_group(UID) }];
-        let sample = NodeSample { cgroups, runtimes: vec![runtime(Component::CriO)], ..node() };
+    let (socket, namespace) = ("/run/c.sock".into(), "k8s.io".into());
+    let of = Some(ShimOf::Containerd { socket, namespace });
+    let shims = vec![Shim { of, container: Some("f".repeat(64)), ..shim(6) }];
+    let group = |tasks| PodGroup { tasks, shims: shims.clone(), ..pod_group(UID) };
+    let last = |group, said: &[Said]| {
+        let runtimes = vec![runtime(Component::Containerd)];
+        let sample = NodeSample { cgroups: vec![group], runtimes, ..node() };
         let facts = Facts { record: Some(&record), said, ..facts(&sample) };
         chain(&at(Stage::Containers), &facts).pop().unwrap()
     };
-    let link = last(vec![in_group(5, "f"), in_group(7, "a")], &[]);
+    let link = last(group(vec![in_group(5, "f"), in_group(7, "a")]), &[]);
     assert_eq!(link.who, "sh (pid 7)");
     assert!(link.fact.starts_with("of the container app; state S"), "{}", link.fact);
-    let silent = [said(Component::Kubelet, "failed to \"KillContainer\" for \"app\"")];
-    let in_pods = Task { group: format!("/kubepods/pod{UID}").into(), ..task("sh", 5) };
-    assert_eq!(last(vec![in_pods], &silent).who, "sh (pid 5)", "it is in no container's");
-    let link = last(vec![in_group(5, "f")], &silent);
-    assert_eq!(
-        (link.who.as_str(), link.must.as_str()),
-        ("cri-o (pid 40)", "stop the container app")
-    );
+    let fails = [said(Component::Kubelet, "failed to \"KillContainer\" for \"app\"")];
+    let link = last(group(vec![in_group(5, "f")]), &fails);
+    let must = "stop the container app";
+    assert_eq!((link.who.as_str(), link.must.as_str()), ("containerd (pid 40)", must));
     assert!(link.fact.ends_with("; no process of the container app is left"), "{}", link.fact);
+    // Another instance of it, which an old record does not have, or a container that no record has.
+    assert_eq!(last(group(vec![in_group(5, "f"), in_group(8, "b")]), &fails).who, "sh (pid 8)");
+    let in_pods = Task { group: format!("/kubepods/pod{UID}").into(), ..task("sh", 5) };
+    assert_eq!(last(group(vec![in_pods]), &fails).who, "sh (pid 5)", "it is in no container's");
+    // containerd#11984: it comes after a container's process, and is not frozen with the pod's group.
+    let moved = PodGroup { outside: vec![task("pause", 3)], ..group(vec![in_group(7, "a")]) };
+    assert_eq!(last(moved.clone(), &[]).who, "sh (pid 7)");
+    let alone = PodGroup { tasks: Vec::new(), frozen: Some("/g".into()), ..moved };
+    let link = last(alone, &[]);
+    assert_eq!(link.who, "pause (pid 3)");
+    assert!(
+        link.fact.contains("; it is in the control group /k/pod, outside the pod's"),
+        "{}",
+        link.fact
+    );
+    assert_eq!(link.waits_for.as_deref(), Some("SIGKILL, unless it exits by itself"));
 }
 
 /// kubernetes#52641.
@@ -431,6 +453,8 @@ fn a_kubelet_that_waits_in_a_call_asks_no_runtime() {
     let waits = "its call on /k/pods/b/volumes/x~y/z to return";
     assert_eq!(links[0].waits_for.as_deref(), Some(waits));
     assert!(held_by("backup (pid 43)").len() > 2);
+    let called = held_by("kubelet (pid 42) (pid 43)");
+    assert_eq!(called.last().unwrap().who, "kubelet (pid 42) (pid 43)", "a program's name");
 }
 
 #[test]

@@ -465,6 +465,14 @@ pub(crate) fn docker_rm(does: &str, uid: &str, id: Option<&str>) -> Option<Step>
     Some(Step::new(does, format!("{list} | xargs --no-run-if-empty docker rm")))
 }
 
+/// The same from a runtime with the CRI. `crictl rm` refuses a container that runs.
+pub(crate) fn crictl_rm(does: &str, uid: &str) -> Option<Step> {
+    let uid = Some(uid).filter(|uid| is_object_name(uid))?;
+    let list =
+        format!("crictl ps --all --quiet --state exited --label io.kubernetes.pod.uid={uid}");
+    Some(Step::new(does, format!("{list} | xargs --no-run-if-empty crictl rm")))
+}
+
 /// Succeeds once a process has ended, shortly after a signal. A zombie is still listed.
 pub(crate) fn has_ended(pid: u32) -> String {
     format!("sleep 1; ! grep -qs '^State:.[^XZ]' /proc/{pid}/status")

@@ -41,8 +41,8 @@ struct Of {
     stop: Option<(Timestamp, Timestamp)>,
     /// The last step of another kind: a container has ended, or a stop has failed.
     other_step: Option<Timestamp>,
-    /// A stop has failed: kubelet asks again, and the runtime gets a grace period again that is not the pod's.
-    stop_failed: bool,
+    /// When a stop failed last: kubelet asks again, and the runtime gets a grace period again that is not the pod's.
+    stop_failed: Option<Timestamp>,
 }
 
 /// A failing watch of pods.
@@ -170,7 +170,9 @@ impl KubeletSteps {
             of.stop = end.map(|end| (end, said.at)).max(of.stop);
         } else if came_on {
             of.other_step = Some(said.at).max(of.other_step);
-            of.stop_failed |= said.report.is_none() && is_stop() && said.level == Level::Error;
+            if said.report.is_none() && is_stop() && said.level == Level::Error {
+                of.stop_failed = Some(said.at).max(of.stop_failed);
+            }
         }
     }
 
@@ -201,13 +203,14 @@ impl KubeletSteps {
     }
 
     /// When the last grace period ends that kubelet gave the runtime for a container of the pod, and the log. `None`
-    /// after any later step: that container may have ended. `None` also after a failed stop: the runtime did not end
-    /// the container within the first grace period.
+    /// after any later step: that container may have ended. `None` also after a stop that failed since the
+    /// deletion: the runtime did not end the container within the first grace period.
     pub(crate) fn stop_ends(&self, uid: &str) -> Option<(Timestamp, &str)> {
         let of = self.of.get(&uid.to_owned())?;
         let (ends, began) = of.stop?;
         let log = of.log.as_deref()?;
-        (!of.stop_failed && of.other_step.is_none_or(|at| at < began)).then_some((ends, log))
+        let has_failed = of.stop_failed.is_some_and(|at| of.to_go.is_none_or(|to_go| at >= to_go));
+        (!has_failed && of.other_step.is_none_or(|at| at < began)).then_some((ends, log))
     }
 
     /// Whether kubelet or the runtime has acted on the pod since the request.
@@ -332,6 +335,9 @@ mod tests {
             "failed to \"KillContainer\" for \"init\" with KillContainerError: \"rpc error\"";
         assert!(!says(650, Level::Error, None, failed));
         assert!(!says(651, Level::Info, Some(Report::Killing), stops));
+        // A restart of the container that failed before the deletion says nothing about it.
+        says(700, Level::Info, Some(Report::ToGo), "SyncLoop DELETE");
+        assert!(says(730, Level::Info, Some(Report::Killing), stops));
     }
 
     fn not_asked(since: i64, reports: &[(Report, i64)]) -> Option<(i64, bool, bool)> {

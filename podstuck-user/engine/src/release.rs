@@ -6,7 +6,7 @@ use jiff::SignedDuration;
 use crate::{
     causes::{kubelet_state::RESTART_RISK, shared::unit},
     chain::{Facts, failed_look, holding, weightiest},
-    command::{NAME, Process, Step, View, kill},
+    command::{NAME, Process, Step, View, crictl_rm, docker_rm, kill},
     model::{
         chain::Link,
         diagnosis::{PodStage, Stage},
@@ -29,7 +29,7 @@ const KILL_COMMAND: &str =
     "low: the component that has started it gets an error, and tries again later";
 const UMOUNT: &str = "low: umount fails while a process uses the mount, and what was written stays. It waits where the \
     file system's server or disk does not answer";
-const FORGET: &str = "low: no process of the container is left";
+const FORGET: &str = "low for a pod that is to be deleted: no process of the container was seen";
 const RESTART_RUNTIME: &str =
     "low: containers keep running under their shims, and the runtime finds them again";
 const RESTART_DOCKERD: &str = "all containers of the node end, unless Docker's live-restore is set";
@@ -73,10 +73,7 @@ impl Of<'_> {
             return Some(self.kubelet());
         }
         if let Some(runtime) = sample.runtimes.iter().find(|it| is(it.component.name(), it.pid)) {
-            let is_dockers = runtime.component == Component::Dockerd;
-            let mut all: Vec<Remedy> = self.forget(is_dockers).into_iter().collect();
-            all.push(restart(runtime));
-            return Some(all);
+            return Some(std::iter::once(restart(runtime)).chain(self.forget()).collect());
         }
         let mut drivers = self.state.volumes.iter().filter_map(VolumeState::driver);
         if drivers.any(|driver| who.ends_with(&format!(", pid {})", driver.pid))) {
@@ -96,14 +93,15 @@ impl Of<'_> {
         self.container(who)
     }
 
-    /// The removal of a container that has ended, and that the runtime does not stop.
-    fn forget(&self, is_dockers: bool) -> Option<Remedy> {
-        let (name, id) = self.facts.ended_container(&self.state.uid)?;
-        let is_id = id.len() == 64 && id.bytes().all(|b| b.is_ascii_hexdigit());
-        let does = format!("remove the container {}", clip(&safe(name.as_bytes()), NAME));
+    /// The removal of a container that has ended, and that the runtime does not stop. The removal stops it first, so that
+    /// it may fail in the same way.
+    fn forget(&self) -> Option<Remedy> {
+        let its = self.facts.ended_container(&self.state.uid)?;
+        let (is_dockers, id) = its.docker_and_id()?;
+        let does = format!("remove the container {}", clip(&safe(its.name.as_bytes()), NAME));
         let program = if is_dockers { "docker" } else { "crictl" };
         let step = Step::new(does, format!("{program} rm --force {id}"));
-        is_id.then(|| step.so(", of which no process is left").remedy(FORGET))
+        Some(step.so(", of which no process is left").remedy(FORGET))
     }
 
     /// A process or a shim of the pod.
@@ -112,7 +110,8 @@ impl Of<'_> {
         let group = sample.cgroups.iter().find(|it| it.uid == self.state.uid)?;
         let runs = |pid: u32| group.shims.iter().all(|shim| shim.pid != pid);
         let is = |comm: &str, pid: u32| who == process(comm, pid);
-        let task = group.tasks.iter().find(|it| runs(it.pid) && is(&it.comm, it.pid));
+        let mut tasks = group.tasks.iter().chain(&group.outside);
+        let task = tasks.find(|it| runs(it.pid) && is(&it.comm, it.pid));
         let shim = group.shims.iter().find(|it| is(&it.comm, it.pid));
         if task.is_none() && shim.is_none() {
             return None;
@@ -125,7 +124,8 @@ impl Of<'_> {
             if !task.is_alive() {
                 return Some(all);
             }
-            match self.facts.is_sandboxs(task) {
+            let is_outside = group.outside.iter().any(|it| it.pid == task.pid);
+            match group.is_sandboxs(task) && !is_outside {
                 true => all.push(self.restart_kubelet()),
                 false => all.push(kill("kill -9", Process::thread(task)).remedy(KILL)),
             }
@@ -149,8 +149,12 @@ impl Of<'_> {
 
     fn kubelet(&self) -> Vec<Remedy> {
         let restart = self.restart_kubelet();
-        if self.pod.stage != Stage::Volumes {
-            return vec![restart];
+        match self.pod.stage {
+            Stage::Volumes => {}
+            Stage::Directories => {
+                return [Some(restart), self.remove_ended()].into_iter().flatten().collect();
+            }
+            _ => return vec![restart],
         }
         if let Some(umount) = self.umount() {
             return vec![umount, restart];
@@ -160,6 +164,23 @@ impl Of<'_> {
         let is_own = left.clone().all(VolumeState::is_of_api);
         let own = left.find_map(|volume| volume.mounts.last()).filter(|_| is_own);
         std::iter::once(restart).chain(own.map(|mount| self.unmount(mount))).collect()
+    }
+
+    /// The removal of the pod's containers from the runtime. Older releases of kubelet delete the record only after that
+    /// (pkg/kubelet/kubelet_pods.go, `PodResourcesAreReclaimed`), and fail at the removal without an error about the pod.
+    fn remove_ended(&self) -> Option<Remedy> {
+        const DOES: &str =
+            "remove the pod's containers that have ended: older releases of kubelet wait for that";
+        const RISK: &str = "low: no container that runs is removed";
+        let of = |component| self.facts.sample.runtimes.iter().any(|it| it.component == component);
+        let uid = &self.state.uid;
+        let step = match of(Component::Dockerd) {
+            true => docker_rm(DOES, uid, None),
+            false => {
+                crictl_rm(DOES, uid).filter(|_| of(Component::Containerd) || of(Component::CriO))
+            }
+        };
+        Some(step?.remedy(RISK))
     }
 
     fn restart_kubelet(&self) -> Remedy {
@@ -214,15 +235,8 @@ fn restart(runtime: &Runtime) -> Remedy {
         Component::Dockerd => RESTART_DOCKERD,
         _ => RESTART_RUNTIME,
     };
-    match runtime.group.as_deref().and_then(unit::of) {
-        Some(unit) => unit::restart(unit).remedy(risk),
-        None => {
-            let name = runtime.component.name();
-            let act =
-                format!("restart {name}: no command is given, because its service was not seen");
-            Remedy::advice(act, risk)
-        }
-    }
+    let unit = runtime.group.as_deref().and_then(unit::of);
+    unit::restart_of(runtime.component.name(), unit, risk)
 }
 
 #[cfg(test)]
@@ -235,7 +249,7 @@ mod tests {
     use crate::{
         chain::{
             chain,
-            tests::{UID, at, container_record, facts, node, said},
+            tests::{UID, at, container_record, facts, node, said, shim},
         },
         model::{
             call::Outcome,
@@ -244,6 +258,7 @@ mod tests {
             node::NodeSample,
             pod_group::{PodGroup, Task},
             pod_record::{ContainerRecord, ContainerState, PodRecord},
+            runtime::Shim,
             said::{Complaint, NamedLook, Said},
             time::Monotonic,
         },
@@ -321,7 +336,7 @@ mod tests {
 
     /// cri-o#7004: the runtime has a container as running of which no process is left.
     #[test]
-    fn a_container_without_a_process_is_removed_before_the_runtime_is_restarted() {
+    fn a_container_without_a_process_is_removed_if_a_restart_of_the_runtime_has_not_helped() {
         let sample = running(vec![task("pause", 5)], 100);
         let id = "a".repeat(64);
         let container = ContainerRecord {
@@ -331,9 +346,31 @@ mod tests {
         let record = PodRecord { containers: Some(vec![container]), ..pod_record(UID) };
         let text = "failed to \"KillContainer\" for \"app\" with KillContainerError: \"rpc error\"";
         let fails = [Said { level: Level::Error, ..said(Component::Kubelet, text) }];
-        let facts = Facts { said: &fails, record: Some(&record), ..facts(&sample) };
-        let both = [&format!("crictl rm --force {id}"), "systemctl restart containerd.service"];
-        starts(&given(Stage::Containers, &facts), &both);
+        let given_on = |sample: &NodeSample| {
+            let facts = Facts { said: &fails, record: Some(&record), ..facts(sample) };
+            given(Stage::Containers, &facts)
+        };
+        let both = ["systemctl restart containerd.service", &format!("crictl rm --force {id}")];
+        starts(&given_on(&sample), &both);
+        let with = |group: PodGroup| NodeSample { cgroups: vec![group], ..sample.clone() };
+        let group = || sample.cgroups[0].clone();
+        let kata = Shim { comm: "containerd-shim-kata-v2".into(), ..shim(6) };
+        starts(&given_on(&with(PodGroup { shims: vec![kata], ..group() })), &both[..1]);
+        // containerd#11984
+        let outside = vec![task("pause", 9)];
+        let moved = with(PodGroup { tasks: Vec::new(), outside, ..group() });
+        starts(&given_on(&moved), &["kill -9 9", both[0]]);
+    }
+
+    /// kubernetes#92368: kubelet waits for the removal of the pod's ended containers.
+    #[test]
+    fn what_has_ended_is_removed_from_the_runtime_after_a_restart_has_not_helped() {
+        let cri = NodeSample { cgroups: Vec::new(), ..running(Vec::new(), 100) };
+        let all = ["restart kubelet", "crictl ps --all --quiet --state exited --label"];
+        starts(&given(Stage::Directories, &facts(&cri)), &all);
+        let docker = NodeSample { runtimes: vec![runtime(Component::Dockerd)], ..cri };
+        let all = ["restart kubelet", "docker ps --all --quiet --filter status=exited"];
+        starts(&given(Stage::Directories, &facts(&docker)), &all);
     }
 
     /// containerd#8425.

@@ -68,7 +68,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        model::{identity::Target, node::VolumeState, pod_group::Task},
+        model::{identity::Target, node::VolumeState},
         testing::{block_volume, mounted, pod_group, pod_state, task},
     };
 
@@ -107,8 +107,7 @@ mod tests {
         );
         held.populated = Some(true);
         assert_eq!(stage_of(Some(&held)), Stage::Containers);
-        let moved = Task { is_outside: true, ..task("pause", 7) };
-        let cgroups = vec![PodGroup { tasks: vec![moved], ..pod_group("u") }];
+        let cgroups = vec![PodGroup { outside: vec![task("pause", 7)], ..pod_group("u") }];
         let (_, fact) = of_kubelet(&held, &NodeSample { cgroups, ..NodeSample::default() });
         assert_eq!(fact, "processes of it are left outside its control groups");
     }

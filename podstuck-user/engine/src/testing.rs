@@ -194,6 +194,7 @@ pub(crate) fn pod_group(uid: &str) -> PodGroup {
         containers: Vec::new(),
         frozen: None,
         tasks: Vec::new(),
+        outside: Vec::new(),
         shims: Vec::new(),
     }
 }
@@ -216,7 +217,6 @@ pub(crate) fn task(comm: &str, pid: u32) -> Task {
         stack: Vec::new(),
         directory: None,
         group: "/k/pod".into(),
-        is_outside: false,
     }
 }
 

@@ -4,7 +4,11 @@ use std::{path::PathBuf, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-use super::{identity::Target, raw_path, runtime::Shim};
+use super::{
+    identity::Target,
+    raw_path,
+    runtime::{Shim, ShimOf},
+};
 
 /// A pod's control group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,6 +33,10 @@ pub struct PodGroup {
     pub frozen: Option<PathBuf>,
     /// Processes in it.
     pub tasks: Vec<Task>,
+    /// Processes in none of the pod's control groups: children of the pod's shims with mounts of their own, such as a
+    /// container's first process that was moved. They are searched for in a run about one pod.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub outside: Vec<Task>,
     /// The shims of its containers, usually one.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub shims: Vec<Shim>,
@@ -76,10 +84,6 @@ pub struct Task {
     /// Its control group.
     #[serde(with = "raw_path")]
     pub group: PathBuf,
-    /// It is in none of the pod's control groups: a child of the pod's shim with mounts of its own, such as a
-    /// container's first process that was moved. Such processes are searched for in a run about one pod.
-    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
-    pub is_outside: bool,
 }
 
 /// The disposition of a signal that is sent to a thread.
@@ -113,9 +117,25 @@ impl Term {
 }
 
 impl PodGroup {
-    /// Whether the processes that were found are all outside the pod's control groups.
+    /// Whether the only processes that were found are outside the pod's control groups.
     pub fn is_moved(&self) -> bool {
-        !self.tasks.is_empty() && self.tasks.iter().all(|task| task.is_outside)
+        self.tasks.is_empty() && !self.outside.is_empty()
+    }
+
+    /// Whether a process is in the sandbox and in no container: by its name, or because the pod's only shim is one of
+    /// containerd's CRI plugin, which starts it for the sandbox (`-id`).
+    pub fn is_sandboxs(&self, task: &Task) -> bool {
+        let of_sandbox = match &self.shims[..] {
+            [shim]
+                if matches!(shim.of, Some(ShimOf::Containerd { .. }))
+                    && !shim.is_dockers()
+                    && !shim.has_own_kernel() =>
+            {
+                shim.container.as_deref()
+            }
+            _ => None,
+        };
+        task.is_pause() || of_sandbox.is_some_and(|id| task.is_in(id))
     }
 }
 
@@ -124,6 +144,13 @@ impl Task {
     /// sandbox.
     pub fn is_pause(&self) -> bool {
         self.comm == "pause"
+    }
+
+    /// Whether its control group is that of the container or the sandbox with this ID. CRI-O's monitor is in a group whose
+    /// name has the same ID.
+    pub fn is_in(&self, id: &str) -> bool {
+        let group = self.group.to_string_lossy();
+        !id.is_empty() && group.contains(id) && !group.contains("crio-conmon-")
     }
 
     /// Whether it is alive and no `SIGKILL` has reached it.

@@ -71,6 +71,13 @@ pub struct ContainerRecord {
 }
 
 impl ContainerRecord {
+    /// Whether Docker has it, and its ID; `None` before it is created, or for what is no ID.
+    pub fn docker_and_id(&self) -> Option<(bool, &str)> {
+        let (runtime, id) = self.id.as_deref()?.split_once("://")?;
+        let is_id = id.len() == 64 && id.bytes().all(|b| b.is_ascii_hexdigit());
+        is_id.then_some((runtime == "docker", id))
+    }
+
     /// Whether kubelet has not reported it as started, and no failure of its start either: the reasons are those that
     /// kubelet gives before it has tried.
     pub fn is_being_started(&self) -> bool {

@@ -239,7 +239,6 @@ impl Capture {
             stack: Vec::new(),
             directory: None,
             group: path.clone(),
-            is_outside: false,
         };
         vec![PodGroup {
             target_id: 0,
@@ -250,6 +249,7 @@ impl Capture {
             containers: Vec::new(),
             frozen: frozen.cloned(),
             tasks: self.pids.iter().map(task).collect(),
+            outside: Vec::new(),
             shims: Vec::new(),
         }]
     }

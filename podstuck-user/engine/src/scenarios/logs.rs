@@ -84,6 +84,16 @@ pub(super) fn runtime_says() -> Plays {
     );
     let handler = "failed to \"KillPodSandbox\" for \"u\" with KillPodSandboxError: \"rpc error: code = Unknown desc = failed to \
         find runtime handler nvidia from runtime list map[crun:0xc0 runc:0xc1]\"";
+    let no_container = format!(
+        "failed to \"KillPodSandbox\" for \"{UID}\" with KillPodSandboxError: \"rpc error: code = 2 desc = NetworkPlugin cni \
+         failed to teardown pod \\\"web_shop\\\" network: CNI failed to retrieve network namespace path: Error: No such \
+         container: {id}\""
+    );
+    let same_interface = format!(
+        "failed to \"KillPodSandbox\" for \"{UID}\" with KillPodSandboxError: \"rpc error: code = Unknown desc = failed to \
+         destroy network for pod sandbox k8s_web_shop_{UID}_0({id}): network \\\"multus-cni-network\\\" requested \
+         interface name \\\"eth0\\\" already assigned\""
+    );
     let (containerd, kubelet) = (Component::Containerd, Component::Kubelet);
     let mut plays = Vec::new();
     for (title, component, complaint, text, of_node, populated) in [
@@ -94,6 +104,15 @@ pub(super) fn runtime_says() -> Plays {
         ("a hook of CRI-O's", kubelet, Complaint::HookFailed, of_cri_o.as_str(), None, true),
         ("a hook that cannot be run", containerd, Complaint::HookFailed, &of_runc, None, true),
         ("a handler that is gone", kubelet, Complaint::HandlerGone, handler, None, true),
+        ("a sandbox that is gone", kubelet, Complaint::NetworkTeardown, &no_container, None, false),
+        (
+            "an interface that is taken",
+            kubelet,
+            Complaint::NetworkTeardown,
+            &same_interface,
+            None,
+            false,
+        ),
         ("a runtime that hangs", kubelet, Complaint::NoAnswer, silent, Some(unhealthy), false),
     ] {
         let mut play = Play::new(Node::default());

@@ -309,6 +309,7 @@ pub(super) fn group(tasks: Vec<Task>, has_containers: bool, frozen: bool) -> Pod
         frozen: frozen.then(|| path.clone()),
         path,
         tasks,
+        outside: Vec::new(),
         shims: Vec::new(),
     }
 }

@@ -227,7 +227,6 @@ pub(super) fn unkillable() -> Plays {
         stack: vec![function.into()],
         directory: Some("/data".into()),
         group: format!("/sys/fs/cgroup/kubepods/pod{UID}/c").into(),
-        is_outside: false,
     };
     let nfs = vec![task('D', true, "rpc_wait_bit_killable")];
     let gpu = vec![task('D', true, "os_acquire_mutex")];

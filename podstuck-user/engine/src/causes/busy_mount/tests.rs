@@ -62,6 +62,7 @@ fn sample(second: u64) -> NodeSample {
         containers: Vec::new(),
         frozen: None,
         tasks: vec![task],
+        outside: Vec::new(),
         shims: Vec::new(),
     };
     let pod = PodState { populated: Some(true), volumes: vec![volume], ..pod_state("u") };

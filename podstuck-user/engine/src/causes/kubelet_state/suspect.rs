@@ -56,7 +56,7 @@ impl Suspect<'_> {
         let named = self.record.and_then(|record| {
             Some((record.pod.namespace.as_deref()?, record.pod.name.as_deref()?))
         });
-        forced_deletion::remedy(draft, self.pod, named);
+        forced_deletion::remedy(draft, self.pod, named, "");
     }
 }
 

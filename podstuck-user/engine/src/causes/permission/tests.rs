@@ -164,6 +164,7 @@ fn with_container(killed: bool) -> NodeSample {
         containers: Vec::new(),
         frozen: None,
         tasks: vec![task],
+        outside: Vec::new(),
         shims: Vec::new(),
     };
     NodeSample { pods: vec![pod], cgroups: vec![group], ..NodeSample::default() }

@@ -458,7 +458,7 @@ fn running(record: &PodRecord) -> impl Iterator<Item = &ContainerRecord> {
 type Early = (&'static str, &'static str);
 const IN_ITS_TIME: Early = (
     " before its grace period ends",
-    "it loses the time to end by itself, and nothing waits for its preStop hook",
+    "it loses the time to end by itself, and nothing waits for a preStop hook of it",
 );
 const BEFORE_ITS_TURN: Early = (
     " before its turn",
@@ -468,14 +468,13 @@ const BEFORE_ITS_TURN: Early = (
 /// Adds the end of a container.
 fn end(draft: &mut Draft, it: &ContainerRecord, (early, risk): Early) {
     let name = safe(it.name.as_bytes());
-    if let Some((_, id)) = it.id.as_deref().and_then(|id| id.split_once("://"))
-        && id.len() == 64
-        && id.bytes().all(|b| b.is_ascii_hexdigit())
-    {
+    if let Some((is_dockers, id)) = it.docker_and_id() {
+        // crictl gives the container no time by default, Docker ten seconds.
+        let program = if is_dockers { "docker stop -t 0" } else { "crictl stop" };
         draft.remedy(
             Step::new(
                 format!("end the container {}", clip(&name, NAME)),
-                format!("crictl stop {id}"),
+                format!("{program} {id}"),
             )
             .so(early),
             risk,

@@ -252,6 +252,12 @@ fn a_pod_after_its_grace_period_may_have_another_one_or_wait_for_its_hook() {
         names_steps: true,
         log: "log",
     };
+    // cluster-operator#805: within the grace period, and not known how far kubelet is.
+    let early = PodRecord { deletion: Some(later(60)), ..record.clone() };
+    let within = verdict(&early, asked).unwrap();
+    assert_eq!(within.held_by.as_deref(), Some("the container app"));
+    let stop = format!("crictl stop {}", "a".repeat(64));
+    assert_eq!(within.remedies[0].command.as_deref(), Some(stop.as_str()));
     let in_hook = Here { not_asked: Some(&not_asked), ..asked };
     let waits = Some("the preStop hook of app".into());
     assert_eq!(of(&record, in_hook), Some(("grace-period-or-prestop", Certainty::Likely, waits)));

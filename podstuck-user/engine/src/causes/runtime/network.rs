@@ -17,6 +17,10 @@ const ADDRESS: usize = 80;
 /// The component that must act.
 const PLUGIN: &str = "the CNI plugin";
 
+/// What the deletion of the record leaves, in addition.
+const NETWORK_STAYS: &str =
+    ". The pod's address, and a port or device of the node that its network has, may stay taken";
+
 /// The failure that an error reports.
 #[derive(Debug, PartialEq, Eq)]
 enum Fault<'a> {
@@ -189,15 +193,13 @@ pub(super) fn words(draft: &mut Draft, suspect: &Suspect<'_>) {
         Some(fault) => fault.words(draft, suspect),
         None => plugin_fails(draft, suspect),
     }
-    // What is left of the pod uses nothing of the node but its address.
-    let of_draft = draft.target.pod.clone().filter(|_| suspect.to_go.is_some());
-    let named =
-        of_draft.as_ref().and_then(|pod| Some((pod.namespace.as_deref()?, pod.name.as_deref()?)));
-    forced_deletion::remedy(draft, suspect.pod, named);
-    draft.rule_out(
-        ids::SHIM_OR_CONTAINERD_STATE_LOST,
-        "the runtime knows the sandbox, and fails only at its network",
-    );
+    // A virtual machine is in no control group of the pod.
+    if suspect.has_own_kernel() != Some(true) {
+        let of_draft = draft.target.pod.clone().filter(|_| suspect.to_go.is_some());
+        let named = of_draft.as_ref();
+        let named = named.and_then(|pod| Some((pod.namespace.as_deref()?, pod.name.as_deref()?)));
+        forced_deletion::remedy(draft, suspect.pod, named, NETWORK_STAYS);
+    }
 }
 
 fn plugin_fails(draft: &mut Draft, suspect: &Suspect<'_>) {
@@ -223,6 +225,10 @@ fn plugin_fails(draft: &mut Draft, suspect: &Suspect<'_>) {
     draft.remedy(Step::new(show, "ls -l /etc/cni/net.d /opt/cni/bin"), "none");
     draft.rule_out(ids::NETNS_BUSY, "the plugin itself fails, before any mount is removed");
     draft.rule_out(ids::RUNTIME_COMMAND_HUNG, "the plugin has returned with an error");
+    draft.rule_out(
+        ids::SHIM_OR_CONTAINERD_STATE_LOST,
+        "the runtime knows the sandbox, and fails only at its network",
+    );
     draft.doubt("whether the plugin still fails: the log shows only past attempts");
 }
 

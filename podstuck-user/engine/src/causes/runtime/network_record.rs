@@ -4,6 +4,7 @@ use crate::{
     causes::runtime::{tracker::Suspect, verdict},
     command::{Step, docker_rm},
     ids,
+    model::said::container_id,
     verdict::Draft,
 };
 
@@ -52,8 +53,8 @@ impl Fault {
                 "the runtime has no checkpoint of the sandbox, as after a change of the runtime"
             }
             Self::NoContainer => {
-                "the runtime has a checkpoint of the sandbox, and Docker has no such container. It looks for the \
-                 container's network namespace first"
+                "the runtime has a checkpoint of the sandbox, and looks for the network namespace of the sandbox's \
+                 container, which Docker does not have"
             }
         }
     }
@@ -78,17 +79,21 @@ impl Fault {
         }
         if *self == Self::SameInterface {
             draft.advice(
-                "remove the file of the network that is the delegate's, not that of the network in the first file of \
-                 /etc/cni/net.d: the runtime then runs the plugin",
-                "low: the plugin of the other network calls its delegate itself",
+                "of the files that are listed for one interface, keep the one whose name begins with the network that \
+                 the first file of /etc/cni/net.d names, and remove the other: the runtime then runs the plugin",
+                "low: that network's plugin calls the other one (its delegate) itself, without its earlier result",
             );
         }
+        draft.rule_out(
+            ids::SHIM_OR_CONTAINERD_STATE_LOST,
+            "the error is about the sandbox's network, and no container is to be stopped",
+        );
         draft.rule_out(ids::NETNS_BUSY, "the runtime fails before any mount is removed");
         draft.rule_out(ids::RUNTIME_COMMAND_HUNG, "the runtime runs no plugin");
         draft.doubt("whether the runtime still fails: the log shows only past attempts");
     }
 
-    /// Removes the record, or what it is about; shows the records where they must be told apart.
+    /// Removes the record, or what it is about, or lists the records of which one must go.
     fn command(&self, suspect: &Suspect<'_>) -> Option<(Step, &'static str)> {
         match self {
             Self::EmptyResult => {
@@ -117,18 +122,22 @@ impl Fault {
                 Some((docker_rm(DOES, &suspect.pod.uid, None)?, RISK))
             }
             Self::NoContainer => {
-                let sandbox = suspect.container()?;
+                let text = &suspect.logged.said.text;
+                let sandbox = container_id(text.rsplit_once("No such container: ")?.1)?;
                 let files = ["dockershim", "cri-dockerd"]
                     .map(|it| format!("/var/lib/{it}/sandbox/{sandbox}"));
                 let step = Step::new(
-                    "remove the checkpoint of the sandbox, which Docker does not have",
+                    "remove the checkpoint of a sandbox that Docker does not have",
                     format!("rm -f {}", files.join(" ")),
                 );
                 let is_gone = format!(
                     "docker version >/dev/null && [ -z \"$(docker ps --all --quiet --filter id={sandbox})\" ]"
                 );
                 Some((
-                    step.only_if(is_gone, "Docker answers and has no such container".into()),
+                    step.only_if(
+                        is_gone,
+                        "the Docker that this shell uses answers, and has no such container".into(),
+                    ),
                     "low: kubelet then does not list the sandbox any more. The plugin is not run, so that the pod's \
                      address may stay allocated",
                 ))

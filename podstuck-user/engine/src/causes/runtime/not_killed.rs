@@ -3,10 +3,7 @@
 use std::time::Duration;
 
 use crate::{
-    causes::runtime::{
-        tracker::{Suspect, is_of_container},
-        verdict,
-    },
+    causes::runtime::{tracker::Suspect, verdict},
     command::{Process, kill},
     ids,
     model::{
@@ -24,12 +21,14 @@ pub(super) const LASTS: Duration = Duration::from_secs(5);
 /// Processes named.
 const NAMED: usize = 4;
 
-/// The container's processes, the oldest first. `None` if there are no processes, if one was killed or cannot run, or
+/// The container's processes, the oldest first, or else those outside the pod's control groups. `None` if there are no processes, if one was killed or cannot run, or
 /// if the sandbox has a kernel of its own.
 pub(super) fn alive<'a>(suspect: &'a Suspect<'_>) -> Option<Vec<&'a Task>> {
     let (id, group) = suspect.container().zip(suspect.group())?;
-    let mut tasks: Vec<&Task> =
-        group.tasks.iter().filter(|task| is_of_container(task, id)).collect();
+    let mut tasks: Vec<&Task> = group.tasks.iter().filter(|task| task.is_in(id)).collect();
+    if tasks.is_empty() {
+        tasks.extend(&group.outside);
+    }
     let runs = group.frozen.is_none() && suspect.halted_shim().is_none();
     if suspect.has_own_kernel() == Some(true) {
         return None;
@@ -57,7 +56,7 @@ pub(super) fn doubt_grace(draft: &mut Draft) {
 }
 
 /// Adds the living processes as facts.
-pub(super) fn live(draft: &mut Draft, tasks: &[&Task], of: &str) {
+pub(super) fn live(draft: &mut Draft, tasks: &[&Task], of: &str, is_outside: bool) {
     for task in tasks.iter().take(NAMED) {
         let Task { pid, state, .. } = task;
         let term = task.term.map(|term| format!(", {}", term.words())).unwrap_or_default();
@@ -66,7 +65,7 @@ pub(super) fn live(draft: &mut Draft, tasks: &[&Task], of: &str) {
             name(task)
         );
         draft.fact(text, Source::proc(format!("/proc/{pid}/stat")));
-        if task.is_outside {
+        if is_outside {
             let text = format!(
                 "process {} is in the control group {}, outside the pod's: a signal to the container's control group \
                  does not reach it",
@@ -89,7 +88,12 @@ pub(super) fn words(
     killed: Option<(Monotonic, &str)>,
 ) {
     let Some(first) = tasks.first() else { return };
-    live(draft, tasks, "container");
+    let in_pods =
+        suspect.group().is_some_and(|group| !group.outside.iter().any(|it| it.pid == first.pid));
+    live(draft, tasks, if in_pods { "container" } else { "pod" }, !in_pods);
+    if !in_pods {
+        draft.lacks("that it is a process of this container");
+    }
     let who = name(first);
     draft.held_by(&who);
     if let Some((at, log)) = killed {

@@ -37,7 +37,7 @@ pub(super) fn draft(suspect: &Suspect<'_>) -> Option<Draft> {
 }
 
 fn words(draft: &mut Draft, shim: &Shim, tasks: &[&Task]) {
-    not_killed::live(draft, tasks, "sandbox");
+    not_killed::live(draft, tasks, "sandbox", false);
     let Shim { pid, comm, state, .. } = shim;
     draft.fact(
         format!("{comm} (pid {pid}), the shim of the sandbox, is alive: state {state}"),

@@ -1189,6 +1189,7 @@ fn node_of_state(runtimes: Vec<Runtime>, gone: Vec<GoneRuntime>) -> NodeSample {
         containers: Vec::new(),
         frozen: None,
         tasks: Vec::new(),
+        outside: Vec::new(),
         shims: vec![shim_of_state("k8s.io")],
     };
     NodeSample { pods: vec![pod], cgroups: vec![group], runtimes, gone, ..NodeSample::default() }

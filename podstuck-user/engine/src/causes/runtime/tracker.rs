@@ -181,17 +181,12 @@ impl<'a> Suspect<'a> {
     /// process ends last.
     pub(crate) fn has_ended(&self) -> Option<bool> {
         if let (Some(id), Some(group)) = (self.container(), self.group()) {
-            return Some(!group.tasks.iter().any(|task| is_of_container(task, id)));
+            return Some(
+                group.outside.is_empty() && !group.tasks.iter().any(|task| task.is_in(id)),
+            );
         }
         self.pod.populated.map(|populated| !populated)
     }
-}
-
-/// Whether a process belongs to a container, or may: it is outside the pod's control groups. CRI-O's monitor does not,
-/// although its group's name has the same ID.
-pub(super) fn is_of_container(task: &Task, id: &str) -> bool {
-    let group = task.group.to_string_lossy();
-    task.is_outside || group.contains(id) && !group.contains("crio-conmon-")
 }
 
 /// The complaints in the logs, and the state of the node that bears on them.

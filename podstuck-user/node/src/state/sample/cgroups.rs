@@ -68,7 +68,7 @@ impl CgroupCollector {
             }
             let mut group = look(hierarchies.trees(), uid, groups, torn_down(uid), shims);
             if matches!(only, Only::Pod(_)) {
-                group.tasks.extend(shims::look_at_children(&mut group.shims, uid));
+                group.outside = shims::look_at_children(&mut group.shims, uid);
             } else {
                 group.containers.clear();
             }
@@ -106,6 +106,7 @@ fn look(
         containers: Vec::new(),
         frozen: None,
         tasks: Vec::new(),
+        outside: Vec::new(),
         shims: Vec::new(),
     };
     // Only directly below the pod's group: a container may make groups below its own, of any name.
@@ -150,6 +151,14 @@ fn collect(group: &Path, children: impl Iterator<Item = PathBuf>, pids: &mut Vec
         if pids.len() < OF_A_POD {
             collect(&child, below(&child), pids);
         }
+    }
+}
+
+/// A pod with a process outside its control groups has a process.
+pub(super) fn populate(pods: &mut [PodState], cgroups: &[PodGroup]) {
+    for group in cgroups.iter().filter(|group| !group.outside.is_empty()) {
+        let its = pods.iter_mut().filter(|pod| pod.uid == group.uid);
+        its.for_each(|pod| pod.populated = Some(true));
     }
 }
 
@@ -223,5 +232,12 @@ mod tests {
             seen.extend(found.into_iter().map(|group| group.uid));
         }
         assert_eq!(seen.len(), 5);
+        let found = look.sample(&Only::All, &hierarchies, &pods, &NodeShims::default());
+        let mut group = found.into_iter().next().unwrap();
+        group.outside = tasks::read(std::process::id(), Path::new("/g")).into_iter().collect();
+        populate(&mut pods, std::slice::from_ref(&group));
+        let with = |pod: &&PodState| pod.populated == Some(true);
+        let with: Vec<&str> = pods.iter().filter(with).map(|pod| pod.uid.as_str()).collect();
+        assert_eq!(with, [group.uid.as_str()]);
     }
 }

@@ -291,11 +291,7 @@ impl Collector {
         self.shims.refresh(&daemons.shims);
         let only = &self.places.only;
         let mut cgroups = self.cgroups.sample(only, &self.hierarchies, &pods, &self.shims);
-        let has_outside = |group: &&PodGroup| group.tasks.iter().any(|task| task.is_outside);
-        for group in cgroups.iter().filter(has_outside) {
-            let its = pods.iter_mut().filter(|pod| pod.uid == group.uid);
-            its.for_each(|pod| pod.populated = Some(true));
-        }
+        cgroups::populate(&mut pods, &cgroups);
         let freezers = Freezers::among(self.hierarchies.trees());
         let (mut runtimes, gone) = runtimes::look(&daemons.runtimes, &self.shims, &freezers);
         let of_pods = pods.iter_mut().flat_map(|pod| &mut pod.volumes).filter_map(frozen_by);

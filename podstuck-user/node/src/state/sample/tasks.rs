@@ -77,7 +77,6 @@ fn thread(pid: u32, tid: u32, group: &Path) -> Option<Task> {
         stack: Vec::new(),
         directory: None,
         group: group.to_owned(),
-        is_outside: false,
     })
 }
 
