@@ -22,7 +22,7 @@ use super::Task;
 pub(crate) const IMAGE: &str = "disk";
 const IMAGE_INODE: u64 = 2;
 /// Duration of each write on a slow disk.
-const PER_WRITE: Duration = Duration::from_millis(300);
+const PER_WRITE: Duration = Duration::from_millis(800);
 /// Time for which the kernel may cache the answers.
 const TTL: Duration = Duration::from_secs(3600);
 
