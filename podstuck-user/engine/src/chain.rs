@@ -440,11 +440,9 @@ fn of_containers(state: &PodState, facts: &Facts<'_>) -> Vec<Link> {
         return facts.waits.follow(hung.by.pid, "stop the pod's sandbox", facts.clock).links;
     }
     let group = facts.sample.cgroups.iter().find(|group| group.uid == state.uid);
-    let is_outside =
-        |task: &Task| group.is_some_and(|group| group.outside.iter().any(|it| it.pid == task.pid));
+    let is_outside = |task: &Task| group.is_some_and(|group| group.is_outside(task));
     // The sandbox's own process ends last, unless it is where the runtime's signal may not reach it.
-    let is_sandboxs =
-        |task: &Task| !is_outside(task) && group.is_some_and(|group| group.is_sandboxs(task));
+    let is_sandboxs = |task: &Task| group.is_some_and(|group| group.is_sandboxs(task));
     let mut tasks: Vec<&Task> =
         group.iter().flat_map(|group| group.tasks.iter().chain(&group.outside)).collect();
     tasks.sort_by_key(|task| (is_sandboxs(task), is_outside(task), task.started, task.pid));

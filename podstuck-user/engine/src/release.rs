@@ -124,8 +124,7 @@ impl Of<'_> {
             if !task.is_alive() {
                 return Some(all);
             }
-            let is_outside = group.outside.iter().any(|it| it.pid == task.pid);
-            match group.is_sandboxs(task) && !is_outside {
+            match group.is_sandboxs(task) {
                 true => all.push(self.restart_kubelet()),
                 false => all.push(kill("kill -9", Process::thread(task)).remedy(KILL)),
             }

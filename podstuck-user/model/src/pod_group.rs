@@ -122,7 +122,12 @@ impl PodGroup {
         self.tasks.is_empty() && !self.outside.is_empty()
     }
 
-    /// Whether a process is in the sandbox and in no container: by its name, or because the pod's only shim is one of
+    /// Whether it is one of those outside the pod's control groups.
+    pub fn is_outside(&self, task: &Task) -> bool {
+        self.outside.iter().any(|it| it.pid == task.pid)
+    }
+
+    /// Whether a process in these groups is in the sandbox and in no container: by its name, or because the pod's only shim is one of
     /// containerd's CRI plugin, which starts it for the sandbox (`-id`).
     pub fn is_sandboxs(&self, task: &Task) -> bool {
         let of_sandbox = match &self.shims[..] {
@@ -135,7 +140,7 @@ impl PodGroup {
             }
             _ => None,
         };
-        task.is_pause() || of_sandbox.is_some_and(|id| task.is_in(id))
+        !self.is_outside(task) && (task.is_pause() || of_sandbox.is_some_and(|id| task.is_in(id)))
     }
 }
 

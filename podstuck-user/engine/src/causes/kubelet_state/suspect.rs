@@ -53,10 +53,7 @@ impl Suspect<'_> {
 
     /// Adds the forced deletion of the record, if nothing of the pod uses the node.
     pub(super) fn force(&self, draft: &mut Draft) {
-        let named = self.record.and_then(|record| {
-            Some((record.pod.namespace.as_deref()?, record.pod.name.as_deref()?))
-        });
-        forced_deletion::remedy(draft, self.pod, named, "");
+        forced_deletion::remedy(draft, self.pod, self.record.map(|record| &record.pod), "");
     }
 }
 

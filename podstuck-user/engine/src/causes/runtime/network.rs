@@ -196,9 +196,7 @@ pub(super) fn words(draft: &mut Draft, suspect: &Suspect<'_>) {
     // A virtual machine is in no control group of the pod.
     if suspect.has_own_kernel() != Some(true) {
         let of_draft = draft.target.pod.clone().filter(|_| suspect.to_go.is_some());
-        let named = of_draft.as_ref();
-        let named = named.and_then(|pod| Some((pod.namespace.as_deref()?, pod.name.as_deref()?)));
-        forced_deletion::remedy(draft, suspect.pod, named, NETWORK_STAYS);
+        forced_deletion::remedy(draft, suspect.pod, of_draft.as_ref(), NETWORK_STAYS);
     }
 }
 

@@ -88,10 +88,9 @@ pub(super) fn words(
     killed: Option<(Monotonic, &str)>,
 ) {
     let Some(first) = tasks.first() else { return };
-    let in_pods =
-        suspect.group().is_some_and(|group| !group.outside.iter().any(|it| it.pid == first.pid));
-    live(draft, tasks, if in_pods { "container" } else { "pod" }, !in_pods);
-    if !in_pods {
+    let is_outside = suspect.group().is_some_and(|group| group.is_outside(first));
+    live(draft, tasks, if is_outside { "pod" } else { "container" }, is_outside);
+    if is_outside {
         draft.lacks("that it is a process of this container");
     }
     let who = name(first);

@@ -3,7 +3,7 @@
 use crate::{
     causes::shared::holders::is_same_pod,
     command::Step,
-    model::{node::PodState, shell::is_object_name},
+    model::{identity::Pod, node::PodState, shell::is_object_name},
     verdict::Draft,
 };
 
@@ -15,12 +15,13 @@ const RISK: &str = "the record is deleted without kubelet: no process is left in
     and nothing of it is mounted except kubelet's own in-memory files, which \
     kubelet removes afterwards. A StatefulSet creates its next pod at once";
 
-/// Adds it, if the pod is free; as a command for a pod with this namespace and name. `stays` follows in the risk.
-pub(crate) fn remedy(draft: &mut Draft, pod: &PodState, named: Option<(&str, &str)>, stays: &str) {
+/// Adds it, if the pod is free; as a command where the namespace and the name are given. `stays` follows in the risk.
+pub(crate) fn remedy(draft: &mut Draft, pod: &PodState, named: Option<&Pod>, stays: &str) {
     if !pod.is_free() {
         return;
     }
     let risk = format!("{RISK}{stays}");
+    let named = named.and_then(|it| Some((it.namespace.as_deref()?, it.name.as_deref()?)));
     let named = named.filter(|(namespace, name)| {
         [*namespace, *name, pod.uid.as_str()].into_iter().all(is_object_name)
     });
