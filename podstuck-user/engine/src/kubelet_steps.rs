@@ -77,8 +77,6 @@ pub(crate) struct NotAsked<'a> {
     pub(crate) received: Option<Timestamp>,
     /// Its log goes back to before the request and has neither the deletion nor a later receipt of the pod.
     pub(crate) is_unheard: bool,
-    /// The log names each container that kubelet stops, not only the deletions that it receives.
-    pub(crate) names_steps: bool,
     pub(crate) log: &'a str,
 }
 
@@ -90,9 +88,6 @@ impl NotAsked<'_> {
                 "its log has `SyncLoop DELETE` of the pod at {at:.0}, and no `Killing container` since: it has not asked \
                  the runtime to stop a container"
             ),
-            None if !self.names_steps => {
-                format!("its log has no `SyncLoop DELETE` of the pod since {:.0}", self.since)
-            }
             None => format!(
                 "its log has neither `SyncLoop DELETE` of the pod nor `Killing container` since {:.0}: it has not asked \
                  the runtime to stop a container",
@@ -125,7 +120,6 @@ impl KubeletSteps {
         let mut heard = heard.clone();
         if let Some(before) = self.heard.get(&heard.source).filter(|it| heard.since <= it.until) {
             heard.names_steps |= before.names_steps;
-            heard.names_deletions |= before.names_deletions;
         }
         self.heard.insert(heard.source.clone(), heard);
     }
@@ -234,36 +228,29 @@ impl KubeletSteps {
         if self.has_acted(uid, requested) {
             return None;
         }
-        let heard = self.heard.get(self.log(uid)?)?;
-        let Heard { names_steps, names_deletions, .. } = *heard;
+        let heard = self.heard.get(self.log(uid)?).filter(|heard| heard.names_steps)?;
         let of = self.of.get(&uid.to_owned()).cloned().unwrap_or_default();
         let (since, log) = (heard.since, heard.source.as_str());
         let is_whole = requested.is_some_and(|requested| since <= requested);
         if let Some(received) = of.to_go {
             let is_known = is_whole || of.added.is_some_and(|added| added <= received);
             let is_late = now.duration_since(received) >= SOON;
-            return (is_known && is_late && names_steps).then_some(NotAsked {
-                since: received,
-                received: Some(received),
-                is_unheard: false,
-                names_steps,
-                log,
-            });
+            let (since, received, is_unheard) = (received, Some(received), false);
+            let found = NotAsked { since, received, is_unheard, log };
+            return (is_known && is_late).then_some(found);
         }
         let requested = requested?;
         let added = of.added.filter(|added| *added >= requested);
         match added {
-            None if is_whole && (names_steps || names_deletions) => {
-                let (since, received) = (requested, None);
-                Some(NotAsked { since, received, is_unheard: true, names_steps, log })
+            None if is_whole => {
+                Some(NotAsked { since: requested, received: None, is_unheard: true, log })
             }
             // kubelet receives the deletion together with the pod, and may wait for the grace period.
             Some(added) => {
                 let grace = SignedDuration::try_from(grace).unwrap_or(SignedDuration::MAX);
                 let is_late = now.duration_since(added) >= grace.saturating_add(SOON);
                 let (since, received, is_unheard) = (added, None, false);
-                let found = NotAsked { since, received, is_unheard, names_steps, log };
-                (is_late && names_steps).then_some(found)
+                is_late.then_some(NotAsked { since, received, is_unheard, log })
             }
             None => None,
         }
@@ -292,8 +279,7 @@ mod tests {
             steps.listen(&What::Said(Box::new(Said { report: Some(*report), ..said })));
         }
         let (source, until) = ("log".into(), at(900));
-        let heard =
-            Heard { source, since: at(since), until, names_steps: true, names_deletions: true };
+        let heard = Heard { source, since: at(since), until, names_steps: true };
         steps.listen(&What::Heard(Box::new(heard)));
         steps
     }
@@ -372,19 +358,14 @@ mod tests {
     fn a_log_that_does_not_name_each_step_is_missing_nothing() {
         let mut steps = KubeletSteps::default();
         let (source, since, until) = ("log".into(), at(400), at(900));
-        let heard = Heard { source, since, until, names_steps: false, names_deletions: false };
+        let heard = Heard { source, since, until, names_steps: false };
         steps.listen(&What::Heard(Box::new(heard.clone())));
         assert_eq!(steps.not_asked(UID, Some(at(500)), GRACE, at(600)), None);
         let log_of = |steps: &KubeletSteps| {
             steps.not_asked(UID, Some(at(500)), GRACE, at(600)).map(|found| found.log.to_owned())
         };
         let whole = |source: &str| {
-            let heard = Heard {
-                source: source.into(),
-                names_steps: true,
-                names_deletions: true,
-                ..heard.clone()
-            };
+            let heard = Heard { source: source.into(), names_steps: true, ..heard.clone() };
             What::Heard(Box::new(heard))
         };
         steps.listen(&whole("log"));
@@ -405,26 +386,6 @@ mod tests {
             "x",
         ))));
         assert_eq!(log_of(&steps).as_deref(), Some("another"));
-    }
-
-    #[test]
-    fn a_log_that_names_deletions_only_shows_that_one_is_missing() {
-        let of = |reports: &[(Report, i64)]| {
-            let mut steps = KubeletSteps::default();
-            for (report, second) in reports {
-                let said = Said::new(Component::Kubelet, "log", UID, at(*second), "x");
-                steps.listen(&What::Said(Box::new(Said { report: Some(*report), ..said })));
-            }
-            let (source, since, until) = ("log".into(), at(400), at(900));
-            let heard = Heard { source, since, until, names_steps: false, names_deletions: true };
-            steps.listen(&What::Heard(Box::new(heard)));
-            steps
-                .not_asked(UID, Some(at(500)), GRACE, at(600))
-                .map(|found| (found.is_unheard, found.fact()))
-        };
-        let (is_unheard, fact) = of(&[]).unwrap();
-        assert!(is_unheard && !fact.contains("Killing"), "{fact}");
-        assert_eq!(of(&[(Report::ToGo, 501)]), None, "it may have stopped a container since");
     }
 
     #[test]

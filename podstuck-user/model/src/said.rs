@@ -195,10 +195,6 @@ pub struct Heard {
     /// a container. kubelet logs both from `--v=2` on.
     #[serde(skip_serializing_if = "is_not", default)]
     pub names_steps: bool,
-    /// Whether it has each deletion that kubelet received: kubelet before 1.21 does not log in a known form that it
-    /// stops a container.
-    #[serde(skip_serializing_if = "is_not", default)]
-    pub names_deletions: bool,
 }
 
 /// For `skip_serializing_if`.

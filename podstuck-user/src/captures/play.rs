@@ -103,13 +103,7 @@ pub(super) fn live(
     let first = shows.map(|it| it.said.at).min().or(ended).unwrap_or(deleted);
     let first = if capture.shows_in_record() { capture.now } else { first };
     let mut api = Some(capture.api());
-    let heard = Heard {
-        source: "log".into(),
-        since: start,
-        until: start,
-        names_steps: true,
-        names_deletions: true,
-    };
+    let heard = Heard { source: "log".into(), since: start, until: start, names_steps: true };
     play.take(begun, What::Heard(Box::new(heard)));
     let (mut logs, mut others) = (Growing::new(&capture.case), Vec::new());
     let since =
@@ -232,7 +226,7 @@ impl Play<'_> {
         }
         let since = self.capture.deleted();
         let (source, until) = ("log".into(), self.capture.now);
-        let heard = Heard { source, since, until, names_steps: true, names_deletions: true };
+        let heard = Heard { source, since, until, names_steps: true };
         self.take(now, What::Heard(Box::new(heard)));
     }
 

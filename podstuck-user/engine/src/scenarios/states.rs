@@ -183,10 +183,7 @@ pub(super) fn arrived_late() -> Plays {
         }
         if kubelet > 1.0 {
             let (source, since, until) = ("log of kubelet (pid 1)".into(), then(201), then(600));
-            play.heard(
-                600.0,
-                Heard { source, since, until, names_steps: true, names_deletions: true },
-            );
+            play.heard(600.0, Heard { source, since, until, names_steps: true });
         }
         let has_booted = volume.mounts.is_empty();
         let of = |volumes| PodState {
@@ -552,13 +549,7 @@ fn kubelets_part() -> Plays {
     let mut play = Play::new(Node::default());
     play.record(1.0, makes);
     let source = "log of kubelet (pid 1)".to_owned();
-    let heard = Heard {
-        source,
-        since: second(500),
-        until: second(600),
-        names_steps: true,
-        names_deletions: true,
-    };
+    let heard = Heard { source, since: second(500), until: second(600), names_steps: true };
     play.heard(600.0, heard.clone());
     let to_go = says("SyncLoop DELETE");
     let to_go = Said { report: Some(Report::ToGo), at: second(531), times: 1, ..to_go };

@@ -146,8 +146,7 @@ fn nothing_is_said_before_the_threshold() {
     let played = || {
         let mut played = Played::new();
         let (since, until) = (second(5), second(6));
-        let heard =
-            Heard { source: "log".into(), since, until, names_steps: true, names_deletions: true };
+        let heard = Heard { source: "log".into(), since, until, names_steps: true };
         played.0.take(Monotonic(6_000_000_000), What::Heard(Box::new(heard)));
         played
     };
@@ -482,8 +481,7 @@ impl Late {
         if let Some(since) = self.heard_since {
             let (since, until) = (second(since), second(3200));
             for source in self.kubelets.iter().map(|pid| format!("log of {pid}")) {
-                let heard =
-                    Heard { source, since, until, names_steps: true, names_deletions: true };
+                let heard = Heard { source, since, until, names_steps: true };
                 played.0.take(now(AT), What::Heard(Box::new(heard)));
             }
         }

@@ -190,13 +190,7 @@ fn a_refusal_is_not_asked_for_again_soon_and_names_the_right() {
     };
     played.says(606, heard(500));
     let (source, since, until) = ("log".into(), time(400), time(900));
-    let heard = crate::model::said::Heard {
-        source,
-        since,
-        until,
-        names_steps: true,
-        names_deletions: true,
-    };
+    let heard = crate::model::said::Heard { source, since, until, names_steps: true };
     played.alone.take(at(607), What::Heard(heard.into()));
     let draft = played.reads(670, [Err(NotRead::Forbidden)]).unwrap();
     draft.assert_is(CAUSE, Likely);

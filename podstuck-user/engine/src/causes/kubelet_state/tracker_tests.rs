@@ -88,8 +88,7 @@ impl Case {
         }
         if let Some(since) = self.heard {
             let (source, until) = ("log".into(), at(NOW));
-            let heard =
-                Heard { source, since: at(since), until, names_steps: true, names_deletions: true };
+            let heard = Heard { source, since: at(since), until, names_steps: true };
             alone.take(now, What::Heard(Box::new(heard)));
         }
         let (pods, kubelets) = (vec![self.pod.clone()], vec![7]);

@@ -431,12 +431,11 @@ fn in_stop(record: &PodRecord, here: Here<'_>, deletion: Timestamp) -> Option<Dr
         return Some(draft);
     }
     let not_asked = here.not_asked?;
-    let with_hook = |it: &&ContainerRecord| it.has_pre_stop;
-    let hooked: Vec<_> = running(record).filter(with_hook).collect();
-    let names: Vec<_> = hooked.iter().map(|it| safe(it.name.as_bytes()).into_owned()).collect();
-    draft.held_by(format!("the preStop hook of {}", names.first()?));
+    let hooked: Vec<_> = running(record).filter(|it| it.has_pre_stop).collect();
+    draft.held_by(hook_of(hooked.first()?));
     draft.fact(not_asked.fact(), Source::Log(not_asked.log.to_owned()));
-    for (it, name) in hooked.iter().zip(&names) {
+    for it in &hooked {
+        let name = safe(it.name.as_bytes());
         draft.fact(format!("{name} runs and has a preStop hook"), of(record));
         end(&mut draft, it, BEFORE_ITS_TURN);
     }
@@ -446,6 +445,10 @@ fn in_stop(record: &PodRecord, here: Here<'_>, deletion: Timestamp) -> Option<Dr
         the hook."
         .into();
     Some(draft)
+}
+
+fn hook_of(container: &ContainerRecord) -> String {
+    format!("the preStop hook of {}", clip(&safe(container.name.as_bytes()), NAME))
 }
 
 /// The containers that run, according to the record.
@@ -486,6 +489,9 @@ fn end(draft: &mut Draft, it: &ContainerRecord, (early, risk): Early) {
 /// after the containers behind them (pkg/kubelet/kuberuntime, `killContainer` and `terminationOrdering`).
 fn wait_for_turns(draft: &mut Draft, record: &PodRecord, not_asked: &NotAsked<'_>) {
     draft.fact(not_asked.fact(), Source::Log(not_asked.log.to_owned()));
+    if let Some(first) = running(record).find(|it| it.has_pre_stop) {
+        draft.held_by(hook_of(first));
+    }
     let containers = record.containers.as_deref().unwrap_or_default();
     let mut waits = Vec::new();
     for it in running(record) {

@@ -245,13 +245,7 @@ fn a_pod_after_its_grace_period_may_have_another_one_or_wait_for_its_hook() {
     assert_eq!(of(&record, Here { stop_ends: Some((later(10), "log")), ..asked }), None);
     assert_eq!(of(&record, Here { is_killed: Some(true), ..running }), None);
     assert_eq!(of(&record, asked), None);
-    let not_asked = NotAsked {
-        since: NOW,
-        received: Some(NOW),
-        is_unheard: false,
-        names_steps: true,
-        log: "log",
-    };
+    let not_asked = NotAsked { since: NOW, received: Some(NOW), is_unheard: false, log: "log" };
     // cluster-operator#805: within the grace period, and not known how far kubelet is.
     let early = PodRecord { deletion: Some(later(60)), ..record.clone() };
     let within = verdict(&early, asked).unwrap();

@@ -202,7 +202,6 @@ impl Logs {
                 since: now,
                 until: now,
                 names_steps: false,
-                names_deletions: false,
             })),
         }
         self.note(Component::Kubelet, pid, answer, lines);

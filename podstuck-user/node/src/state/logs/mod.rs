@@ -32,6 +32,7 @@ mod read;
 mod read_driver;
 mod read_runtime;
 mod runtime;
+mod stops;
 mod volume_steps;
 mod zone;
 

@@ -26,6 +26,7 @@ use super::{
     peel::{Peeled, is_others, peeled},
     place,
     pod_ids::PodIds,
+    stops::Stops,
     volume_steps::{Attached, VolumeSteps},
     zone,
 };
@@ -127,20 +128,19 @@ impl Question for ReadLog {
                 found.deletions.named(&namespace, &name, &uid);
             }
         }
-        tell.part(&Part::Pods(found.pods.into_iter().collect()))?;
-        let mut ids = found.ids;
-        let unknown = ids.unknown(found.of_pods.containers());
+        tell.part(&Part::Pods(std::mem::take(&mut found.pods).into_iter().collect()))?;
+        let named = found.of_pods.containers().chain(found.stops.containers());
+        let unknown = found.ids.unknown(named);
         if !unknown.is_empty() {
-            ids.extend(traces::pods_of(&self.host_root, self.pid, &unknown));
+            found.ids.extend(traces::pods_of(&self.host_root, self.pid, &unknown));
         }
-        let since = found.since.max(found.attempts.forgotten());
-        let attempts =
-            findings(found.attempts, found.of_runtime, found.of_pods, found.deletions, &ids);
-        let attempts: Vec<(Finding, bool)> = attempts.collect();
+        let Found { lines, names_steps, .. } = found;
+        let since = found.complete_since();
+        let (attempts, ids) = found.into_findings();
         tell.part(&Part::Containers(ids.into_known()))?;
         // A log that others than root can write proves no call, and its silence proves nothing.
         let is_roots = !source.contains(NOT_ROOTS);
-        tell.part(&Part::Lines(found.lines))?;
+        tell.part(&Part::Lines(lines))?;
         let attempts = attempts.into_iter().map(|entry| {
             let (said, call) = attempt(&source, entry);
             (said, call.filter(|_| is_roots))
@@ -149,9 +149,7 @@ impl Question for ReadLog {
         let since = next.tells_all_since(since, self.now);
         if let Some(since) = since.filter(|_| is_roots) {
             let (source, until) = (source.clone(), self.now);
-            let Found { names_steps, names_deletions, .. } = found;
-            let heard = Heard { source, since, until, names_steps, names_deletions };
-            tell.part(&Part::Heard(heard))?;
+            tell.part(&Part::Heard(Heard { source, since, until, names_steps }))?;
         }
         tell.part(&Part::Next(Box::new(next)))?;
         Ok(source)
@@ -167,32 +165,15 @@ struct Found {
     of_pods: OfPods,
     deletions: Deletions,
     steps: VolumeSteps,
-    /// It has entries about kubelet's steps, and about the deletions among them.
+    stops: Stops,
+    /// It has entries about kubelet's steps.
     names_steps: bool,
-    names_deletions: bool,
     /// The time of the first entry after the beginning, or after a gap.
     since: Option<Timestamp>,
     /// The last entry, which may continue.
     entry: String,
     framing: Framing,
     lines: Lines,
-}
-
-/// All findings, each with whether it is proven that kubelet wrote it.
-fn findings(
-    attempts: Attempts,
-    of_runtime: VecDeque<(Finding, bool)>,
-    of_pods: OfPods,
-    deletions: Deletions,
-    ids: &PodIds,
-) -> impl Iterator<Item = (Finding, bool)> + use<> {
-    let of_pods = of_pods.into_findings(&deletions, ids);
-    let reported = |report| {
-        move |(uid, at)| (Finding::Reported { uid, volume: String::new(), at, report }, true)
-    };
-    let added = deletions.added().into_iter().map(reported(Report::Added));
-    let deletions = deletions.into_found().into_iter().map(reported(Report::ToGo));
-    attempts.into_findings().chain(of_runtime).chain(of_pods).chain(added).chain(deletions)
 }
 
 fn attempt(source: &str, (finding, is_proven): (Finding, bool)) -> (Said, Option<NamedCall>) {
@@ -285,6 +266,25 @@ fn go_on(
 }
 
 impl Found {
+    /// The time from which on no finding is missing.
+    fn complete_since(&self) -> Option<Timestamp> {
+        self.since.max(self.attempts.forgotten()).max(self.stops.missing(&self.ids))
+    }
+
+    /// All findings, each with whether it is proven that kubelet wrote it.
+    fn into_findings(self) -> (Vec<(Finding, bool)>, PodIds) {
+        let Self { ids, attempts, of_runtime, of_pods, deletions, stops, .. } = self;
+        let of_pods = of_pods.into_findings(&deletions, &ids);
+        let stops = stops.into_findings(&ids).map(|stop| (stop, true));
+        let reported = |report| {
+            move |(uid, at)| (Finding::Reported { uid, volume: String::new(), at, report }, true)
+        };
+        let added = deletions.added().into_iter().map(reported(Report::Added));
+        let deletions = deletions.into_found().into_iter().map(reported(Report::ToGo));
+        let all = attempts.into_findings().chain(stops).chain(of_runtime).chain(of_pods);
+        (all.chain(added).chain(deletions).collect(), ids)
+    }
+
     /// Parses a text, up to its last entry.
     fn read(
         &mut self,
@@ -380,10 +380,10 @@ fn last_writer(text: &[u8]) -> Option<u32> {
 
 #[cfg(any(test, feature = "captures"))]
 fn captured_of(found: Found) -> Captured {
-    let ids = found.ids;
-    let findings = findings(found.attempts, found.of_runtime, found.of_pods, found.deletions, &ids);
-    let findings = findings.map(|finding| attempt("log", finding)).collect();
-    Captured { pods: found.pods.into_iter().collect(), findings, ids }
+    let pods = found.pods.iter().cloned().collect();
+    let (findings, ids) = found.into_findings();
+    let findings = findings.into_iter().map(|finding| attempt("log", finding)).collect();
+    Captured { pods, findings, ids }
 }
 
 /// Takes an entry. From one that is not proven, only findings that are marked as such: pods' names, containers' pods,
@@ -399,9 +399,9 @@ fn take(found: &mut Found, entry: &str, is_proven: bool, now: Timestamp) {
     if is_proven {
         found.ids.listen_to_kubelet(message);
         found.deletions.listen(message, || klog::written(entry, now));
-        // Older kubelets do not log in a known form that they stop a container.
-        found.names_steps |= message.starts_with("\"SyncLoop ");
-        found.names_deletions |= found.names_steps || message.starts_with("SyncLoop (");
+        found.stops.listen(message, || klog::written(entry, now));
+        // From 1.21 on, and before. Like a stop, at `--v=2`.
+        found.names_steps |= ["\"SyncLoop ", "SyncLoop ("].iter().any(|it| message.starts_with(it));
         if let Some((uid, grace_s)) = PodIds::killing(message)
             && let Some(at) = klog::written(entry, now)
         {
@@ -499,9 +499,7 @@ mod tests {
         let now = "2026-03-02T00:00:00Z".parse().unwrap();
         let found = search(log.as_bytes(), 7632, now);
         assert!(found.pods.is_empty(), "{:?}", found.pods);
-        findings(found.attempts, found.of_runtime, found.of_pods, found.deletions, &found.ids)
-            .map(|finding| attempt("log", finding))
-            .collect()
+        found.into_findings().0.into_iter().map(|finding| attempt("log", finding)).collect()
     }
 
     #[test]
@@ -572,6 +570,35 @@ mod tests {
             log.lines().map(|line| format!("Mar  1 23:00:00 a b[7]: {line}\n")).collect();
         let (lines, since) = read(others);
         assert_eq!((lines.are_foreign(), since), (true, Some(now)), "{lines:?}");
+    }
+
+    #[test]
+    fn a_stop_that_names_the_container_alone_is_its_pods() {
+        let at = |second: u32, text: &str| {
+            format!("I0301 23:00:{second:02}.000001    7632 x.go:1] {text}\n")
+        };
+        let stops = |digit: &str| {
+            let id = digit.repeat(64);
+            format!("Killing container \"docker://{id}\" with 3600 second grace period")
+        };
+        let started = format!(
+            "SyncLoop (PLEG): \"b_a({UID})\", event: &pleg.PodLifecycleEvent{{ID:\"{UID}\", \
+             Type:\"ContainerStarted\", Data:\"{}\"}}",
+            "a".repeat(64)
+        );
+        let now = "2026-03-02T00:00:00Z".parse().unwrap();
+        let log = [at(1, &started), at(2, &stops("a")), at(3, "after")].concat();
+        let found = search(log.as_bytes(), 7632, now);
+        assert!(found.names_steps && found.complete_since() == found.since);
+        let (all, _) = found.into_findings();
+        let [(Finding::Killing { uid, grace_s: Some(3600), .. }, true)] = &all[..] else {
+            panic!()
+        };
+        assert_eq!(uid, UID);
+        // The other one may be any pod's.
+        let found = search((log + &at(4, &stops("b"))).as_bytes(), 7632, now);
+        let since = found.complete_since().unwrap();
+        assert_eq!(since, "2026-03-01T23:00:04.000001Z".parse().unwrap());
     }
 
     #[test]

@@ -7,22 +7,28 @@ use nix::errno::Errno;
 
 use super::*;
 use crate::{
+    catalogue,
+    kubelet_steps::NotAsked,
     ledger::Ledger,
     model::{
         call::Outcome,
         client::Request,
-        halted::HaltedKubelet,
-        identity::{Pod, Target},
+        halted::{Halted, HaltedKubelet},
+        identity::{Component, Pod, Target},
+        mounted::Mounted,
         mounts::Device,
-        pod_group::Term,
-        runtime::ShimOf,
-        said::NamedLook,
-        time::Monotonic,
-        waiting::{On, Waiting},
+        node::{NodeSample, VolumeState},
+        pod_group::{PodGroup, Task, Term},
+        pod_record::{ContainerRecord, ContainerState, PodRecord},
+        runtime::{Runtime, Shim, ShimOf, Unreaped},
+        said::{Level, NamedLook, Said},
+        time::{Clock, Monotonic},
+        waiting::{On, Part, Waiting},
     },
     testing::{self, pod_group, pod_record, pod_state, runtime, task},
     tracker::TrackerId,
     verdict::{Draft, Verdict},
+    waits::Waits,
 };
 
 const CLOCK: Clock = Clock::new(Timestamp::UNIX_EPOCH, Monotonic(0));
@@ -375,8 +381,7 @@ fn a_runtime_that_was_not_asked_is_no_link() {
     let runtimes: Vec<Runtime> = vec![runtime(Component::Containerd)];
     let sample = NodeSample { cgroups, runtimes, ..node() };
     let since = Timestamp::from_second(1).unwrap();
-    let not_asked =
-        NotAsked { since, received: Some(since), is_unheard: false, names_steps: true, log: "log" };
+    let not_asked = NotAsked { since, received: Some(since), is_unheard: false, log: "log" };
     let no_watch = Facts { not_asked: Some(not_asked), ..facts(&sample) };
     let links = chain(&at(Stage::Containers), &no_watch);
     assert_eq!((links.len(), links[0].waits_for.as_deref()), (1, None), "{links:?}");

@@ -1,0 +1,92 @@
+//! The link of the cause that holds the pod.
+
+use super::link::seen;
+use crate::{
+    catalogue,
+    cause::CauseId,
+    ids,
+    model::{chain::Link, diagnosis::PodStage, finding::Finding, path::safe_path},
+};
+
+/// Causes inside kubelet: all later steps wait for it.
+pub(super) const OF_KUBELET: [CauseId; 3] =
+    [ids::KUBELET_MISSED_DELETION, ids::KUBELET_STEP_FAILS, ids::POD_NEVER_STARTED];
+
+/// Whether a cause lies inside kubelet.
+pub(crate) fn is_of_kubelet(id: CauseId) -> bool {
+    OF_KUBELET.contains(&id)
+}
+
+/// The first finding that blocks the pod.
+pub(crate) fn holding<'a>(pod: &PodStage, causes: &'a [Finding]) -> Option<&'a Finding> {
+    causes.iter().find(|cause| {
+        let is_of_pod = cause.pod.as_ref().is_none_or(|it| it.uid == pod.pod.uid);
+        is_of_pod && cause.blocks_deletion == Some(true)
+    })
+}
+
+/// The link of that finding.
+pub(super) fn of_cause(pod: &PodStage, causes: &[Finding]) -> Option<Link> {
+    let cause = holding(pod, causes)?;
+    let (who, must) = match &cause.held_by {
+        Some(who) => (who.clone(), cause.must.map_or_else(|| release(who, cause), str::to_owned)),
+        None => (safe_path(&cause.call.path.0).into_owned(), "be released".to_owned()),
+    };
+    let sure = cause.certainty.word();
+    let fact = catalogue::title(cause.id).unwrap_or_default().to_owned();
+    let waits_for = cause.waits_for.clone();
+    let link = seen(who, &must, waits_for, fact, &format!("cause {}, {sure}", cause.id));
+    Some(Link { since: Some(cause.first), ..link })
+}
+
+/// What the holder must do by default.
+pub(super) fn release(who: &str, cause: &Finding) -> String {
+    let path = safe_path(&cause.call.path.0);
+    match path.is_empty() || who.contains(&*path) {
+        true => "release the pod".to_owned(),
+        false => format!("release {path}"),
+    }
+}
+
+/// Adds the cause to the link of the process or object that it names, or else at the end. Links behind it are
+/// dropped, unless it waits for the next one.
+pub(super) fn end_with(links: &mut Vec<Link>, reason: Option<Link>) {
+    let Some(reason) = reason else { return };
+    let Some(at) = links.iter().position(|link| is_same(&link.who, &reason.who)) else {
+        links.push(reason);
+        return;
+    };
+    let next = links.get(at + 1).map(|next| next.who.clone());
+    let link = &mut links[at];
+    let waits_for_next = next
+        .is_some_and(|next| link.waits_for.as_ref().is_some_and(|what| what.starts_with(&next)));
+    link.fact = format!("{}; {}", link.fact, reason.fact);
+    link.source = format!("{}, {}", link.source, reason.source);
+    link.since = link.since.or(reason.since);
+    if !waits_for_next {
+        // Its supposed wait is not the cause.
+        if links.len() > at + 1 {
+            links[at].waits_for = None;
+        }
+        links.truncate(at + 1);
+    }
+}
+
+/// Whether a link is about the process or object that a cause names: by pid, or by name if there is no pid.
+pub(super) fn is_same(link: &str, named: &str) -> bool {
+    // The part after the comma says what that process waits for.
+    let named = named.split(", which").next().unwrap_or(named);
+    let name = named.strip_prefix("the ").unwrap_or(named);
+    match pid_of(named) {
+        Some(named) => pid_of(link) == Some(named),
+        None => link
+            .strip_prefix(name)
+            .is_some_and(|rest| matches!(rest.chars().next(), None | Some(' '))),
+    }
+}
+
+/// The pid in a process's name: `containerd (pid 7)`. The last one: a program can call itself `kubelet (pid 1)`.
+pub(super) fn pid_of(who: &str) -> Option<u32> {
+    let (_, rest) = who.rsplit_once("pid ")?;
+    rest.split(|at: char| !at.is_ascii_digit()).next()?.parse().ok()
+}

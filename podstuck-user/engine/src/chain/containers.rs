@@ -1,0 +1,199 @@
+//! The links of the runtime, of a shim and of the processes that they have not ended.
+
+use super::{
+    facts::{Facts, RUNTIMES},
+    link::{COMM, CONTAINER, halted, logged, seen},
+};
+use crate::{
+    model::{
+        chain::Link,
+        identity::Component,
+        node::PodState,
+        path::{clip, process, safe, safe_path},
+        pod_group::{PodGroup, Task},
+        runtime::{Runtime, Shim, Unreaped},
+        waiting::Part,
+    },
+    wait_channel,
+    waits::{COLLECTED, GO_ON},
+};
+
+/// Maximum number of a pod's processes that are named beside the first.
+pub(super) const NAMED: usize = 4;
+
+/// What a shim must do.
+pub(super) const SHIM_MUST: &str = "end the pod's processes and report their end";
+
+/// The links of the runtime and of the processes that it has not ended.
+pub(super) fn of_containers(state: &PodState, facts: &Facts<'_>) -> Vec<Link> {
+    // A command of the runtime for the sandbox: the shim is not called before it returns.
+    if let Some(hung) = facts.waits.hung_command(facts.clock)
+        && hung.by.part == Part::Daemon
+    {
+        return facts.waits.follow(hung.by.pid, "stop the pod's sandbox", facts.clock).links;
+    }
+    let group = facts.sample.cgroups.iter().find(|group| group.uid == state.uid);
+    let is_outside = |task: &Task| group.is_some_and(|group| group.is_outside(task));
+    // The sandbox's own process ends last, unless it is where the runtime's signal may not reach it.
+    let is_sandboxs = |task: &Task| group.is_some_and(|group| group.is_sandboxs(task));
+    let mut tasks: Vec<&Task> =
+        group.iter().flat_map(|group| group.tasks.iter().chain(&group.outside)).collect();
+    tasks.sort_by_key(|task| (is_sandboxs(task), is_outside(task), task.started, task.pid));
+    let shim = group.and_then(|group| shim_of(group));
+    // With a complaint, the sandbox's own process is not the reason: it ends when the runtime or kubelet continues.
+    let is_left =
+        !tasks.is_empty() && tasks.iter().all(|task| is_sandboxs(task) && task.is_alive());
+    let complains = facts.last_of(&RUNTIMES).or_else(|| facts.last_of(&[Component::Kubelet]));
+    if is_left && complains.is_some() && shim.is_none_or(|shim| !shim.is_halted()) {
+        tasks.clear();
+    }
+    let mut links: Vec<Link> = of_runtime(&state.uid, &tasks, facts).into_iter().collect();
+    let waits = facts.waits.shim(facts.clock).filter(|_| !shim.is_some_and(Shim::is_halted));
+    if let Some(pid) = waits {
+        links.extend(facts.waits.follow(pid, SHIM_MUST, facts.clock).links);
+        return links;
+    }
+    // The shim has no part in the runtime's failure.
+    if let Some(shim) = shim.filter(|_| !tasks.is_empty() || !is_left) {
+        tasks.retain(|task| task.pid != shim.pid);
+        links.push(of_shim(shim, tasks.len()));
+        // The other processes end once the tracer releases that one.
+        if let Some(tracer) = shim.unreaped.iter().find_map(of_tracer) {
+            links.push(tracer);
+            return links;
+        }
+    }
+    let Some(first) = tasks.first() else { return links };
+    let frozen = group.and_then(|group| group.frozen.as_deref()).filter(|_| !is_outside(first));
+    let (waits_for, mut fact) = match frozen {
+        Some(group) => (
+            Some(format!("the control group {} to be thawed", safe_path(group))),
+            "its control group is frozen".to_owned(),
+        ),
+        // The sandbox's own process ends last, when the runtime stops the sandbox.
+        None if is_sandboxs(first) && first.is_alive() => {
+            (Some("the runtime to stop the pod's sandbox".to_owned()), of_task(first).1)
+        }
+        None => of_task(first),
+    };
+    if is_outside(first) {
+        fact.push_str(&format!(
+            "; it is in the control group {}, outside the pod's",
+            safe_path(&first.group)
+        ));
+    }
+    if let Some(container) = facts.container_of(first) {
+        fact = format!("of the container {}; {fact}", clip(&safe(container.as_bytes()), CONTAINER));
+    }
+    let name = |task: &Task| process(&task.comm, task.pid);
+    let others: Vec<String> = tasks.iter().skip(1).take(NAMED).map(|task| name(task)).collect();
+    if !others.is_empty() {
+        let more = tasks.len() - 1 - others.len();
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        fact.push_str(&format!("; also alive: {}{more}", others.join(", ")));
+    }
+    let source = format!("/proc/{}/task/{}/stat", first.pid, first.tid);
+    links.push(seen(name(first), "end", waits_for, fact, &source));
+    links
+}
+
+/// The shim of a pod: one that is halted or has unreaped children before others.
+pub(super) fn shim_of(group: &PodGroup) -> Option<&Shim> {
+    let is_idle = |shim: &&Shim| shim.is_halted() || !shim.unreaped.is_empty();
+    group.shims.iter().find(is_idle).or_else(|| group.shims.first())
+}
+
+pub(super) fn of_shim(shim: &Shim, left: usize) -> Link {
+    let Shim { pid, comm, state, .. } = shim;
+    let who = format!("{} (pid {pid})", safe(comm.as_bytes()));
+    let (waits_for, fact) = match (&shim.unreaped[..], &shim.wait_channel) {
+        _ if shim.is_stopped() => (Some(GO_ON.to_owned()), "it is stopped".into()),
+        (_, Some(channel)) => (Some(wait_channel::words(&[], channel)), format!("state {state}")),
+        ([child, ..], _) => {
+            let name = clip(&safe(child.comm.as_bytes()), COMM);
+            let fact = format!(
+                "{name} (pid {}) has ended, but its exit status is not collected",
+                child.pid
+            );
+            let waits_for = child.traced_by.as_ref();
+            (waits_for.map(|tracer| format!("{tracer}, which traces {name}, to detach")), fact)
+        }
+        ([], None) if left > 0 => {
+            (Some("these processes to end".to_owned()), format!("it is alive: state {state}"))
+        }
+        ([], None) => (None, format!("it is alive: state {state}; no other process of the pod is")),
+    };
+    seen(who, SHIM_MUST, waits_for, fact, &format!("/proc/{pid}/stat"))
+}
+
+/// The link of a tracer that hides a process's exit from its parent.
+pub(super) fn of_tracer(child: &Unreaped) -> Option<Link> {
+    let tracer = child.traced_by.clone()?;
+    let name = process(&child.comm, child.pid);
+    let must = format!("detach from {name}, or end");
+    let fact = format!("it traces {name}, which has ended, and has not collected its exit status");
+    Some(seen(tracer, &must, None, fact, &format!("/proc/{}/status", child.pid)))
+}
+
+/// What a process of a container waits for, and the fact that says so.
+pub(super) fn of_task(task: &Task) -> (Option<String>, String) {
+    let term = task.term.map(|term| format!(", {}", term.words())).unwrap_or_default();
+    let kill = if task.killed { "SIGKILL is pending" } else { "no SIGKILL is pending" };
+    let fact = format!("state {}{term}, {kill}", task.state);
+    let channel = task.wait_channel.as_deref();
+    let waits_for = match task.state {
+        'D' => Some(channel.map_or_else(
+            || "something in the kernel: its wait channel is not visible".to_owned(),
+            |channel| wait_channel::words(&[], channel),
+        )),
+        'T' | 't' => Some(GO_ON.to_owned()),
+        'Z' | 'X' => Some(COLLECTED.to_owned()),
+        _ if task.is_alive() => Some("SIGKILL, unless it exits by itself".into()),
+        _ => None,
+    };
+    (waits_for, fact)
+}
+
+/// The runtime that complains about the pod, or else dockerd if the pod's shims are its, or else the first one.
+pub(super) fn runtime<'a>(uid: &str, facts: &Facts<'a>) -> Option<&'a Runtime> {
+    let of_pod = facts.sample.cgroups.iter().filter(|group| group.uid == uid);
+    let is_dockers = || of_pod.flat_map(|group| &group.shims).any(Shim::is_dockers);
+    let its = facts.last_of(&RUNTIMES).map(|said| said.component);
+    let its = its.or_else(|| is_dockers().then_some(Component::Dockerd));
+    let all = &facts.sample.runtimes;
+    all.iter()
+        .find(|it| Some(it.component) == its)
+        .or_else(|| all.first().filter(|_| its.is_none()))
+}
+
+pub(super) fn of_runtime(uid: &str, tasks: &[&Task], facts: &Facts<'_>) -> Option<Link> {
+    const MUST: &str = "end the pod's processes";
+    const SANDBOX: &str = "stop the pod's sandbox";
+    let ended = facts.ended_container(uid).filter(|_| tasks.is_empty());
+    let ended = ended.map(|it| clip(&safe(it.name.as_bytes()), CONTAINER));
+    let must = match &ended {
+        Some(name) => &format!("stop the container {name}"),
+        None if tasks.is_empty() => SANDBOX,
+        None => MUST,
+    };
+    let Some(runtime) = runtime(uid, facts) else {
+        let who = facts.sample.gone.first()?.component.name().to_owned();
+        let (its_start, fact) =
+            ("its start".to_owned(), "it does not run, but its shims do".into());
+        return Some(seen(who, must, Some(its_start), fact, "/proc"));
+    };
+    let who = format!("{} (pid {})", runtime.component.name(), runtime.pid);
+    if let Some(why) = &runtime.halted {
+        return Some(seen(who, must, None, halted(why), "/proc"));
+    }
+    let waits_for = match tasks.len() {
+        0 => None,
+        1 => Some("a process of the pod to end".to_owned()),
+        count => Some(format!("{count} processes of the pod to end")),
+    };
+    let mut fact = "it runs, and no error that it logged about the pod is known".to_owned();
+    if let Some(name) = ended {
+        fact.push_str(&format!("; no process of the container {name} is left"));
+    }
+    Some(logged(seen(who, must, waits_for, fact, "/proc"), facts.last_of(&RUNTIMES)))
+}

@@ -1,0 +1,60 @@
+//! One link, and the words for its facts.
+
+use crate::model::{
+    chain::Link,
+    halted::Halted,
+    path::{safe, safe_path},
+    said::Said,
+};
+
+/// Maximum length of a process name.
+pub(super) const COMM: usize = 16;
+
+/// Maximum length of a container's name.
+pub(super) const CONTAINER: usize = 63;
+
+/// A link from a fact of a scan.
+pub(super) fn seen(
+    who: String,
+    must: &str,
+    waits_for: Option<String>,
+    fact: String,
+    source: &str,
+) -> Link {
+    let (must, source) = (must.to_owned(), source.to_owned());
+    Link { who, must, waits_for, since: None, fact, source }
+}
+
+/// Sets what the link waits for.
+pub(super) fn waits_for(link: Link, what: &str) -> Link {
+    Link { waits_for: Some(what.to_owned()), ..link }
+}
+
+/// Replaces the fact by the component's log message, if there is one.
+pub(super) fn logged(link: Link, said: Option<&Said>) -> Link {
+    match said {
+        Some(said) => Link { fact: quote(said), source: said.source.clone(), ..link },
+        None => link,
+    }
+}
+
+/// A component's log message, as a fact.
+pub(crate) fn quote(said: &Said) -> String {
+    let times = if said.times > 1 { format!("{} times, ", said.times) } else { String::new() };
+    format!("it logged, {times}last at {:.0}: {}", said.at, safe(said.text.as_bytes()))
+}
+
+/// Why a component does nothing, as a fact.
+pub(super) fn halted(why: &Halted) -> String {
+    match why {
+        Halted::Stopped => "it is stopped, and does nothing until it receives SIGCONT".into(),
+        Halted::Frozen { group } => format!("its control group {} is frozen", safe_path(group)),
+        Halted::NoDescriptors { open, most, .. } => {
+            format!("it has {open} file descriptors open, of at most {most}")
+        }
+        Halted::Waits { tid, state, channel } => {
+            let channel = safe(channel.as_bytes());
+            format!("its thread {tid} waits in the kernel function {channel} (state {state})")
+        }
+    }
+}
