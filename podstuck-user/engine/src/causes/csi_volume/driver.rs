@@ -108,10 +108,16 @@ pub(crate) fn not_registered(draft: &mut Draft, suspect: &Suspect<'_>) {
     if let Some(node) = suspect.node
         && let Some(listed) = &node.drivers
     {
-        let not =
-            if listed.iter().any(|known| safe(known.as_bytes()) == name) { "" } else { "not " };
+        let is_listed = listed.iter().any(|known| safe(known.as_bytes()) == name);
+        let not = if is_listed { "" } else { "not " };
         let fact = format!("the driver is {not}listed in CSINode {}", safe(node.node.as_bytes()));
         draft.fact(fact, Source::Api(node.read));
+        if is_listed && suspect.fault == Fault::DriverAbsent {
+            draft.doubt(
+                "whether the driver is registered with a socket of another name: kubelet takes a driver that it \
+                 unregisters out of the CSINode",
+            );
+        }
     }
     draft.explanation = format!(
         "kubelet cannot ask the CSI driver {name} to unpublish the volume, because the driver is \

@@ -113,8 +113,13 @@ impl NotAttempted {
         // kubelet unmounts only what it counts as mounted.
         let is_lost = looked.attached.is_some_and(|(attached, _)| at.since(attached) >= MOUNTED_BY);
         let is_cut_off = volume.driver().is_some_and(DriverProcess::is_cut_off);
+        let answered = repeated(Fault::DriverError).map(|logged| logged.last);
         let found = match fault(pod, volume, tried, begun) {
             Some(Fault::DriverDeaf) if is_called => Some(Fault::Forgotten),
+            // A driver may register itself with a socket of any name.
+            Some(Fault::DriverAbsent) if answered > looked.unregistered => Some(Fault::Forgotten),
+            // Any plugin's socket may have come or gone since: kubelet's next attempt shows whether this one's has.
+            Some(Fault::DriverAbsent) if answered.is_some() => return None,
             found => found,
         };
         let found = match found {

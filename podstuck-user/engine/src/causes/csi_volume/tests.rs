@@ -562,6 +562,22 @@ fn no_driver_has_come_since_the_directory_of_their_sockets_was_changed() {
     assert_eq!(first_look(3180), None, "it may be a restart");
 }
 
+/// kubelet takes any socket in that directory, and asks the driver for its name.
+#[test]
+fn a_driver_that_answers_is_registered_whatever_its_sockets_name() {
+    let first_look = |complaint: Complaint, changed: i64| {
+        let mut volume = csi(Registration::Absent);
+        volume.csi.as_mut().unwrap().registry_changed = Some(second(changed));
+        let said = [3000, 3122].map(|at| complains(complaint, at));
+        Late::of(volume).said(said).cause()
+    };
+    let errors = |changed| first_look(Complaint::DriverError, changed);
+    assert_eq!(errors(2900), Some(("csi-driver-error", Certainty::Firm)));
+    assert_eq!(errors(3130), None, "kubelet's next attempt will show it");
+    let expected = Some(("csi-driver-not-registered", Certainty::Firm));
+    assert_eq!(first_look(Complaint::NoDriver, 2900), expected);
+}
+
 #[test]
 fn whether_the_api_server_lists_the_driver_is_a_fact() {
     let node = |drivers: &[&str]| NodeRecord {
@@ -571,9 +587,9 @@ fn whether_the_api_server_lists_the_driver_is_a_fact() {
         drivers: Some(drivers.iter().map(|name| (*name).into()).collect()),
         missing: Vec::new(),
     };
-    for (drivers, fact) in [
-        (&["other"][..], "the driver is not listed in CSINode n"),
-        (&["d.example"], "the driver is listed in CSINode n"),
+    for (drivers, fact, is_doubted) in [
+        (&["other"][..], "the driver is not listed in CSINode n", false),
+        (&["d.example"], "the driver is listed in CSINode n", true),
     ] {
         let mut played = Played::new();
         played.0.take(Monotonic(1), What::Node(node(drivers).into()));
@@ -581,6 +597,8 @@ fn whether_the_api_server_lists_the_driver_is_a_fact() {
         let found = (10..80).step_by(2).flat_map(|second| played.sample(&gone, second)).last();
         let Some(Verdict::Found(draft)) = found else { panic!("{found:?}") };
         assert!(draft.evidence.iter().any(|known| known.fact == fact), "{draft:#?}");
+        let has_doubt = draft.doubts.iter().any(|doubt| doubt.contains("another name"));
+        assert_eq!(has_doubt, is_doubted, "{draft:#?}");
     }
 }
 
