@@ -85,11 +85,11 @@ impl NotAsked<'_> {
     pub(crate) fn fact(&self) -> String {
         match self.received {
             Some(at) => format!(
-                "its log has `SyncLoop DELETE` of the pod at {at:.0}, and no `Killing container` since: it has not asked \
+                "kubelet's log has `SyncLoop DELETE` of the pod at {at:.0}, and no `Killing container` since: kubelet has not asked \
                  the runtime to stop a container"
             ),
             None => format!(
-                "its log has neither `SyncLoop DELETE` of the pod nor `Killing container` since {:.0}: it has not asked \
+                "kubelet's log has neither `SyncLoop DELETE` of the pod nor `Killing container` since {:.0}: kubelet has not asked \
                  the runtime to stop a container",
                 self.since
             ),

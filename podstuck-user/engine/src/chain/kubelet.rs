@@ -7,7 +7,7 @@ use super::{
     containers::runtime,
     driver::{driver, first_left, mount_of},
     facts::Facts,
-    link::{halted, logged, quote, seen},
+    link::{CONTAINER, halted, logged, quote, seen},
 };
 use crate::{
     ids,
@@ -18,7 +18,7 @@ use crate::{
         identity::Component,
         mounted::Mounted,
         node::PodState,
-        path::safe_path,
+        path::{clip, safe, safe_path},
         pod_record::{ContainerRecord, ContainerState, PodRecord},
         said::{Level, Said},
     },
@@ -68,7 +68,8 @@ pub(super) fn of_kubelet(pod: &PodStage, facts: &Facts<'_>) -> (Link, bool) {
         Stage::Containers if holding == Some(ids::POSTSTART_HOOK_PENDING) => {
             Some("the postStart hook of a container".to_owned())
         }
-        Stage::Containers if facts.not_asked.is_some() || fails_itself(facts).is_some() => None,
+        Stage::Containers if facts.not_asked.is_some() => pre_stop_hook(facts),
+        Stage::Containers if fails_itself(facts).is_some() => None,
         Stage::Containers => {
             let runtime = runtime(&pod.pod.uid, facts).map(|it| it.component.name());
             Some(runtime.unwrap_or("the container runtime").to_owned())
@@ -94,6 +95,14 @@ pub(super) fn of_kubelet(pod: &PodStage, facts: &Facts<'_>) -> (Link, bool) {
         _ => logged(link, facts.last_of(&[Component::Kubelet])),
     };
     (of_log, true)
+}
+
+/// The preStop hook that kubelet runs before it asks the runtime, if it has received the deletion.
+fn pre_stop_hook(facts: &Facts<'_>) -> Option<String> {
+    facts.not_asked?.received?;
+    let mut containers = facts.record?.containers.as_ref()?.iter();
+    let hooked = containers.find(|it| it.has_pre_stop && it.state == ContainerState::Running)?;
+    Some(format!("the preStop hook of {}", clip(&safe(hooked.name.as_bytes()), CONTAINER)))
 }
 
 /// Whether kubelet reports containers as running although no process of the pod is left, and says nothing else about it.

@@ -165,8 +165,10 @@ pub(crate) static DRIVER_ERROR: Cause = Cause {
     stage: Stage::Volumes,
     kind: Kind::Cause,
     meaning: "The driver answers kubelet's NodeUnpublishVolume with an error: it does not know \
-        the volume, cannot unmount it, or cannot reach its storage. kubelet retries with pauses \
-        of up to two minutes, and makes no call on the path until the driver succeeds.",
+        the volume, cannot unmount it, or cannot reach its storage. Or it serves one call on a \
+        volume at a time, and refuses that of a pod (Aborted) while it works for another one. \
+        kubelet retries with pauses of up to two minutes, and makes no call on the path until the \
+        driver succeeds.",
     confirmed_by: &[
         seen(
             "kubelet's log has the error of the last attempts, and the error is not Unavailable",
@@ -190,7 +192,7 @@ pub(crate) static DRIVER_ERROR: Cause = Cause {
         way("fix the error that the driver's own log reports, or restart the driver", ""),
         way("`umount` the path by hand if the driver no longer knows the volume", ""),
     ],
-    field: &[],
+    field: &["ceph-csi#2123"],
     tried: &[TriedWith::RealKubelet, TriedWith::Recording],
     source: &[
         "kubernetes pkg/volume/csi/csi_mounter.go, TearDownAt",

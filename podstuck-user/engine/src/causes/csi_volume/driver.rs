@@ -266,6 +266,12 @@ pub(crate) fn hangs(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<
              call still runs",
         );
     }
+    if suspect.is_shared && !suspect.timed_out && halted.is_none() && task.links.is_empty() {
+        draft.doubt(
+            "whether one call hangs: other pods have this volume, too, and the pending call may be \
+             another one each time",
+        );
+    }
     find_driver(
         draft,
         "restart the driver's pod: this clears the driver's own lock, but does not end a thread \
@@ -319,6 +325,39 @@ pub(crate) fn error(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<
     } else {
         draft.rule_out(ids::CSI_DRIVER_NOT_IDEMPOTENT, "the volume is still mounted");
     }
+}
+
+/// A driver that serves one call on a volume at a time, and refuses those of other pods meanwhile.
+pub(crate) fn in_turn(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<'_>) {
+    let name = name(suspect);
+    draft.held_by(format!("the CSI driver {name}"));
+    draft.waits_for = Some("its calls on the same volume for other pods".into());
+    listens(draft, suspect);
+    if let Some(said) = suspect.of_another {
+        let fact = format!(
+            "kubelet says of another pod with this volume, at {:.0}: {}",
+            said.at, said.text
+        );
+        draft.fact(fact, Source::Log(said.source.clone()));
+    }
+    draft.explanation = format!(
+        "The CSI driver {name} serves one call on a volume at a time, and refuses the others \
+         (Aborted). Its calls on this volume return: kubelet has unmounted the volume of another \
+         pod since. kubelet tries again after a pause of up to two minutes, and may find the \
+         driver at work for another pod again. It ends by itself, one pod after the other."
+    );
+    umount(context, draft, suspect, UMOUNT_RISK);
+    draft.advice(
+        "wait for kubelet's next attempts; upgrade the driver to a version that locks each pod's \
+         mount instead of the volume",
+        "none",
+    );
+    let answers = "the driver runs and answers";
+    draft.rule_out(ids::CSI_DRIVER_NOT_REGISTERED, answers);
+    draft.rule_out(ids::CSI_DRIVER_DOWN, answers);
+    draft.rule_out(ids::CSI_DRIVER_LOST_PUBLISH_STATE, "the driver does not report success");
+    draft.rule_out(ids::CSI_UNPUBLISH_HUNG_LOCK, "its calls on this volume return");
+    draft.rule_out(ids::CSI_DRIVER_NOT_IDEMPOTENT, "the volume is still mounted");
 }
 
 /// Whether the driver's error is that of the removal of a directory on which a mount of the volume lies.

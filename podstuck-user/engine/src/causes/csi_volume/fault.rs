@@ -47,6 +47,8 @@ pub(super) struct Looked<'a> {
     pub(super) failed_mount: Option<FailedMount<'a>>,
     /// kubelet waited two minutes for the driver's answer.
     pub(super) timed_out: bool,
+    /// The last teardown of the volume by another pod, if it shows that the driver's calls on the volume return.
+    pub(super) of_another: Option<&'a Said>,
     /// The driver's process is stopped or frozen, or has no descriptor left.
     pub(super) halted: bool,
 }
@@ -164,6 +166,12 @@ impl NotAttempted {
             }
             Some(fault) => fault,
         };
+        let found = match found {
+            Fault::DriverHangs if looked.of_another.is_some() && driver_fault(volume).is_none() => {
+                Fault::InTurn
+            }
+            found => found,
+        };
         // A pod from before the node's boot may be about to start again.
         let is_due = pod.started
             || found == Fault::NoData
@@ -236,7 +244,7 @@ pub(super) fn is_met(
 /// How long the fault must have lasted.
 pub(super) fn needed(fault: Fault, thresholds: Thresholds) -> Duration {
     match fault {
-        Fault::DriverError | Fault::NotIdempotent => Duration::ZERO,
+        Fault::DriverError | Fault::InTurn | Fault::NotIdempotent => Duration::ZERO,
         fault if fault.is_silence() => thresholds.not_attempted,
         _ => thresholds.not_attempted / PART,
     }

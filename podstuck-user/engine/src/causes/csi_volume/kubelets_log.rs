@@ -7,7 +7,7 @@ use crate::{
     bounded::Bounded,
     causes::csi_volume::verdict::Fault,
     model::{
-        csi::CsiState,
+        csi::{CsiState, VolumeData},
         identity::{Component, Volume},
         node::{PodState, VolumeState},
         said::{Complaint, Heard, Report, Said},
@@ -187,6 +187,30 @@ impl KubeletsLog {
         self.complaints.get(&key).is_some_and(|logged| Some(logged.last) >= torn_down)
     }
 
+    /// Whether it has errors about this volume for another pod.
+    pub(super) fn is_shared(&self, pod: &PodState, volume: &VolumeState) -> bool {
+        let name = unique_name(pod, volume);
+        let mut errors = self.errors.iter().filter(|_| !name.is_empty());
+        errors.any(|((uid, volume), _)| *uid != pod.uid && *volume == name)
+    }
+
+    /// The last teardown of the volume by another pod since the driver first refused this pod's because of a pending call
+    /// on the volume: that call has returned. A driver that locks each pod's mount says so, and another pod's success
+    /// then shows nothing.
+    pub(super) fn of_another(&self, pod: &PodState, volume: &VolumeState) -> Option<&Said> {
+        let VolumeData::Known { handle, .. } = &volume.csi.as_ref()?.data else { return None };
+        let name = unique_name(pod, volume);
+        let key = (pod.uid.clone(), Complaint::DriverHangs, name.clone());
+        let refused = self.complaints.get(&key)?;
+        let (_, answer) = refused.said.text.split_once("code = Aborted desc = ")?;
+        let is_of_volume = answer.contains(handle.as_str()) && !answer.contains(&pod.uid);
+        let others = self.torn_down.iter().filter(|((uid, volume), logged)| {
+            *uid != pod.uid && *volume == name && logged.last > refused.first
+        });
+        let last = others.max_by_key(|(_, logged)| logged.last)?;
+        is_of_volume.then_some(&last.1.said)
+    }
+
     /// The last successful teardown of the volume, if there was no error since.
     pub(super) fn torn_down(&self, pod: &PodState, volume: &VolumeState) -> Option<&Logged> {
         let key = (pod.uid.clone(), unique_name(pod, volume));
@@ -261,6 +285,7 @@ fn complaints_of(fault: Fault) -> &'static [Complaint] {
         Fault::DriverAbsent | Fault::DriverDeaf => &[Complaint::NoDriver, Complaint::DriverDown],
         Fault::DriverDown => &[Complaint::DriverDown],
         // gRPC drops a connection on which a stopped driver sends nothing.
+        Fault::InTurn => &[Complaint::DriverHangs],
         Fault::DriverHangs => {
             &[Complaint::DriverTimesOut, Complaint::DriverHangs, Complaint::DriverDown]
         }

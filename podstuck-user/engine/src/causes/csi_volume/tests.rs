@@ -786,6 +786,29 @@ fn a_driver_that_is_halted_has_not_forgotten() {
     assert_ne!(waited(10).said([well]).cause().map(|it| it.0), Some(hangs));
 }
 
+/// ceph-csi#2123: a driver that locks the volume, and not each pod's mount, refuses all pods but one.
+#[test]
+fn a_driver_that_serves_one_pod_after_the_other_does_not_hang() {
+    const OTHER: &str = "1f0e0d0c-1111-2222-3333-444455556666";
+    let refused = |locked: &str, at| {
+        let text = format!("rpc error: code = Aborted desc = {locked} already exists");
+        Said { text, ..complains(Complaint::DriverHangs, at) }
+    };
+    let of_other = |said: Said| Said { uid: OTHER.into(), ..said };
+    let cause = |locked: &str, others: Vec<Said>| {
+        let own = [3000, 3122].map(|at| refused(locked, at));
+        Late::of(with_driver(as_it_is)).said(own.into_iter().chain(others)).cause()
+    };
+    let done = |at| vec![of_other(reports(Report::TornDown, at))];
+    let (volume, mount) = ("an operation with the given Volume ID h", UID);
+    let hangs = |certainty| Some(("csi-unpublish-hung-lock", certainty));
+    assert_eq!(cause(volume, done(3100)), Some(("csi-driver-error", Certainty::Firm)));
+    assert_eq!(cause(volume, done(2990)), hangs(Certainty::Firm), "before this one began");
+    assert_eq!(cause(mount, done(3100)), hangs(Certainty::Firm), "it locks each mount");
+    let others_wait = vec![of_other(refused(volume, 3100))];
+    assert_eq!(cause(volume, others_wait), hangs(Certainty::Likely), "it may be slow");
+}
+
 #[test]
 fn threads_that_wait_one_after_the_other_do_not_hang() {
     let mut played = Played::new();

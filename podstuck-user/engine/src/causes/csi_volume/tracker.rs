@@ -234,6 +234,7 @@ impl NotAttempted {
                 self.log.failed_mount(pod, volume, to_go, sample.at)
             },
             timed_out: self.log.has_timed_out(pod, volume),
+            of_another: self.log.of_another(pod, volume),
             halted: volume
                 .driver()
                 .and_then(|driver| driver.halted.as_ref())
@@ -290,6 +291,9 @@ impl NotAttempted {
                 && !csi_volume::verdict::has_tokens(pod),
             to_go: self.to_go.word(&pod.uid),
             record: self.records.get(&pod.uid),
+            timed_out: looked.timed_out,
+            is_shared: self.log.is_shared(pod, volume),
+            of_another: looked.of_another,
             said: said.map(|logged| (logged.first, &logged.said)),
             torn_down: looked.torn_down.map(|logged| (logged.last, &logged.said)),
             driver_says: self.log.of_driver(pod, volume).map(|logged| (logged.last, &logged.said)),

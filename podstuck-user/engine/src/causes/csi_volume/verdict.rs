@@ -47,6 +47,8 @@ pub(crate) enum Fault {
     DriverHangs,
     /// The driver answers with errors.
     DriverError,
+    /// The driver refuses, as it works on another pod's call on the volume each time.
+    InTurn,
     /// The volume is a FUSE file system without a server.
     DeadFuse,
     /// The driver answers with errors, and nothing is mounted.
@@ -89,6 +91,12 @@ pub(crate) struct Suspect<'a> {
     pub(crate) to_go: Option<&'a Word>,
     /// The pod's record at the API server.
     pub(crate) record: Option<&'a PodRecord>,
+    /// kubelet waited two minutes for the driver's answer.
+    pub(crate) timed_out: bool,
+    /// kubelet's log has errors about this volume for another pod, too.
+    pub(crate) is_shared: bool,
+    /// The last teardown of the volume by another pod, if it shows that the driver's calls on the volume return.
+    pub(crate) of_another: Option<&'a Said>,
     /// The complaint in kubelet's log, and its first time.
     pub(crate) said: Option<(Monotonic, &'a Said)>,
     /// The last teardown of the volume in kubelet's log, if it succeeded.
@@ -134,7 +142,9 @@ pub(crate) fn draft(
         Fault::DriverAbsent | Fault::DriverDeaf | Fault::DriverDown | Fault::DriverHangs => {
             csi_volume::driver::cause(*fault)
         }
-        Fault::DriverError | Fault::NotIdempotent => csi_volume::driver::cause(*fault),
+        Fault::DriverError | Fault::InTurn | Fault::NotIdempotent => {
+            csi_volume::driver::cause(*fault)
+        }
         Fault::DeadFuse => dead_fuse::cause(),
         Fault::KubeletLost => kubelet_lost::cause(),
         Fault::Forgotten => left_mounted::cause(1, None),
@@ -163,6 +173,7 @@ pub(crate) fn draft(
         Fault::DriverDown => csi_volume::driver::down(&mut draft, suspect),
         Fault::DriverHangs => csi_volume::driver::hangs(context, &mut draft, suspect),
         Fault::DriverError => csi_volume::driver::error(context, &mut draft, suspect),
+        Fault::InTurn => csi_volume::driver::in_turn(context, &mut draft, suspect),
         Fault::DeadFuse => below_driver(context, &mut draft, suspect),
         Fault::NotIdempotent => csi_volume::driver::not_idempotent(context, &mut draft, suspect),
         Fault::CutOff => left_mounted::cut_off(context, &mut draft, suspect),
