@@ -143,7 +143,13 @@ impl KubeletSteps {
             words.iter().any(|word| said.text.contains(word))
         };
         let came_on = match said.report {
-            Some(Report::Added | Report::ToGo | Report::Attached | Report::VolumeStep) => false,
+            Some(
+                Report::Added
+                | Report::ToGo
+                | Report::Attached
+                | Report::SetUp
+                | Report::VolumeStep,
+            ) => false,
             Some(_) => true,
             None => of_runtime || !said.volume.is_empty() || is_stop(),
         };

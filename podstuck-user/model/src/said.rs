@@ -130,6 +130,8 @@ pub enum Report {
     DeviceReleased,
     /// kubelet counts the volume as attached, and not as mounted for the pod: it would mount it next.
     Attached,
+    /// kubelet has mounted the volume for the pod, and counts it as mounted.
+    SetUp,
     /// kubelet has taken another step with the volume, such as a mount or an unmount.
     VolumeStep,
     /// A container of the pod has ended.
@@ -273,7 +275,8 @@ impl Said {
     /// Whether it is kubelet's message about the teardown of a pod's volume.
     pub fn is_kubelets_of_a_volume(&self) -> bool {
         let of_volume = self.report == Some(Report::TornDown) || !self.volume.is_empty();
-        let is_other = matches!(self.report, Some(Report::Attached | Report::VolumeStep));
+        let is_other =
+            matches!(self.report, Some(Report::Attached | Report::SetUp | Report::VolumeStep));
         self.component == Component::Kubelet && of_volume && !is_other && !self.is_of_a_device()
     }
 
@@ -293,6 +296,7 @@ impl Said {
                     | Report::Killing
                     | Report::DeviceReleased
                     | Report::Attached
+                    | Report::SetUp
                     | Report::VolumeStep
                     | Report::Killed
                     | Report::SandboxStops

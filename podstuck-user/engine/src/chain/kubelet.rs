@@ -20,7 +20,7 @@ use crate::{
         node::PodState,
         path::{clip, safe, safe_path},
         pod_record::{ContainerRecord, ContainerState, PodRecord},
-        said::{Level, Said},
+        said::{Complaint, Level, Said},
     },
 };
 
@@ -149,9 +149,11 @@ pub(crate) struct FailedLook<'a> {
     said: &'a Said,
 }
 
-/// The last failed `stat` in kubelet's log, if its volume is still mounted and is on no block device.
+/// The last failed `stat` in kubelet's log, if its volume is still mounted and is on no block device. One of a mount says
+/// nothing about the unmount.
 pub(crate) fn failed_look<'a>(state: &'a PodState, said: &'a [Said]) -> Option<FailedLook<'a>> {
-    let looks = said.iter().filter_map(|said| Some((said, said.looked.as_ref()?)));
+    let of_unmounts = said.iter().filter(|said| said.complaint != Some(Complaint::MountFails));
+    let looks = of_unmounts.filter_map(|said| Some((said, said.looked.as_ref()?)));
     let (last, look) = looks.max_by_key(|(said, _)| said.at)?;
     let of_volume = said.iter().filter(|said| said.volume == last.volume);
     let is_last = of_volume.map(|said| said.at).max() == Some(last.at);

@@ -6,7 +6,7 @@ use crate::{
     causes::{
         csi_volume::{
             self,
-            kubelets_log::{FailedMount, Logged},
+            kubelets_log::{AT_ITS_START, FailedMount, Logged},
             tracker::NotAttempted,
             verdict::Fault,
         },
@@ -29,8 +29,6 @@ const PART: u32 = 4;
 const MET: Duration = Duration::from_secs(8);
 /// How long a fault must be seen if kubelet waited two minutes for it and met it for [`MET`] since: two samples.
 const SEEN: Duration = Duration::from_secs(1);
-/// Maximal delay between the start of a process and the first line of its log.
-const AT_ITS_START: Duration = Duration::from_secs(10);
 
 /// How long after its attachment kubelet has begun to mount a volume that the pod is to have: it does so in its next loop,
 /// a tenth of a second later.
@@ -109,6 +107,8 @@ impl NotAttempted {
         let mounts_again = failed_mount.is_some_and(|it| match &looked.standing {
             // No container of it has ever run.
             _ if !pod.started && it.is_final => true,
+            // kubelet unmounts a moment after the pod's end.
+            Some(standing) if it.is_only && begun => at.since(standing.ended()) >= MET,
             Some(standing) => it.stands() && standing.ended() < it.logged.last,
             None => false,
         });

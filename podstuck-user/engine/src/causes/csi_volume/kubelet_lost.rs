@@ -7,7 +7,10 @@ use crate::{
             causes::KUBELET_LOST,
             verdict::{Suspect, UMOUNT_RISK, umount},
         },
-        shared::{standing::minutes, unit},
+        shared::{
+            standing::{Standing, minutes},
+            unit,
+        },
     },
     command::Step,
     ids,
@@ -15,6 +18,10 @@ use crate::{
     tracker::Context,
     verdict::Draft,
 };
+
+/// The risk of a restart of kubelet, which then reads the volume's source.
+const ONCE_THERE: &str = "low: containers keep running, and kubelet searches for the volumes again. Useful only once \
+    the volume's server or CSI driver, its secret and its claim are available";
 
 pub(crate) fn cause() -> &'static Cause {
     &KUBELET_LOST
@@ -66,11 +73,17 @@ fn mounts_again(
         draft.rule_out(ids::UNMOUNT_NOT_ATTEMPTED, "kubelet counts the volume as not mounted");
         return;
     }
-    draft.explanation = "The volume is mounted, but kubelet tries to mount it: kubelet was \
+    draft.explanation = "The volume is mounted, but kubelet has tried to mount it: kubelet was \
         started while the pod ran, and finds its volumes again by mounting them once more. The \
         mount fails, so kubelet counts the volume as never mounted and never unmounts it."
         .into();
     umount(context, draft, suspect, UMOUNT_RISK);
+    let ended = suspect.standing.map(Standing::ended);
+    if ended.is_some_and(|ended| context.when(said.at) <= ended) {
+        restart(context, draft, ONCE_THERE);
+        draft.rule_out(ids::UNMOUNT_NOT_ATTEMPTED, "kubelet counts the volume as not mounted");
+        return;
+    }
     draft.advice(
         "restore what kubelet's error names as missing: the secret, the ConfigMap, the claim or \
          the driver. kubelet then mounts the volume, and unmounts it",
@@ -130,9 +143,7 @@ fn gave_up(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<'_>) {
         volume whose plugin, secret or claim is missing at that moment. So kubelet waits for a \
         volume that it never unmounts."
         .into();
-    const RISK: &str = "low: containers keep running, and kubelet searches for the volumes again. \
-        Useful only once the CSI driver, the volume's secret and its claim are available";
-    restart(context, draft, RISK);
+    restart(context, draft, ONCE_THERE);
     umount(context, draft, suspect, UMOUNT_RISK);
     draft.rule_out(ids::UNMOUNT_NOT_ATTEMPTED, "kubelet was started after the pod's end");
 }

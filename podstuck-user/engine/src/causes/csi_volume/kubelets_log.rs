@@ -16,6 +16,8 @@ use crate::{
     tracker::Context,
 };
 
+/// Maximal delay between the start of a process and the first line of its log.
+pub(super) const AT_ITS_START: Duration = Duration::from_secs(10);
 /// Errors and reports remembered.
 const REMEMBERED: usize = 4096;
 
@@ -33,6 +35,8 @@ pub(super) struct KubeletsLog {
     drivers: Bounded<(String, String), Logged>,
     /// By UID and volume: kubelet's last step with the volume.
     steps: Bounded<(String, String), (Monotonic, Said)>,
+    /// By UID and volume: when kubelet last mounted the volume.
+    set_up: Bounded<(String, String), Monotonic>,
     /// By UID: when kubelet last received the pod.
     added: Bounded<String, Monotonic>,
     /// By log: since when it was read without a gap.
@@ -54,6 +58,9 @@ pub(super) struct FailedMount<'a> {
     /// It failed after the pod's deletion, and kubelet has taken no step with the volume since: kubelet does not mount
     /// a volume of a pod that is to go again.
     pub(super) is_final: bool,
+    /// kubelet has not mounted the volume since its own start, according to its whole log since then, and has taken no
+    /// step with it since this failure: it does not count the volume as mounted.
+    pub(super) is_only: bool,
 }
 
 impl FailedMount<'_> {
@@ -72,6 +79,7 @@ impl Default for KubeletsLog {
             errors: Bounded::new(REMEMBERED),
             drivers: Bounded::new(REMEMBERED),
             steps: Bounded::new(REMEMBERED),
+            set_up: Bounded::new(REMEMBERED),
             added: Bounded::new(REMEMBERED),
             heard: BTreeMap::new(),
         }
@@ -98,7 +106,11 @@ impl KubeletsLog {
                 *added = at.max(*added);
                 return;
             }
-            (Some(Report::Attached | Report::VolumeStep), _) => {
+            (Some(Report::Attached | Report::SetUp | Report::VolumeStep), _) => {
+                if said.report == Some(Report::SetUp) {
+                    let last = self.set_up.or_insert_with((uid.clone(), volume.clone()), || at);
+                    *last = at.max(*last);
+                }
                 let last = self.steps.or_insert_with((uid, volume), || (at, said.clone()));
                 if at >= last.0 {
                     *last = (at, said.clone());
@@ -156,12 +168,14 @@ impl KubeletsLog {
     }
 
     /// kubelet's last mount of the volume, if it failed: within two back-off caps, or as the last step with the volume
-    /// in a log that was read without a gap. `to_go`: since when the pod is known to be deleted.
+    /// in a log that was read without a gap. `to_go`: since when the pod is known to be deleted; `started`: when kubelet
+    /// was started.
     pub(super) fn failed_mount(
         &self,
         pod: &PodState,
         volume: &VolumeState,
         to_go: Option<Monotonic>,
+        started: Option<Monotonic>,
         now: Monotonic,
     ) -> Option<FailedMount<'_>> {
         let (uid, name) = (pod.uid.clone(), unique_name(pod, volume));
@@ -172,12 +186,19 @@ impl KubeletsLog {
             self.errors.get(&key).copied(),
             self.torn_down.get(&key).map(|logged| logged.last),
         ];
-        let is_whole =
-            self.heard.get(&logged.said.source).is_some_and(|since| *since <= logged.last);
+        let heard = self.heard.get(&logged.said.source);
+        let is_whole = heard.is_some_and(|since| *since <= logged.last);
+        let is_whole_since =
+            |started| heard.is_some_and(|since| since.since(started) <= AT_ITS_START);
         let is_last = is_whole && later.into_iter().flatten().all(|later| later <= logged.last);
         let lasts = now.since(logged.last) <= backoff::CAP * 2;
         let is_final = is_last && to_go.is_some_and(|since| since < logged.last);
-        (lasts || is_last).then_some(FailedMount { logged, is_final })
+        let is_only = is_last
+            && started.is_some_and(|started| {
+                let was_set_up = self.set_up.get(&key).is_some_and(|at| *at >= started);
+                started <= logged.first && is_whole_since(started) && !was_set_up
+            });
+        (lasts || is_last).then_some(FailedMount { logged, is_final, is_only })
     }
 
     /// Whether the driver let a call on the volume time out after two minutes, and has not succeeded since.
@@ -261,7 +282,7 @@ impl KubeletsLog {
 
     pub(super) fn dropped(&self) -> u64 {
         let of_volumes = self.torn_down.dropped() + self.errors.dropped() + self.drivers.dropped();
-        let of_steps = self.steps.dropped() + self.added.dropped();
+        let of_steps = self.steps.dropped() + self.set_up.dropped() + self.added.dropped();
         of_volumes + of_steps + self.complaints.dropped() + self.ended.dropped()
     }
 }

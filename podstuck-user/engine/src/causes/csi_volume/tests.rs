@@ -885,6 +885,26 @@ fn a_volume_that_kubelet_mounts_again_was_lost_to_it() {
     assert_ne!(running.0, "kubelet-restart-lost-volume", "while the pod ran");
 }
 
+/// kubernetes#85834: the server answers again when kubelet ends the pod, and kubelet tries no mount any more.
+#[test]
+fn a_volume_that_kubelet_has_not_mounted_since_its_start_is_not_unmounted() {
+    let of_log = |said: Said| Said { source: "log of 1".into(), ..said };
+    let fails = |at| of_log(complains(Complaint::MountFails, at));
+    let late = |heard_since, more: Vec<Said>| {
+        let late = Late::of(with_driver(as_it_is)).torn_down();
+        let late = Late { kubelet_since: 500, heard_since: Some(heard_since), ..late };
+        late.said([fails(600), fails(700)]).said(more).cause()
+    };
+    let lost = Some(("kubelet-restart-lost-volume", Certainty::Firm));
+    assert_eq!(late(501, vec![]), lost);
+    assert_ne!(late(550, vec![]), lost, "it may have been mounted before");
+    for report in [Report::SetUp, Report::VolumeStep, Report::TornDown] {
+        assert_ne!(late(501, vec![of_log(reports(report, 800))]), lost, "{report:?}");
+    }
+    let remounted = vec![of_log(reports(Report::SetUp, 550))];
+    assert_ne!(late(501, remounted), lost, "a volume that is mounted is updated");
+}
+
 /// As in kubernetes issue 128739.
 #[test]
 fn a_mount_that_failed_after_the_deletion_is_not_tried_again() {

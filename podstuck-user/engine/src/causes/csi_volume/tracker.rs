@@ -231,7 +231,7 @@ impl NotAttempted {
             unregistered: unregistered.map(|at| context.when(at)),
             failed_mount: {
                 let to_go = self.to_go.known_since(context, &pod.uid);
-                self.log.failed_mount(pod, volume, to_go, sample.at)
+                self.log.failed_mount(pod, volume, to_go, sample.kubelet_since, sample.at)
             },
             timed_out: self.log.has_timed_out(pod, volume),
             of_another: self.log.of_another(pod, volume),

@@ -9,9 +9,9 @@ use jiff::Timestamp;
 use super::klog::Failed;
 use podstuck_model::said::{Level, Report};
 
-/// Findings kept in all: several of each volume of many pods. A pod that terminates without an error has one for
-/// each volume and container.
-const ATTEMPTS: usize = 2048;
+/// Findings kept in all: several of each volume of many pods. A pod that runs has one for each volume, and a pod that
+/// terminates without an error one for each volume and container.
+const ATTEMPTS: usize = 4096;
 
 /// One finding in kubelet's log.
 pub(super) enum Finding {
@@ -82,7 +82,14 @@ impl Attempts {
         if self.count >= ATTEMPTS {
             self.forget_one();
         }
-        self.of.entry(finding.whose()).or_default().push_back((finding, is_proven));
+        let known = self.of.entry(finding.whose()).or_default();
+        if matches!(finding, Finding::Reported { report: Report::TornDown, .. }) {
+            // The mount before it is over.
+            let before = known.len();
+            known.retain(|(it, _)| !matches!(it, Finding::Reported { report: Report::SetUp, .. }));
+            self.count -= before - known.len();
+        }
+        known.push_back((finding, is_proven));
         self.count += 1;
     }
 
@@ -140,6 +147,21 @@ mod tests {
         let loud = of("loud");
         assert_eq!((loud[0], loud.last().copied()), (2, Some(ATTEMPTS as i64 * 3 - 1)));
         assert!(loud.is_sorted());
+    }
+
+    #[test]
+    fn a_mount_counts_until_the_volume_is_torn_down() {
+        let set_up = |second: i64| {
+            let (uid, volume) = ("pod".into(), "v".into());
+            let at = Timestamp::from_second(second).unwrap();
+            Finding::Reported { uid, volume, at, report: Report::SetUp }
+        };
+        let mut attempts = Attempts::default();
+        for finding in [set_up(1), torn_down("pod", 2), set_up(3)] {
+            attempts.push(finding, true);
+        }
+        let all = attempts.into_findings().map(|(finding, _)| finding.at().as_second());
+        assert_eq!(all.collect::<Vec<_>>(), [2, 3]);
     }
 
     #[test]

@@ -21,33 +21,33 @@ use super::{
 /// A pod that is held in the runtime, a frozen control group and a hung server leave only the deletion and
 /// perhaps the container's end in this log.
 const KUBELET: &str = "\
-bind-mount-with-holder: ContainerEnded, Killing, unlinkat EBUSY
-busy: Added, ContainerEnded, Killing, ToGo, unlinkat EBUSY
-csi-driver-and-registrar-gone: ContainerEnded, DriverDown, Killing
-csi-driver-stopped: ContainerEnded, DriverHangs, Killing
-csi-mount-held: ContainerEnded, DriverError, Killing, umount2 EBUSY
-csi-volume-unknown: ContainerEnded, DriverError, Killing
-csidead-gone: Added, ContainerEnded, DriverDown, Killing, ToGo
-csidead-stale: Added, ContainerEnded, DriverDown, Killing, ToGo
-csidead-unreg: Added, ContainerEnded, DriverDown, Killing, NoDriver, ToGo
-csigone: Added, ContainerEnded, DriverError, Killing, ToGo
+bind-mount-with-holder: ContainerEnded, Killing, SetUp, unlinkat EBUSY
+busy: Added, ContainerEnded, Killing, SetUp, ToGo, unlinkat EBUSY
+csi-driver-and-registrar-gone: ContainerEnded, DriverDown, Killing, SetUp
+csi-driver-stopped: ContainerEnded, DriverHangs, Killing, SetUp
+csi-mount-held: ContainerEnded, DriverError, Killing, SetUp, umount2 EBUSY
+csi-volume-unknown: ContainerEnded, DriverError, Killing, SetUp
+csidead-gone: Added, ContainerEnded, DriverDown, Killing, SetUp, ToGo
+csidead-stale: Added, ContainerEnded, DriverDown, Killing, SetUp, ToGo
+csidead-unreg: Added, ContainerEnded, DriverDown, Killing, NoDriver, SetUp, ToGo
+csigone: Added, ContainerEnded, DriverError, Killing, SetUp, ToGo
 csilost: Added, ContainerEnded, Killing, ToGo, TornDown
-deleted-while-kubelet-stopped: -
-force-deleted-held: ContainerEnded, Killing, umount2 EBUSY
-frozen: Added, Killing, ToGo
+deleted-while-kubelet-stopped: SetUp
+force-deleted-held: ContainerEnded, Killing, SetUp, umount2 EBUSY
+frozen: Added, Killing, SetUp, ToGo
 fz: Added, ContainerEnded, Killing, ToGo, TornDown
-hung: Added, ContainerEnded, Killing, ToGo
-image-volume-held-containerd-2: ContainerEnded, ImageVolumeBusy, Killing
-imm: Added, ContainerEnded, Killing, ToGo, unlinkat EPERM
-mem: Added, ContainerEnded, Killing, ToGo, umount2 EBUSY
-prestop-hangs: -
+hung: Added, ContainerEnded, Killing, SetUp, ToGo
+image-volume-held-containerd-2: ContainerEnded, ImageVolumeBusy, Killing, SetUp
+imm: Added, ContainerEnded, Killing, SetUp, ToGo, unlinkat EPERM
+mem: Added, ContainerEnded, Killing, SetUp, ToGo, umount2 EBUSY
+prestop-hangs: SetUp
 raw-block-held: ContainerEnded, Killing, MapBusy, umount2 EBUSY
-rb1: Added, Killing, ToGo
-rb2: Added, Killing, ToGo
-ro: Added, ContainerEnded, Killing, ToGo, unlinkat EROFS
-rootfs-and-tmpfs-held: Killing
-static-pod: ContainerEnded, Killing, umount2 EBUSY
-subpath-held: ContainerEnded, Killing, umount2 EBUSY
+rb1: Added, Killing, SetUp, ToGo
+rb2: Added, Killing, SetUp, ToGo
+ro: Added, ContainerEnded, Killing, SetUp, ToGo, unlinkat EROFS
+rootfs-and-tmpfs-held: Killing, SetUp
+static-pod: ContainerEnded, Killing, SetUp, umount2 EBUSY
+subpath-held: ContainerEnded, Killing, SetUp, umount2 EBUSY
 ";
 
 /// containerd complains of the two root file systems that it cannot unmount, and each is in nearly every log.
@@ -125,6 +125,11 @@ fn a_log_that_is_read_while_it_grows_says_what_it_says_as_a_whole() {
         let is_to_go = |it: &Attempt| it.said.report == Some(Report::ToGo);
         let last = attempts.iter().filter(|it| is_to_go(it)).map(|it| it.said.at).max();
         attempts.retain(|it| !is_to_go(it) || Some(it.said.at) == last);
+        // Nor does it report a mount before the teardown.
+        let is = |it: &Attempt, report| it.said.report == Some(report);
+        let torn_down = attempts.iter().filter(|it| is(it, Report::TornDown));
+        let torn_down: Vec<_> = torn_down.map(|it| it.said.volume.clone()).collect();
+        attempts.retain(|it| !is(it, Report::SetUp) || !torn_down.contains(&it.said.volume));
         // Of complaints without a known meaning, it reports the last of each kind with its count.
         let mut kinds = BTreeMap::new();
         attempts.retain(|Attempt { said, .. }| {

@@ -363,6 +363,7 @@ pub(super) fn words(report: Report) -> &'static str {
         Report::Unmapped => "UnmapVolume succeeded",
         Report::DeviceReleased => "UnmountDevice succeeded",
         Report::Attached => "Controller attach succeeded",
+        Report::SetUp => "MountVolume.SetUp succeeded",
         Report::VolumeStep => "a step with the volume",
         Report::ContainerEnded => "ContainerDied",
         Report::ToGo => "SyncLoop DELETE",

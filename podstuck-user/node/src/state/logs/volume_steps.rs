@@ -1,4 +1,4 @@
-//! Volumes that kubelet counts as attached and not as mounted, by its log.
+//! Volumes that kubelet counts as attached and not as mounted, by its log, and those that it has mounted.
 //!
 //! kubelet mounts what it counts as attached within its next loop, a tenth of a second later, if the pod is still to have
 //! the volume, and unmounts only what it counts as mounted. Each of these steps names the volume in its log
@@ -48,23 +48,26 @@ impl VolumeSteps {
         known.map(|((uid, unique), volume)| (uid.clone(), unique.clone(), volume.clone())).collect()
     }
 
-    /// Takes a message. An attachment, or the first step after it, is reported by the pod's UID and the volume. A message
-    /// that kubelet is not proven to have written proves no attachment, and may be a later step.
+    /// Takes a message. An attachment, the first step after it and a mount are reported by the pod's UID and the volume. A
+    /// message that kubelet is not proven to have written proves no attachment, and may be a later step.
     pub(super) fn listen(
         &mut self,
         message: &str,
         is_proven: bool,
     ) -> Option<(String, String, Report)> {
-        let is_attached =
-            message.trim_start_matches('"').starts_with("Controller attach succeeded for volume ");
-        if !(is_attached && is_proven) && self.attached.is_empty() || !message.contains("(UID: ") {
+        let begins = |words| message.trim_start_matches('"').starts_with(words);
+        let is_attached = is_proven && begins("Controller attach succeeded for volume ");
+        let is_set_up = begins("MountVolume.SetUp succeeded for volume ");
+        if !is_attached && !is_set_up && self.attached.is_empty() || !message.contains("(UID: ") {
             return None;
         }
         let found = STEP.captures(message)?;
         let group = |a, b| found.name(a).or_else(|| found.name(b)).map_or("", |it| it.as_str());
         let (uid, unique) = (found["uid"].to_owned(), group("unique", "unique_first"));
         let key = (uid.clone(), unique.to_owned());
-        if !(is_attached && is_proven) {
+        if is_set_up {
+            self.attached.remove(&key);
+        } else if !is_attached {
             let volume = self.attached.remove(&key)?;
             return Some((uid, volume, Report::VolumeStep));
         }
@@ -73,6 +76,9 @@ impl VolumeSteps {
             return None;
         }
         let volume = name(unique, &uid, group("spec", "spec_last"));
+        if is_set_up {
+            return Some((uid, volume, Report::SetUp));
+        }
         self.attached.insert(key, volume.clone());
         Some((uid, volume, Report::Attached))
     }
@@ -138,6 +144,10 @@ mod tests {
              (OuterVolumeSpecName: \"pvc-1\")";
         let again = "UnmountVolume.TearDown failed for volume \"kubernetes.io/rbd/rbd:img\" (UniqueName: \
              \"kubernetes.io/rbd/rbd:img\")";
+        let mounted = format!("MountVolume.SetUp succeeded for volume {volume} (UID: \"{UID}\") ");
+        let log = [attached("", "kubernetes.io/rbd/rbd:img"), mounted.clone(), mounted];
+        let reports: Vec<Report> = reported(&log).into_iter().map(|(_, report)| report).collect();
+        assert_eq!(reports, [Report::Attached, Report::SetUp, Report::SetUp]);
         let later = [
             format!("{again} pod \"{UID}\" (UID: \"{UID}\") : exit status 32"),
             format!("MountVolume.WaitForAttach entering for volume {volume} (UID: \"{UID}\") "),
