@@ -35,6 +35,8 @@ pub(super) enum Way<'a> {
     Record,
     /// The image of this ended container of Docker is gone.
     NoImage(&'a str),
+    /// The runtime fails to remove this container, which has ended.
+    Removal(&'a str),
     /// Nothing of the pod is left on the node.
     Bare,
     /// A driver of the pod's devices is not registered.

@@ -16,10 +16,11 @@ use crate::{
         call::Outcome,
         diagnosis::Stage,
         evidence::Source,
+        identity::Component,
         mounted::Mounted,
         node::PodState,
         path::{safe, safe_path},
-        said::{Level, Said},
+        said::{self, Level, Said},
         shell::word,
     },
     tracker::Context,
@@ -50,6 +51,7 @@ pub(crate) static STEP_FAILS: Cause = Cause {
         way("restart kubelet, if its memory is wrong", "low: containers keep running"),
         way("remove the empty directory that kubelet treats as a mount point", ""),
         way("start the driver of the pod's devices", ""),
+        way("repair what the runtime's error about the container's removal names", ""),
         way(forced_deletion::WAY, forced_deletion::WAY_RISK),
     ],
     field: &[
@@ -63,6 +65,7 @@ pub(crate) static STEP_FAILS: Cause = Cause {
         "kubernetes#114546",
         "longhorn#4782",
         "kubernetes#57095",
+        "moby#43080",
     ],
     tried: &[TriedWith::Test],
     source: &[
@@ -129,6 +132,15 @@ pub(super) fn step_fails(
             draft.held_by(suspect.kubelet());
             tell_left(context, &mut draft, suspect.pod, mount);
         }
+        Way::Removal(id) => {
+            draft.held_by(runtime(context, &complaint.said.text));
+            draft.must = Some("remove the ended container");
+            draft.fact("no process of the pod is left", Source::proc("control groups"));
+            draft.fact("nothing of the pod is mounted", Source::proc("mountinfo"));
+            let does = "restore what its error names as missing, or remove what its error names as in the way: the \
+                runtime then removes the container";
+            draft.advice(format!("{does} {id} at kubelet's next attempt"), "none");
+        }
         Way::Record => draft.held_by(suspect.kubelet()),
         Way::NoImage(container) => {
             draft.held_by(suspect.kubelet());
@@ -181,10 +193,32 @@ fn with_nothing_left<'a>(
             && Outcome::named_in(text).is_none()
     };
     let last = fresh.filter(is_open).max_by_key(|complaint| complaint.last)?;
+    if let Some(id) = removal(&last.said.text) {
+        let means = "The runtime fails at each attempt to remove a container of the pod that has ended. kubelet up to \
+            1.21 deletes the record only after that, and its restart changes nothing.";
+        return Some((last, Refusal { means, way: Way::Removal(id) }));
+    }
     let means = "kubelet fails at each attempt with an error of its own or of the runtime, and does \
         not delete the record. No process of the pod is left, and nothing of it is mounted, so that \
         only the memory of kubelet or the runtime is in the way.";
     Some((last, Refusal { means, way: Way::Bare }))
+}
+
+/// The container that the runtime fails to remove, according to kubelet's error (`RemoveContainer` in pkg/kubelet/cri and
+/// pkg/kubelet/kuberuntime).
+fn removal(error: &str) -> Option<&str> {
+    let words = ["RemoveContainer from runtime service failed", "ailed to remove container"];
+    let is_removal = words.iter().any(|words| error.contains(words));
+    said::container_id(error).filter(|_| is_removal)
+}
+
+/// The runtime that answers with this error.
+fn runtime(context: &Context<'_>, error: &str) -> String {
+    let runtimes = context.sample.map_or(&[][..], |sample| &sample.runtimes);
+    let is_dockerds = error.contains("response from daemon");
+    let its = runtimes.iter().find(|it| (it.component == Component::Dockerd) == is_dockerds);
+    let named = its.map(|it| format!("{} (pid {})", it.component.name(), it.pid));
+    named.unwrap_or_else(|| "the container runtime".to_owned())
 }
 
 /// Adds the mount that kubelet leaves, and its unmount.

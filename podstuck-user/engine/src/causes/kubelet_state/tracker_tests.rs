@@ -440,6 +440,24 @@ fn an_unknown_error_counts_where_nothing_of_the_pod_is_left() {
     assert!(none(runs, vec![to_go(), error()]), "a process of it lives");
 }
 
+/// moby#43080: kubelet's memory is not in the way, and its restart does not help.
+#[test]
+fn a_container_that_the_runtime_does_not_remove_is_the_runtimes() {
+    let id = "a".repeat(64);
+    let error = format!(
+        "RemoveContainer from runtime service failed: rpc error: code = Unknown desc = failed to remove container \
+         \"{id}\": Error response from daemon: container {id}: driver \"zfs\" failed to remove root filesystem"
+    );
+    let to_go = Said { report: Some(Report::ToGo), ..says("SyncLoop DELETE", 600, 1) };
+    let pod = PodState { populated: Some(false), ..pod_state(UID) };
+    let case = Case { pod, said: vec![to_go, says(&error, 880, 3)], ..Case::default() };
+    let draft = case.draft().unwrap();
+    draft.assert_is("kubelet-step-fails", Certainty::Likely);
+    assert_eq!(draft.held_by.as_deref(), Some("the container runtime"));
+    let first = draft.remedies[0].advice.as_deref().unwrap_or_default();
+    assert!(first.contains(&id) && !first.contains("restart"), "{first}");
+}
+
 /// An error of kubelet's own about a volume, kubernetes#90851 and #110818.
 #[test]
 fn what_kubelet_leaves_mounted_for_an_error_of_its_own_is_unmounted_by_hand() {
