@@ -66,6 +66,11 @@ pub struct Cli {
     /// permits more than reading; podstuck uses it only with this option
     #[arg(long)]
     pub via_node_proxy: bool,
+    /// Ask the API server, in a dry run, whether admission refuses that the Job controller or the garbage collector
+    /// removes its finalizer. This needs the right to impersonate the controller's service account, which permits more
+    /// than reading; podstuck uses it only with this option
+    #[arg(long, conflicts_with_all = ["as_user", "as_groups", "watch"])]
+    pub via_dry_run: bool,
     /// Examine each node that can show why a pod is stuck, by a pod of podstuck's own on it. This is the default
     /// for one object; if given there, it is an error if that pod does not start
     #[arg(long, alias = "look")]
@@ -107,7 +112,8 @@ pub struct Cli {
     pub redact: bool,
     /// Answer from a file written by --record, without a request
     #[arg(long, value_name = "FILE", conflicts_with_all = ["target", "namespace", "all_namespaces", "selector",
-          "watch", "record", "context", "kubeconfig", "as_user", "as_groups", "via_node_proxy", "examine", "pod_uid"])]
+          "watch", "record", "context", "kubeconfig", "as_user", "as_groups", "via_node_proxy", "via_dry_run", "examine",
+          "pod_uid"])]
     pub replay: Option<PathBuf>,
     /// Options of `podstuck diagnose` on the node
     #[arg(
@@ -197,6 +203,7 @@ mod tests {
             "shop/a --all-types",
             "-w --record x",
             "shop/a --redact",
+            "shop/a --via-dry-run --as jane",
             "shop/a --replay x",
             "--replay x -A",
         ] {

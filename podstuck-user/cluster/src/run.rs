@@ -96,6 +96,7 @@ pub async fn run(cli: &Cli) -> Result<Outcome, Failure> {
         .map_err(|why| Failure::CannotRun(anyhow!("the API server does not answer: {why}")))?;
     let mut facts = Facts::new(server.now);
     facts.asks_kubelets = cli.via_node_proxy;
+    facts.tries_removals = cli.via_dry_run;
     if cli.watch {
         let scope = (!cli.all_namespaces).then_some(namespace.as_str());
         let mut out = io::stdout();
@@ -180,6 +181,7 @@ async fn replay(file: &Path) -> Result<Outcome, Failure> {
     let (head, answers) = recording::read(file).map_err(Failure::Usage)?;
     let mut facts = Facts::new(head.server.now);
     facts.asks_kubelets = head.asks_kubelets;
+    facts.tries_removals = head.tries_removals;
     let report = ask(&head.asked, &Reader::of_recording(answers), &mut facts).await?;
     let report = complete(report, &head, &facts);
     Ok(Outcome { exit: exit(&report), report, examine: None })

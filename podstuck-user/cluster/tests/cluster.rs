@@ -14,6 +14,7 @@ use std::{
 mod objects;
 mod stand_in;
 
+use k8s_openapi::ByteString;
 use objects::{claim, finalizer, object};
 use podstuck_test_node::ControlPlane;
 use podstuck_testing::Schema;
@@ -173,7 +174,15 @@ fn namespaces() -> Vec<Value> {
     let of = |name: &str| {
         object("v1", "Namespace", "", name, &json!({"metadata": {"labels": {"guarded": name}}}))
     };
-    ["shop", "full", "locked", "operators", "guard", "edge", "dark"].map(of).to_vec()
+    ["shop", "full", "locked", "operators", "guard", "edge", "dark", "nightly"].map(of).to_vec()
+}
+
+/// A pod as the Job controller creates it.
+fn tracked() -> Value {
+    let mut pod =
+        pod("tracked", "n1", None, &json!({"finalizers": ["batch.kubernetes.io/job-tracking"]}));
+    pod["metadata"]["namespace"] = json!("nightly");
+    pod
 }
 
 /// Creates the stuck objects, each with its own mechanism.
@@ -202,6 +211,7 @@ fn make(at: &Workstation) {
         attachment("refused", "pv-1"),
         attachment("lost", "pv-2"),
         claim("locked", "data", &finalizer("example.com/locked")),
+        tracked(),
     ]);
     let uid = at.kubectl(&[
         "get",
@@ -235,6 +245,7 @@ fn make(at: &Workstation) {
 fn delete(at: &Workstation) {
     at.delete(&["pod", "kept", "silent", "--namespace=shop"]);
     at.delete(&["pod", "missed", "--namespace=edge"]);
+    at.delete(&["pod", "tracked", "--namespace=nightly"]);
     at.delete(&["pvc", "data", "--namespace=shop"]);
     at.delete(&["pvc", "data", "--namespace=locked"]);
     at.delete(&["configmap", "dead", "--namespace=shop"]);
@@ -399,19 +410,93 @@ fn a_dead_webhook_is_released_before_the_finalizer(at: &Workstation) {
     at.wait_until_gone(&["pvc", "data", "--namespace=locked"]);
 }
 
-fn dead_webhook() -> Value {
-    let hook = json!({"name": "guard.example.com", "failurePolicy": "Fail", "sideEffects": "None",
-        "admissionReviewVersions": ["v1"], "timeoutSeconds": 2,
-        "clientConfig": {"service": {"namespace": "guard", "name": "webhook", "path": "/"}},
-        "namespaceSelector": {"matchLabels": {"guarded": "locked"}},
-        "rules": [{"operations": ["UPDATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["persistentvolumeclaims"]}]});
+/// A validating webhook for requests about a type in a namespace.
+fn webhook(name: &str, client: &Value, namespace: &str, operations: &[&str], of: &str) -> Value {
+    let hook = json!({"name": format!("{name}.example.com"), "failurePolicy": "Fail", "sideEffects": "None",
+        "admissionReviewVersions": ["v1"], "timeoutSeconds": 2, "clientConfig": client,
+        "namespaceSelector": {"matchLabels": {"guarded": namespace}},
+        "rules": [{"operations": operations, "apiGroups": [""], "apiVersions": ["v1"], "resources": [of]}]});
     object(
         "admissionregistration.k8s.io/v1",
         "ValidatingWebhookConfiguration",
         "",
-        "guard",
+        name,
         &json!({"webhooks": [hook]}),
     )
+}
+
+fn dead_webhook() -> Value {
+    let client = json!({"service": {"namespace": "guard", "name": "webhook", "path": "/"}});
+    webhook("guard", &client, "locked", &["UPDATE"], "persistentvolumeclaims")
+}
+
+fn denying_webhook() -> Value {
+    let (port, certificate) = stand_in::denying_webhook();
+    let client = json!({"url": format!("https://127.0.0.1:{port}/"), "caBundle": ByteString(certificate.into_bytes())});
+    webhook("owners", &client, "nightly", &["CREATE", "UPDATE"], "pods")
+}
+
+/// A webhook denies the request by which the Job controller removes its finalizer. Only a dry run shows that, and it
+/// changes nothing.
+fn a_denied_removal_is_proven_by_a_dry_run(at: &Workstation) {
+    const USER: &str = "system:serviceaccount:kube-system:job-controller";
+    // `kubectl patch` reads the object first, which the controller does not do.
+    let role = ["role", "reader", "--namespace=nightly", "--verb=get", "--resource=pods"];
+    at.kubectl(&[&["create"], &role[..]].concat());
+    let user = format!("--user={USER}");
+    let bound = ["rolebinding", "reader", "--namespace=nightly", "--role=reader", &user];
+    at.kubectl(&[&["create"], &bound[..]].concat());
+    let remove = |dry: &[&str]| {
+        let patch = r#"{"metadata":{"$deleteFromPrimitiveList/finalizers":["batch.kubernetes.io/job-tracking"]}}"#;
+        let words = ["patch", "pod", "tracked", "--namespace=nightly", "-p", patch, "--as", USER];
+        at.plane.kubectl(&[&words, dry].concat())
+    };
+    let ask = |more: &[&str]| at.json(&[&["nightly/tracked"], more].concat());
+    let is = |document: &Value, all: &[(&str, &str)]| {
+        let causes = document["items"][0]["causes"].as_array().unwrap();
+        let found: Vec<_> = causes
+            .iter()
+            .map(|it| (it["id"].as_str().unwrap(), it["certainty"].as_str().unwrap()))
+            .collect();
+        assert_eq!(found, all, "{document:#}");
+    };
+    let version = || {
+        at.kubectl(&[
+            "get",
+            "pod",
+            "tracked",
+            "--namespace=nightly",
+            "--output=jsonpath={.metadata.resourceVersion}",
+        ])
+    };
+    let before = version();
+    let refused = remove(&[]).unwrap_err().to_string();
+    assert!(refused.contains("denied the request: no owner label"), "{refused}");
+    let document = ask(&[]);
+    is(&document, &[("pod-finalizer", "firm")]);
+    let dry = "kubectl podstuck pod/tracked --namespace nightly --via-dry-run";
+    assert!(document.to_string().contains(dry), "{document:#}");
+    // Without the account, kube-controller-manager uses another user name.
+    is(
+        &ask(&["--via-dry-run"]),
+        &[("finalizer-removal-refused", "likely"), ("pod-finalizer", "firm")],
+    );
+    at.kubectl(&["create", "serviceaccount", "job-controller", "--namespace=kube-system"]);
+    let document = ask(&["--via-dry-run"]);
+    is(&document, &[("finalizer-removal-refused", "firm"), ("pod-finalizer", "firm")]);
+    println!("$ {dry}\n{}", at.run(dry).unwrap_err());
+    let exempt = document["items"][0]["causes"][0]["remedies"].as_array().unwrap();
+    at.run(exempt.iter().find_map(acts).unwrap()).unwrap();
+    // The API server takes a moment to apply the change.
+    at.plane
+        .wait_for("the webhook to be passed", || remove(&["--dry-run=server"]).is_ok())
+        .unwrap();
+    let document = ask(&["--via-dry-run"]);
+    is(&document, &[("pod-finalizer", "firm")]);
+    assert!(document.to_string().contains("in a dry run, the API server admits"), "{document:#}");
+    assert_eq!(version(), before, "a dry run changed the pod");
+    remove(&[]).unwrap();
+    at.wait_until_gone(&["pod", "tracked", "--namespace=nightly"]);
 }
 
 /// All stuck objects are listed: with sufficient rights, and with only a Role.
@@ -473,6 +558,7 @@ fn a_recording_gives_the_same_answer(at: &Workstation) {
         &["-A", "--all-types"][..],
         &["pvc/data", "-n", "shop"],
         &["configmaps.core/dead", "-n", "shop"],
+        &["nightly/tracked", "--via-dry-run"],
     ]
     .into_iter()
     .enumerate()
@@ -494,7 +580,7 @@ fn a_recording_gives_the_same_answer(at: &Workstation) {
         };
         assert_eq!(causes(&replayed(&redacted)), causes(&answer), "{ask:?}");
         let text = fs::read_to_string(&redacted).unwrap();
-        for name in ["shop", "kept", "example.com", "silent", "edge", "guard"] {
+        for name in ["shop", "kept", "example.com", "silent", "edge", "guard", "owner label"] {
             assert!(!text.contains(name), "{name} is in the redacted recording of {ask:?}");
         }
     }
@@ -640,10 +726,10 @@ fn what_keeps_objects_is_found_and_released_on_a_real_api_server() {
     make_dark(&at);
     let kubelet = Kubelet::start();
     let before = record(&at, "missed");
-    // The webhook is created last: it would also keep the controllers from writing to the claim.
+    // The webhooks are created last: they would also keep the controllers from writing to the claim.
     delete(&at);
     delete_dark(&at);
-    at.apply(vec![dead_webhook()]);
+    at.apply(vec![dead_webhook(), denying_webhook()]);
     healthy_deletions_are_silent(&at);
     // The namespace controller deletes a namespace's content later than the namespace.
     let are_overdue = || at.json(&["-A", "--all-types"])["in_time"] == 0;
@@ -653,6 +739,7 @@ fn what_keeps_objects_is_found_and_released_on_a_real_api_server() {
     the_documented_rights_suffice(&at);
     a_missed_deletion_is_proven_by_two_reads(&at, &kubelet, &before);
     what_waits_for_a_node_that_is_off_is_named(&at);
+    a_denied_removal_is_proven_by_a_dry_run(&at);
     let mut followed = Followed::begin(&at);
     for case in &CASES {
         released_by_what_is_printed(&at, case);

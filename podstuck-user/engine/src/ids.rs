@@ -51,6 +51,7 @@ ids! {
     FANOTIFY_LISTENER_HUNG = "fanotify-listener-hung",
     FILESYSTEM_FROZEN = "filesystem-frozen",
     FINALIZER_CONTROLLER_GONE = "finalizer-controller-gone",
+    FINALIZER_REMOVAL_REFUSED = "finalizer-removal-refused",
     FLEX_VOLUME_ERROR = "flexvolume-driver-error",
     FOREGROUND_DEPENDENTS = "foreground-dependents",
     FS_PHANTOM_ENTRIES = "fs-phantom-entries",

@@ -17,7 +17,9 @@ use std::{
 use http::Method;
 use jiff::Timestamp;
 use kube::Client;
-use podstuck_model::cluster::{AGAIN, Answer, Key, Kind, Kubelet, Object, Question, Survey, Why};
+use podstuck_model::cluster::{
+    AGAIN, Answer, Key, Kind, Kubelet, Object, Question, Refusal, Removal, Survey, Why,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::Semaphore;
@@ -131,6 +133,7 @@ impl Reader {
             Question::Types(group) => self.types(group).await,
             Question::Groups => self.groups().await,
             Question::Kubelet { node, about } => self.kubelet(node, *about).await,
+            Question::Removal(removal) => self.removal(removal).await,
         };
         answer.unwrap_or_else(|failure| match failure {
             Failure::Missing => Answer::Missing,
@@ -217,6 +220,27 @@ impl Reader {
             .ok_or_else(|| failed("kubelet's list has a pod without readable metadata"))
     }
 
+    /// Makes the request that removes a finalizer as its controller, in a dry run.
+    async fn removal(&self, removal: &Removal) -> Result<Answer, Failure> {
+        let path = format!("{}?dryRun=All", removal.key.path());
+        let (user, patch) = (removal.user(), removal.patch());
+        let response =
+            self.send(|client| page::patch_as(client, &user, &path, METADATA, &patch)).await;
+        let response = response.map_err(Failure::Unread)?;
+        if let Some(refusal) = Refusal::of(response.status, &response.message()) {
+            return Ok(Answer::Refused(refusal));
+        }
+        // A controller that lacks the right is another fault than one of the caller.
+        response.check().map(|()| Answer::Admitted).map_err(|failure| match failure {
+            Failure::Unread(Why::Forbidden)
+                if !response.message().contains(" cannot impersonate ") =>
+            {
+                failed(&response.message())
+            }
+            failure => failure,
+        })
+    }
+
     async fn get(&self, path: &str, accept: &str) -> Result<Value, Failure> {
         let response = self.request(path, accept).await.map_err(Failure::Unread)?;
         response.check()?;
@@ -265,8 +289,16 @@ impl Reader {
         Ok(())
     }
 
-    /// Sends a GET request; retries it if the API server is overloaded.
+    /// Sends a GET request.
     async fn request(&self, path: &str, accept: &str) -> Result<Response, Why> {
+        self.send(|client| page::send(client, Method::GET, path, accept, None)).await
+    }
+
+    /// Sends a request; repeats it if the API server is overloaded.
+    async fn send<'a, F>(&'a self, send: impl Fn(&'a Client) -> F) -> Result<Response, Why>
+    where
+        F: Future<Output = Result<Response, String>>,
+    {
         let Source::Server(client) = &self.source else { return Err(Why::Budget) };
         let _turn = self.turns.acquire().await;
         let mut wait = Duration::from_millis(500);
@@ -274,8 +306,7 @@ impl Reader {
             if self.made.fetch_add(1, Relaxed) >= self.max {
                 return Err(Why::Budget);
             }
-            let sent = page::send(client, Method::GET, path, accept, None);
-            let response = match tokio::time::timeout(DEADLINE, sent).await {
+            let response = match tokio::time::timeout(DEADLINE, send(client)).await {
                 Ok(response) => response.map_err(Why::Failed)?,
                 Err(_) => {
                     return Err(Why::Failed(format!("no answer within {} s", DEADLINE.as_secs())));

@@ -76,6 +76,23 @@ pub(crate) async fn send(
     read(open(client, method, path, accept, body).await?).await
 }
 
+/// Sends a JSON merge patch as another user.
+pub(super) async fn patch_as(
+    client: &Client,
+    user: &str,
+    path: &str,
+    accept: &str,
+    patch: &Value,
+) -> Result<Response, String> {
+    let request = Request::patch(path)
+        .header(header::ACCEPT, accept)
+        .header(header::CONTENT_TYPE, "application/merge-patch+json")
+        .header("Impersonate-User", user)
+        .body(Body::from(patch.to_string().into_bytes()));
+    let request = request.map_err(|error| error.to_string())?;
+    read(client.send(request).await.map_err(|error| whole(&error))?).await
+}
+
 /// Sends a request; returns the response after reading its headers.
 pub(crate) async fn open(
     client: &Client,

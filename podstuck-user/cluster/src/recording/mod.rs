@@ -33,6 +33,8 @@ pub(crate) struct Head {
     pub(crate) asked: Asked,
     pub(crate) server: Server,
     pub(crate) asks_kubelets: bool,
+    #[serde(default)]
+    pub(crate) tries_removals: bool,
     /// Number of requests that were made, and the limit.
     pub(crate) requests: (u32, u32),
 }
@@ -47,8 +49,9 @@ impl Head {
     /// The head for a run of this program.
     pub(crate) fn new(asked: Asked, server: Server, facts: &Facts, requests: (u32, u32)) -> Self {
         let podstuck = env!("CARGO_PKG_VERSION").to_owned();
-        let asks_kubelets = facts.asks_kubelets;
-        Self { format: FORMAT.into(), podstuck, asked, server, asks_kubelets, requests }
+        let &Facts { asks_kubelets, tries_removals, .. } = facts;
+        let format = FORMAT.into();
+        Self { format, podstuck, asked, server, asks_kubelets, tries_removals, requests }
     }
 }
 

@@ -7,10 +7,11 @@ use podstuck_model::cluster::Kind;
 use serde_json::{Map, Value};
 
 /// Fields whose values are terms of the API.
-const OF_THE_API: [&str; 20] = [
+const OF_THE_API: [&str; 21] = [
     "accessModes",
     "about",
     "answer",
+    "by",
     "effect",
     "failurePolicy",
     "format",
@@ -37,6 +38,7 @@ const WORDS: &str = "apps batch status scale beta beta1 core io k8s kubernetes v
     kube system public node lease default kubelet kubectl controller manager scheduler apiserver leader external attacher \
     foregroundDeletion orphan True False Unknown \
     cloudprovider shutdown out \
+    job generic garbage collector serviceaccounts ServiceAccount \
     some Some resources are remaining has resource instances content in the namespace finalizers failed to delete all \
     types discovery conversion webhook for calling no endpoints available service not found is unavailable and or of a \
     detach volume attached driver error rpc code desc in use by pod timed out waiting context deadline exceeded";

@@ -11,7 +11,7 @@ use std::{
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{Key, Kind, Meta, Object};
+use super::{Key, Kind, Meta, Object, Refusal, Removal, removal::CONTROLLERS};
 
 /// A question, answered by one or more requests.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
@@ -55,6 +55,8 @@ pub enum Question {
         /// The question.
         about: Kubelet,
     },
+    /// Whether the API server admits the request that removes a finalizer, by a dry run, which changes nothing.
+    Removal(Removal),
 }
 
 /// A question to a kubelet.
@@ -84,6 +86,7 @@ impl Question {
             }
             Self::Types(_) | Self::Groups => None,
             Self::Kubelet { .. } => Some(("get", "nodes/proxy".into(), None)),
+            Self::Removal(_) => Some(("impersonate", "serviceaccounts".into(), Some(CONTROLLERS))),
         }
     }
 }
@@ -149,6 +152,10 @@ pub enum Answer {
     Groups(Arc<[String]>),
     /// The kubelet reports that it is healthy.
     Well,
+    /// The API server admits the request.
+    Admitted,
+    /// The API server refuses the request.
+    Refused(Refusal),
     /// No answer.
     Unread(Why),
 }
@@ -186,6 +193,8 @@ pub struct Facts {
     pub now: Timestamp,
     /// Whether kubelets may be queried through the API server: that takes a right that permits more than reading.
     pub asks_kubelets: bool,
+    /// Whether the removal of finalizers may be tried in a dry run: that takes a right that permits more than reading.
+    pub tries_removals: bool,
     answers: BTreeMap<Question, Answer>,
     wanted: RefCell<BTreeSet<Question>>,
 }
@@ -193,7 +202,13 @@ pub struct Facts {
 impl Facts {
     /// No answers.
     pub fn new(now: Timestamp) -> Self {
-        Self { now, asks_kubelets: false, answers: BTreeMap::new(), wanted: RefCell::default() }
+        Self {
+            now,
+            asks_kubelets: false,
+            tries_removals: false,
+            answers: BTreeMap::new(),
+            wanted: RefCell::default(),
+        }
     }
 
     /// Adds an answer.
@@ -308,6 +323,15 @@ impl Facts {
     pub fn kubelet_is_well(&self, node: &str) -> bool {
         let question = Question::Kubelet { node: node.to_owned(), about: Kubelet::Health };
         matches!(self.ask(question), Some(Answer::Well))
+    }
+
+    /// Why the API server refuses a request that removes a finalizer; `Missing` if it admits the request.
+    pub fn refusal(&self, removal: Removal) -> Known<Refusal> {
+        match self.ask(Question::Removal(removal)) {
+            Some(Answer::Refused(refusal)) => Known::Is(refusal.clone()),
+            Some(Answer::Admitted) => Known::Missing,
+            _ => Known::Unread,
+        }
     }
 
     /// The last write of a client to any listed object.

@@ -8,6 +8,7 @@ mod facts;
 mod kind;
 mod kubelets_list;
 mod object;
+mod removal;
 mod selector;
 
 pub use facts::{AGAIN, Answer, Facts, Known, Kubelet, Question, Survey, Unread, Why};
@@ -17,4 +18,5 @@ pub use object::{
     ClaimRef, Condition, ContainerStatus, Endpoint, ManagedFields, Meta, Object, Owner, Rule,
     ServiceRef, Spec, Status, Taint, VolumeError, Webhook, WebhookClient,
 };
+pub use removal::{By, Refusal, Removal};
 pub use selector::Selector;

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use super::{
     case::{Case, Step, api, draft},
     control_plane::{self, Leader},
-    foreground, job, pod, remedy, webhook,
+    foreground, job, pod, refused, remedy, webhook,
 };
 use crate::{
     cause::{Cause, Kind, Origin, TriedWith, like, seen, way},
     causes::pod_record,
     ids,
     model::{
-        cluster::{self, Facts, Key, Known, Object},
+        cluster::{self, Facts, Key, Known, Object, Removal},
         diagnosis::Stage,
         path::safe,
         shell::is_object_name,
@@ -115,7 +115,9 @@ pub(super) fn judge(
     special: impl Fn(&str, &mut Case) -> Option<Draft>,
 ) {
     case.step = Some(Step::Finalizers);
-    for draft in webhook::judge(case, object, facts, &[("UPDATE", &case.key.kind.plural)]) {
+    let unanswered = webhook::judge(case, object, facts, &[("UPDATE", &case.key.kind.plural)]);
+    let is_answered = unanswered.is_empty();
+    for draft in unanswered {
         case.found(draft, facts.now);
     }
     let finalizers = &object.metadata.finalizers;
@@ -129,13 +131,27 @@ pub(super) fn judge(
             "foregroundDeletion" => foreground::judge(case, object, facts),
             _ => special(finalizer, case),
         };
-        let found = known.unwrap_or_else(|| of_controller(case, object, finalizer, facts));
+        if let Some(found) = known {
+            case.found(found, facts.now);
+            continue;
+        }
+        let removal = refused::removal(case, &object.metadata, finalizer).filter(|_| is_answered);
+        if let Some(refused) = removal.as_ref().and_then(|it| refused::judge(it, facts)) {
+            case.found(refused, facts.now);
+        }
+        let found = of_controller(case, object, finalizer, removal.as_ref(), facts);
         case.found(found, facts.now);
     }
 }
 
 /// The finding about a finalizer, by the state of its controller.
-fn of_controller(case: &Case, object: &Object, finalizer: &str, facts: &Facts) -> Draft {
+fn of_controller(
+    case: &Case,
+    object: &Object,
+    finalizer: &str,
+    removal: Option<&Removal>,
+    facts: &Facts,
+) -> Draft {
     let meta = &object.metadata;
     let name = safe(finalizer.as_bytes()).into_owned();
     let state = of_control_plane(finalizer)
@@ -176,6 +192,9 @@ fn of_controller(case: &Case, object: &Object, finalizer: &str, facts: &Facts) -
         && let Some(fact) = job::fact(object, facts)
     {
         draft.fact(fact, api(facts.now));
+    }
+    if let Some(removal) = removal {
+        refused::remark(&mut draft, removal, facts);
     }
     if case.key.kind == cluster::Kind::CLAIM {
         draft.rule_out(

@@ -12,6 +12,7 @@ mod kubelet;
 mod namespace;
 mod node;
 mod pod;
+mod refused;
 mod remedy;
 mod volume;
 mod waiting;
@@ -36,6 +37,7 @@ pub(crate) static FAMILY: Family = Family {
         &finalizer::OBJECT_FINALIZER,
         &finalizer::CONTROLLER_GONE,
         &webhook::UNAVAILABLE,
+        &refused::REMOVAL_REFUSED,
         &control_plane::WITHOUT_LEADER,
         &namespace::CONTENT_REMAINS,
         &namespace::API_UNAVAILABLE,

@@ -141,11 +141,16 @@ pub(super) fn show(does: String, command: String) -> Remedy {
 
 /// A command that runs podstuck for the object that this one waits for.
 pub(super) fn ask(key: &Key) -> Option<Remedy> {
+    podstuck(format!("show what keeps {key}"), key, "")
+}
+
+/// A command that runs podstuck for an object, with an option that begins with a space.
+pub(super) fn podstuck(does: String, key: &Key, option: &str) -> Option<Remedy> {
     if !is_printable(key) {
         return None;
     }
     let namespace = key.namespace.as_ref().map(|it| format!(" --namespace {it}"));
     let name = format!("{}/{}", key.kind.for_podstuck(), key.name);
-    let command = format!("kubectl podstuck {name}{}", namespace.unwrap_or_default());
-    Some(show(format!("show what keeps {key}"), command))
+    let command = format!("kubectl podstuck {name}{}{option}", namespace.unwrap_or_default());
+    Some(show(does, command))
 }

@@ -11,6 +11,7 @@ use crate::{
         cluster::{self, Facts, Key, Known, Object, Rule, ServiceRef, Webhook},
         diagnosis::Stage,
         path::safe,
+        remedy::Remedy,
         shell::is_object_name,
     },
     verdict::Draft,
@@ -52,13 +53,14 @@ pub(crate) static UNAVAILABLE: Cause = Cause {
 };
 
 /// Whether a rule covers this operation on a resource of this type.
-fn covers(
+pub(super) fn covers(
     rule: &Rule,
-    is_exact: bool,
+    webhook: &Webhook,
     operation: &str,
     kind: &cluster::Kind,
     resource: &str,
 ) -> bool {
+    let is_exact = webhook.match_policy.as_deref() == Some("Exact");
     let has = |list: &[String], word: &str| list.iter().any(|it| it == "*" || it == word);
     let (_, part) = resource.split_once('/').unwrap_or((resource, ""));
     let of_resource = |pattern: &String| {
@@ -126,12 +128,11 @@ pub(super) fn judge(
         let Known::Is(configurations) = facts.all(&kind, None, None) else { continue };
         for configuration in configurations.iter() {
             for (at, webhook) in configuration.webhooks.iter().enumerate() {
-                let is_exact = webhook.match_policy.as_deref() == Some("Exact");
                 let covered = requests.iter().find(|(operation, resource)| {
                     webhook
                         .rules
                         .iter()
-                        .any(|rule| covers(rule, is_exact, operation, &case.key.kind, resource))
+                        .any(|rule| covers(rule, webhook, operation, &case.key.kind, resource))
                 });
                 let fails = webhook.failure_policy.as_deref() == Some("Fail");
                 let (Some(request), true) = (covered, fails) else { continue };
@@ -193,18 +194,25 @@ impl Refusal<'_> {
             ));
         }
         draft.advice(format!("start the pods of the service {place}"), "none");
-        let path = format!("/webhooks/{at}");
-        let steps = [
-            serde_json::json!({"op": "test", "path": format!("{path}/name"), "value": webhook.name}),
-            serde_json::json!({"op": "replace", "path": format!("{path}/failurePolicy"), "value": "Ignore"}),
-        ];
-        draft.remedies.extend(remedy::patch(
-            format!("admit requests while {name} does not answer"),
-            &Key::global((*kind).clone(), &configuration.metadata.name),
-            &configuration.metadata,
-            &steps,
-            "requests that it should refuse are admitted until failurePolicy is Fail again",
-        ));
+        let key = Key::global((*kind).clone(), &configuration.metadata.name);
+        draft.remedies.extend(ignore_failure(&key, configuration, *at));
         draft
     }
+}
+
+/// Admits requests while a webhook does not answer.
+pub(super) fn ignore_failure(key: &Key, of: &Object, at: usize) -> Option<Remedy> {
+    let name = &of.webhooks.get(at)?.name;
+    let path = format!("/webhooks/{at}");
+    let steps = [
+        serde_json::json!({"op": "test", "path": format!("{path}/name"), "value": name}),
+        serde_json::json!({"op": "replace", "path": format!("{path}/failurePolicy"), "value": "Ignore"}),
+    ];
+    remedy::patch(
+        format!("admit requests while {name} does not answer"),
+        key,
+        &of.metadata,
+        &steps,
+        "requests that it should refuse are admitted until failurePolicy is Fail again",
+    )
 }

@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use super::world::{World, commands, deleted, facts, ids, lease, living, pod, the};
 use crate::model::{
-    cluster::{Key, Kind},
+    cluster::{Answer, Key, Kind, Refusal},
     evidence::Certainty::{Firm, Likely},
 };
 
@@ -313,4 +313,95 @@ fn a_pod_that_was_deleted_by_force_may_still_run() {
     };
     assert!(of("running"));
     assert!(!of("terminated"));
+}
+
+/// The pod of a Job, with a webhook that is answered, and the answer to the Job controller's request.
+fn refused(status: u16, message: &str) -> World {
+    let answer = Refusal::of(status, message).map_or(Answer::Admitted, Answer::Refused);
+    let world = of_job("Succeeded")
+        .with(Kind::NAMESPACE, json!({"metadata": {"name": "shop"}}))
+        .with(Kind::SERVICE, service("ClusterIP"))
+        .with(Kind::ENDPOINT_SLICE, slice(json!(true)))
+        .with(Kind::VALIDATING, webhook(pods("*"), json!({})));
+    world.with_removal(answer)
+}
+
+fn with_account(world: World) -> World {
+    let kind = Kind::named("", "v1", "serviceaccounts", "ServiceAccount", true);
+    world.with(kind, json!({"metadata": living(Some("kube-system"), "job-controller")}))
+}
+
+/// kyverno#8815
+#[test]
+fn a_denied_removal_is_firm_by_a_dry_run() {
+    let denied =
+        || refused(400, "admission webhook \"v.example.com\" denied the request: no label");
+    let case = with_account(denied()).case(&pod("cart-0"));
+    assert_eq!(ids(&case), ["finalizer-removal-refused", "pod-finalizer"]);
+    let found = the(&case, "finalizer-removal-refused", Firm);
+    assert!(facts(&found).contains("denied the request: no label"), "{}", facts(&found));
+    let [show, exempt] = commands(&found)[..] else { panic!("{:?}", commands(&found)) };
+    assert!(show.starts_with("kubectl get validatingwebhookconfigurations"), "{show}");
+    assert!(exempt.contains(r#""value":["CREATE","DELETE","CONNECT"]"#), "{exempt}");
+    assert!(exempt.contains("/webhooks/0/rules/0/operations"), "{exempt}");
+    // Without its service account, the controller has another user name.
+    the(&denied().case(&pod("cart-0")), "finalizer-removal-refused", Likely);
+    // A webhook of that name in two configurations: the message does not say which one denies.
+    let two = with_account(denied()).with(Kind::MUTATING, webhook(pods("*"), json!({})));
+    let found = the(&two.case(&pod("cart-0")), "finalizer-removal-refused", Firm);
+    assert_eq!(commands(&found).len(), 0);
+}
+
+#[test]
+fn what_refuses_a_removal_is_named() {
+    for (status, message, certainty, held_by) in [
+        (
+            500,
+            "Internal error occurred: failed calling webhook \"v.example.com\": Post \"https://x\": EOF",
+            Likely,
+            "the webhook v.example.com, whose call fails",
+        ),
+        (
+            422,
+            "pods \"cart-0\" is forbidden: ValidatingAdmissionPolicy 'lock' with binding 'b' denied request: no",
+            Firm,
+            "the ValidatingAdmissionPolicy lock",
+        ),
+        (
+            422,
+            "Pod \"cart-0\" is invalid: spec: Forbidden: pod updates may not change fields",
+            Firm,
+            "admission, after which the object is not valid",
+        ),
+    ] {
+        let case = with_account(refused(status, message)).case(&pod("cart-0"));
+        let found = the(&case, "finalizer-removal-refused", certainty);
+        assert_eq!(found.held_by.as_deref(), Some(held_by));
+    }
+}
+
+#[test]
+fn a_removal_is_tried_only_if_that_is_asked_for_and_matters() {
+    let command = "kubectl podstuck pod/cart-0 --namespace shop --via-dry-run";
+    let asks = |world: World| {
+        let case = world.case(&pod("cart-0"));
+        assert_eq!(case.findings.last().unwrap().id.as_str(), "pod-finalizer");
+        commands(case.findings.last().unwrap()).contains(&command)
+    };
+    assert!(asks(of_job("Succeeded")));
+    let admitted = refused(200, "").case(&pod("cart-0"));
+    let fact = facts(&the(&admitted, "pod-finalizer", Firm));
+    assert!(fact.contains("in a dry run, the API server admits the removal"), "{fact}");
+    let denied = || {
+        let message = "admission webhook \"v.example.com\" denied the request: no label";
+        Answer::Refused(Refusal::of(400, message).unwrap())
+    };
+    // The missing endpoint explains the refusal.
+    let dead = of_job("Succeeded")
+        .with(Kind::NAMESPACE, json!({"metadata": {"name": "shop"}}))
+        .with(Kind::VALIDATING, webhook(pods("UPDATE"), json!({})));
+    assert!(!asks(dead));
+    // The controller of another finalizer has a user name that is not known.
+    let other = World::default().with(Kind::POD, kept("example.com/x")).with_removal(denied());
+    assert_eq!(ids(&other.case(&pod("cart-0"))), ["pod-finalizer"]);
 }

@@ -25,6 +25,8 @@ pub(super) struct World {
     kubelet: Option<[Vec<Object>; 2]>,
     /// Whether kubelet reports that it is healthy.
     is_well: bool,
+    /// The answer to a dry run of the removal of a finalizer, if it may be made.
+    removal: Option<Answer>,
 }
 
 impl World {
@@ -45,6 +47,12 @@ impl World {
         self
     }
 
+    /// A cluster in which the removal of a finalizer may be tried in a dry run.
+    pub(super) fn with_removal(mut self, answer: Answer) -> Self {
+        self.removal = Some(answer);
+        self
+    }
+
     fn all(&self, kind: &Kind, namespace: Option<&str>) -> impl Iterator<Item = &Object> {
         let in_namespace = move |object: &&Object| {
             namespace.is_none() || object.metadata.namespace.as_deref() == namespace
@@ -61,6 +69,9 @@ impl World {
             | Question::All { kind, .. } => kind,
             Question::Types(_) | Question::Groups => return Answer::Missing,
             Question::Kubelet { about, .. } => return self.kubelet(*about),
+            Question::Removal(_) => {
+                return self.removal.clone().unwrap_or(Answer::Unread(Why::Forbidden));
+            }
         };
         if self.forbidden.contains(kind) {
             return Answer::Unread(Why::Forbidden);
@@ -90,7 +101,7 @@ impl World {
                 };
                 Answer::Objects(self.all(kind, namespace.as_deref()).filter(has).cloned().collect())
             }
-            Question::Types(_) | Question::Groups | Question::Kubelet { .. } => Answer::Missing,
+            _ => Answer::Missing,
         }
     }
 
@@ -112,6 +123,7 @@ impl World {
     pub(super) fn judged(&self, key: &Key) -> Judged {
         let mut facts = Facts::new(NOW.parse().unwrap());
         facts.asks_kubelets = self.kubelet.is_some();
+        facts.tries_removals = self.removal.is_some();
         for _ in 0..20 {
             let judged = answer(key, &facts);
             let wanted = facts.wanted();
