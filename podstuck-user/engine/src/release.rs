@@ -8,6 +8,7 @@ use crate::{
     chain::{Facts, failed_look, holding, weightiest},
     command::{NAME, Process, Step, View, crictl_rm, docker_rm, kill},
     model::{
+        call::Outcome,
         chain::Link,
         diagnosis::{PodStage, Stage},
         identity::Component,
@@ -148,6 +149,14 @@ impl Of<'_> {
 
     fn kubelet(&self) -> Vec<Remedy> {
         let restart = self.restart_kubelet();
+        let complaint = weightiest(self.facts.said.iter());
+        // The kernel refuses a call on the pod's files: another kubelet is refused, too.
+        let is_refused = complaint.is_some_and(|said| {
+            said.component == Component::Kubelet && Outcome::named_in(&said.text).is_some()
+        });
+        if is_refused && self.pod.stage == Stage::Volumes {
+            return self.umount().into_iter().collect();
+        }
         match self.pod.stage {
             Stage::Volumes => {}
             Stage::Directories => {

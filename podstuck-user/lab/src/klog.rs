@@ -65,7 +65,7 @@ fn error(pod: &Pod, volume: &Volume, failure: &Failure) -> Option<String> {
             let point = point.display();
             Some(match is_csi {
                 true => format!(
-                    "kubernetes.io/csi: mounter.TearDownAt failed to clean mount dir [{point}]: \
+                    "kubernetes.io/csi: Unmounter.TearDownAt failed to clean mount dir [{point}]: \
                      kubernetes.io/csi: failed to remove dir [{point}]: {failed}"
                 ),
                 false => failed,

@@ -1,11 +1,10 @@
-//! A FlexVolume that stays mounted: the driver's program fails, or kubelet does not find the plugin again. kubelet
-//! unmounts nothing of such a volume by itself.
+//! A FlexVolume that is left: the driver's program fails, or kubelet does not find the plugin again. kubelet unmounts
+//! nothing of such a volume by itself.
 
-use crate::cause::Origin;
 use std::{collections::BTreeMap, path::Path};
 
 use crate::{
-    cause::{Cause, Kind, TriedWith, log, seen, way},
+    cause::{Cause, Kind, Origin, TriedWith, log, or_seen, seen, way},
     causes::shared::{
         repeated::{OfPods, Repeated},
         stat_errors::FRESH,
@@ -23,6 +22,7 @@ use crate::{
         node::{NodeSample, PodState, VolumeState},
         path::{safe, safe_path},
         said::Said,
+        shell::word,
         time::Monotonic,
     },
     tracker::{Claim, Context, Scope, Steps, Subject, Tracker, TrackerId, TrackerSpec, yields},
@@ -88,14 +88,25 @@ pub(crate) static FLEX_VOLUME_ERROR: Cause = Cause {
             "the volume is below a directory of a FlexVolume driver (VENDOR~DRIVER) and is still mounted",
             &[Origin::Mounts],
         ),
+        or_seen("or nothing is mounted there, and its directory is left", &[Origin::Files]),
     ],
     log: log("kubelet", "unmount command failed, status: Failure, reason: ..."),
     look_alikes: &[],
     ways_out: &[
         way("fix the error that the driver reports", ""),
         way("`umount` the volume: kubelet's next attempt then finds nothing to do", ""),
+        way(
+            "where nothing is mounted, remove its directory: kubelet then does not run the driver",
+            "",
+        ),
     ],
-    field: &["rook#4695", "kubernetes#71400", "kubernetes#80972", "kubernetes#105390"],
+    field: &[
+        "rook#4695",
+        "kubernetes#71400",
+        "kubernetes#80972",
+        "kubernetes#105390",
+        "ubiquity#121",
+    ],
     tried: &[TriedWith::Test],
     source: &[
         "kubernetes pkg/volume/flexvolume/driver-call.go, handleCmdResponse",
@@ -127,14 +138,18 @@ impl FlexVolumes {
             // kubelet looks for the plugin of a volume on the disk once, at its start.
             let is_fresh = context.now.since(error.last) <= FRESH || has_no_plugin(&error.said);
             let Some(pod) = sample.pod(uid).filter(|_| is_fresh) else { continue };
-            let Some(volume) = mounted(pod, &error.said.volume) else { continue };
+            let Some(volume) = left(pod, &error.said.volume) else { continue };
+            // Without a plugin, kubelet drops a volume that is not mounted.
+            if volume.mounts.is_empty() && has_no_plugin(&error.said) {
+                continue;
+            }
             let subject = Subject { target_id: volume.target_id, path: &volume.path, pod: uid, at };
             if context.is_explained(tracker, &subject) {
                 continue;
             }
             before.remove(uid);
             self.found.insert(uid.clone(), volume.target_id);
-            steps.found(draft(context, error, pod, volume, at));
+            steps.found(Some(draft(context, error, pod, volume, at)));
         }
         let over = before.into_values();
         steps.say(over.map(|target_id| Verdict::Over { tracker, target_id, at }));
@@ -145,9 +160,9 @@ fn has_no_plugin(said: &Said) -> bool {
     said.text.trim_end().ends_with(NO_PLUGIN)
 }
 
-/// The volume in question, if it is a mounted FlexVolume. kubelet's unique name of a volume ends with the volume's name.
-fn mounted<'a>(pod: &'a PodState, unique: &str) -> Option<&'a VolumeState> {
-    let mut volumes = pod.volumes.iter().filter(|it| is_flex(&it.path) && !it.mounts.is_empty());
+/// The volume in question, if it is a FlexVolume. kubelet's unique name of a volume ends with the volume's name.
+fn left<'a>(pod: &'a PodState, unique: &str) -> Option<&'a VolumeState> {
+    let mut volumes = pod.volumes.iter().filter(|it| is_flex(&it.path));
     let is_named = |volume: &&VolumeState| {
         let name = volume.path.file_name().map(|name| name.to_string_lossy());
         name.is_some_and(|name| unique.ends_with(&*name))
@@ -171,9 +186,7 @@ fn draft(
     pod: &PodState,
     volume: &VolumeState,
     at: Monotonic,
-) -> Option<Draft> {
-    let mount = volume.mounts.first()?;
-    let (pid, namespace) = pod.seen_by?;
+) -> Draft {
     let (tracker, cause) = (TrackerId::FlexVolume, &FLEX_VOLUME_ERROR);
     let (id, target, path) = (volume.target_id, volume.target.clone(), volume.path.clone());
     let mut draft = Draft::about_state(tracker, cause, id, target, path, at);
@@ -186,11 +199,6 @@ fn draft(
         true => format!("kubelet, which finds no plugin for the FlexVolume driver {driver}"),
         false => format!("the FlexVolume driver {driver}"),
     });
-    let point = safe_path(&mount.point);
-    draft.fact(
-        format!("{point} is still mounted: {}", mount.what),
-        Source::mountinfo(&mount.source),
-    );
     if is_lost {
         draft.doubt("whether kubelet has found the plugin since: it says nothing of that");
     } else if error.lines < 2 {
@@ -207,23 +215,47 @@ fn draft(
              with pauses of up to two minutes, and does not unmount the volume by itself."
         ),
     };
-    let view = View::in_namespace(context, namespace, pid);
-    draft.remedy(
-        view.on_mount("umount", &mount.point, Some(mount.id)).so(if is_lost {
-            ", which kubelet leaves mounted"
-        } else {
-            ", which its driver fails to unmount"
-        }),
-        "low while no process uses the mount; what the driver would clean up besides the mount, \
-         such as an attachment, stays",
-    );
+    match (volume.mounts.first(), pod.seen_by) {
+        (Some(mount), Some((pid, namespace))) => {
+            let point = safe_path(&mount.point);
+            draft.fact(
+                format!("{point} is still mounted: {}", mount.what),
+                Source::mountinfo(&mount.source),
+            );
+            let view = View::in_namespace(context, namespace, pid);
+            draft.remedy(
+                view.on_mount("umount", &mount.point, Some(mount.id)).so(if is_lost {
+                    ", which kubelet leaves mounted"
+                } else {
+                    ", which its driver fails to unmount"
+                }),
+                "low while no process uses the mount; what the driver would clean up besides the mount, \
+                 such as an attachment, stays",
+            );
+        }
+        (Some(_), None) => {}
+        (None, _) => {
+            let path = safe_path(&volume.path);
+            draft.fact(format!("{path} is left"), Source::file("kubelet's directory"));
+            draft.fact("nothing is mounted there", Source::proc("mountinfo"));
+            let remove = |it: &str| format!("rm -d {it}");
+            draft.remedy(
+                View::OURS
+                    .on_file("remove the link or empty directory", &volume.path, volume.file, remove)
+                    .so(": kubelet runs no driver for a path that does not exist")
+                    .verified_by(format!("! [ -e {0} ] && ! [ -L {0} ]", word(&volume.path))),
+                "none for data: rm -d removes no directory that has something in it. What the driver would clean up, \
+                 such as an attachment, stays",
+            );
+        }
+    }
     if !is_lost {
         draft.advice(
             "fix the error that the driver reports: kubelet's next attempt then succeeds",
             "none",
         );
     }
-    Some(draft)
+    draft
 }
 
 impl Tracker for FlexVolumes {
@@ -291,12 +323,21 @@ mod tests {
         assert_ne!(once.certainty(), Certainty::Firm);
     }
 
+    /// ubiquity#121: the driver has unmounted the volume, and fails all the same.
     #[test]
-    fn what_is_not_mounted_or_not_a_flex_volume_is_no_drivers() {
-        assert!(verdict(ROOK, 3, "ceph.rook.io~rook", false).is_none());
+    fn where_nothing_is_mounted_the_directory_is_removed() {
+        let draft = verdict(ROOK, 3, "ceph.rook.io~rook", false).unwrap();
+        draft.assert_is("flexvolume-driver-error", Certainty::Firm);
+        let command = draft.remedies[0].command.as_deref().unwrap_or_default();
+        assert!(command.contains("rm -d ./fs-store"), "{command}");
+    }
+
+    #[test]
+    fn what_is_not_a_flex_volume_is_no_drivers() {
+        let lost = "UnmountVolume.FindPluginByName failed: no volume plugin matched";
+        assert!(verdict(lost, 1, "hulk~lvm", false).is_none(), "kubelet drops it");
         assert!(verdict(ROOK, 3, "kubernetes.io~csi", true).is_none());
         assert!(verdict("unlinkat x: busy", 3, "ceph.rook.io~rook", true).is_none());
-        let lost = "UnmountVolume.FindPluginByName failed: no volume plugin matched";
         let lost = verdict(lost, 1, "hulk~lvm", true).unwrap();
         lost.assert_is("flexvolume-driver-error", Certainty::Likely);
         let who = "kubelet, which finds no plugin for the FlexVolume driver hulk/lvm";

@@ -185,8 +185,9 @@ fn with_nothing_left<'a>(
         return None;
     }
     let is_open = |complaint: &&Repeated| {
-        let Said { complaint: known, level, text, .. } = &complaint.said;
+        let Said { complaint: known, level, text, volume, .. } = &complaint.said;
         known.is_none()
+            && !volume.starts_with("flexvolume-")
             && *level == Level::Error
             && complaint.lines >= OFTEN
             && suspect.now.since(complaint.first).as_secs() >= LATE.unsigned_abs().as_secs()

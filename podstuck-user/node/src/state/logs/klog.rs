@@ -141,7 +141,7 @@ static CALL: LazyLock<Regex> = LazyLock::new(|| {
 /// (`removeMountDir` in pkg/volume/csi), or the driver's, whose error usually has Go's text.
 static OF_CSI: LazyLock<Regex> = LazyLock::new(|| {
     fixed(concat!(
-        r"(?s)^kubernetes\.io/csi: mounter\.TearDownAt failed(?:",
+        r"(?s)^kubernetes\.io/csi: (?:Unm|m)ounter\.TearDownAt failed(?:",
         r" to clean mount dir \[[^\]]*\]: kubernetes\.io/csi: failed to remove dir \[[^\]]*\]",
         r"|: rpc error: code = Internal desc =(?: [^/]*?:)??):? ((?:unlinkat|remove) /.*)$"
     ))

@@ -173,22 +173,25 @@ fn errors_that_are_quoted_or_have_several_lines() {
 #[test]
 fn a_csi_volumes_mount_point_is_named_by_kubelet_and_by_drivers() {
     let point = "/k/pods/u/volumes/kubernetes.io~csi/pv/mount";
-    let csi = "kubernetes.io/csi";
-    let own = format!(
-        "{csi}: mounter.TearDownAt failed to clean mount dir [{point}]: {csi}: failed to remove dir \
-         [{point}]: remove {point}: device or resource busy"
-    );
-    let rpc = format!("{csi}: mounter.TearDownAt failed: rpc error: code = Internal desc =");
-    let calls = [
-        (own, Errno::EBUSY),
-        (format!("{rpc} remove {point}: directory not empty"), Errno::ENOTEMPTY),
-        (format!("{rpc} cleaning up: unlinkat {point}: operation not permitted"), Errno::EPERM),
-    ];
-    for (error, errno) in calls {
-        let call = named_call(&error).unwrap_or_else(|| panic!("{error}"));
-        assert_eq!((call.path.to_str(), call.outcome.is(errno)), (Some(point), true), "{error}");
+    // As captured from kubelet 1.36, and as older kubelets wrote it.
+    for csi in ["kubernetes.io/csi: Unmounter", "kubernetes.io/csi: mounter"] {
+        let own = format!(
+            "{csi}.TearDownAt failed to clean mount dir [{point}]: kubernetes.io/csi: failed to remove dir [{point}]: \
+             remove {point}: device or resource busy"
+        );
+        let rpc = format!("{csi}.TearDownAt failed: rpc error: code = Internal desc =");
+        let calls = [
+            (own, Errno::EBUSY),
+            (format!("{rpc} remove {point}: directory not empty"), Errno::ENOTEMPTY),
+            (format!("{rpc} cleaning up: unlinkat {point}: operation not permitted"), Errno::EPERM),
+        ];
+        for (error, errno) in calls {
+            let call = named_call(&error).unwrap_or_else(|| panic!("{error}"));
+            let named = (call.path.to_str(), call.outcome.is(errno));
+            assert_eq!(named, (Some(point), true), "{error}");
+        }
+        assert_eq!(named_call(&format!("{rpc} volume {point} not found")), None);
     }
-    assert_eq!(named_call(&format!("{rpc} volume {point} not found")), None);
 }
 
 #[test]
