@@ -13,7 +13,7 @@ use crate::{
     causes::pod_record,
     ids,
     model::{
-        cluster::{self, Facts, Key, Known, Object, Removal},
+        cluster::{self, Condition, Facts, Key, Known, Object, Removal},
         diagnosis::Stage,
         path::safe,
         shell::is_object_name,
@@ -169,15 +169,28 @@ fn of_controller(
             "metadata.deletionGracePeriodSeconds is 0, after which the API server waits for finalizers alone",
             api(facts.now),
         );
+        let disruption = pod::disruption(object);
         let running = pod::running(object);
         if !running.is_empty() {
+            // It deletes with a grace period of 0; the others do so only if they are asked to.
+            let is_collected = disruption.is_some_and(|it| it.reason == "DeletionByPodGC");
+            let who = if is_collected {
+                "the pod garbage collector"
+            } else {
+                "a client, as with --force,"
+            };
             draft.fact(
                 format!(
-                    "kubelet has not reported that {running} has ended: a client deleted the pod with a grace period of 0, which \
-                     does not wait for kubelet, as with --force; processes of the pod may still run on its node"
+                    "kubelet has not reported that {running} has ended: {who} deleted the pod with a grace period of 0, which \
+                     does not wait for kubelet; processes of the pod may still run on its node"
                 ),
                 api(facts.now),
             );
+        }
+        if let Some(Condition { reason, message, .. }) = disruption {
+            let text =
+                format!("its condition DisruptionTarget says who deleted it: {reason}, {message}");
+            draft.fact(safe(text.as_bytes()), api(facts.now));
         }
     }
     let setter = meta.setter(finalizer);

@@ -8,7 +8,7 @@ use crate::{
     causes::pod_record,
     ids,
     model::{
-        cluster::{Facts, Object},
+        cluster::{Condition, Facts, Object},
         path::safe,
     },
 };
@@ -95,6 +95,11 @@ pub(super) fn running(pod: &Object) -> String {
     let all = pod.status.container_statuses.iter().filter(|it| it.state.contains_key("running"));
     let names: Vec<_> = all.map(|it| safe(it.name.as_bytes())).collect();
     names.join(", ")
+}
+
+/// The condition by which components of Kubernetes say, since 1.26, that and why they delete a pod.
+pub(super) fn disruption(pod: &Object) -> Option<&Condition> {
+    pod.condition("DisruptionTarget").filter(|it| it.status == "True")
 }
 
 fn mirror(case: &mut Case, pod: &Object, facts: &Facts) {

@@ -304,15 +304,30 @@ fn the_job_of_a_tracked_pod_shows_when_its_finalizer_is_removed() {
 
 #[test]
 fn a_pod_that_was_deleted_by_force_may_still_run() {
-    let of = |state: &str| {
+    let of = |state: &str, conditions: Value| {
         let mut object = kept("example.com/x");
-        object["status"] = json!({"containerStatuses": [{"name": "web", "state": {state: {}}}]});
-        let case = World::default().with(Kind::POD, object).case(&pod("cart-0"));
-        facts(&the(&case, "pod-finalizer", Firm))
-            .contains("kubelet has not reported that web has ended")
+        object["status"] = json!({"conditions": conditions,
+            "containerStatuses": [{"name": "web", "state": {state: {}}}]});
+        facts(&the(
+            &World::default().with(Kind::POD, object).case(&pod("cart-0")),
+            "pod-finalizer",
+            Firm,
+        ))
     };
-    assert!(of("running"));
-    assert!(!of("terminated"));
+    let unreported = "kubelet has not reported that web has ended: ";
+    assert!(of("running", json!([])).contains(&format!("{unreported}a client, as with --force,")));
+    assert!(!of("terminated", json!([])).contains(unreported));
+    let collected = of(
+        "running",
+        json!([{"type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC",
+            "message": "PodGC: node no longer exists"}]),
+    );
+    assert!(
+        collected.contains(&format!("{unreported}the pod garbage collector deleted")),
+        "{collected}"
+    );
+    let why = "who deleted it: DeletionByPodGC, PodGC: node no longer exists";
+    assert!(collected.contains(why), "{collected}");
 }
 
 /// The pod of a Job, with a webhook that is answered, and the answer to the Job controller's request.
