@@ -26,7 +26,7 @@ use crate::{
     examine::{self, About, OwnPod},
     present::{self, Report, Scope},
     read::{Connection, Reader, connect, page},
-    recording::{self, Head},
+    recording::{self, Answers, Head},
     target::{self, Asked, Target},
     watch,
 };
@@ -176,15 +176,20 @@ async fn record(client: &Client, pod: &Key) -> Option<Value> {
     response.json().ok().filter(|_| response.status == 200)
 }
 
-/// Computes the report from a recording, without requests.
+/// Computes the outcome from a recording.
 async fn replay(file: &Path) -> Result<Outcome, Failure> {
     let (head, answers) = recording::read(file).map_err(Failure::Usage)?;
+    let report = answered(&head, answers).await?;
+    Ok(Outcome { exit: exit(&report), report, examine: None })
+}
+
+/// Computes the report from the answers in a recording, without requests.
+pub(crate) async fn answered(head: &Head, answers: Answers) -> Result<Report, Failure> {
     let mut facts = Facts::new(head.server.now);
     facts.asks_kubelets = head.asks_kubelets;
     facts.tries_removals = head.tries_removals;
     let report = ask(&head.asked, &Reader::of_recording(answers), &mut facts).await?;
-    let report = complete(report, &head, &facts);
-    Ok(Outcome { exit: exit(&report), report, examine: None })
+    Ok(complete(report, head, &facts))
 }
 
 async fn ask(asked: &Asked, reader: &Reader, facts: &mut Facts) -> Result<Report, Failure> {

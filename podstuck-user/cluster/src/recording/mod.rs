@@ -39,6 +39,9 @@ pub(crate) struct Head {
     pub(crate) requests: (u32, u32),
 }
 
+/// The questions of a run, each with its answer.
+pub(crate) type Answers = BTreeMap<Question, Answer>;
+
 #[derive(Deserialize, Serialize)]
 struct Line {
     question: Question,
@@ -149,10 +152,15 @@ fn slim(value: &mut Value) {
 /// # Errors
 ///
 /// Fails if the file cannot be read or is not a recording of this format.
-pub(crate) fn read(path: &Path) -> Result<(Head, BTreeMap<Question, Answer>)> {
-    let shown = path.display();
+pub(crate) fn read(path: &Path) -> Result<(Head, Answers)> {
+    let shown = path.display().to_string();
     let file = File::open(path).with_context(|| format!("cannot open the recording {shown}"))?;
-    let mut lines = BufReader::new(std::io::Read::take(file, LARGEST)).lines().enumerate();
+    parse(BufReader::new(std::io::Read::take(file, LARGEST)), &shown)
+}
+
+/// Reads the content of a recording; an error names the file as `shown`.
+fn parse(from: impl BufRead, shown: &str) -> Result<(Head, Answers)> {
+    let mut lines = from.lines().enumerate();
     let (_, first) = lines.next().with_context(|| format!("{shown} is empty"))?;
     let first = first.with_context(|| format!("cannot read {shown}"))?;
     let value: Value = serde_json::from_str(&first).unwrap_or_default();
@@ -238,5 +246,21 @@ mod tests {
         assert!(read(&path).is_ok());
         let error = format!("{:#}", write(late, &head, &facts, false).unwrap_err());
         assert!(error.contains("exists"), "{error}");
+    }
+    /// Answers from any content, in each format.
+    #[test]
+    fn fuzz_cluster_recording() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        podstuck_fuzz::fuzz("cluster_recording", |input| {
+            let Ok((head, answers)) = parse(input, "x") else { return };
+            let report = runtime.block_on(crate::run::answered(&head, answers));
+            let Ok(report) = report else { return };
+            let kubectl = crate::present::Kubectl::default();
+            for wide in [false, true] {
+                crate::present::text(&report, &kubectl, true, wide);
+            }
+            crate::present::yaml(&report, &kubectl);
+            crate::present::names(&report);
+        });
     }
 }
