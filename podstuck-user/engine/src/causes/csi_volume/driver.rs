@@ -306,6 +306,13 @@ pub(crate) fn error(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<
             an unmount, so that each attempt fails in the same way.";
         umount(context, draft, suspect, UMOUNT_RISK);
         find_driver(draft, "upgrade the driver to a version that recognises the mount", "none");
+    } else if let Some(errno) = failed_look(suspect) {
+        draft.explanation += &format!(
+            " The driver looks at the mount before it unmounts it, and the file system answers that \
+             with {errno}: the driver does not come to the unmount."
+        );
+        umount(context, draft, suspect, UMOUNT_RISK);
+        find_driver(draft, "restore the volume's file system, its disk or its server", "none");
     } else {
         draft.explanation += " The driver's log says more about the error.";
         find_driver(draft, "fix the error that the driver's log reports", "none");
@@ -358,6 +365,13 @@ pub(crate) fn in_turn(context: &Context<'_>, draft: &mut Draft, suspect: &Suspec
     draft.rule_out(ids::CSI_DRIVER_LOST_PUBLISH_STATE, "the driver does not report success");
     draft.rule_out(ids::CSI_UNPUBLISH_HUNG_LOCK, "its calls on this volume return");
     draft.rule_out(ids::CSI_DRIVER_NOT_IDEMPOTENT, "the volume is still mounted");
+}
+
+/// The error of a stat(2) of the volume's mount point, if that is the driver's error.
+fn failed_look(suspect: &Suspect<'_>) -> Option<String> {
+    let look = suspect.said?.1.looked.as_ref()?;
+    let is_of_mount = suspect.volume.mounts.iter().any(|mount| mount.point == look.path);
+    is_of_mount.then(|| look.outcome.name())
 }
 
 /// Whether the driver's error is that of the removal of a directory on which a mount of the volume lies.

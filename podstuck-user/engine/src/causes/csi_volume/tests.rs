@@ -23,7 +23,7 @@ use crate::{
         operation::Operation,
         path::JsonPath,
         pod_record::PodRecord,
-        said::{Complaint, Heard, Report, Said},
+        said::{Complaint, Heard, NamedLook, Report, Said},
         thread::Thread,
         time::Monotonic,
         waiting::{On, Part, Waiting},
@@ -629,6 +629,20 @@ fn a_driver_that_was_restarted_is_likely_to_answer_as_before() {
     assert_eq!(found("no such volume", true), Some(("csi-driver-error", Certainty::Likely)));
     let not_idempotent = Some(("csi-driver-not-idempotent", Certainty::Likely));
     assert_eq!(found("umount: /v/mount: not mounted.", false), not_idempotent);
+}
+
+/// zfs-localpv#615: the driver checks whether the path exists, and the file system has shut down.
+#[test]
+fn a_mount_that_the_driver_cannot_look_at_is_unmounted_first() {
+    let late = Late::of(with_driver(as_it_is));
+    let path = late.pod.volumes[0].mounts[0].point.clone();
+    let look = NamedLook { path, outcome: Errno::EIO.into() };
+    let fails = |at| Said { looked: Some(look.clone()), ..complains(Complaint::DriverError, at) };
+    let draft = late.said([fails(3000), fails(3122)]).draft().unwrap();
+    draft.assert_is("csi-driver-error", Certainty::Firm);
+    let first = draft.remedies[0].command.as_deref().unwrap_or_default();
+    assert!(first.contains("umount"), "{first}");
+    assert!(draft.explanation.contains("with EIO"), "{}", draft.explanation);
 }
 
 /// blob-csi-driver#474: the driver compares devices, and takes a bind mount of the same one for a directory.
