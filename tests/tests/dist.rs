@@ -26,6 +26,8 @@ mod package;
 mod pages;
 #[path = "dist/plugin.rs"]
 mod plugin;
+#[path = "dist/provenance.rs"]
+mod provenance;
 #[path = "dist/shells.rs"]
 mod shells;
 #[path = "dist/tarball.rs"]

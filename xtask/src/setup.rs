@@ -26,6 +26,8 @@ pub(crate) struct Rustc {
     pub(crate) version: String,
     /// The major version of its LLVM, such as 22
     pub(crate) llvm: u32,
+    /// The commit that it was built from, if it names one
+    pub(crate) commit: Option<String>,
 }
 
 impl Rustc {
@@ -49,6 +51,7 @@ impl Rustc {
         Ok(Self {
             sysroot: PathBuf::from(ask(&["--print", "sysroot"])?.trim_end()),
             version: fact("release:")?.to_owned(),
+            commit: fact("commit-hash:").ok().filter(|it| *it != "unknown").map(str::to_owned),
             llvm: major.with_context(|| format!("rustc says that its LLVM is `{llvm}`"))?,
         })
     }

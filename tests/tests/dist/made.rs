@@ -16,6 +16,9 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Where Debian keeps what an administrator runs.
 const PROGRAMS: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
+/// The key that belongs to the signature, beside the artefacts.
+pub const PUBLIC_KEY: &str = "podstuck.pub";
+
 /// The folder with the artefacts.
 ///
 /// # Errors
@@ -25,6 +28,7 @@ pub fn made() -> Result<&'static Path, &'static str> {
     static MADE: OnceLock<Result<(), &'static str>> = OnceLock::new();
     let is_made = MADE.get_or_init(|| {
         has("dpkg-deb")?;
+        has("openssl")?;
         if CLIENTS.iter().any(|name| !beside_the_tests(name).is_file()) {
             return Err(
                 "no kubectl-podstuck or podstuck-agent beside the tests: `cargo build --workspace` builds them",
@@ -52,8 +56,11 @@ fn make() {
             done(tool("strip").arg(to));
         }
     }
+    let key = tempfile::tempdir().unwrap();
+    let (private, public) = (key.path().join("key"), Path::new(PLACE).join(PUBLIC_KEY));
+    new_key(&private, &public);
     let mut dist = Command::new(beside_the_tests("xtask"));
-    dist.args(["dist", "--quick"]);
+    dist.args(["dist", "--quick", "--sign"]).arg(&private);
     for (option, program) in ["--program", "--plugin", "--agent"].iter().zip(&programs) {
         dist.arg(option).arg(program);
     }
@@ -61,6 +68,13 @@ fn make() {
     for file in programs {
         fs::remove_file(file).unwrap();
     }
+}
+
+/// Makes a key pair to sign with.
+pub fn new_key(private: &Path, public: &Path) {
+    let curve = ["-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256"];
+    done(tool("openssl").arg("genpkey").args(curve).arg("-out").arg(private));
+    done(tool("openssl").args(["pkey", "-pubout", "-in"]).arg(private).arg("-out").arg(public));
 }
 
 /// A file among them.

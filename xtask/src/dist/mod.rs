@@ -9,6 +9,8 @@ mod libraries;
 mod oci;
 mod pages;
 mod plugin;
+mod provenance;
+mod signature;
 mod sums;
 mod tarball;
 
@@ -50,6 +52,12 @@ pub(crate) struct Options {
     /// Where the files will be found, as the manifest for krew says it
     #[arg(long, value_name = "URL", default_value = "https://example.invalid/podstuck/releases")]
     release_url: String,
+    /// Sign the statement about the provenance with this private key (PEM, curve P-256), by `openssl`
+    #[arg(long, value_name = "KEY")]
+    sign: Option<PathBuf>,
+    /// Make nothing: check the artefacts in --out against their signed provenance, by this public key (PEM)
+    #[arg(long, value_name = "KEY", conflicts_with_all = ["own", "program", "quick", "sign"])]
+    verify: Option<PathBuf>,
 }
 
 /// The built programs for one architecture.
@@ -79,6 +87,9 @@ struct Release<'a> {
 /// Makes all artefacts and prints their paths.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let out = options.out.clone().unwrap_or_else(|| workspace.target.join("dist"));
+    if let Some(key) = &options.verify {
+        return provenance::verify(&out, key);
+    }
     // Files of an earlier run would get a checksum as well.
     if options.out.is_none() && out.exists() {
         fs::remove_dir_all(&out).with_context(|| format!("removing {}", out.display()))?;
@@ -108,6 +119,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     made.extend(plugin::make(&release, &built)?);
     made.extend(data::make(&release)?);
     made.push(sums::make(&release, &made)?);
+    made.extend(provenance::make(&release, options, &made)?);
     for file in &made {
         println!("{}", file.display());
     }
