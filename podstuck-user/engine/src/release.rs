@@ -4,7 +4,7 @@
 use jiff::SignedDuration;
 
 use crate::{
-    causes::{kubelet_state::RESTART_RISK, shared::unit},
+    causes::shared::unit,
     chain::{Facts, failed_look, holding, weightiest},
     command::{NAME, Process, Step, View, crictl_rm, docker_rm, kill},
     model::{
@@ -192,9 +192,8 @@ impl Of<'_> {
     }
 
     fn restart_kubelet(&self) -> Remedy {
-        let act = "restart kubelet (`systemctl restart kubelet`, where it is a service of that name): it starts with \
-            what the API server, the runtime and the node have, and not with what its memory has";
-        Remedy::advice(act, RESTART_RISK)
+        let then = "it starts with what the API server, the runtime and the node have, and not with what its memory has";
+        unit::restart_kubelet(Some(self.facts.sample), then)
     }
 
     /// The unmount of the volume that kubelet complains about, or of the only one that is left mounted; kubelet's own

@@ -11,8 +11,11 @@ use super::{
 };
 use crate::{
     causes::{
-        kubelet_state::{MISSED_DELETION, RESTART_RISK},
-        shared::kubelets_list::{lacks_deletion, takes_changes},
+        kubelet_state::MISSED_DELETION,
+        shared::{
+            kubelets_list::{lacks_deletion, takes_changes},
+            unit::KUBELET_RISK,
+        },
     },
     model::{
         cluster::{self, AGAIN, Facts, Key, Kubelet, KubeletsList, Object},
@@ -83,7 +86,7 @@ pub(super) fn judge(case: &mut Case, pod: &Object, node: &Object, facts: &Facts)
             "restart kubelet on {shown} (`systemctl restart kubelet`, where it is a service of that name): it lists its pods \
              again, and ends this one"
         ),
-        RESTART_RISK,
+        KUBELET_RISK,
     );
     case.found(draft, facts.now);
     true

@@ -129,11 +129,8 @@ fn is_only_attached(
 }
 
 fn restart(context: &Context<'_>, draft: &mut Draft, risk: &str) {
-    match context.sample.and_then(|sample| unit::of(sample.kubelet_group.as_deref()?)) {
-        Some(unit) => draft.remedy(unit::restart(unit), risk),
-        None => draft
-            .advice("restart kubelet: no command is given, because its service is not known", risk),
-    };
+    let unit = context.sample.and_then(|sample| unit::of(sample.kubelet_group.as_deref()?));
+    draft.remedies.push(unit::restart_of("kubelet", unit, risk));
 }
 
 /// kubelet has not found the volume again after its start.

@@ -9,9 +9,12 @@ use crate::{
     causes::{
         kubelet_state::{
             lists::Shown,
-            suspect::{RESTART_RISK, Suspect, VERY_LATE, restart},
+            suspect::{Suspect, VERY_LATE},
         },
-        shared::kubelets_list::{lacks_deletion, takes_changes},
+        shared::{
+            kubelets_list::{lacks_deletion, takes_changes},
+            unit::{KUBELET_RISK, restart_kubelet},
+        },
     },
     command::Step,
     ids,
@@ -89,7 +92,7 @@ pub(super) fn missed(
     if !is_proven && !is_missed && watch.is_none() {
         return None;
     }
-    let mut draft = missed_deletion(suspect, watch, not_asked.as_ref(), shown);
+    let mut draft = missed_deletion(context, suspect, watch, not_asked.as_ref(), shown);
     if let Shown::Missed { apart, latest, is_well } = *shown {
         lacks_deletion(&mut draft, apart);
         // A watch that fails explains it by itself.
@@ -103,6 +106,7 @@ pub(super) fn missed(
 }
 
 fn missed_deletion(
+    context: &Context<'_>,
     suspect: &Suspect<'_>,
     watch: Option<&Watch>,
     not_asked: Option<&NotAsked<'_>>,
@@ -139,7 +143,7 @@ fn missed_deletion(
             ),
             "none",
         );
-        draft.advice("renew kubelet's credentials, and restart kubelet", RESTART_RISK);
+        draft.advice("renew kubelet's credentials, and restart kubelet", KUBELET_RISK);
         "The API server does not let kubelet list its pods."
     } else if has(&["connect: ", "dial tcp", "no such host", "timeout", "EOF", "connection lost"]) {
         draft.advice(
@@ -149,7 +153,8 @@ fn missed_deletion(
         );
         "kubelet does not reach the API server."
     } else {
-        restart(&mut draft, "it lists its pods again, and ends this one");
+        let then = "it lists its pods again, and ends this one";
+        draft.remedies.push(restart_kubelet(context.sample, then));
         "kubelet does not receive changes of its pods."
     };
     draft.explanation = format!(

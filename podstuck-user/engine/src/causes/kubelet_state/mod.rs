@@ -14,7 +14,6 @@ mod suspect;
 mod tracker;
 
 pub(crate) use missed::MISSED_DELETION;
-pub(crate) use suspect::RESTART_RISK;
 
 use std::{collections::BTreeSet, time::Duration};
 

@@ -3,7 +3,7 @@
 
 use crate::{
     cause::{Cause, Kind, Origin, TriedWith, absent, hidden, seen, way},
-    causes::kubelet_state::suspect::{Suspect, restart},
+    causes::{kubelet_state::suspect::Suspect, shared::unit::restart_kubelet},
     command::Step,
     ids,
     kubelet_steps::NotAsked,
@@ -100,11 +100,9 @@ pub(super) fn draft(
         draft.remedy(Step::new("list what containerd downloads, and since when", list), "none");
     }
     draft.advice("wait for the pull, or restore the registry: kubelet then ends the pod", "none");
-    restart(
-        &mut draft,
-        "kubelet's request ends, and the runtime aborts the pull; after the restart kubelet ends \
-        the pod",
-    );
+    let then = "kubelet's request ends, and the runtime aborts the pull; after the restart kubelet \
+        ends the pod";
+    draft.remedies.push(restart_kubelet(Some(sample), then));
     draft.explanation = format!(
         "kubelet waits until the runtime has created container {name}, and ends the pod only \
         then. The pod does not wait for the sandbox's own process."

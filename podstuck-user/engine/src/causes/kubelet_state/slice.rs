@@ -6,7 +6,10 @@ use std::{collections::BTreeMap, time::Duration};
 use crate::{
     backoff,
     cause::{Cause, Kind, Origin, TriedWith, absent, hidden, log, seen, way},
-    causes::shared::repeated::{OfPods, Repeated},
+    causes::shared::{
+        repeated::{OfPods, Repeated},
+        unit::restart_kubelet,
+    },
     command::Step,
     event::{Event, What},
     ids,
@@ -19,7 +22,6 @@ use crate::{
         node::{NodeSample, PodState},
         said::Said,
         shell::word,
-        time::Monotonic,
     },
     tracker::{Context, Steps, Tracker, TrackerId},
     verdict::{Draft, Verdict},
@@ -103,7 +105,7 @@ impl SliceWaits {
             } else {
                 Left::Unknown
             };
-            let draft = draft(said, slice, uid, state, left, at);
+            let draft = draft(said, slice, uid, sample, left);
             before.remove(uid);
             self.found.insert(uid.clone(), draft.target_id);
             steps.found([draft]);
@@ -141,17 +143,10 @@ fn slice(said: &Said) -> Option<&str> {
     (said.component == Component::Kubelet && is_own).then_some(name)
 }
 
-fn draft(
-    said: &Repeated,
-    slice: &str,
-    uid: &str,
-    state: Option<&PodState>,
-    left: Left,
-    at: Monotonic,
-) -> Draft {
+fn draft(said: &Repeated, slice: &str, uid: &str, sample: &NodeSample, left: Left) -> Draft {
     let unnamed = || Pod { uid: uid.to_owned(), namespace: None, name: None };
-    let pod = state.map_or_else(unnamed, PodState::named);
-    let mut draft = Draft::about_pod(TrackerId::SliceWait, &SLICE_TIMES_OUT, pod, None, at);
+    let pod = sample.pod(uid).map_or_else(unnamed, PodState::named);
+    let mut draft = Draft::about_pod(TrackerId::SliceWait, &SLICE_TIMES_OUT, pod, None, sample.at);
     (draft.severity, draft.blocks_deletion) = (Severity::Warning, Some(true));
     draft.held_by(format!("systemd's signal that {slice} is removed"));
     draft.must = Some("reach kubelet");
@@ -159,7 +154,7 @@ fn draft(
     if said.lines < 2 {
         draft.lacks("that kubelet logs it again: its next attempt may succeed");
     }
-    match state.map(|state| state.populated) {
+    match sample.pod(uid).map(|state| state.populated) {
         Some(Some(_)) => {
             draft.fact(
                 "no process is left in the pod's control groups",
@@ -206,11 +201,11 @@ fn draft(
         );
     }
     draft.advice(
-        "if the slice is gone, wait for kubelet's next attempts (two minutes apart at most), or \
-        restart kubelet (`systemctl restart kubelet`, where it is a service of that name), which \
-        then no longer waits for the signal",
-        "low: containers keep running while kubelet is restarted",
+        "if the slice is gone, wait for kubelet's next attempts (two minutes apart at most)",
+        "none",
     );
+    let then = "it then no longer waits for the signal";
+    draft.remedies.push(restart_kubelet(Some(sample), then));
     draft.doubt(match left {
         Left::Unknown => "whether the slice is still there: systemd was not asked",
         _ => "whether kubelet's next attempt succeeds",
@@ -224,7 +219,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        model::evidence::Certainty,
+        model::{evidence::Certainty, time::Monotonic},
         testing::{Alone, found, pod_state},
     };
 
@@ -272,7 +267,8 @@ mod tests {
         let state = PodState { populated: Some(false), ..pod_state(UID) };
         let said = said(SLICE, 2);
         let repeated = Repeated { lines: 2, ..Repeated::begin(&said, Monotonic(1)) };
-        let of = |left| draft(&repeated, SLICE, UID, Some(&state), left, Monotonic(2));
+        let sample = NodeSample { at: Monotonic(2), pods: vec![state], ..NodeSample::default() };
+        let of = |left| draft(&repeated, SLICE, UID, &sample, left);
         let gone = of(Left::Nothing);
         assert!(gone.remedies.iter().all(|it| it.command.is_none()));
         assert!(gone.evidence.iter().any(|it| it.fact.contains("has removed the slice")));

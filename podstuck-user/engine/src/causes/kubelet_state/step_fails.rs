@@ -6,9 +6,9 @@ use crate::{
         kubelet_state::{
             dra,
             refusal::{Refusal, Way, refusal},
-            suspect::{FRESH, IN_MEMORY, LATE, Suspect, restart},
+            suspect::{FRESH, IN_MEMORY, LATE, Suspect},
         },
-        shared::{forced_deletion, repeated::Repeated},
+        shared::{forced_deletion, repeated::Repeated, unit::restart_kubelet},
     },
     command::{Step, View, docker_rm},
     ids,
@@ -103,16 +103,19 @@ pub(super) fn step_fails(
         );
     }
     let Refusal { means, way } = refusal;
+    let restart = |then: &str| restart_kubelet(context.sample, then);
     match way {
         Way::Restart(then) => {
             draft.held_by(suspect.kubelet());
-            restart(&mut draft, then);
+            draft.remedies.push(restart(then));
         }
         Way::Bare => {
             draft.held_by(suspect.kubelet());
             draft.fact("no process of the pod is left", Source::proc("control groups"));
             draft.fact("nothing of the pod is mounted", Source::proc("mountinfo"));
-            restart(&mut draft, "kubelet then starts with what the runtime and the node have");
+            draft
+                .remedies
+                .push(restart("kubelet then starts with what the runtime and the node have"));
         }
         Way::NotMounted(volume) => {
             draft.held_by(suspect.kubelet());
@@ -126,7 +129,7 @@ pub(super) fn step_fails(
                 "none for data: rmdir fails on a directory that is not empty or is a mount \
                 point. kubelet's next attempt finds no directory, and continues",
             );
-            restart(&mut draft, "kubelet checks again what is mounted");
+            draft.remedies.push(restart("kubelet checks again what is mounted"));
         }
         Way::Mounted(mount) => {
             draft.held_by(suspect.kubelet());

@@ -57,15 +57,5 @@ impl Suspect<'_> {
     }
 }
 
-pub(crate) const RESTART_RISK: &str =
-    "low: containers keep running, and kubelet finds the node's pods and volumes again";
-
-pub(super) fn restart(draft: &mut Draft, and_then: &str) {
-    draft.advice(
-        format!("restart kubelet (`systemctl restart kubelet`, where it is a service of that name): {and_then}"),
-        RESTART_RISK,
-    );
-}
-
 /// The doubt of each conclusion about kubelet's memory.
 pub(super) const IN_MEMORY: &str = "what kubelet's memory has about the pod: no log shows that";

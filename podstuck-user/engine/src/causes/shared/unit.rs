@@ -31,6 +31,22 @@ pub(crate) fn restart_of(component: &str, unit: Option<&str>, risk: &str) -> Rem
     }
 }
 
+pub(crate) const KUBELET_RISK: &str =
+    "low: containers keep running, and kubelet finds the node's pods and volumes again";
+
+/// The restart of the node's kubelet: a command, if its service is known.
+pub(crate) fn restart_kubelet(sample: Option<&NodeSample>, then: &str) -> Remedy {
+    match sample.and_then(|sample| of(sample.kubelet_group.as_deref()?)) {
+        Some(unit) => restart(unit).so(": ").so(then).remedy(KUBELET_RISK),
+        None => Remedy::advice(
+            format!(
+                "restart kubelet (`systemctl restart kubelet`, where it is a service of that name): {then}"
+            ),
+            KUBELET_RISK,
+        ),
+    }
+}
+
 pub(crate) fn start(unit: &str) -> Step {
     Step::new(format!("start {}", clip(unit, NAME)), format!("systemctl start {unit}"))
 }
