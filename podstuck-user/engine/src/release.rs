@@ -192,7 +192,7 @@ impl Of<'_> {
     }
 
     fn restart_kubelet(&self) -> Remedy {
-        let then = "it starts with what the API server, the runtime and the node have, and not with what its memory has";
+        let then = "it starts without what its memory has";
         unit::restart_kubelet(Some(self.facts.sample), then)
     }
 

@@ -100,8 +100,7 @@ pub(super) fn draft(
         draft.remedy(Step::new("list what containerd downloads, and since when", list), "none");
     }
     draft.advice("wait for the pull, or restore the registry: kubelet then ends the pod", "none");
-    let then = "kubelet's request ends, and the runtime aborts the pull; after the restart kubelet \
-        ends the pod";
+    let then = "its request ends, and the runtime aborts the pull";
     draft.remedies.push(restart_kubelet(Some(sample), then));
     draft.explanation = format!(
         "kubelet waits until the runtime has created container {name}, and ends the pod only \

@@ -76,10 +76,7 @@ pub(super) fn refusal<'a>(said: &'a Said, suspect: &Suspect<'a>) -> Option<Refus
         return Some(Refusal {
             means: "kubelet's memory has a raw block volume without its map path, as after a \
                 restart or a reboot, and kubelet gives up before it examines anything.",
-            way: Way::Restart(
-                "while the volume's driver runs, kubelet finds the volume's map again, or \
-                nothing to unmap",
-            ),
+            way: Way::Restart("it finds the volume's map again while the volume's driver runs"),
         });
     }
     if nothing_is_left(text, suspect.pod) {
@@ -87,9 +84,7 @@ pub(super) fn refusal<'a>(said: &'a Said, suspect: &Suspect<'a>) -> Option<Refus
             means: "kubelet's memory has a CSI volume of the pod as mounted, and each attempt \
                 fails because kubelet's own file about the volume (vol_data.json) is gone, with \
                 the volume's directory: the volume is torn down already.",
-            way: Way::Restart(
-                "kubelet looks for volumes in the pod's directory, and finds none of that name",
-            ),
+            way: Way::Restart("it finds no volume of that name in the pod's directory"),
         });
     }
     let unregistered = has("list of registered DRA");
@@ -139,7 +134,7 @@ pub(super) fn refusal<'a>(said: &'a Said, suspect: &Suspect<'a>) -> Option<Refus
         return Some(Refusal {
             means: "kubelet asks the runtime to stop a container that the runtime does not have, \
                 and treats the answer as a failure.",
-            way: Way::Restart("kubelet then sees that no container of the pod is left"),
+            way: Way::Restart("it sees that no container of the pod is left"),
         });
     }
     None

@@ -113,9 +113,7 @@ pub(super) fn step_fails(
             draft.held_by(suspect.kubelet());
             draft.fact("no process of the pod is left", Source::proc("control groups"));
             draft.fact("nothing of the pod is mounted", Source::proc("mountinfo"));
-            draft
-                .remedies
-                .push(restart("kubelet then starts with what the runtime and the node have"));
+            draft.remedies.push(restart("it starts with what the runtime and the node have"));
         }
         Way::NotMounted(volume) => {
             draft.held_by(suspect.kubelet());
@@ -129,7 +127,7 @@ pub(super) fn step_fails(
                 "none for data: rmdir fails on a directory that is not empty or is a mount \
                 point. kubelet's next attempt finds no directory, and continues",
             );
-            draft.remedies.push(restart("kubelet checks again what is mounted"));
+            draft.remedies.push(restart("it checks again what is mounted"));
         }
         Way::Mounted(mount) => {
             draft.held_by(suspect.kubelet());

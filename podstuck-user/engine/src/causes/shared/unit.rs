@@ -34,10 +34,11 @@ pub(crate) fn restart_of(component: &str, unit: Option<&str>, risk: &str) -> Rem
 pub(crate) const KUBELET_RISK: &str =
     "low: containers keep running, and kubelet finds the node's pods and volumes again";
 
-/// The restart of the node's kubelet: a command, if its service is known.
+/// The restart of the node's kubelet: a command, if its service is known. `then` is left out of the sentence if it has
+/// more than 60 columns.
 pub(crate) fn restart_kubelet(sample: Option<&NodeSample>, then: &str) -> Remedy {
     match sample.and_then(|sample| of(sample.kubelet_group.as_deref()?)) {
-        Some(unit) => restart(unit).so(": ").so(then).remedy(KUBELET_RISK),
+        Some(unit) => restart(unit).so(&format!(": {then}")).remedy(KUBELET_RISK),
         None => Remedy::advice(
             format!(
                 "restart kubelet (`systemctl restart kubelet`, where it is a service of that name): {then}"
