@@ -80,6 +80,8 @@ const NOT_RUN: &[(&str, &str)] = &[
         "the lab's kubelet tries for as long as the lab lasts, so that its end shows no release",
     ),
     ("kubelet-step-fails", FORCED),
+    ("image-pull-pending", "restarts the kubelet of the machine that the tests run on"),
+    ("kubelet-missed-deletion", "restarts the kubelet of the machine that the tests run on"),
     ("pod-never-started", FORCED),
     (
         "poststart-hook-pending",
@@ -117,7 +119,6 @@ const NOT_FOLLOWED: &[&str] = &[
     "gpu-driver-dstate",
     "image-pull-pending",
     "kubelet-down",
-    "kubelet-missed-deletion",
     "kubelet-root-symlink",
     "mirror-pod-deleted",
     "mount-table-storm",
