@@ -83,7 +83,8 @@ impl Attempts {
             self.forget_one();
         }
         let known = self.of.entry(finding.whose()).or_default();
-        if matches!(finding, Finding::Reported { report: Report::TornDown, .. }) {
+        let is_torn_down = matches!(finding, Finding::Reported { report: Report::TornDown, .. });
+        if is_torn_down && is_proven {
             // The mount before it is over.
             let before = known.len();
             known.retain(|(it, _)| !matches!(it, Finding::Reported { report: Report::SetUp, .. }));
