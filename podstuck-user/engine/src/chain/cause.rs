@@ -64,10 +64,10 @@ pub(super) fn end_with(links: &mut Vec<Link>, reason: Option<Link>) {
     link.source = format!("{}, {}", link.source, reason.source);
     link.since = link.since.or(reason.since);
     if !waits_for_next {
-        // Its supposed wait is not the cause.
-        if links.len() > at + 1 {
-            links[at].waits_for = None;
-        }
+        // A wait for the dropped links is not the cause.
+        let is_last = links.len() == at + 1;
+        let supposed = links[at].waits_for.take().filter(|_| is_last);
+        links[at].waits_for = reason.waits_for.or(supposed);
         links.truncate(at + 1);
     }
 }
