@@ -9,7 +9,7 @@ use crate::{
         repeated::{OfPods, Repeated},
         stat_errors::FRESH,
     },
-    command::View,
+    command::{Step, View},
     event::{Event, What},
     family::Family,
     ids,
@@ -238,12 +238,12 @@ fn draft(
             let path = safe_path(&volume.path);
             draft.fact(format!("{path} is left"), Source::file("kubelet's directory"));
             draft.fact("nothing is mounted there", Source::proc("mountinfo"));
-            let remove = |it: &str| format!("rm -d {it}");
+            let at = word(&volume.path);
+            let does =
+                format!("remove {path}, a link or an empty directory: kubelet then runs no driver");
             draft.remedy(
-                View::OURS
-                    .on_file("remove the link or empty directory", &volume.path, volume.file, remove)
-                    .so(": kubelet runs no driver for a path that does not exist")
-                    .verified_by(format!("! [ -e {0} ] && ! [ -L {0} ]", word(&volume.path))),
+                Step::new(does, format!("rm -d {at}"))
+                    .verified_by(format!("! [ -e {at} ] && ! [ -L {at} ]")),
                 "none for data: rm -d removes no directory that has something in it. What the driver would clean up, \
                  such as an attachment, stays",
             );
@@ -329,7 +329,7 @@ mod tests {
         let draft = verdict(ROOK, 3, "ceph.rook.io~rook", false).unwrap();
         draft.assert_is("flexvolume-driver-error", Certainty::Firm);
         let command = draft.remedies[0].command.as_deref().unwrap_or_default();
-        assert!(command.contains("rm -d ./fs-store"), "{command}");
+        assert!(command.starts_with("rm -d ") && command.contains("/fs-store"), "{command}");
     }
 
     #[test]
