@@ -167,7 +167,11 @@ impl NotAttempted {
             Some(fault) => fault,
         };
         let found = match found {
-            Fault::DriverHangs if looked.of_another.is_some() && driver_fault(volume).is_none() => {
+            Fault::DriverHangs
+                if looked.of_another.is_some()
+                    && driver_fault(volume).is_none()
+                    && !volume.mounts.is_empty() =>
+            {
                 Fault::InTurn
             }
             found => found,

@@ -196,8 +196,8 @@ fn with_nothing_left<'a>(
     };
     let last = fresh.filter(is_open).max_by_key(|complaint| complaint.last)?;
     if let Some(id) = removal(&last.said.text) {
-        let means = "The runtime fails at each attempt to remove a container of the pod that has ended. kubelet up to \
-            1.21 deletes the record only after that, and its restart changes nothing.";
+        let means = "The runtime fails at each attempt to remove a container of the pod that has ended. Older releases \
+            of kubelet delete the record only after that, and their restart changes nothing.";
         return Some((last, Refusal { means, way: Way::Removal(id) }));
     }
     let means = "kubelet fails at each attempt with an error of its own or of the runtime, and does \
