@@ -247,6 +247,7 @@ mod tests {
         let error = format!("{:#}", write(late, &head, &facts, false).unwrap_err());
         assert!(error.contains("exists"), "{error}");
     }
+
     /// Answers from any content, in each format.
     #[test]
     fn fuzz_cluster_recording() {

@@ -319,10 +319,7 @@ pub(crate) fn error(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<
         umount(context, draft, suspect, UMOUNT_RISK);
     }
     // The failed attempts show that the pod is being deleted.
-    let answers = "the driver runs and answers";
-    draft.rule_out(ids::CSI_DRIVER_NOT_REGISTERED, answers);
-    draft.rule_out(ids::CSI_DRIVER_DOWN, answers);
-    draft.rule_out(ids::CSI_DRIVER_LOST_PUBLISH_STATE, "the driver does not report success");
+    answers_with_errors(draft);
     draft.rule_out(
         ids::CSI_UNPUBLISH_HUNG_LOCK,
         "the driver answers, but not that it still works on an earlier call",
@@ -332,6 +329,14 @@ pub(crate) fn error(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<
     } else {
         draft.rule_out(ids::CSI_DRIVER_NOT_IDEMPOTENT, "the volume is still mounted");
     }
+}
+
+/// Rules out what a driver that answers with an error cannot have.
+fn answers_with_errors(draft: &mut Draft) {
+    let answers = "the driver runs and answers";
+    draft.rule_out(ids::CSI_DRIVER_NOT_REGISTERED, answers);
+    draft.rule_out(ids::CSI_DRIVER_DOWN, answers);
+    draft.rule_out(ids::CSI_DRIVER_LOST_PUBLISH_STATE, "the driver does not report success");
 }
 
 /// A driver that serves one call on a volume at a time, and refuses those of other pods meanwhile.
@@ -359,10 +364,7 @@ pub(crate) fn in_turn(context: &Context<'_>, draft: &mut Draft, suspect: &Suspec
          mount instead of the volume",
         "none",
     );
-    let answers = "the driver runs and answers";
-    draft.rule_out(ids::CSI_DRIVER_NOT_REGISTERED, answers);
-    draft.rule_out(ids::CSI_DRIVER_DOWN, answers);
-    draft.rule_out(ids::CSI_DRIVER_LOST_PUBLISH_STATE, "the driver does not report success");
+    answers_with_errors(draft);
     draft.rule_out(ids::CSI_UNPUBLISH_HUNG_LOCK, "its calls on this volume return");
     draft.rule_out(ids::CSI_DRIVER_NOT_IDEMPOTENT, "the volume is still mounted");
 }
