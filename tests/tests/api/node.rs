@@ -88,7 +88,7 @@ impl Node {
         let mut command = service("unshare");
         // Its mounts end with it.
         command.args(["--mount", "sh", "-c", script, "sh"]).arg(root).args(of_node).args(words);
-        self.begin(command.stdin(Stdio::piped()));
+        self.begin(command.stdin(Stdio::piped()).stderr(Stdio::null()));
     }
 
     /// A record of the pod.

@@ -202,7 +202,7 @@ fn other_kubelet(root: &Path) -> Ending {
     chown(&program, Some(1000), None).unwrap();
     let mut command = Command::new(&program);
     command.args(["-c", "read wait", "kubelet", &flag("root-dir", root)]);
-    Ending::start(command.stdin(Stdio::piped()))
+    Ending::start(command.stdin(Stdio::piped()).stderr(Stdio::null()))
 }
 
 /// An administrator's kubelet has an empty directory of the pod, in a root that sorts before the service's.

@@ -43,9 +43,11 @@ impl Longest {
         self.tests.extend(other.tests);
     }
 
-    /// Records that a program has ended.
-    pub(crate) fn program_ended(&mut self, clock: Clock) {
-        self.programs.push((clock.program, clock.begun.elapsed()));
+    /// Records that a program has ended, and returns how long it took.
+    pub(crate) fn program_ended(&mut self, clock: Clock) -> Duration {
+        let took = clock.begun.elapsed();
+        self.programs.push((clock.program, took));
+        took
     }
 }
 
