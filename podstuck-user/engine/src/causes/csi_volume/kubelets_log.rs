@@ -1,6 +1,9 @@
 //! Lines of kubelet's log about the teardown of volumes, and of the logs of CSI drivers.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    time::Duration,
+};
 
 use crate::{
     backoff,
@@ -21,26 +24,47 @@ pub(super) const AT_ITS_START: Duration = Duration::from_secs(10);
 /// Errors and reports remembered.
 const REMEMBERED: usize = 4096;
 
-/// The log lines remembered, by pod and volume.
+/// What the logs say of volumes.
 pub(super) struct KubeletsLog {
-    /// By UID, complaint and volume; the volume is empty for [`Complaint::NoData`].
-    complaints: Bounded<(String, Complaint, String), Logged>,
-    /// By UID and volume: the driver has reported success.
-    torn_down: Bounded<(String, String), Logged>,
-    /// By UID: when the last container ended, and the log that says so.
-    ended: Bounded<String, (Monotonic, String)>,
-    /// By UID and volume: the last error of any kind.
-    errors: Bounded<(String, String), Monotonic>,
-    /// By UID and volume: the last complaint of the driver.
-    drivers: Bounded<(String, String), Logged>,
-    /// By UID and volume: kubelet's last step with the volume.
-    steps: Bounded<(String, String), (Monotonic, Said)>,
-    /// By UID and volume: when kubelet last mounted the volume.
-    set_up: Bounded<(String, String), Monotonic>,
-    /// By UID: when kubelet last received the pod.
-    added: Bounded<String, Monotonic>,
+    /// By UID
+    pods: Bounded<String, OfPod>,
+    /// By UID and kubelet's unique name of the volume
+    volumes: Bounded<(String, String), OfVolume>,
     /// By log: since when it was read without a gap.
     heard: BTreeMap<String, Monotonic>,
+}
+
+#[derive(Default)]
+struct OfPod {
+    /// When the last container ended, and the log that says so.
+    ended: Option<(Monotonic, String)>,
+    /// When kubelet last received the pod.
+    added: Option<Monotonic>,
+    /// kubelet's complaint that it does not find its data about a volume, which it does not name.
+    no_data: Option<Logged>,
+}
+
+#[derive(Default)]
+struct OfVolume {
+    complaints: HashMap<Complaint, Logged>,
+    /// The last error of any kind.
+    error: Option<Monotonic>,
+    /// Success, as reported by the driver.
+    torn_down: Option<Logged>,
+    /// The last complaint of the driver.
+    driver: Option<Logged>,
+    /// kubelet's last step with the volume.
+    step: Option<(Monotonic, Said)>,
+    /// When kubelet last mounted the volume.
+    set_up: Option<Monotonic>,
+}
+
+impl OfVolume {
+    /// The last successful teardown, if there was no error since.
+    fn torn_down(&self) -> Option<&Logged> {
+        let logged = self.torn_down.as_ref()?;
+        (Some(logged.last) >= self.error).then_some(logged)
+    }
 }
 
 /// A line that a log repeats: the first and the last time.
@@ -50,6 +74,20 @@ pub(super) struct Logged {
     /// Number of lines.
     pub(super) lines: u64,
     pub(super) said: Said,
+}
+
+impl Logged {
+    fn new(at: Monotonic, said: &Said) -> Self {
+        Self { first: at, last: at, lines: 0, said: said.clone() }
+    }
+
+    fn add(&mut self, at: Monotonic, said: &Said) {
+        self.first = self.first.min(at);
+        self.lines += said.times;
+        if at >= self.last {
+            (self.last, self.said) = (at, said.clone());
+        }
+    }
 }
 
 /// A mount that kubelet failed to make.
@@ -73,14 +111,8 @@ impl FailedMount<'_> {
 impl Default for KubeletsLog {
     fn default() -> Self {
         Self {
-            complaints: Bounded::new(REMEMBERED),
-            torn_down: Bounded::new(REMEMBERED),
-            ended: Bounded::new(REMEMBERED),
-            errors: Bounded::new(REMEMBERED),
-            drivers: Bounded::new(REMEMBERED),
-            steps: Bounded::new(REMEMBERED),
-            set_up: Bounded::new(REMEMBERED),
-            added: Bounded::new(REMEMBERED),
+            pods: Bounded::new(REMEMBERED),
+            volumes: Bounded::new(REMEMBERED),
             heard: BTreeMap::new(),
         }
     }
@@ -90,54 +122,72 @@ impl KubeletsLog {
     /// Records a log line.
     pub(super) fn listen(&mut self, context: &Context<'_>, said: &Said) {
         let at = context.when(said.at);
-        let new = || Logged { first: at, last: at, lines: 0, said: said.clone() };
-        let (uid, volume) = (said.uid.clone(), said.volume.clone());
+        let is_kubelets = said.component == Component::Kubelet;
+        match said.report {
+            Some(Report::ContainerEnded) if is_kubelets => {
+                let ended = &mut self.pod(said).ended;
+                if ended.as_ref().is_none_or(|(last, _)| at > *last) {
+                    *ended = Some((at, said.source.clone()));
+                }
+                return;
+            }
+            Some(Report::Added) if is_kubelets => {
+                let added = &mut self.pod(said).added;
+                *added = (*added).max(Some(at));
+                return;
+            }
+            _ => {}
+        }
+        let is_step = matches!(
+            said.report,
+            Some(Report::Attached | Report::SetUp | Report::VolumeStep)
+        );
+        let is_drivers = said.component == Component::CsiDriver;
+        if !is_drivers && !is_step && !said.is_kubelets_of_a_volume() {
+            return;
+        }
+        let key = (said.uid.clone(), said.volume.clone());
+        let of_volume = self.volumes.or_insert_with(key, OfVolume::default);
         let logged = match (said.report, said.complaint) {
-            _ if said.component == Component::CsiDriver => {
-                self.drivers.or_insert_with((uid, volume), new)
-            }
-            (Some(Report::ContainerEnded), _) if said.component == Component::Kubelet => {
-                let ended = self.ended.or_insert_with(uid, || (at, said.source.clone()));
-                ended.0 = ended.0.max(at);
-                return;
-            }
-            (Some(Report::Added), _) if said.component == Component::Kubelet => {
-                let added = self.added.or_insert_with(uid, || at);
-                *added = at.max(*added);
-                return;
-            }
-            (Some(Report::Attached | Report::SetUp | Report::VolumeStep), _) => {
+            _ if is_drivers => of_volume.driver.get_or_insert_with(|| Logged::new(at, said)),
+            _ if is_step => {
                 if said.report == Some(Report::SetUp) {
-                    let last = self.set_up.or_insert_with((uid.clone(), volume.clone()), || at);
-                    *last = at.max(*last);
+                    of_volume.set_up = of_volume.set_up.max(Some(at));
                 }
-                let last = self.steps.or_insert_with((uid, volume), || (at, said.clone()));
-                if at >= last.0 {
-                    *last = (at, said.clone());
+                if of_volume.step.as_ref().is_none_or(|(last, _)| at >= *last) {
+                    of_volume.step = Some((at, said.clone()));
                 }
                 return;
             }
-            _ if !said.is_kubelets_of_a_volume() => return,
             (Some(Report::TornDown | Report::Unmapped), _)
             | (None, Some(Complaint::StillMounted)) => {
-                self.torn_down.or_insert_with((uid, volume), new)
-            }
-            (_, Some(Complaint::MountFails)) => {
-                self.complaints.or_insert_with((uid, Complaint::MountFails, volume), new)
+                of_volume.torn_down.get_or_insert_with(|| Logged::new(at, said))
             }
             (_, complaint) => {
-                let last = self.errors.or_insert_with((uid.clone(), volume.clone()), || at);
-                *last = at.max(*last);
-                let Some(complaint) = complaint else { return };
-                let volume = if complaint == Complaint::NoData { String::new() } else { volume };
-                self.complaints.or_insert_with((uid, complaint, volume), new)
+                if complaint != Some(Complaint::MountFails) {
+                    of_volume.error = of_volume.error.max(Some(at));
+                }
+                match complaint {
+                    Some(Complaint::NoData) => {
+                        self.pod(said).no_data.get_or_insert_with(|| Logged::new(at, said))
+                    }
+                    Some(complaint) => of_volume
+                        .complaints
+                        .entry(complaint)
+                        .or_insert_with(|| Logged::new(at, said)),
+                    None => return,
+                }
             }
         };
-        logged.first = logged.first.min(at);
-        logged.lines += said.times;
-        if at >= logged.last {
-            (logged.last, logged.said) = (at, said.clone());
-        }
+        logged.add(at, said);
+    }
+
+    fn pod(&mut self, said: &Said) -> &mut OfPod {
+        self.pods.or_insert_with(said.uid.clone(), OfPod::default)
+    }
+
+    fn volume(&self, pod: &PodState, volume: &VolumeState) -> Option<&OfVolume> {
+        self.volumes.get(&(pod.uid.clone(), unique_name(pod, volume)))
     }
 
     /// Records since when a log was read without a gap.
@@ -154,16 +204,16 @@ impl KubeletsLog {
         fault: Fault,
         now: Monotonic,
     ) -> Option<&Logged> {
-        let torn_down = self.torn_down(pod, volume).map(|logged| logged.last);
-        let error = self.errors.get(&(pod.uid.clone(), unique_name(pod, volume)));
-        let logged = complaints_of(fault).iter().filter_map(|complaint| {
-            let name = unique_name(pod, volume);
-            let volume = if *complaint == Complaint::NoData { "" } else { name.as_str() };
-            self.complaints.get(&(pod.uid.clone(), *complaint, volume.to_owned()))
+        let of_volume = self.volume(pod, volume);
+        let logged = complaints_of(fault).iter().filter_map(|complaint| match complaint {
+            Complaint::NoData => self.pods.get(&pod.uid)?.no_data.as_ref(),
+            complaint => of_volume?.complaints.get(complaint),
         });
         let logged = logged.max_by_key(|logged| logged.last)?;
+        let torn_down = of_volume.and_then(OfVolume::torn_down).map(|logged| logged.last);
+        let error = of_volume.and_then(|it| it.error);
         let lasts = now.since(logged.last) <= backoff::CAP * 2;
-        let is_last = Some(logged.last) >= torn_down && Some(&logged.last) >= error;
+        let is_last = Some(logged.last) >= torn_down && Some(logged.last) >= error;
         (lasts && is_last).then_some(logged)
     }
 
@@ -178,13 +228,12 @@ impl KubeletsLog {
         started: Option<Monotonic>,
         now: Monotonic,
     ) -> Option<FailedMount<'_>> {
-        let (uid, name) = (pod.uid.clone(), unique_name(pod, volume));
-        let logged = self.complaints.get(&(uid.clone(), Complaint::MountFails, name.clone()))?;
-        let key = (uid, name);
+        let of_volume = self.volume(pod, volume)?;
+        let logged = of_volume.complaints.get(&Complaint::MountFails)?;
         let later = [
-            self.steps.get(&key).map(|(at, _)| *at),
-            self.errors.get(&key).copied(),
-            self.torn_down.get(&key).map(|logged| logged.last),
+            of_volume.step.as_ref().map(|(at, _)| *at),
+            of_volume.error,
+            of_volume.torn_down.as_ref().map(|logged| logged.last),
         ];
         let heard = self.heard.get(&logged.said.source);
         let is_whole = heard.is_some_and(|since| *since <= logged.last);
@@ -195,7 +244,7 @@ impl KubeletsLog {
         let is_final = is_last && to_go.is_some_and(|since| since < logged.last);
         let is_only = is_last
             && started.is_some_and(|started| {
-                let was_set_up = self.set_up.get(&key).is_some_and(|at| *at >= started);
+                let was_set_up = of_volume.set_up >= Some(started);
                 started <= logged.first && is_whole_since(started) && !was_set_up
             });
         (lasts || is_last).then_some(FailedMount { logged, is_final, is_only })
@@ -203,16 +252,20 @@ impl KubeletsLog {
 
     /// Whether the driver let a call on the volume time out after two minutes, and has not succeeded since.
     pub(super) fn has_timed_out(&self, pod: &PodState, volume: &VolumeState) -> bool {
-        let key = (pod.uid.clone(), Complaint::DriverTimesOut, unique_name(pod, volume));
-        let torn_down = self.torn_down(pod, volume).map(|logged| logged.last);
-        self.complaints.get(&key).is_some_and(|logged| Some(logged.last) >= torn_down)
+        let of_volume = self.volume(pod, volume);
+        of_volume.is_some_and(|it| {
+            let timed_out = it.complaints.get(&Complaint::DriverTimesOut).map(|logged| logged.last);
+            timed_out.is_some() && timed_out >= it.torn_down().map(|logged| logged.last)
+        })
     }
 
     /// Whether it has errors about this volume for another pod.
     pub(super) fn is_shared(&self, pod: &PodState, volume: &VolumeState) -> bool {
         let name = unique_name(pod, volume);
-        let mut errors = self.errors.iter().filter(|_| !name.is_empty());
-        errors.any(|((uid, volume), _)| *uid != pod.uid && *volume == name)
+        let mut volumes = self.volumes.iter().filter(|_| !name.is_empty());
+        volumes.any(|((uid, volume), it)| {
+            *uid != pod.uid && *volume == name && it.error.is_some()
+        })
     }
 
     /// The last teardown of the volume by another pod since the driver first refused this pod's because of a pending call
@@ -221,27 +274,24 @@ impl KubeletsLog {
     pub(super) fn of_another(&self, pod: &PodState, volume: &VolumeState) -> Option<&Said> {
         let VolumeData::Known { handle, .. } = &volume.csi.as_ref()?.data else { return None };
         let name = unique_name(pod, volume);
-        let key = (pod.uid.clone(), Complaint::DriverHangs, name.clone());
-        let refused = self.complaints.get(&key)?;
+        let key = (pod.uid.clone(), name);
+        let refused = self.volumes.get(&key)?.complaints.get(&Complaint::DriverHangs)?;
         let (_, answer) = refused.said.text.split_once("code = Aborted desc = ")?;
         let is_of_volume = answer.contains(handle.as_str()) && !answer.contains(&pod.uid);
-        let others = self.torn_down.iter().filter(|((uid, volume), logged)| {
-            *uid != pod.uid && *volume == name && logged.last > refused.first
-        });
-        let last = others.max_by_key(|(_, logged)| logged.last)?;
-        is_of_volume.then_some(&last.1.said)
+        let others = self.volumes.iter().filter(|((uid, volume), _)| *uid != pod.uid && *volume == key.1);
+        let torn_down = others.filter_map(|(_, it)| it.torn_down.as_ref());
+        let last = torn_down.max_by_key(|logged| logged.last)?;
+        (is_of_volume && last.last > refused.first).then_some(&last.said)
     }
 
     /// The last successful teardown of the volume, if there was no error since.
     pub(super) fn torn_down(&self, pod: &PodState, volume: &VolumeState) -> Option<&Logged> {
-        let key = (pod.uid.clone(), unique_name(pod, volume));
-        let logged = self.torn_down.get(&key)?;
-        (Some(&logged.last) >= self.errors.get(&key)).then_some(logged)
+        self.volume(pod, volume)?.torn_down()
     }
 
     /// The last complaint of the volume's driver.
     pub(super) fn of_driver(&self, pod: &PodState, volume: &VolumeState) -> Option<&Logged> {
-        self.drivers.get(&(pod.uid.clone(), unique_name(pod, volume)))
+        self.volume(pod, volume)?.driver.as_ref()
     }
 
     /// When kubelet, since it last received the pod, said that the volume is attached, which it says of a volume that it
@@ -251,19 +301,23 @@ impl KubeletsLog {
         pod: &PodState,
         volume: &VolumeState,
     ) -> Option<(Monotonic, &Said)> {
-        let key = (pod.uid.clone(), unique_name(pod, volume));
-        let (at, said) = self.steps.get(&key)?;
-        let later = [self.errors.get(&key), self.added.get(&pod.uid)];
+        let of_volume = self.volume(pod, volume)?;
+        let (at, said) = of_volume.step.as_ref()?;
+        let later = [
+            of_volume.error,
+            of_volume.torn_down.as_ref().map(|logged| logged.last),
+            self.pods.get(&pod.uid).and_then(|it| it.added),
+        ];
         let is_whole = self.heard.get(&said.source).is_some_and(|since| since <= at);
-        let is_last = later.into_iter().flatten().all(|later| later <= at)
-            && self.torn_down.get(&key).is_none_or(|logged| logged.last <= *at);
+        let is_last = later.into_iter().flatten().all(|later| later <= *at);
         let is_attached = said.report == Some(Report::Attached);
         (is_attached && is_last && is_whole).then_some((*at, said))
     }
 
     /// When the pod's last container ended, and the log that says so.
     pub(super) fn ended(&self, pod: &PodState) -> Option<(Monotonic, &str)> {
-        self.ended.get(&pod.uid).map(|(at, log)| (*at, log.as_str()))
+        let (at, log) = self.pods.get(&pod.uid)?.ended.as_ref()?;
+        Some((*at, log))
     }
 
     /// Since when the log has no error of a volume, and the log's name. `None` if kubelet's log was not read, has an
@@ -276,14 +330,12 @@ impl KubeletsLog {
         kubelets: usize,
     ) -> Option<(Monotonic, &str)> {
         let (log, since) = self.heard.iter().max_by_key(|(_, since)| **since)?;
-        let error = self.errors.get(&(pod.uid.clone(), unique_name(pod, volume)));
-        (kubelets <= 1 && error.is_none()).then_some((*since, log.as_str()))
+        let has_error = self.volume(pod, volume).is_some_and(|it| it.error.is_some());
+        (kubelets <= 1 && !has_error).then_some((*since, log.as_str()))
     }
 
     pub(super) fn dropped(&self) -> u64 {
-        let of_volumes = self.torn_down.dropped() + self.errors.dropped() + self.drivers.dropped();
-        let of_steps = self.steps.dropped() + self.set_up.dropped() + self.added.dropped();
-        of_volumes + of_steps + self.complaints.dropped() + self.ended.dropped()
+        self.pods.dropped() + self.volumes.dropped()
     }
 }
 
