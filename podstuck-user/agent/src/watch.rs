@@ -31,7 +31,7 @@ impl Watch {
         options: &[String],
     ) -> Result<Self> {
         let mut command = Command::new(program);
-        command.args(["watch", "--output", "json", "--export"]).arg(export);
+        command.args(["watch", "--low-overhead", "--output", "json", "--export"]).arg(export);
         if let Some(pin) = pin {
             command.arg("--pin").arg(pin);
         }

@@ -3,6 +3,7 @@
 //! ([`crate::silent`]); the other reads take no lock of the process.
 
 use std::{
+    collections::HashMap,
     fs::{self, File},
     io::{self, Read},
     path::{Path, PathBuf},
@@ -36,9 +37,69 @@ fn numbers(directory: &Path) -> impl Iterator<Item = u32> + use<> {
 
 /// The name (`comm`) of a process or thread, given its directory, as raw bytes; empty when it has ended.
 pub fn comm(directory: &Path) -> Vec<u8> {
-    let mut comm = fs::read(directory.join("comm")).unwrap_or_default();
+    let mut comm = text(&directory.join("comm")).unwrap_or_default();
     comm.pop_if(|byte| *byte == b'\n');
     comm
+}
+
+/// A short file of `/proc` or of a control group. Unlike [`fs::read`], which asks for a size that these files do not have,
+/// it makes only the calls to open, read and close.
+///
+/// # Errors
+/// Fails as these do.
+pub fn text(file: &Path) -> io::Result<Vec<u8>> {
+    let mut text = Vec::with_capacity(512);
+    File::open(file)?.take(u64::MAX).read_to_end(&mut text)?;
+    Ok(text)
+}
+
+/// The same as UTF-8; `None` where it cannot be read, or is none.
+pub fn utf8(file: &Path) -> Option<String> {
+    String::from_utf8(text(file).ok()?).ok()
+}
+
+/// The names of all processes, from one look to the next. A process with a name that has stood for some looks is looked at
+/// again at a few looks only: a program that executes another one later is known by its new name some looks later.
+#[derive(Debug, Default)]
+pub struct Names {
+    turn: u32,
+    known: HashMap<u32, Named>,
+}
+
+#[derive(Debug)]
+struct Named {
+    comm: Vec<u8>,
+    /// Number of looks at which it had this name.
+    stood: u32,
+}
+
+impl Names {
+    /// Looks at which each name is read that has changed lately.
+    const NEW: u32 = 3;
+    /// Looks among which each other name is read once.
+    const AGAIN: u32 = 8;
+
+    /// All processes below this `/proc` that have not ended, ascending, with their names.
+    pub fn look(&mut self, proc: &Path) -> Vec<(u32, Vec<u8>)> {
+        self.turn = self.turn.wrapping_add(1);
+        let mut before = std::mem::take(&mut self.known);
+        let mut all = Vec::new();
+        for pid in processes_in(proc) {
+            let last = before.remove(&pid);
+            let is_due = self.turn.wrapping_add(pid).is_multiple_of(Self::AGAIN);
+            let named = match last {
+                Some(last) if last.stood >= Self::NEW && !is_due => last,
+                last => {
+                    let comm = comm(&proc.join(pid.to_string()));
+                    let stood = last.filter(|last| last.comm == comm).map_or(0, |last| last.stood);
+                    Named { comm, stood: stood.saturating_add(1) }
+                }
+            };
+            all.push((pid, named.comm.clone()));
+            self.known.insert(pid, named);
+        }
+        all
+    }
 }
 
 /// Bytes read of the command line of a kubelet, a runtime or a registrar: one argument may be 128 KiB long
@@ -70,7 +131,7 @@ pub struct Stat {
 impl Stat {
     /// Reads `stat` in a process's or thread's directory; `None` when it has ended.
     pub fn read(directory: &Path) -> Option<Self> {
-        let text = silent::read(directory, |directory| fs::read(directory.join("stat")).ok())?;
+        let text = silent::read(directory, |directory| text(&directory.join("stat")).ok())?;
         // The name may hold anything, also brackets.
         let close = text.iter().rposition(|byte| *byte == b')')?;
         let fields = std::str::from_utf8(text.get(close + 1..)?).ok()?;

@@ -81,6 +81,9 @@ pub struct Tracing {
     /// Where the counts are kept: see [`super::Watch::pin`].
     #[arg(skip)]
     pub pin: Option<PathBuf>,
+    /// See [`super::Watch::low_overhead`].
+    #[arg(skip)]
+    pub low_overhead: bool,
 }
 
 /// What the programs do about a call, step by step.

@@ -58,6 +58,7 @@ fn options(node: Node, api: Option<Api>) -> Tracing {
         fail_on_loss: false,
         stop_after: None,
         pin: None,
+        low_overhead: false,
     }
 }
 

@@ -44,7 +44,7 @@ impl Presenter {
     /// A presenter that has shown nothing yet.
     pub(crate) fn new(run: Run, reporter: Reporter) -> Self {
         reporter.begin(&run);
-        let collector = reporter.exports().then(|| Collector::new(&run));
+        let collector = reporter.exports_targets().then(|| Collector::new(&run));
         Self { engine: Engine::new(run), reporter, collector, not_looked_at: Vec::new() }
     }
 
@@ -245,12 +245,14 @@ impl Presenter {
     /// Replaces the exported files, if an export was requested. Waits only at the end, for a limited time.
     fn export(&self, end: bool) {
         let shot = || {
-            let (series, names) = (self.engine.series(), self.engine.target_names());
-            let tables = (Arc::new(series), Arc::new(names));
-            let pages = self.collector.as_ref().map(|it| pages(&self.engine, it, tables.clone()));
+            let by_target = self
+                .reporter
+                .exports_targets()
+                .then(|| (Arc::new(self.engine.series()), Arc::new(self.engine.target_names())));
+            let collected = self.collector.as_ref().zip(by_target.clone());
+            let pages = collected.map(|(it, tables)| pages(&self.engine, it, tables));
             Shot {
-                series: tables.0,
-                names: tables.1,
+                by_target,
                 totals: self.engine.totals().clone(),
                 findings: self.engine.findings().cloned().collect(),
                 completeness: self.engine.completeness(),

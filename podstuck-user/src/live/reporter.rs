@@ -71,6 +71,8 @@ pub(crate) struct Reporter {
     /// The run's metadata, when it is printed after the answer.
     start: RefCell<String>,
     exporter: Option<Background>,
+    /// Whether only the node's metrics are exported, beside the findings.
+    of_node_only: bool,
     last_export: Duration,
     not_exported: RefCell<Option<String>>,
     printer: Printer,
@@ -102,6 +104,7 @@ impl Reporter {
             style: standard_output::style(),
             start: RefCell::default(),
             exporter,
+            of_node_only: false,
             last_export: LAST_EXPORT,
             not_exported: RefCell::default(),
             printer,
@@ -109,6 +112,11 @@ impl Reporter {
             screen: RefCell::default(),
             waiting: RefCell::default(),
         })
+    }
+
+    /// Whether it exports only the node's metrics, beside the findings.
+    pub(crate) fn of_node_only(self, of_node_only: bool) -> Self {
+        Self { of_node_only, ..self }
     }
 
     /// For a list of pods.
@@ -128,9 +136,9 @@ impl Reporter {
         Ok(RefCell::new(self.wants_screen.then(start).transpose()?))
     }
 
-    /// Whether files are exported.
-    pub(crate) fn exports(&self) -> bool {
-        self.exporter.is_some()
+    /// Whether counts by target and a report are exported.
+    pub(crate) fn exports_targets(&self) -> bool {
+        self.exporter.is_some() && !self.of_node_only
     }
 
     /// For a replay.

@@ -138,7 +138,7 @@ pub(crate) fn run(options: &Tracing, until: Until, verbose: u8) -> Result<Exit, 
     let prepared = setup::prepare(options, until.is_asked(), verbose, &starting)?;
     starting.next(Step::Node);
     let reporter = Reporter::new(options.output, options.export.as_deref(), until.form())
-        .map(|reporter| reporter.listing(until.lister()))
+        .map(|reporter| reporter.listing(until.lister()).of_node_only(options.low_overhead))
         .and_then(Reporter::of_run)
         .map_err(Failure::Usage)?;
     let recorder = options.record.as_deref().map(|path| Recorder::create(path, options.redact));
@@ -194,7 +194,11 @@ async fn trace(
     let unknown_roots = UnknownRoots::new(places.host_root.clone(), places.takes_new_roots);
     let is_there = |name| program::find(&places.host_root, name).is_some();
     let has_xargs = is_there("xargs") && is_there("sh");
-    let pace = if until.is_asked() { Pace::Asked(clock::now()) } else { Pace::Beside };
+    let pace = match until.is_asked() {
+        true => Pace::Asked(clock::now()),
+        false if options.low_overhead => Pace::Days,
+        false => Pace::Beside,
+    };
     let mut sampler = Sampler::start(places, pace)?;
     let run = Run {
         clock: clock::start(),

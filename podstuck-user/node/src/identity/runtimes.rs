@@ -8,7 +8,7 @@ use super::{
     roots::is_kubelets,
     trust::{Belief, Standing, raise_the_only_one},
 };
-use podstuck_confine::proc::{comm, processes_in};
+use podstuck_confine::proc::Names;
 use podstuck_model::identity::Component;
 
 /// Names of runtimes. Processes in a pod do not count: they are another node's, or only have the name.
@@ -43,10 +43,14 @@ impl Daemons {
 
 /// Finds the daemons. Names are read first: few processes have one of these names, and only those are read further.
 pub fn running_daemons(proc: &Path) -> Daemons {
+    daemons_among(proc, &mut Names::default())
+}
+
+/// The same, with the names of the last look.
+pub fn daemons_among(proc: &Path, names: &mut Names) -> Daemons {
     let mut found = Daemons::default();
-    for pid in processes_in(proc) {
+    for (pid, comm) in names.look(proc) {
         let process = proc.join(pid.to_string());
-        let comm = comm(&process);
         if SHIMS.iter().any(|name| comm.starts_with(name)) {
             found.shims.push(pid);
         }

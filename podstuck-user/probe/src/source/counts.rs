@@ -149,6 +149,11 @@ impl Counts {
             && self.taken.len() < KEPT
     }
 
+    /// Whether the table that is written now is nearly empty.
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.made().saturating_sub(self.made_before) < self.many / 8
+    }
+
     fn made(&self) -> u64 {
         self.made.all().iter().map(|made| made.load(Ordering::Relaxed)).sum()
     }

@@ -39,6 +39,8 @@ use podstuck_confine::role::Role;
 const REMOVE_EVERY: u64 = 30;
 /// Interval between checks whether a table of counts is filling up: in memory, without a system call on a map.
 const LOOK: Duration = Duration::from_millis(10);
+/// The same while the table is nearly empty: each wakeup takes CPU time, also on an idle node.
+const LOOK_AT_REST: Duration = Duration::from_millis(50);
 
 /// The content of the tables since the last drain.
 #[derive(Debug, Default)]
@@ -142,8 +144,9 @@ pub fn gone() -> anyhow::Error {
 
 fn serve(mut maps: Maps, queue: mpsc::Receiver<Request>) {
     Role::ReadMaps.assume();
+    let mut look = LOOK;
     loop {
-        match queue.recv_timeout(LOOK) {
+        match queue.recv_timeout(look) {
             Ok(Request { turn, forgotten, totals, answer }) => {
                 maps.announced.forget(&forgotten);
                 totals.iter().for_each(|totals| maps.counts.save(totals));
@@ -157,6 +160,7 @@ fn serve(mut maps: Maps, queue: mpsc::Receiver<Request>) {
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
+        look = if maps.counts.is_at_rest() { LOOK_AT_REST } else { LOOK };
     }
 }
 

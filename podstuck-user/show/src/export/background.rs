@@ -32,9 +32,7 @@ pub type Page = (&'static str, Box<dyn FnOnce() -> Result<Vec<u8>, ExportError> 
 /// The data of one export, to be handed to the thread.
 pub struct Shot {
     /// See [`Snapshot`].
-    pub series: Arc<SeriesTable>,
-    /// See [`Snapshot`].
-    pub names: Arc<NamesTable>,
+    pub by_target: Option<(Arc<SeriesTable>, Arc<NamesTable>)>,
     /// See [`Snapshot`].
     pub totals: Totals,
     /// See [`Snapshot`].
@@ -135,8 +133,7 @@ fn serve(mut writer: Writer, jobs: &Receiver<Job>, busy: &AtomicBool) {
 
 fn write(writer: &mut Writer, shot: Shot) -> io::Result<()> {
     let snapshot = Snapshot {
-        series: &shot.series,
-        names: &shot.names,
+        by_target: shot.by_target.as_ref().map(|(series, names)| (&**series, &**names)),
         totals: &shot.totals,
         findings: &shot.findings,
         completeness: &shot.completeness,
@@ -174,8 +171,7 @@ mod tests {
         let background = Background::start(writer(dir.path()).unwrap()).unwrap();
         background.append("{}\n".into());
         let shot = || Shot {
-            series: sample::table().into(),
-            names: NamesTable::new().into(),
+            by_target: Some((sample::table().into(), NamesTable::new().into())),
             totals: Totals::default(),
             findings: Vec::new(),
             completeness: Completeness::default(),

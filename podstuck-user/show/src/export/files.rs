@@ -41,10 +41,8 @@ const PATH: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC)
 /// The data of one export.
 #[derive(Clone, Copy, Debug)]
 pub struct Snapshot<'a> {
-    /// All series of the run.
-    pub series: &'a SeriesTable,
-    /// The names of their targets.
-    pub names: &'a NamesTable,
+    /// All series of the run and the names of their targets, if the files by target are to be written.
+    pub by_target: Option<(&'a SeriesTable, &'a NamesTable)>,
     /// The counts of the node.
     pub totals: &'a Totals,
     /// Each finding once, as it stands now.
@@ -60,7 +58,7 @@ pub struct Snapshot<'a> {
 impl Snapshot<'_> {
     /// Renders the files, each with its name.
     pub fn files(&self) -> impl Iterator<Item = Result<(&'static str, Vec<u8>), ExportError>> {
-        let Snapshot { series, names, totals, findings, completeness, window, start } = *self;
+        let Snapshot { by_target, totals, findings, completeness, window, start } = *self;
         let metrics =
             move |counts| prometheus::prometheus(start, window, counts, findings, completeness);
         let text = move |name, counts| {
@@ -68,16 +66,20 @@ impl Snapshot<'_> {
             text.map(String::into_bytes)
         };
         let of_node = Counts::OfNode(totals);
-        let files: [(_, Box<dyn Fn() -> _>); 5] = [
-            (hlog::FILE, Box::new(move || hlog::hlog(start, window, (series, names)))),
-            (csv::FILE, Box::new(move || csv::csv(series, names))),
-            (
-                prometheus::FILE,
-                Box::new(move || text(prometheus::FILE, Counts::ByTarget(series, names))),
-            ),
+        type Files<'a> = Vec<(&'static str, Box<dyn Fn() -> Result<Vec<u8>, ExportError> + 'a>)>;
+        let mut files: Files<'_> = vec![
             (prometheus::FILE_OF_NODE, Box::new(move || text(prometheus::FILE_OF_NODE, of_node))),
             (prometheus::PROTOBUF_OF_NODE, Box::new(move || Ok(metrics(of_node).protobuf()))),
         ];
+        if let Some((series, names)) = by_target {
+            let by_target = Counts::ByTarget(series, names);
+            let of_targets: Files<'_> = vec![
+                (hlog::FILE, Box::new(move || hlog::hlog(start, window, (series, names)))),
+                (csv::FILE, Box::new(move || csv::csv(series, names))),
+                (prometheus::FILE, Box::new(move || text(prometheus::FILE, by_target))),
+            ];
+            files.extend(of_targets);
+        }
         files.into_iter().map(|(name, render)| Ok((name, render()?)))
     }
 }
@@ -210,8 +212,7 @@ mod tests {
         let dir = root.path().join("a/b");
         let exporter = Exporter::new(&dir).unwrap();
         let snapshot = Snapshot {
-            series: &sample::table(),
-            names: &NamesTable::new(),
+            by_target: Some((&sample::table(), &NamesTable::new())),
             totals: &Totals::default(),
             findings: &[findings::finding()],
             completeness: &Completeness::default(),

@@ -209,8 +209,7 @@ mod tests {
         };
         let (series, window) = (sample::table(), Duration::from_millis(30_500));
         let snapshot = Snapshot {
-            series: &series,
-            names: &NamesTable::new(),
+            by_target: Some((&series, &NamesTable::new())),
             totals: &Totals::default(),
             findings: &[],
             completeness: &completeness,

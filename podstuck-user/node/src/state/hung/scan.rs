@@ -42,6 +42,7 @@ pub(super) struct Scan {
     silent: BTreeSet<u32>,
     /// kubelet and the runtimes: a few.
     removers: BTreeSet<u32>,
+    names: proc::Names,
     deleters: Bounded<u32, ()>,
 }
 
@@ -51,7 +52,8 @@ impl Scan {
         let deleters = Bounded::new(DELETERS);
         let none = BTreeSet::new;
         let (unanswered, silent, removers) = (none(), none(), none());
-        Self { threshold, sees_exec, found: None, unanswered, silent, removers, deleters }
+        let (found, names) = (None, proc::Names::default());
+        Self { threshold, sees_exec, found, unanswered, silent, removers, names, deleters }
     }
 
     /// Notes processes that delete.
@@ -104,9 +106,9 @@ impl Scan {
                 self.silent = &asked & &self.unanswered;
             }
             self.removers.clear();
-            for pid in others() {
+            let all = self.names.look(Path::new("/proc"));
+            for (pid, comm) in all.into_iter().filter(|(pid, _)| is_other(*pid)) {
                 let first = Thread::main(pid);
-                let comm = first.comm();
                 if is_removing(&comm) && may(pid) {
                     self.removers.insert(pid);
                 }

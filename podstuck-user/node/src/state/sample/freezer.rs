@@ -81,7 +81,7 @@ fn own_or_above(tree: &Path, group: &Path, file: &str) -> Option<PathBuf> {
 }
 
 fn read(group: &Path, name: &str) -> Option<String> {
-    Some(fs::read_to_string(group.join(name)).ok()?.trim_end().to_owned())
+    Some(proc::utf8(&group.join(name))?.trim_end().to_owned())
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use std::{
 };
 
 use crate::identity::cgroup_walk::pod_cgroups;
+use podstuck_confine::proc;
 
 /// Hierarchies of version 1 that every pod is in: the first of them is looked at every time, the
 /// others take turns.
@@ -103,12 +104,12 @@ pub(super) fn below(group: &Path) -> impl Iterator<Item = PathBuf> + use<> {
 }
 
 fn has_process(group: &Path) -> bool {
-    if let Ok(events) = fs::read_to_string(group.join("cgroup.events")) {
+    if let Some(events) = proc::utf8(&group.join("cgroup.events")) {
         return events.lines().any(|line| line == "populated 1");
     }
     // Version 1 does not count below. Reading the file of a group whose processes are all zombies
     // shows none.
-    if fs::read(group.join("cgroup.procs")).is_ok_and(|pids| !pids.is_empty()) {
+    if proc::text(&group.join("cgroup.procs")).is_ok_and(|pids| !pids.is_empty()) {
         return true;
     }
     below(group).any(|group| has_process(&group))

@@ -44,7 +44,7 @@ use tokio::{
 };
 
 use crate::identity::{
-    cgroup::group_of, from_host, kubelet_trees::KubeletTrees, on_host, runtimes::running_daemons,
+    cgroup::group_of, from_host, kubelet_trees::KubeletTrees, on_host, runtimes::daemons_among,
     target_roots::TargetRoot, trust::Belief,
 };
 use asked_container::AskedContainer;
@@ -248,6 +248,7 @@ struct Collector {
     shims: NodeShims,
     spaces: SpaceCollector,
     roots: TargetRootFinder,
+    names: proc::Names,
     daemons: NewDaemons,
     dockers: Dockers,
 }
@@ -268,6 +269,7 @@ impl Collector {
             shims: NodeShims::default(),
             spaces: SpaceCollector::default(),
             roots: TargetRootFinder::default(),
+            names: proc::Names::default(),
             daemons: NewDaemons::default(),
             dockers: Dockers::default(),
         }
@@ -276,7 +278,7 @@ impl Collector {
     fn look(&mut self) -> Look {
         let (before, begun) = (worked(), Some(clock::now()));
         let mounts = self.mounts.sample();
-        let daemons = running_daemons(Path::new("/proc"));
+        let daemons = daemons_among(Path::new("/proc"), &mut self.names);
         if self.daemons.learn(&daemons, &mut self.places) {
             self.roots = TargetRootFinder::default();
         }

@@ -9,6 +9,8 @@ const EVERY: Duration = Duration::from_secs(2);
 /// How many times longer than it worked the thread rests at least: 2 % of one core, however many mounts and processes
 /// there are.
 const REST: u32 = 49;
+/// The same for a run that lasts for days: 0.5 %.
+const REST_FOR_DAYS: u32 = 199;
 /// The same while a person waits: most causes need facts that hold in several scans, so their number decides when the
 /// answer comes. At most a fifth of one core.
 const EVERY_AT_FIRST: Duration = Duration::from_millis(500);
@@ -19,8 +21,10 @@ const AT_FIRST: Duration = Duration::from_secs(30);
 /// What the scans are made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// For a run that may last for days.
+    /// For a run that a person watches.
     Beside,
+    /// For a run that lasts for days.
+    Days,
     /// For one answer, since this time.
     Asked(Monotonic),
 }
@@ -33,6 +37,7 @@ impl Pace {
                 EVERY_AT_FIRST.max(worked * REST_AT_FIRST)
             }
             Self::Asked(_) | Self::Beside => EVERY.max(worked * REST),
+            Self::Days => EVERY.max(worked * REST_FOR_DAYS),
         }
     }
 }
@@ -52,6 +57,7 @@ mod tests {
         // One of a small node.
         assert_eq!(asked.rest(millis(10), later(3)), millis(500));
         assert_eq!(Pace::Beside.rest(millis(10), later(3)), millis(2000));
+        assert_eq!(Pace::Days.rest(millis(20), later(3)), millis(3980));
         // A long wait costs no more than any other run.
         assert_eq!(asked.rest(millis(500), later(31)), millis(24_500));
     }
