@@ -20,6 +20,8 @@ mod image_volume;
 mod many;
 #[path = "runtimes/out_of_step.rs"]
 mod out_of_step;
+#[path = "runtimes/pid_namespace.rs"]
+mod pid_namespace;
 #[path = "runtimes/podman.rs"]
 mod podman;
 #[path = "runtimes/snapshots.rs"]

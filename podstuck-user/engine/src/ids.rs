@@ -118,6 +118,7 @@ ids! {
     SUBPATH_SOURCE_DELETED = "subpath-source-deleted",
     SWAPFILE_ACTIVE = "swapfile-active",
     TERMINATION_MESSAGE_IN_BIDIRECTIONAL = "termination-message-in-bidirectional",
+    TRACER_KEEPS_PROCESS = "tracer-keeps-process",
     UMOUNT_FLUSH_SLOW = "umount-flush-slow",
     UMOUNT_KERNEL_HANG = "umount-kernel-hang",
     UNMOUNT_NOT_ATTEMPTED = "unmount-not-attempted",
@@ -131,4 +132,5 @@ ids! {
     WEBHOOK_UNAVAILABLE = "webhook-unavailable",
     WINDOWS_NODE = "windows-node",
     WRITER_STILL_ALIVE = "writer-still-alive",
+    ZOMBIE_NOT_REAPED = "zombie-not-reaped",
 }

@@ -217,6 +217,8 @@ pub(crate) fn task(comm: &str, pid: u32) -> Task {
         stack: Vec::new(),
         directory: None,
         group: "/k/pod".into(),
+        traced_by: None,
+        members: Vec::new(),
     }
 }
 

@@ -34,7 +34,8 @@ pub struct PodGroup {
     /// Processes in it.
     pub tasks: Vec<Task>,
     /// Processes in none of the pod's control groups: children of the pod's shims with mounts of their own, such as a
-    /// container's first process that was moved. They are searched for in a run about one pod.
+    /// container's first process that was moved. They are searched for in a run about one pod, and for a pod with a
+    /// container whose control group has no process.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub outside: Vec<Task>,
     /// The shims of its containers, usually one.
@@ -59,7 +60,7 @@ pub struct Task {
     /// `SIGKILL` is pending. Neither this nor `exiting` is set for a thread that waits for the core dump of its
     /// process.
     pub killed: bool,
-    /// It has taken `SIGKILL` and is exiting.
+    /// It has taken `SIGKILL` and is exiting, or is to exit as soon as its tracer continues it.
     pub exiting: bool,
     /// Start of the thread in ticks since boot: with its id, it identifies the thread.
     pub started: u64,
@@ -84,6 +85,46 @@ pub struct Task {
     /// Its control group.
     #[serde(with = "raw_path")]
     pub group: PathBuf,
+    /// Its tracer; read of a thread in state `t`.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub traced_by: Option<Reaper>,
+    /// The other processes of its PID namespace; read of an init process that has exited and waits until they are gone
+    /// (`zap_pid_ns_processes` in kernel/pid_namespace.c).
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub members: Vec<Member>,
+}
+
+/// A process of a PID namespace whose init process has exited.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Member {
+    /// Process id.
+    pub pid: u32,
+    /// Its name, safe to show.
+    pub comm: String,
+    /// `R`, `S`, `D`, ...
+    pub state: char,
+    /// Of a zombie: its parent or tracer, if that is outside the namespace.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub reaper: Option<Reaper>,
+}
+
+/// A process that is to collect the exit status of a [`Member`], and lives on when the namespace's init process ends; or
+/// the tracer of a [`Task`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reaper {
+    /// Process id.
+    pub pid: u32,
+    /// Its start in ticks since boot: with the pid, it identifies the process.
+    pub started: u64,
+    /// Its name, safe to show.
+    pub comm: String,
+    /// `R`, `S`, `D`, ...
+    pub state: char,
+    /// It is the tracer: the parent of a zombie is notified of the exit only after the tracer has collected it (ptrace(2)).
+    pub traces: bool,
+    /// Its control group.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub group: Option<String>,
 }
 
 /// The disposition of a signal that is sent to a thread.
@@ -101,6 +142,18 @@ pub enum Term {
     /// It terminates the process, unless that is the init process of its PID namespace, which is unaffected
     /// (pid_namespaces(7)).
     Default,
+}
+
+impl Reaper {
+    /// What it is to the zombie.
+    pub fn role(&self) -> &'static str {
+        if self.traces { "tracer" } else { "parent" }
+    }
+
+    /// Whether a signal or a debugger has stopped it.
+    pub fn is_stopped(&self) -> bool {
+        matches!(self.state, 'T' | 't')
+    }
 }
 
 impl Term {
@@ -161,6 +214,12 @@ impl Task {
     /// Whether it is alive and no `SIGKILL` has reached it.
     pub fn is_alive(&self) -> bool {
         !self.killed && !self.exiting && !matches!(self.state, 'Z' | 'X')
+    }
+
+    /// A zombie that keeps it, the init process of a PID namespace, from ending, and the process outside the namespace
+    /// that does not collect the zombie's exit status.
+    pub fn zombie(&self) -> Option<(&Member, &Reaper)> {
+        self.members.iter().find_map(|member| Some((member, member.reaper.as_ref()?)))
     }
 
     /// Whether it is to exit and waits uninterruptibly.

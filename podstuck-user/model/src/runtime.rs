@@ -92,7 +92,8 @@ pub struct Shim {
     /// The container that it was started for, by its command line: with Kubernetes and containerd, a pod's sandbox.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub container: Option<String>,
-    /// Its zombie children. They are searched for in a run about one pod.
+    /// Its zombie children. They are searched for in a run about one pod, and for a pod with a container whose control
+    /// group has no process.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub unreaped: Vec<Unreaped>,
 }

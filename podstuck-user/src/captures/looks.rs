@@ -239,6 +239,8 @@ impl Capture {
             stack: Vec::new(),
             directory: None,
             group: path.clone(),
+            traced_by: None,
+            members: Vec::new(),
         };
         vec![PodGroup {
             target_id: 0,

@@ -146,12 +146,29 @@ pub(super) fn of_task(task: &Task) -> (Option<String>, String) {
             || "something in the kernel: its wait channel is not visible".to_owned(),
             |channel| wait_channel::words(&[], channel),
         )),
+        't' if let Some(tracer) = &task.traced_by => {
+            let or = if task.exiting { "" } else { ", or SIGKILL" };
+            let tracer = process(&tracer.comm, tracer.pid);
+            Some(format!("{tracer}, which traces it, to continue it{or}"))
+        }
         'T' | 't' => Some(GO_ON.to_owned()),
         'Z' | 'X' => Some(COLLECTED.to_owned()),
+        _ if !task.members.is_empty() => Some(of_members(task)),
         _ if task.is_alive() => Some("SIGKILL, unless it exits by itself".into()),
         _ => None,
     };
     (waits_for, fact)
+}
+
+/// What the init process of a PID namespace waits for when it has exited.
+fn of_members(init: &Task) -> String {
+    if let Some((zombie, reaper)) = init.zombie() {
+        let who = process(&reaper.comm, reaper.pid);
+        return format!("{who} to reap {}", process(&zombie.comm, zombie.pid));
+    }
+    let left: Vec<String> =
+        init.members.iter().take(NAMED).map(|it| process(&it.comm, it.pid)).collect();
+    format!("the end of its PID namespace's other processes: {}", left.join(", "))
 }
 
 /// The runtime that complains about the pod, or else dockerd if the pod's shims are its, or else the first one.

@@ -20,7 +20,7 @@ use crate::{
         mountinfo,
         mounts::{Device, Mounts, NodeMounts},
         node::{NodeSample, PodState, VolumeState},
-        pod_group::{PodGroup, Task},
+        pod_group::{Member, PodGroup, Reaper, Task},
         pod_record::{ContainerRecord, ContainerState, PodRecord},
         said::{Complaint, Heard, Report, Said},
         space::{Capacity, Space},
@@ -224,9 +224,24 @@ pub(super) fn unkillable() -> Plays {
         stack: vec![function.into()],
         directory: Some("/data".into()),
         group: format!("/sys/fs/cgroup/kubepods/pod{UID}/c").into(),
+        traced_by: None,
+        members: Vec::new(),
     };
     let nfs = vec![task('D', true, "rpc_wait_bit_killable")];
     let gpu = vec![task('D', true, "os_acquire_mutex")];
+    let reaper = Reaper {
+        pid: 90,
+        started: 5,
+        comm: "agent".into(),
+        state: 'S',
+        traces: false,
+        group: None,
+    };
+    let tracer = Some(Reaper { traces: true, ..reaper.clone() });
+    let traced = Task { exiting: true, traced_by: tracer, ..task('t', false, "ptrace_stop") };
+    let zombie = Member { pid: 50, comm: "probe".into(), state: 'Z', reaper: Some(reaper) };
+    let of_namespace =
+        Task { exiting: true, members: vec![zombie], ..task('S', false, "zap_pid_ns_processes") };
     let mut plays = Vec::new();
     for (title, left, volumes) in [
         (
@@ -237,6 +252,16 @@ pub(super) fn unkillable() -> Plays {
         ("waits for a GPU", group(gpu, true, false), vec![volume_state(EMPTY_DIR, None, vec![])]),
         ("is frozen", group(nfs, true, true), vec![volume_state(EMPTY_DIR, None, vec![])]),
         ("is left over", group(vec![task('S', false, "do_wait")], false, false), vec![]),
+        (
+            "is stopped by a tracer",
+            group(vec![traced], true, false),
+            vec![volume_state(EMPTY_DIR, None, vec![])],
+        ),
+        (
+            "waits for a zombie",
+            group(vec![of_namespace], true, false),
+            vec![volume_state(EMPTY_DIR, None, vec![])],
+        ),
     ] {
         let mut play = Play::new(Node::default());
         let now = |second| {

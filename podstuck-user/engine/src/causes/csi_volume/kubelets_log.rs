@@ -138,10 +138,8 @@ impl KubeletsLog {
             }
             _ => {}
         }
-        let is_step = matches!(
-            said.report,
-            Some(Report::Attached | Report::SetUp | Report::VolumeStep)
-        );
+        let is_step =
+            matches!(said.report, Some(Report::Attached | Report::SetUp | Report::VolumeStep));
         let is_drivers = said.component == Component::CsiDriver;
         if !is_drivers && !is_step && !said.is_kubelets_of_a_volume() {
             return;
@@ -263,9 +261,7 @@ impl KubeletsLog {
     pub(super) fn is_shared(&self, pod: &PodState, volume: &VolumeState) -> bool {
         let name = unique_name(pod, volume);
         let mut volumes = self.volumes.iter().filter(|_| !name.is_empty());
-        volumes.any(|((uid, volume), it)| {
-            *uid != pod.uid && *volume == name && it.error.is_some()
-        })
+        volumes.any(|((uid, volume), it)| *uid != pod.uid && *volume == name && it.error.is_some())
     }
 
     /// The last teardown of the volume by another pod since the driver first refused this pod's because of a pending call
@@ -278,7 +274,8 @@ impl KubeletsLog {
         let refused = self.volumes.get(&key)?.complaints.get(&Complaint::DriverHangs)?;
         let (_, answer) = refused.said.text.split_once("code = Aborted desc = ")?;
         let is_of_volume = answer.contains(handle.as_str()) && !answer.contains(&pod.uid);
-        let others = self.volumes.iter().filter(|((uid, volume), _)| *uid != pod.uid && *volume == key.1);
+        let others =
+            self.volumes.iter().filter(|((uid, volume), _)| *uid != pod.uid && *volume == key.1);
         let torn_down = others.filter_map(|(_, it)| it.torn_down.as_ref());
         let last = torn_down.max_by_key(|logged| logged.last)?;
         (is_of_volume && last.last > refused.first).then_some(&last.said)

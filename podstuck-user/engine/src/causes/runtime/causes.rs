@@ -121,6 +121,7 @@ pub(crate) static STATE_LOST: Cause = Cause {
         like(ids::SANDBOX_NOT_STOPPED, "no shim of the pod runs a sandbox with its own kernel"),
         like(ids::RUNTIME_SOCKET_GONE, "the runtime answers with an error"),
         like(ids::CONTAINER_NOT_KILLED, "no process of the container is left"),
+        like(ids::ZOMBIE_NOT_REAPED, "no process of the container is left"),
         like(ids::SHIM_ROOTFS_BUSY, "no root file system of an ended container is mounted"),
         like(
             ids::CNI_TEARDOWN_FAILED,
@@ -256,6 +257,8 @@ pub(crate) static NOT_KILLED: Cause = Cause {
         like(ids::SANDBOX_NOT_STOPPED, "the pod's containers run on the node's own kernel"),
         like(ids::SHIM_OR_CONTAINERD_STATE_LOST, "the container's process exists"),
         like(ids::DSTATE_PROCESS, "no SIGKILL is pending: the process was not killed"),
+        like(ids::ZOMBIE_NOT_REAPED, "the container's processes are alive"),
+        like(ids::TRACER_KEEPS_PROCESS, "the container's processes have taken no fatal signal"),
         like(ids::CGROUP_V1_FROZEN, "the pod's control group is not frozen"),
         like(ids::SHIM_HUNG, "the pod's shim is neither stopped nor waiting in the kernel"),
     ],
@@ -320,6 +323,7 @@ pub(crate) static SHIM_HANGS: Cause = Cause {
         like(ids::CONTAINER_NOT_KILLED, "the shim, which would forward a signal, does not respond"),
         like(ids::SHIM_OR_CONTAINERD_STATE_LOST, "the shim exists"),
         like(ids::RUNTIME_HANG, "the state of the shim explains why it does not answer"),
+        like(ids::ZOMBIE_NOT_REAPED, "the shim itself does not respond"),
         like(
             ids::DOCKER_CONTAINERD_STATE_DESYNC,
             "the shim cannot report the state of the container",

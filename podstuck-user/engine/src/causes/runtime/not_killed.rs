@@ -135,6 +135,9 @@ pub(super) fn words(
     verdict::restart(draft, suspect);
     draft.rule_out(ids::SHIM_OR_CONTAINERD_STATE_LOST, "the container's process exists");
     draft.rule_out(ids::DSTATE_PROCESS, "no SIGKILL is pending: the process was not killed");
+    draft.rule_out(ids::ZOMBIE_NOT_REAPED, "the container's processes are alive");
+    let fact = "the container's processes have taken no fatal signal";
+    draft.rule_out(ids::TRACER_KEEPS_PROCESS, fact);
     draft.rule_out(ids::CGROUP_V1_FROZEN, "the pod's control group is not frozen");
     draft.rule_out(ids::SHIM_HUNG, verdict::NO_HALTED_SHIM);
     draft.rule_out(ids::SANDBOX_NOT_STOPPED, verdict::NODES_OWN_KERNEL);

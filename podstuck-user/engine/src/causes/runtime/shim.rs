@@ -212,6 +212,7 @@ pub(crate) fn does_not_collect(draft: &mut Draft, collects: Collects<'_>) {
 /// Rules out the look-alikes.
 pub(crate) fn rule_out(draft: &mut Draft) {
     draft.rule_out(ids::SANDBOX_NOT_STOPPED, "the shim itself does not respond");
+    draft.rule_out(ids::ZOMBIE_NOT_REAPED, "the shim itself does not respond");
     draft.rule_out(ids::SHIM_OR_CONTAINERD_STATE_LOST, "the shim exists, and does not respond");
     draft.rule_out(ids::RUNTIME_HANG, "the container's own shim does not respond");
     draft.rule_out(

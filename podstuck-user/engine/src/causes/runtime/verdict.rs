@@ -258,6 +258,7 @@ fn lost(draft: &mut Draft, suspect: &Suspect<'_>) {
     }
     if suspect.has_ended() == Some(true) {
         draft.rule_out(ids::CONTAINER_NOT_KILLED, "no process of the container is left");
+        draft.rule_out(ids::ZOMBIE_NOT_REAPED, "no process of the container is left");
     }
     draft.rule_out(ids::CNI_TEARDOWN_FAILED, "the error is about a container, not its network");
     draft.rule_out(ids::OCI_HOOK_FAILS, "the error is about a container, not a hook");

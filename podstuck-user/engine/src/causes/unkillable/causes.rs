@@ -29,6 +29,8 @@ pub(crate) static DSTATE: Cause = Cause {
         like(ids::CGROUP_V1_FROZEN, "its control group is not frozen"),
         like(ids::GPU_DRIVER_DSTATE, "it waits in no function of NVIDIA's driver"),
         like(ids::CGROUP_POPULATED_LEFTOVER, "the process was killed, and cannot end"),
+        like(ids::ZOMBIE_NOT_REAPED, "the process is in state D, and not a zombie"),
+        like(ids::TRACER_KEEPS_PROCESS, "the process is in state D, and not stopped by a tracer"),
     ],
     ways_out: &[
         way("restore the disk, server or file system that it waits for", ""),
@@ -95,6 +97,81 @@ pub(crate) static FROZEN_V1: Cause = Cause {
     field: &["containerd#8102", "concourse#4477"],
     tried: &[TriedWith::Lab, TriedWith::RealKubelet, TriedWith::Recording],
     source: &["linux kernel/cgroup/legacy_freezer.c"],
+};
+
+/// A zombie that keeps the init process of its PID namespace.
+pub(crate) static ZOMBIE: Cause = Cause {
+    id: ids::ZOMBIE_NOT_REAPED,
+    title: "the container's init process waits for a zombie that is not reaped",
+    stage: Stage::Containers,
+    kind: Kind::Cause,
+    meaning: "The init process of the container has exited, and the kernel keeps it until its PID namespace is empty. \
+        A process in that namespace has ended, but its parent or tracer, which is outside the namespace (nsenter, an \
+        agent that started it there, a debugger), does not collect its exit status. The runtime waits for the init \
+        process, and kubelet for the runtime.",
+    confirmed_by: &[
+        seen(
+            "an init process in the pod's control groups waits in zap_pid_ns_processes",
+            &[Origin::Proc],
+        ),
+        seen("a process of its PID namespace is a zombie", &[Origin::Proc]),
+        seen("the zombie's parent or tracer is outside the namespace", &[Origin::Proc]),
+        seen("this lasts", &[Origin::Scans]),
+    ],
+    log: log("containerd", "StopContainer ... context deadline exceeded"),
+    look_alikes: &[
+        like(ids::CONTAINER_NOT_KILLED, "SIGKILL was sent, and is taken"),
+        like(ids::DSTATE_PROCESS, "no killed process of the pod is in state D"),
+        like(ids::SHIM_HUNG, "the zombie's parent or tracer is no shim of the pod"),
+        like(ids::SHIM_OR_CONTAINERD_STATE_LOST, "the init process of the container exists"),
+    ],
+    ways_out: &[
+        way("`kill -CONT` of the zombie's parent or tracer, if a signal has stopped it", "low"),
+        way(
+            "end the zombie's parent or tracer: its next parent reaps the zombie",
+            "ends that process: first check whether its work is needed",
+        ),
+    ],
+    field: &["moby#38005", "moby#34488"],
+    tried: &[TriedWith::Test],
+    source: &[
+        "linux kernel/pid_namespace.c, zap_pid_ns_processes",
+        "linux kernel/exit.c, forget_original_parent",
+    ],
+};
+
+/// A process that its tracer keeps from exiting.
+pub(crate) static TRACED: Cause = Cause {
+    id: ids::TRACER_KEEPS_PROCESS,
+    title: "a debugger or tracer keeps a killed process of the pod from exiting",
+    stage: Stage::Containers,
+    kind: Kind::Cause,
+    meaning: "The kernel notifies a tracer (strace, a debugger, a profiler) before a process exits, and stops the process \
+        until the tracer continues it. A tracer that is stopped or blocked keeps the process, \
+        and no further signal reaches it. The runtime waits for the process, and kubelet for the runtime.",
+    confirmed_by: &[
+        seen("a process in the pod's control groups has taken a fatal signal", &[Origin::Proc]),
+        seen("it is in state t, and /proc names its tracer", &[Origin::Proc]),
+        seen("this lasts", &[Origin::Scans]),
+    ],
+    log: log("containerd", "StopContainer ... context deadline exceeded"),
+    look_alikes: &[
+        like(ids::CONTAINER_NOT_KILLED, "SIGKILL was sent, and is taken"),
+        like(ids::DSTATE_PROCESS, "no killed process of the pod is in state D"),
+    ],
+    ways_out: &[
+        way("`kill -CONT` of the tracer, if a signal has stopped it", "low"),
+        way(
+            "end the tracer: the process then exits",
+            "ends that process: first check whether its work is needed",
+        ),
+    ],
+    field: &[],
+    tried: &[TriedWith::Test],
+    source: &[
+        "linux kernel/exit.c, ptrace_event(PTRACE_EVENT_EXIT)",
+        "linux kernel/signal.c, ptrace_stop",
+    ],
 };
 
 /// A process in the group of a pod that is taken down.

@@ -13,7 +13,14 @@ use crate::{
 
 /// Its causes and trackers.
 pub(crate) static FAMILY: Family = Family {
-    causes: &[&causes::DSTATE, &causes::GPU_DSTATE, &causes::FROZEN_V1, &causes::CGROUP_POPULATED],
+    causes: &[
+        &causes::DSTATE,
+        &causes::GPU_DSTATE,
+        &causes::FROZEN_V1,
+        &causes::ZOMBIE,
+        &causes::TRACED,
+        &causes::CGROUP_POPULATED,
+    ],
     trackers: &[TrackerSpec {
         id: TrackerId::Unkillable,
         feeds: &[Feed::Calls, Feed::Node, Feed::Logs],

@@ -19,7 +19,8 @@ use crate::{
         mounted::Mounted,
         mounts::{Device, NodeMounts},
         node::{NodeSample, PodState, VolumeState},
-        pod_group::{PodGroup, Task},
+        pod_group::{Member, PodGroup, Reaper, Task},
+        runtime::Shim,
         said::{Report, Said},
         time::Monotonic,
     },
@@ -346,6 +347,65 @@ fn a_frozen_group_is_reported_with_its_thaw() {
     // The pod is paused, and no process was killed.
     frozen.tasks = vec![task('D', false)];
     assert!(Run::new().lasting(Some(pod(2)), &frozen).is_none());
+}
+
+#[test]
+fn a_zombie_that_no_process_outside_reaps_keeps_the_init_process() {
+    let reaper = Reaper {
+        pid: 90,
+        started: 5,
+        comm: "agent".into(),
+        state: 'S',
+        traces: false,
+        group: Some("/system.slice/agent.service".into()),
+    };
+    let of = |state, reaper: Option<Reaper>| {
+        let member = Member { pid: 50, comm: "probe".into(), state, reaper };
+        let channel = Some("zap_pid_ns_processes".into());
+        let init = task('S', false);
+        group(vec![Task { exiting: true, wait_channel: channel, members: vec![member], ..init }])
+    };
+    let says = |group: &PodGroup| Run::new().lasting(Some(pod(2)), group);
+    let draft = says(&of('Z', Some(reaper.clone()))).unwrap();
+    draft.assert_is("zombie-not-reaped", Certainty::Firm);
+    assert_eq!(draft.actor.as_ref().unwrap().pid, 90);
+    let [end] = &draft.remedies[..] else { panic!("{:?}", draft.remedies) };
+    assert!(
+        end.words().ends_with("kill -KILL 90") && end.risk.contains("agent.service"),
+        "{end:?}"
+    );
+    // A debugger or the shell's job control has stopped it.
+    let stopped = Reaper { state: 'T', ..reaper.clone() };
+    let draft = says(&of('Z', Some(stopped))).unwrap();
+    assert!(draft.remedies[0].words().ends_with("kill -CONT 90"), "{:?}", draft.remedies);
+    // Its parent is in the namespace, too, and is to end as the others.
+    assert!(says(&of('Z', None)).is_none());
+    assert!(says(&of('S', None)).is_none());
+    // A tracer stops a process that has taken SIGKILL before it exits.
+    let tracer = Reaper { traces: true, state: 'T', ..reaper.clone() };
+    let traced = Task { exiting: true, traced_by: Some(tracer), ..task('t', false) };
+    let draft = says(&group(vec![traced.clone()])).unwrap();
+    draft.assert_is("tracer-keeps-process", Certainty::Firm);
+    let words: Vec<String> = draft.remedies.iter().map(|it| it.words().to_owned()).collect();
+    assert!(
+        words[0].ends_with("kill -CONT 90") && words[1].ends_with("kill -KILL 90"),
+        "{words:?}"
+    );
+    assert!(says(&group(vec![Task { exiting: false, ..traced }])).is_none(), "it was not killed");
+    // A shim that does not reap is a finding of its own.
+    let mut of_shim = of('Z', Some(reaper));
+    of_shim.shims.push(Shim {
+        pid: 90,
+        comm: "containerd-shim".into(),
+        state: 'S',
+        started: 5,
+        group: None,
+        wait_channel: None,
+        of: None,
+        container: None,
+        unreaped: Vec::new(),
+    });
+    assert!(says(&of_shim).is_none());
 }
 
 #[test]

@@ -49,6 +49,11 @@ pub(crate) enum Fault {
     Unkillable { tid: u32, started: u64 },
     /// The group is frozen, and a process in it was killed.
     Frozen,
+    /// The init process of a PID namespace, by id and start, waits for a zombie whose exit status no process outside
+    /// collects.
+    Zombie { pid: u32, started: u64 },
+    /// A killed process, by id and start, is stopped by its tracer.
+    Traced { pid: u32, started: u64 },
     /// The pod's volumes are gone, and there are processes in its group.
     Leftover,
 }
@@ -98,6 +103,9 @@ impl Suspect<'_> {
         let tasks = &self.group.tasks;
         match self.fault {
             Fault::Unkillable { tid, .. } => tasks.iter().find(|task| task.tid == tid),
+            Fault::Zombie { pid, .. } | Fault::Traced { pid, .. } => {
+                tasks.iter().find(|task| task.pid == pid)
+            }
             Fault::Frozen => tasks.iter().find(|task| task.killed),
             Fault::Leftover => tasks.first(),
         }
@@ -291,6 +299,16 @@ impl Unkillables {
             .collect();
         if !found.is_empty() {
             return found;
+        }
+        let traced = |task: &&Task| task.exiting && task.traced_by.is_some();
+        if let Some(traced) = group.tasks.iter().find(traced) {
+            return vec![Fault::Traced { pid: traced.pid, started: traced.started }];
+        }
+        // A shim that reaps nothing is a finding of its own.
+        let is_shim = |pid: u32| group.shims.iter().any(|shim| shim.pid == pid);
+        let kept = |task: &&Task| task.zombie().is_some_and(|(_, reaper)| !is_shim(reaper.pid));
+        if let Some(init) = group.tasks.iter().find(kept) {
+            return vec![Fault::Zombie { pid: init.pid, started: init.started }];
         }
         // A missing directory proves nothing: it may be unreadable, or its kubelet may just be restarting.
         let torn_down = self.torn_down.contains(&group.uid);

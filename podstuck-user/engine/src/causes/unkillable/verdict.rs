@@ -6,20 +6,20 @@ use crate::{
     cause::Cause,
     causes::{
         network_storage,
-        shared::{fuse, stalled::Silent, thaw::thaw},
+        shared::{fuse, stalled::Silent, thaw::thaw, unit},
         unkillable::{
-            causes::{CGROUP_POPULATED, DSTATE, FROZEN_V1},
+            causes::{CGROUP_POPULATED, DSTATE, FROZEN_V1, TRACED, ZOMBIE},
             tracker::{Fault, OnNfs, Suspect},
         },
     },
-    command::{NAME, Process, Step, View, has_ended, if_same},
+    command::{NAME, Process, Step, View, has_ended, if_same, kill},
     ids,
     model::{
         evidence::Source,
         finding::Severity,
         identity::{Actor, Component, Target},
-        path::{clip, safe_path},
-        pod_group::Task,
+        path::{clip, process, safe_path},
+        pod_group::{Reaper, Task},
         shell::word,
     },
     tracker::TrackerId,
@@ -40,11 +40,15 @@ pub(crate) fn draft(suspect: &Suspect<'_>, target_id: u64, target: Arc<Target>) 
     let cause: &'static Cause = match (suspect.fault, wait) {
         (Fault::Frozen, _) => &FROZEN_V1,
         (Fault::Leftover, _) => &CGROUP_POPULATED,
+        (Fault::Zombie { .. }, _) => &ZOMBIE,
+        (Fault::Traced { .. }, _) => &TRACED,
         (Fault::Unkillable { .. }, wait) => wait.map_or(&DSTATE, |wait| wait.cause),
     };
     let group = match (&suspect.group.frozen, suspect.fault) {
         (Some(frozen), Fault::Frozen) => frozen,
-        (_, Fault::Unkillable { .. }) => task.map_or(&suspect.group.path, |task| &task.group),
+        (_, Fault::Unkillable { .. } | Fault::Zombie { .. } | Fault::Traced { .. }) => {
+            task.map_or(&suspect.group.path, |task| &task.group)
+        }
         _ => &suspect.group.path,
     };
     let actor = task.map(|task| Actor {
@@ -68,6 +72,8 @@ pub(crate) fn draft(suspect: &Suspect<'_>, target_id: u64, target: Arc<Target>) 
         (Fault::Unkillable { .. }, Some(task), Some(wait)) => {
             unkillable(&mut draft, suspect, task, wait);
         }
+        (Fault::Zombie { .. }, Some(init), _) => zombie(&mut draft, suspect, init),
+        (Fault::Traced { .. }, Some(task), _) => traced(&mut draft, suspect, task),
         _ => leftover(&mut draft, suspect),
     }
     draft
@@ -156,6 +162,9 @@ fn unkillable(draft: &mut Draft, suspect: &Suspect<'_>, task: &Task, wait: &supe
     draft.rule_out(ids::CGROUP_V1_FROZEN, "its control group is not frozen");
     draft.rule_out(ids::CGROUP_POPULATED_LEFTOVER, "the process was killed, and cannot end");
     draft.rule_out(ids::DSTATE_PROCESS, "a function of NVIDIA's driver is in its stack");
+    draft.rule_out(ids::ZOMBIE_NOT_REAPED, "the process is in state D, and not a zombie");
+    let fact = "the process is in state D, and not stopped by a tracer";
+    draft.rule_out(ids::TRACER_KEEPS_PROCESS, fact);
     // Without a stack, a lock's name alone may hide the driver behind it.
     if wait.is_known() || !task.stack.is_empty() {
         draft.rule_out(ids::GPU_DRIVER_DSTATE, "it waits in no function of NVIDIA's driver");
@@ -296,6 +305,110 @@ fn frozen(draft: &mut Draft, suspect: &Suspect<'_>) {
     draft.rule_out(ids::GPU_DRIVER_DSTATE, fact);
     draft.rule_out(ids::CGROUP_POPULATED_LEFTOVER, "the group is frozen");
     draft.rule_out(ids::CONTAINER_NOT_KILLED, "a SIGKILL is pending");
+}
+
+fn zombie(draft: &mut Draft, suspect: &Suspect<'_>, init: &Task) {
+    let Some((zombie, reaper)) = init.zombie() else { return };
+    let (name, who) = (process(&zombie.comm, zombie.pid), process(&reaper.comm, reaper.pid));
+    let (role, stat) = (reaper.role(), format!("/proc/{}/stat", reaper.pid));
+    held_by(draft, reaper);
+    draft.must = Some("reap a zombie in the container, or end");
+    draft.fact(
+        format!(
+            "{} has exited, and waits in zap_pid_ns_processes until its PID namespace is empty",
+            process(&init.comm, init.pid)
+        ),
+        Source::proc(format!("/proc/{}/wchan", init.pid)),
+    );
+    draft.fact(
+        format!("{name}, in that namespace, has ended (state {}), and is not reaped", zombie.state),
+        Source::proc(format!("/proc/{}/stat", zombie.pid)),
+    );
+    let state = reaper.state;
+    draft.fact(
+        format!(
+            "its {role}, {who}, is outside the namespace, in state {state}{}",
+            of_group(reaper)
+        ),
+        Source::proc(stat),
+    );
+    duration(draft, suspect);
+    draft.explanation = format!(
+        "The container's init process has exited, and the kernel keeps it until its PID namespace is empty. {name} is \
+         still in it: it has ended, but its {role} does not collect its exit status. The runtime waits for the init \
+         process, and kubelet for the runtime."
+    );
+    release(draft, reaper, init, &format!(", which does not reap {name}"));
+    draft.rule_out(ids::CONTAINER_NOT_KILLED, "the signal was delivered");
+    draft.rule_out(ids::DSTATE_PROCESS, "no killed process of the pod is in state D");
+    draft.rule_out(ids::SHIM_HUNG, format!("the zombie's {role} is no shim of the pod"));
+    draft.rule_out(ids::SHIM_OR_CONTAINERD_STATE_LOST, "the init process of the container exists");
+}
+
+fn traced(draft: &mut Draft, suspect: &Suspect<'_>, task: &Task) {
+    let Some(tracer) = &task.traced_by else { return };
+    let (name, who) = (process(&task.comm, task.pid), process(&tracer.comm, tracer.pid));
+    held_by(draft, tracer);
+    draft.must = Some("continue or detach from a process of the pod, or end");
+    draft.fact(
+        format!("{name} has taken a fatal signal, and is stopped by its tracer (state t)"),
+        Source::proc(format!("/proc/{}/stat", task.pid)),
+    );
+    draft.fact(
+        format!("its tracer is {who}, in state {}{}", tracer.state, of_group(tracer)),
+        Source::proc(format!("/proc/{}/status", task.pid)),
+    );
+    duration(draft, suspect);
+    draft.explanation = format!(
+        "The kernel notifies a tracer before a process exits, and stops the process until the \
+         tracer continues it. {who} does not, and no further signal reaches {name}. The runtime waits for the process, \
+         and kubelet for the runtime."
+    );
+    release(draft, tracer, task, &format!(", which traces {name}"));
+    draft.rule_out(ids::CONTAINER_NOT_KILLED, "the signal was delivered");
+    draft.rule_out(ids::DSTATE_PROCESS, "no killed process of the pod is in state D");
+}
+
+/// Names the process that must act.
+fn held_by(draft: &mut Draft, reaper: &Reaper) {
+    draft.actor = Some(Arc::new(Actor {
+        pid: reaper.pid,
+        started: Some(reaper.started),
+        comm: reaper.comm.clone(),
+        cgroup: reaper.group.clone(),
+        component: Component::Other,
+        pod: None,
+        parent: None,
+    }));
+    draft.held_by(process(&reaper.comm, reaper.pid));
+}
+
+fn of_group(reaper: &Reaper) -> String {
+    reaper.group.as_ref().map_or_else(String::new, |group| {
+        format!(", in the control group {}", safe_path(Path::new(group)))
+    })
+}
+
+/// How to continue or to end a process, so that another one ends.
+fn release(draft: &mut Draft, reaper: &Reaper, held: &Task, why: &str) {
+    let process = || Process::new(reaper.pid, Some(reaper.started), Some(&reaper.comm));
+    let end = has_ended(held.pid);
+    if reaper.is_stopped() {
+        draft.remedy(
+            kill("kill -CONT", process()).so(", which is stopped").verified_by(&end),
+            "low: a process that a signal has stopped continues",
+        );
+    }
+    let unit = reaper.group.as_deref().and_then(unit::of);
+    let of_unit =
+        unit.map_or_else(String::new, |unit| format!(", a process of {}", clip(unit, NAME)));
+    draft.remedy(
+        kill("kill -KILL", process()).so(why).verified_by(&end),
+        format!(
+            "ends {}{of_unit}: first check whether its work is needed",
+            clip(&reaper.comm, NAME)
+        ),
+    );
 }
 
 fn leftover(draft: &mut Draft, suspect: &Suspect<'_>) {

@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
-    fs,
     path::{Path, PathBuf},
 };
 
@@ -13,6 +12,7 @@ use super::{
     tasks,
 };
 use crate::identity::cgroup::container_id;
+use podstuck_confine::proc;
 use podstuck_model::{identity::Target, node::PodState, pod_group::PodGroup};
 
 /// Processes looked at in one sample, of pods that give no reason to be looked at. A node with two
@@ -67,9 +67,11 @@ impl CgroupCollector {
                 continue;
             }
             let mut group = look(hierarchies.trees(), uid, groups, torn_down(uid), shims);
-            if matches!(only, Only::Pod(_)) {
-                group.outside = shims::look_at_children(&mut group.shims, uid);
-            } else {
+            let is_asked = matches!(only, Only::Pod(_));
+            if is_asked || has_empty_container(&group) {
+                shims::look_at_children(&mut group);
+            }
+            if !is_asked {
                 group.containers.clear();
             }
             if !reason {
@@ -97,18 +99,7 @@ fn look(
     shims: &NodeShims,
 ) -> PodGroup {
     let (main, others) = trees.split_at(trees.len().min(1));
-    let mut this = PodGroup {
-        target_id: 0,
-        target: Target::unknown().into(),
-        uid: uid.into(),
-        path: PathBuf::new(),
-        has_containers: false,
-        containers: Vec::new(),
-        frozen: None,
-        tasks: Vec::new(),
-        outside: Vec::new(),
-        shims: Vec::new(),
-    };
+    let mut this = without_processes(uid);
     // Only directly below the pod's group: a container may make groups below its own, of any name.
     let mut containers: Vec<String> = Vec::new();
     let others = if everywhere { others } else { &[] };
@@ -142,9 +133,30 @@ fn look(
     this
 }
 
+/// A pod's group in which no process was found yet.
+pub(super) fn without_processes(uid: &str) -> PodGroup {
+    PodGroup {
+        target_id: 0,
+        target: Target::unknown().into(),
+        uid: uid.into(),
+        path: PathBuf::new(),
+        has_containers: false,
+        containers: Vec::new(),
+        frozen: None,
+        tasks: Vec::new(),
+        outside: Vec::new(),
+        shims: Vec::new(),
+    }
+}
+
+/// Whether a container of the pod has a control group and no process in it: the runtime has yet to remove it.
+fn has_empty_container(group: &PodGroup) -> bool {
+    group.containers.iter().any(|id| !group.tasks.iter().any(|task| task.is_in(id)))
+}
+
 /// Processes in a group and in those below it.
 fn collect(group: &Path, children: impl Iterator<Item = PathBuf>, pids: &mut Vec<(u32, PathBuf)>) {
-    let text = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+    let text = proc::utf8(&group.join("cgroup.procs")).unwrap_or_default();
     let found = text.lines().filter_map(|pid| pid.parse().ok());
     pids.extend(found.take(OF_A_POD).map(|pid| (pid, group.to_owned())));
     for child in children {
@@ -164,6 +176,8 @@ pub(super) fn populate(pods: &mut [PodState], cgroups: &[PodGroup]) {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::state::scratch::write;
 

@@ -18,6 +18,7 @@ mod hierarchies;
 mod late;
 mod layers;
 mod mounts;
+mod namespace_members;
 mod out_of_step;
 mod pace;
 mod pod_mounts;

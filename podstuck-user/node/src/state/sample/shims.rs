@@ -6,12 +6,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use procfs::{
-    FromRead as _,
-    process::{Process, Stat, Status},
-};
+use procfs::process::Process;
 
-use super::tasks;
+use super::{
+    namespace_members::{has_ended, named, tracer},
+    tasks,
+};
 use crate::{
     identity::{
         cgroup::{group_of, pod_of_cgroup},
@@ -24,7 +24,7 @@ use podstuck_confine::{proc, silent};
 use podstuck_model::{
     identity::Component,
     path::safe,
-    pod_group::Task,
+    pod_group::{PodGroup, Task},
     runtime::{DOCKERS, Shim, ShimOf, Unreaped},
 };
 
@@ -49,14 +49,15 @@ pub(super) fn of(tasks: &[Task], containers: &[String], all: &NodeShims) -> Vec<
     all.into_iter().filter_map(look).collect()
 }
 
-/// Looks for the children of a pod's shims that have ended and whose exit they have not collected. Returns those
-/// that live, with mounts of their own, outside the pod's control groups.
-pub(super) fn look_at_children(shims: &mut [Shim], uid: &str) -> Vec<Task> {
-    let mut outside = Vec::new();
+/// Looks at the children of a pod's shims: those that have ended and are not reaped, those that live, with mounts of their
+/// own, outside the pod's control groups, and those whose exit waits for others. The kernel lists the latter in no
+/// `cgroup.procs` (`css_task_iter_advance` in kernel/cgroup/cgroup.c).
+pub(super) fn look_at_children(group: &mut PodGroup) {
+    let PodGroup { uid, tasks, outside, shims, .. } = group;
     if shims.is_empty() {
-        return outside;
+        return;
     }
-    for pid in proc::processes() {
+    for pid in children(shims) {
         let place = PathBuf::from(format!("/proc/{pid}"));
         let process = || Process::new(pid.cast_signed()).ok();
         let Some(stat) = silent::read(&place, |_| process()?.stat().ok()) else { continue };
@@ -64,35 +65,38 @@ pub(super) fn look_at_children(shims: &mut [Shim], uid: &str) -> Vec<Task> {
         let Some(shim) = shims.iter_mut().find(|shim| shim.pid == parent) else { continue };
         if has_ended(&stat) {
             let comm = safe(stat.comm.as_bytes()).into_owned();
-            let traced_by = tracer(&place).filter(|tracer| *tracer != parent).map(|tracer| {
-                let name = proc::comm(Path::new(&format!("/proc/{tracer}")));
-                format!("{} (pid {tracer})", safe(&name))
-            });
+            let traced_by = tracer(&place).filter(|tracer| *tracer != parent).map(named);
             shim.unreaped.push(Unreaped { pid, started: stat.starttime, comm, traced_by });
-        } else {
-            outside.extend(look_outside(pid, &place, parent, uid));
+            continue;
+        }
+        let Some(its_group) = group_of(&place) else { continue };
+        let is_in_pod = pod_of_cgroup(&its_group).is_some_and(|(of, _)| of == *uid);
+        if !is_in_pod && has_own_mounts(pid, parent) {
+            outside.extend(tasks::read(pid, Path::new(&its_group)));
+        } else if is_in_pod && !tasks.iter().any(|task| task.pid == pid) {
+            let exits = tasks::read(pid, Path::new(&its_group)).filter(|task| task.exiting);
+            tasks.extend(exits);
         }
     }
-    outside
 }
 
-/// A child that is in no control group of the pod. The runtime's own commands see the shim's mounts.
-fn look_outside(pid: u32, place: &Path, shim: u32, uid: &str) -> Option<Task> {
-    let (its, of_shim) = (namespaces::of_process(pid)?, namespaces::of_process(shim)?);
-    let group = group_of(place)?;
-    let is_outside = its != of_shim && pod_of_cgroup(&group).is_none_or(|(of, _)| of != uid);
-    is_outside.then(|| tasks::read(pid, Path::new(&group)))?
+/// The children of shims; all processes of the node where the kernel does not list them (`CONFIG_PROC_CHILDREN`).
+fn children(shims: &[Shim]) -> Vec<u32> {
+    let of_thread = |shim: u32, tid: u32| {
+        let listed = fs::read_to_string(format!("/proc/{shim}/task/{tid}/children")).ok()?;
+        Some(listed.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<u32>>())
+    };
+    if of_thread(std::process::id(), std::process::id()).is_none() {
+        return proc::processes();
+    }
+    let threads = shims.iter().flat_map(|shim| proc::threads(shim.pid).map(|tid| (shim.pid, tid)));
+    threads.filter_map(|(shim, tid)| of_thread(shim, tid)).flatten().collect()
 }
 
-fn tracer(process: &Path) -> Option<u32> {
-    let status = silent::read(process, |process| Status::from_file(process.join("status")).ok())?;
-    u32::try_from(status.tracerpid).ok().filter(|tracer| *tracer != 0)
-}
-
-/// Whether its parent is to collect its exit: the first thread of a process stands as a zombie, too, as long as
-/// another one runs.
-fn has_ended(stat: &Stat) -> bool {
-    stat.state == 'Z' && stat.num_threads <= 1
+/// The runtime's own commands see the shim's mounts.
+fn has_own_mounts(pid: u32, shim: u32) -> bool {
+    let both = namespaces::of_process(pid).zip(namespaces::of_process(shim));
+    both.is_some_and(|(its, of_shim)| its != of_shim)
 }
 
 pub(super) fn parent(pid: u32) -> Option<i32> {
@@ -266,6 +270,7 @@ mod tests {
     };
 
     use super::*;
+    use crate::state::sample::cgroups::without_processes;
 
     #[test]
     fn a_command_line_tells_whose_it_is() {
@@ -323,25 +328,13 @@ mod tests {
         shim.args(["-c", "unshare --mount sh -c 'echo; read _' <&0; true", "shim", "-id", "aa"]);
         let mut shim = shim.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         shim.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
-        let mut shims = vec![look(shim.id().cast_signed()).unwrap()];
-        let outside = look_at_children(&mut shims, "0f0e0d0c-1111-2222-3333-444455556666");
+        let mut group = without_processes("0f0e0d0c-1111-2222-3333-444455556666");
+        group.shims.push(look(shim.id().cast_signed()).unwrap());
+        look_at_children(&mut group);
         drop(shim.stdin.take());
         shim.wait().unwrap();
-        let found: Vec<_> = outside.iter().map(|it| it.comm.as_str()).collect();
+        let found: Vec<_> = group.outside.iter().map(|it| it.comm.as_str()).collect();
         assert_eq!(found, ["sh"]);
-    }
-
-    #[test]
-    fn a_zombie_whose_threads_run_has_not_ended() {
-        let of = |state: char, threads: u32| {
-            let text = format!(
-                "7 (api) {state} 1 7 7 0 -1 0 0 0 0 0 0 0 0 0 20 0 {threads} 0 99 {}",
-                "0 ".repeat(31)
-            );
-            has_ended(&Stat::from_read(text.as_bytes()).unwrap())
-        };
-        assert!(of('Z', 1) && !of('Z', 2) && !of('S', 1));
-        assert_eq!(tracer(Path::new("/proc/self")), None);
     }
 
     #[test]

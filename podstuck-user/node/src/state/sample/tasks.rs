@@ -7,6 +7,7 @@ use std::{
 
 use procfs::FromBufRead as _;
 
+use super::namespace_members;
 use crate::state::thread::frames;
 use podstuck_confine::{nfs_stats, proc, silent};
 use podstuck_model::{
@@ -22,6 +23,9 @@ const KILL: u64 = 1 << 8;
 const TERM: u64 = 1 << 14;
 /// `PF_EXITING` of include/linux/sched.h.
 const EXITING: u64 = 4;
+/// `PF_SIGNALED`: it has taken a fatal signal. A tracer may stop it before it exits (`PTRACE_O_TRACEEXIT`), where `SIGKILL`
+/// is not pending any more, and no other signal reaches it.
+const SIGNALED: u64 = 0x400;
 
 /// What `/proc` says of a process; `None` for one that has ended. The details are read of one that
 /// is to end.
@@ -43,12 +47,15 @@ pub(super) fn read(pid: u32, group: &Path) -> Option<Task> {
     if worst.killed || worst.exiting {
         details(&mut worst);
     }
+    if worst.state == 't' {
+        worst.traced_by = namespace_members::tracer_of(pid);
+    }
     Some(worst)
 }
 
 fn thread(pid: u32, tid: u32, group: &Path) -> Option<Task> {
     let place = PathBuf::from(format!("/proc/{pid}/task/{tid}"));
-    let stat = silent::read(&place, |place| fs::read(place.join("stat")).ok())?;
+    let stat = silent::read(&place, |place| proc::text(&place.join("stat")).ok())?;
     // The name may hold anything, also brackets.
     let open = stat.iter().position(|byte| *byte == b'(')?;
     let close = stat.iter().rposition(|byte| *byte == b')')?;
@@ -58,7 +65,8 @@ fn thread(pid: u32, tid: u32, group: &Path) -> Option<Task> {
     let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
     // Fields 3, 9, 22 and 31 to 34 of proc_pid_stat(5).
     let state = fields.first()?.chars().next()?;
-    let (killed, exiting) = (number(28)? & KILL != 0, number(6)? & EXITING != 0);
+    let (killed, flags) = (number(28)? & KILL != 0, number(6)?);
+    let exiting = flags & EXITING != 0 || (state == 't' && flags & SIGNALED != 0);
     // Of few, so that the other file is read of few.
     let ends = (killed || exiting) && !(state == 'D' && is_dumping(pid, tid));
     Some(Task {
@@ -77,6 +85,8 @@ fn thread(pid: u32, tid: u32, group: &Path) -> Option<Task> {
         stack: Vec::new(),
         directory: None,
         group: group.to_owned(),
+        traced_by: None,
+        members: Vec::new(),
     })
 }
 
@@ -126,6 +136,9 @@ fn details(task: &mut Task) {
     if task.state == 'D' {
         let pid = task.pid;
         task.received = silent::read(&place, |_| nfs_stats::received_by_all(pid));
+    }
+    if task.wait_channel.as_deref() == Some(namespace_members::INIT_WAITS) {
+        task.members = namespace_members::beside(task.pid);
     }
     // The link is read, not followed.
     task.directory = silent::read(&place, |place| fs::read_link(place.join("cwd")).ok());
@@ -178,6 +191,29 @@ mod tests {
         nix::sys::wait::waitpid(child, None).unwrap();
         let found = found.unwrap();
         assert!(found.pid == pid && found.tid != pid && found.is_alive(), "{found:?}");
+    }
+
+    #[test]
+    fn a_killed_process_that_its_tracer_stops_is_exiting() {
+        use nix::libc;
+        let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+        let pid = child.id();
+        let ptrace = |request, data: libc::c_int| {
+            // SAFETY: the requests of this test take a process, which is our child, and a number.
+            unsafe { libc::ptrace(request, pid.cast_signed(), 0, data) }
+        };
+        assert_eq!(ptrace(libc::PTRACE_SEIZE, libc::PTRACE_O_TRACEEXIT), 0);
+        child.kill().unwrap();
+        while proc::stat(pid, pid).is_some_and(|(state, _)| state != 't') {
+            std::thread::yield_now();
+        }
+        let task = read(pid, Path::new("/g"));
+        assert_eq!(ptrace(libc::PTRACE_CONT, 0), 0);
+        child.wait().unwrap();
+        let task = task.unwrap();
+        let tracer = task.traced_by.as_ref().unwrap();
+        assert!(task.exiting && !task.is_alive(), "{task:?}");
+        assert_eq!(tracer.pid.cast_signed(), nix::unistd::gettid().as_raw());
     }
 
     #[test]
