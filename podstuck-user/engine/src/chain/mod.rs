@@ -63,7 +63,11 @@ fn of_node(links: &mut Vec<Link>, pod: &PodStage, cause: Option<&Finding>, facts
     let id = cause.map(|cause| cause.id);
     let stage = match pod.stage {
         // kubelet does not start on volumes and control groups before shim and runtime have finished.
-        Stage::Volumes | Stage::Cgroup if facts.waits.holds_containers(facts.clock) => {
+        Stage::Volumes | Stage::Cgroup
+            if facts.waits.holds_containers(facts.clock)
+                || cause.is_some_and(|it| it.stage == Stage::Containers)
+                || id.is_some_and(|id| OF_SANDBOX.contains(&id)) =>
+        {
             Stage::Containers
         }
         stage => stage,

@@ -3,7 +3,9 @@
 
 use crate::{
     causes::{
-        runtime::{network_record::Fault as RecordFault, tracker::Suspect, verdict},
+        runtime::{
+            network_record, network_record::Fault as RecordFault, tracker::Suspect, verdict,
+        },
         shared::forced_deletion,
     },
     command::{Step, pods_of_node},
@@ -40,6 +42,8 @@ enum Fault<'a> {
     Crashes,
     /// The plugin takes it for an error that what it is to remove is gone already.
     NothingLeft,
+    /// The file in which the plugin keeps the sandbox's configuration has no content, as after a crash of the node.
+    EmptyRecord,
     Unknown,
 }
 
@@ -63,6 +67,8 @@ impl<'a> Fault<'a> {
             Self::Agent
         } else if has(&["i/o timeout", "no route to host", "deadline exceeded"]) {
             Self::Silent(address.filter(|_| is_far))
+        } else if has(&[NO_CONTENT]) {
+            Self::EmptyRecord
         } else if has(&["netplugin failed", "signal: killed", "panic: "]) {
             Self::Crashes
         } else if has(&GONE) {
@@ -89,6 +95,9 @@ impl<'a> Fault<'a> {
             Self::Silent(None) => ": its server does not answer in time".into(),
             Self::Crashes => ": its program ends without an answer".into(),
             Self::NothingLeft => ": it fails because what it must remove does not exist".into(),
+            Self::EmptyRecord => {
+                ": the file in which it keeps the sandbox's configuration is empty".into()
+            }
             Self::Unknown => String::new(),
         }
     }
@@ -127,16 +136,24 @@ impl<'a> Fault<'a> {
                  log whether it was killed"
                     .into(),
             ),
-            Self::Agent | Self::Silent(None) | Self::Unknown => None,
+            Self::Agent | Self::Silent(None) | Self::EmptyRecord | Self::Unknown => None,
         }
     }
+
+    /// Whether the network's agent on this node has a part in it.
+    fn may_be_agents(&self) -> bool {
+        !matches!(self, Self::NothingLeft | Self::EmptyRecord)
+    }
 }
+
+/// The error of Multus and flannel for such a file: they take a missing one for success.
+const NO_CONTENT: &str = "failed to parse netconf: unexpected end of JSON input";
 
 /// libcni's error for a missing program (containernetworking/cni, pkg/invoke/find.go).
 const NO_PROGRAM: &str = "failed to find plugin ";
 
 /// Errors of plugins that do not find what they are to remove: the kernel's by netlink, and those of their own stores.
-const GONE: [&str; 7] = [
+const GONE: [&str; 8] = [
     "no such file or directory",
     "no such process",
     "no such device",
@@ -144,6 +161,7 @@ const GONE: [&str; 7] = [
     "Link not found",
     "Did not find reserved IP",
     "failed to find object",
+    "error reading cached NetConf",
 ];
 
 /// Whether an error is about the socket of a server on this node.
@@ -213,7 +231,14 @@ fn plugin_fails(draft: &mut Draft, suspect: &Suspect<'_>) {
     if let Some(way_out) = fault.way_out() {
         draft.advice(way_out, "none; kubelet's next attempt then succeeds");
     }
-    if fault != Fault::NothingLeft {
+    if let Some(sandbox) = suspect.container().filter(|_| fault == Fault::EmptyRecord) {
+        let remove = network_record::remove_empty(&format!("*{sandbox}*"));
+        draft.remedy(
+            Step::new("remove the plugin's empty file of the sandbox", remove),
+            "low: an empty file has nothing to lose; the plugin then succeeds without it",
+        );
+    }
+    if fault.may_be_agents() {
         draft.remedy(
             pods_of_node("list the pods of this node, which include the network's agent"),
             "none; once the agent works again, kubelet's next attempt succeeds",
@@ -235,7 +260,7 @@ mod tests {
     use super::*;
 
     /// As in containerd/cri issue 732, cri-o 595, amazon-vpc-cni-k8s 2487, calico 7272 and 7647, cni-plugin 377,
-    /// spidernet-io/cni-plugins 47, ovs-cni 276, weave 3587.
+    /// spidernet-io/cni-plugins 47, ovs-cni 276, weave 3587, sriov-cni 58, multus-cni 1448.
     #[test]
     fn an_error_says_whom_the_plugin_does_not_reach_or_what_it_does_not_find() {
         let table = [
@@ -290,6 +315,15 @@ mod tests {
             (
                 "Failed to obtain OVS port for given connection: failed to find object from table Port",
                 Fault::NothingLeft,
+            ),
+            (
+                "error reading cached NetConf in /var/lib/cni/sriov with name 0a1b-net1",
+                Fault::NothingLeft,
+            ),
+            (
+                "delegateDel: error invoking ConflistDel - \"cbr0\": conflistDel: error in getting result from \
+                 DelNetworkList: failed to parse netconf: unexpected end of JSON input",
+                Fault::EmptyRecord,
             ),
             ("error removing interface \"eth0\": Link not found", Fault::NothingLeft),
             ("stat /run/antrea/cni.sock: no such file or directory", Fault::Agent),

@@ -98,9 +98,7 @@ impl Fault {
         match self {
             Self::EmptyResult => {
                 let sandbox = suspect.container()?;
-                let remove = format!(
-                    "find /var/lib/cni -type f -empty -name '*-{sandbox}-*' -print -delete"
-                );
+                let remove = remove_empty(&format!("*-{sandbox}-*"));
                 Some((
                     Step::new(
                         "remove the empty file with the result of the sandbox's network",
@@ -144,6 +142,12 @@ impl Fault {
             }
         }
     }
+}
+
+/// Removes the files of CNI plugins and of libcni that have this name and no content. The name is an ID between
+/// wildcards.
+pub(super) fn remove_empty(name: &str) -> String {
+    format!("find /var/lib/cni -type f -empty -name '{name}' -print -delete")
 }
 
 #[cfg(test)]

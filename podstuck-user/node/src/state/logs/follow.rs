@@ -15,7 +15,8 @@ use podstuck_common::record::Caller;
 use podstuck_model::bounded::Bounded;
 
 use super::{
-    Answered, Attempt, Lines, Logs, Place, ReadKernelLog, ReadLog, ReadRuntimeLog, caller, lines,
+    Answered, Attempt, Lines, Logs, Place, ReadKernelLog, ReadLog, ReadRuntimeLog, caller, klog,
+    lines,
     mark::Mark,
     outcome,
     read::{Open, Part},
@@ -26,7 +27,10 @@ use crate::identity::{
     trust::Belief,
 };
 use podstuck_confine::{back_off::BackOff, helper::ask_in_parts, proc};
-use podstuck_model::{identity::Component, said::Heard};
+use podstuck_model::{
+    identity::Component,
+    said::{Heard, Said},
+};
 
 /// Interval between two searches for daemons.
 const DAEMONS_EVERY: Duration = Duration::from_secs(10);
@@ -236,7 +240,10 @@ impl Logs {
             part.ids.into_iter().for_each(|(id, uid)| ids.insert(id, uid));
             log.after = part.next;
             if seen.insert(part.place) {
-                let whole = |said| Attempt { pid, caller, said, call: None };
+                let whole = |said: Said| {
+                    let call = klog::refused_removal(&said.text);
+                    Attempt { pid, caller, said, call }
+                };
                 self.attempts.extend(part.said.into_iter().map(whole));
             }
         });

@@ -277,6 +277,17 @@ pub(super) fn named_call(error: &str) -> Option<NamedCall> {
     Some(NamedCall { call, path, outcome })
 }
 
+/// The removal that the kernel refuses a runtime, by the end of the runtime's own error (Go's `PathError`): Docker's
+/// removal of a layer (`os.RemoveAll` in daemon/graphdriver).
+static REFUSED_REMOVAL: LazyLock<Regex> =
+    LazyLock::new(|| fixed(r"(?s)(?:^|[ :])unlinkat (/.+): operation not permitted\n*$"));
+
+/// The refused removal that a runtime's error ends with.
+pub(super) fn refused_removal(error: &str) -> Option<NamedCall> {
+    let path = REFUSED_REMOVAL.captures(error)?[1].into();
+    Some(NamedCall { call: Call::Unlinkat, path, outcome: Errno::EPERM.into() })
+}
+
 /// A failed `stat` of kubelet's or a driver's, as Go writes a `PathError`: kubelet before 1.22 and many drivers call
 /// it before they unmount, and stop there. `openfdat` is what Go's RemoveAll calls opening a directory to empty it
 /// (os/removeall_at.go).

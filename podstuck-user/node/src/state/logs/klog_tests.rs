@@ -495,3 +495,15 @@ fn a_pod_is_named_by_what_is_done_for_its_volume_or_a_probe() {
         assert_eq!(named(&line), None, "{line}");
     }
 }
+
+/// Requiem4Eternity/Appstream#108: the name of the file ends with a colon.
+#[test]
+fn a_runtimes_error_names_the_file_that_it_may_not_remove() {
+    let error = "Handler for DELETE /v1.41/containers/5c0d returned error: container 5c0d: driver \"overlay2\" failed to \
+        remove root filesystem: unlinkat /var/lib/docker/overlay2/1a/diff/system/.ku:: operation not permitted";
+    let call = refused_removal(error).unwrap();
+    assert_eq!(call.path, std::path::Path::new("/var/lib/docker/overlay2/1a/diff/system/.ku:"));
+    assert!(call.outcome.is(Errno::EPERM) && call.call == Call::Unlinkat);
+    assert_eq!(refused_removal("unlinkat /a: device or resource busy"), None);
+    assert_eq!(refused_removal("xunlinkat /a: operation not permitted"), None);
+}
