@@ -31,6 +31,8 @@ const NOT_RUN: &[(&str, &str)] = &[
         "fanotify-listener-hung",
         "late/reports.rs runs it as printed, on a real listener that answers no more",
     ),
+    ("zombie-not-reaped", "runtimes/pid_namespace.rs runs it as printed, on a real container"),
+    ("tracer-keeps-process", "runtimes/pid_namespace.rs runs it as printed, on a real container"),
     ("runtime-socket-gone", "restarts a service of the node, which no test may"),
     (
         "container-not-killed",

@@ -133,7 +133,7 @@ pub(crate) static ZOMBIE: Cause = Cause {
         ),
     ],
     field: &["moby#38005", "moby#34488"],
-    tried: &[TriedWith::Test],
+    tried: &[TriedWith::RealRuntime],
     source: &[
         "linux kernel/pid_namespace.c, zap_pid_ns_processes",
         "linux kernel/exit.c, forget_original_parent",
@@ -167,7 +167,7 @@ pub(crate) static TRACED: Cause = Cause {
         ),
     ],
     field: &[],
-    tried: &[TriedWith::Test],
+    tried: &[TriedWith::RealRuntime],
     source: &[
         "linux kernel/exit.c, ptrace_event(PTRACE_EVENT_EXIT)",
         "linux kernel/signal.c, ptrace_stop",
