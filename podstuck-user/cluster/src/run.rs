@@ -227,9 +227,11 @@ fn exit(report: &Report) -> Exit {
     let has_cause = |answer: &&Answer| {
         answer.cases().flat_map(|case| &case.findings).any(|found| !found.cause.is_admission())
     };
-    // An object that is not being deleted is no fault, except a node with a cause.
+    // An object that is not being deleted is no fault, except a node or a DaemonSet with a cause.
+    let may_be_at_fault =
+        |answer: &&Answer| [Kind::NODE, Kind::DAEMON_SET].contains(&answer.case.key.kind);
     let is_stuck = |answer: &&Answer| match answer.case.state {
-        State::NotDeleted => answer.case.key.kind == Kind::NODE && has_cause(answer),
+        State::NotDeleted => may_be_at_fault(answer) && has_cause(answer),
         _ => true,
     };
     let mut stuck = report.answers.iter().filter(is_stuck).peekable();

@@ -212,6 +212,7 @@ fn make(at: &Workstation) {
         attachment("lost", "pv-2"),
         claim("locked", "data", &finalizer("example.com/locked")),
         tracked(),
+        object("apps/v1", "DaemonSet", "operators", "agent", &json!({"spec": daemons})),
     ]);
     let uid = at.kubectl(&[
         "get",
@@ -749,8 +750,44 @@ fn what_keeps_objects_is_found_and_released_on_a_real_api_server() {
         .has("s after its deletion was requested, as the finalizer example.com/kept was removed");
     a_dead_webhook_is_released_before_the_finalizer(&at);
     followed.has("PersistentVolumeClaim locked/data: gone ");
+    a_daemon_set_that_is_not_processed_is_named(&at);
     let (text, status) = at.podstuck(&["-A"]);
     assert_eq!(status, 0, "{text}");
+}
+
+/// kube-controller-manager runs without its DaemonSet controller until it is restarted.
+fn a_daemon_set_that_is_not_processed_is_named(at: &Workstation) {
+    let ask = ["ds/agent", "-n", "operators"];
+    let cause = |document: &Value| {
+        let cause = &document["items"][0]["causes"][0];
+        (cause["id"].clone(), cause["certainty"].clone())
+    };
+    let firm = (json!("daemonset-not-synced"), json!("firm"));
+    at.plane.wait_for("a minute after the change", || cause(&at.json(&ask)) == firm).unwrap();
+    let (text, status) = at.podstuck(&ask);
+    println!("$ kubectl podstuck {}\n{text}", ask.join(" "));
+    assert_eq!(status, 1, "{text}");
+    assert!(text.contains("status.observedGeneration 0"), "{text}");
+    let document = at.json(&ask);
+    let remedies = document["items"][0]["causes"][0]["remedies"].as_array().unwrap();
+    let shows = remedies.iter().filter_map(|it| it["command"].as_str());
+    for command in shows {
+        assert!(text.contains(command), "{command} is not in: {text}");
+        at.run(command).unwrap();
+    }
+    restart_controllers(at, "--controllers=", "daemonset,");
+    at.plane.wait_for("the DaemonSet controller", || at.podstuck(&ask).1 == 0).unwrap();
+}
+
+/// Ends kube-controller-manager, and starts it with more in one of its options.
+fn restart_controllers(at: &Workstation, option: &str, more: &str) {
+    let mut words = at.plane.kill("kube-controller-manager").unwrap();
+    for word in &mut words {
+        if let Some(value) = word.strip_prefix(option) {
+            *word = format!("{option}{more}{value}");
+        }
+    }
+    at.plane.start_again("kube-controller-manager", &words).unwrap();
 }
 
 /// A running `--watch`, whose output goes to a file.

@@ -36,6 +36,7 @@ ids! {
     CSI_DRIVER_NOT_REGISTERED = "csi-driver-not-registered",
     CSI_UMOUNT_WRONG_NAMESPACE = "csi-umount-wrong-namespace",
     CSI_UNPUBLISH_HUNG_LOCK = "csi-unpublish-hung-lock",
+    DAEMONSET_NOT_SYNCED = "daemonset-not-synced",
     DATA_UNDER_MOUNTPOINT = "data-under-mountpoint",
     DEVICE_IO_ERROR = "device-io-error",
     DEVICE_NOT_RESPONDING = "device-not-responding",

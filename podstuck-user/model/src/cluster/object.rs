@@ -39,6 +39,8 @@ pub struct Meta {
     pub uid: String,
     /// Changes with each write.
     pub resource_version: String,
+    /// Changes with each write of the desired state.
+    pub generation: i64,
     /// The end of the grace period, if deletion was requested.
     pub deletion_timestamp: Option<Timestamp>,
     /// The grace period.
@@ -62,6 +64,15 @@ impl Meta {
         let end = self.deletion_timestamp?;
         // kubelet's final deletion sets a grace period of 0 and does not change the end.
         end.checked_sub(std::time::Duration::from_secs(grace.unsigned_abs())).ok().or(Some(end))
+    }
+
+    /// The last write of another part than the status.
+    pub fn last_change(&self) -> Option<&ManagedFields> {
+        let is_change = |it: &&ManagedFields| {
+            let fields = it.fields_v1.as_object();
+            fields.is_some_and(|fields| fields.keys().any(|field| field != "f:status"))
+        };
+        self.managed_fields.iter().filter(is_change).max_by_key(|it| it.time)
     }
 
     /// The last field manager that set this finalizer.
@@ -139,6 +150,8 @@ pub struct Spec {
     pub replicas: Option<i64>,
     /// Deployment: how it replaces its pods.
     pub strategy: Strategy,
+    /// DaemonSet: its pods.
+    pub template: Template,
     /// Job: `TerminatingOrFailed` or `Failed`.
     pub pod_replacement_policy: String,
     /// Claim: access modes.
@@ -157,6 +170,22 @@ pub struct Strategy {
     /// `RollingUpdate` or `Recreate`.
     #[serde(rename = "type")]
     pub kind: String,
+}
+
+/// The pods that a controller creates.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+pub struct Template {
+    /// Their metadata.
+    pub metadata: TemplateMeta,
+}
+
+/// The metadata of pods that a controller creates.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+pub struct TemplateMeta {
+    /// Labels.
+    pub labels: BTreeMap<String, String>,
 }
 
 /// A container of a pod.
@@ -237,6 +266,14 @@ pub struct Status {
     pub available_replicas: i64,
     /// StatefulSet, ReplicaSet: number of ready pods.
     pub ready_replicas: i64,
+    /// DaemonSet: the generation that its controller has processed.
+    pub observed_generation: i64,
+    /// DaemonSet: number of nodes that have to run its pod.
+    pub desired_number_scheduled: i64,
+    /// DaemonSet: number of those nodes that have its pod.
+    pub current_number_scheduled: i64,
+    /// DaemonSet: number of other nodes that have its pod.
+    pub number_misscheduled: i64,
 }
 
 /// A condition.

@@ -10,6 +10,7 @@ use crate::{
         cluster::{self, Facts, Key, Known, Object},
         diagnosis::Stage,
         path::safe,
+        remedy::Remedy,
     },
     verdict::Draft,
 };
@@ -33,10 +34,16 @@ pub(crate) static WITHOUT_LEADER: Cause = Cause {
         &[Origin::Api],
     )],
     log: None,
-    look_alikes: &[like(
-        ids::NODE_NOT_HEARD,
-        "the controller manager, which writes the conditions of nodes, does not renew its Lease",
-    )],
+    look_alikes: &[
+        like(
+            ids::NODE_NOT_HEARD,
+            "the controller manager, which writes the conditions of nodes, does not renew its Lease",
+        ),
+        like(
+            ids::DAEMONSET_NOT_SYNCED,
+            "no replica of the controller manager renews its Lease: none of its controllers acts",
+        ),
+    ],
     ways_out: &[
         way("restart kube-controller-manager on a control plane node, and read its log", ""),
         way("if the cluster is managed, ask its provider", ""),
@@ -70,8 +77,16 @@ pub(super) fn leader(lease: &Object, facts: &Facts) -> Leader {
     if age > limit { Leader::Stale } else { Leader::Fresh }
 }
 
-fn lease(facts: &Facts) -> Known<std::sync::Arc<Object>> {
+pub(super) fn lease(facts: &Facts) -> Known<std::sync::Arc<Object>> {
     facts.object(&Key::of(cluster::Kind::LEASE, "kube-system", "kube-controller-manager"))
+}
+
+/// A command that shows where the controller manager runs.
+pub(super) fn show_pods() -> Remedy {
+    super::remedy::show(
+        "show the pods of the controller manager, if they are pods".into(),
+        "kubectl --namespace kube-system get pods --selector component=kube-controller-manager --output wide".into(),
+    )
 }
 
 /// The finding, if the Lease is stale.
@@ -93,10 +108,8 @@ pub(super) fn judge(facts: &Facts) -> Option<Draft> {
         api(facts.now),
     );
     draft.rule_out(ids::NODE_NOT_HEARD, "it is the controller manager whose Lease is not renewed");
-    draft.remedies.push(super::remedy::show(
-        "show the pods of the controller manager, if they are pods".into(),
-        "kubectl --namespace kube-system get pods --selector component=kube-controller-manager --output wide".into(),
-    ));
+    draft.suffices_beside(ids::DAEMONSET_NOT_SYNCED);
+    draft.remedies.push(show_pods());
     draft.advice(
         "restart kube-controller-manager on a control plane node, and read its log; if the \
         cluster is managed, ask its provider",

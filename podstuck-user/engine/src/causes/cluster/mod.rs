@@ -5,6 +5,7 @@
 mod case;
 mod chain;
 mod control_plane;
+mod daemon_set;
 mod finalizer;
 mod foreground;
 mod job;
@@ -39,6 +40,7 @@ pub(crate) static FAMILY: Family = Family {
         &webhook::UNAVAILABLE,
         &refused::REMOVAL_REFUSED,
         &control_plane::WITHOUT_LEADER,
+        &daemon_set::NOT_SYNCED,
         &namespace::CONTENT_REMAINS,
         &namespace::API_UNAVAILABLE,
         &namespace::CONVERSION_FAILS,
@@ -76,6 +78,8 @@ fn judge_below(key: &Key, facts: &Facts, above: &BTreeSet<Key>) -> Case {
             pod::not_deleted(&mut case, facts);
         } else if key.kind == Kind::NODE {
             node::not_deleted(&mut case, &object, facts);
+        } else if key.kind == Kind::DAEMON_SET {
+            daemon_set::not_deleted(&mut case, &object, facts);
         }
         return case;
     }

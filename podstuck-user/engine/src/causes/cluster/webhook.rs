@@ -36,10 +36,16 @@ pub(crate) static UNAVAILABLE: Cause = Cause {
         seen("the webhook's service has no ready endpoint", &[Origin::Api]),
     ],
     log: None,
-    look_alikes: &[like(
-        ids::FINALIZER_CONTROLLER_GONE,
-        "the request would be refused, whether or not a controller makes it",
-    )],
+    look_alikes: &[
+        like(
+            ids::FINALIZER_CONTROLLER_GONE,
+            "the request would be refused, whether or not a controller makes it",
+        ),
+        like(
+            ids::DAEMONSET_NOT_SYNCED,
+            "the request would be refused, whether or not the DaemonSet controller makes it",
+        ),
+    ],
     ways_out: &[
         way("start the pods of the webhook's service", ""),
         way(
@@ -178,6 +184,7 @@ impl Refusal<'_> {
         );
         draft.fact(format!("its service {place} has no ready endpoint"), api(facts.now));
         draft.suffices_beside(ids::FINALIZER_CONTROLLER_GONE);
+        draft.suffices_beside(ids::DAEMONSET_NOT_SYNCED);
         if !is_selected {
             draft.doubt("whether the webhook's namespaceSelector covers the object: the labels of its namespace were not read");
         }

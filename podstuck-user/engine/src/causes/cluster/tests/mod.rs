@@ -1,5 +1,6 @@
 //! Tests of each cause: what proves it, and its look-alikes.
 
+mod daemon_sets;
 mod finalizers;
 mod generated;
 mod kubelets;
