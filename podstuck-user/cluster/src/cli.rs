@@ -67,7 +67,8 @@ pub struct Cli {
     #[arg(long)]
     pub via_node_proxy: bool,
     /// Ask the API server, in a dry run, whether admission refuses that the Job controller or the garbage collector
-    /// removes its finalizer. This needs the right to impersonate the controller's service account, which permits more
+    /// removes its finalizer, or that kubelet updates a pod's status and deletes its record. This needs the right to
+    /// impersonate the controller's service account, or the node's user in the group system:nodes, which permits more
     /// than reading; podstuck uses it only with this option
     #[arg(long, conflicts_with_all = ["as_user", "as_groups", "watch"])]
     pub via_dry_run: bool,

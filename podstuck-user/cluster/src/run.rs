@@ -205,6 +205,7 @@ fn complete(mut report: Report, head: &Head, facts: &Facts) -> Report {
     report.server = head.server.version.clone();
     report.now = head.server.now;
     report.asks_kubelets = head.asks_kubelets;
+    report.tries_requests = head.tries_removals;
     report.requests = head.requests;
     report.unread = facts.unread().collect();
     report

@@ -151,9 +151,9 @@ fn pod(name: &str, node: &str, claim: Option<&str>, metadata: &Value) -> Value {
 }
 
 /// A pod on the node whose kubelet is a stand-in.
-fn at_edge(name: &str) -> Value {
+fn on_n2(namespace: &str, name: &str) -> Value {
     let mut pod = pod(name, "n2", None, &json!({}));
-    pod["metadata"]["namespace"] = json!("edge");
+    pod["metadata"]["namespace"] = json!(namespace);
     pod["spec"]["terminationGracePeriodSeconds"] = json!(1);
     pod
 }
@@ -174,7 +174,9 @@ fn namespaces() -> Vec<Value> {
     let of = |name: &str| {
         object("v1", "Namespace", "", name, &json!({"metadata": {"labels": {"guarded": name}}}))
     };
-    ["shop", "full", "locked", "operators", "guard", "edge", "dark", "nightly"].map(of).to_vec()
+    ["shop", "full", "locked", "operators", "guard", "edge", "dark", "nightly", "sealed"]
+        .map(of)
+        .to_vec()
 }
 
 /// A pod as the Job controller creates it.
@@ -198,7 +200,8 @@ fn make(at: &Workstation) {
         object("v1", "Node", "", "n2", &json!({})),
         lease("kube-node-lease", "n1", "n1"),
         lease("kube-node-lease", "n2", "n2"),
-        at_edge("missed"),
+        on_n2("edge", "missed"),
+        on_n2("sealed", "held"),
         pod("kept", "n1", None, &json!({"finalizers": ["example.com/kept"]})),
         claim("shop", "data", &json!({})),
         pod("user", "n1", Some("data"), &json!({})),
@@ -247,6 +250,7 @@ fn delete(at: &Workstation) {
     at.delete(&["pod", "kept", "silent", "--namespace=shop"]);
     at.delete(&["pod", "missed", "--namespace=edge"]);
     at.delete(&["pod", "tracked", "--namespace=nightly"]);
+    at.delete(&["pod", "held", "--namespace=sealed"]);
     at.delete(&["pvc", "data", "--namespace=shop"]);
     at.delete(&["pvc", "data", "--namespace=locked"]);
     at.delete(&["configmap", "dead", "--namespace=shop"]);
@@ -431,10 +435,14 @@ fn dead_webhook() -> Value {
     webhook("guard", &client, "locked", &["UPDATE"], "persistentvolumeclaims")
 }
 
-fn denying_webhook() -> Value {
+/// Webhooks that deny the request of the Job controller in one namespace, and kubelet's last request in another.
+fn denying_webhooks() -> [Value; 2] {
     let (port, certificate) = stand_in::denying_webhook();
     let client = json!({"url": format!("https://127.0.0.1:{port}/"), "caBundle": ByteString(certificate.into_bytes())});
-    webhook("owners", &client, "nightly", &["CREATE", "UPDATE"], "pods")
+    [
+        webhook("owners", &client, "nightly", &["CREATE", "UPDATE"], "pods"),
+        webhook("seals", &client, "sealed", &["DELETE"], "pods"),
+    ]
 }
 
 /// A webhook denies the request by which the Job controller removes its finalizer. Only a dry run shows that, and it
@@ -498,6 +506,54 @@ fn a_denied_removal_is_proven_by_a_dry_run(at: &Workstation) {
     assert_eq!(version(), before, "a dry run changed the pod");
     remove(&[]).unwrap();
     at.wait_until_gone(&["pod", "tracked", "--namespace=nightly"]);
+}
+
+/// A webhook denies that kubelet deletes the record of a pod that has ended. A dry run shows that, and changes nothing.
+fn a_denied_deletion_by_kubelet_is_shown_by_a_dry_run(at: &Workstation, kubelet: &Kubelet) {
+    let path = "/api/v1/namespaces/sealed/pods/held";
+    let mut ended: Value = serde_json::from_str(&at.kubectl(&["get", "--raw", path])).unwrap();
+    let state = json!({"terminated": {"exitCode": 0, "containerID": "containerd://1"}});
+    ended["status"]["containerStatuses"] = json!([{"name": "a", "image": "x", "imageID": "x", "ready": false,
+        "restartCount": 0, "state": state}]);
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let name = file.path().to_str().unwrap();
+    fs::write(file.path(), ended.to_string()).unwrap();
+    at.kubectl(&["replace", "--raw", &format!("{path}/status"), "--filename", name]);
+    let version = || {
+        let pod: Value = serde_json::from_str(&at.kubectl(&["get", "--raw", path])).unwrap();
+        pod["metadata"]["resourceVersion"].clone()
+    };
+    let before = version();
+    fs::write(file.path(), r#"{"kind":"DeleteOptions","apiVersion":"v1","gracePeriodSeconds":0}"#)
+        .unwrap();
+    // As kubelet does.
+    let delete = || {
+        let node = ["--as=system:node:n2", "--as-group=system:nodes"];
+        at.plane.kubectl(&[&["delete", "--raw", path, "--filename", name], &node[..]].concat())
+    };
+    let refused = delete().unwrap_err().to_string();
+    assert!(refused.contains("denied the request: no owner label"), "{refused}");
+    let ask = ["sealed/held", "--no-examine"];
+    let with_dry_run = [&ask[..], &["--via-dry-run"]].concat();
+    heartbeat(at, kubelet);
+    let (text, status) = at.podstuck(&ask);
+    assert_eq!(status, 5, "{text}");
+    assert!(text.contains("kubectl podstuck sealed/held --via-dry-run"), "{text}");
+    heartbeat(at, kubelet);
+    let (text, status) = at.podstuck(&with_dry_run);
+    println!("$ kubectl podstuck {}\n{text}", with_dry_run.join(" "));
+    assert_eq!(status, 1, "{text}");
+    let document = at.json(&with_dry_run);
+    let causes = document["items"][0]["causes"].as_array().unwrap();
+    let first = (&causes[0]["id"], &causes[0]["certainty"]);
+    assert_eq!(first, (&json!("status-update-refused"), &json!("likely")), "{document:#}");
+    assert_eq!((causes.len(), &document["not_read"]), (1, &json!([])), "{document:#}");
+    assert_eq!(version(), before, "a dry run changed the pod");
+    let remedies = causes[0]["remedies"].as_array().unwrap();
+    at.run(remedies.iter().find_map(acts).unwrap()).unwrap();
+    // The API server takes a moment to apply the change.
+    at.plane.wait_for("the webhook to be passed", || delete().is_ok()).unwrap();
+    at.wait_until_gone(&["pod", "held", "--namespace=sealed"]);
 }
 
 /// All stuck objects are listed: with sufficient rights, and with only a Role.
@@ -679,7 +735,7 @@ fn record(at: &Workstation, name: &str) -> Value {
 /// kubelet's own list decides whether it has missed a deletion. It is read only on request and with the right to do
 /// so.
 fn a_missed_deletion_is_proven_by_two_reads(at: &Workstation, kubelet: &Kubelet, before: &Value) {
-    at.apply(vec![at_edge("later")]);
+    at.apply(vec![on_n2("edge", "later")]);
     kubelet.has(&[before.clone(), record(at, "later")]);
     let ask = ["missed", "-n", "edge", "--no-examine"];
     let with_proxy = [&ask[..], &["--via-node-proxy"]].concat();
@@ -730,7 +786,7 @@ fn what_keeps_objects_is_found_and_released_on_a_real_api_server() {
     // The webhooks are created last: they would also keep the controllers from writing to the claim.
     delete(&at);
     delete_dark(&at);
-    at.apply(vec![dead_webhook(), denying_webhook()]);
+    at.apply([&[dead_webhook()][..], &denying_webhooks()].concat());
     healthy_deletions_are_silent(&at);
     // The namespace controller deletes a namespace's content later than the namespace.
     let are_overdue = || at.json(&["-A", "--all-types"])["in_time"] == 0;
@@ -741,6 +797,7 @@ fn what_keeps_objects_is_found_and_released_on_a_real_api_server() {
     a_missed_deletion_is_proven_by_two_reads(&at, &kubelet, &before);
     what_waits_for_a_node_that_is_off_is_named(&at);
     a_denied_removal_is_proven_by_a_dry_run(&at);
+    a_denied_deletion_by_kubelet_is_shown_by_a_dry_run(&at, &kubelet);
     let mut followed = Followed::begin(&at);
     for case in &CASES {
         released_by_what_is_printed(&at, case);

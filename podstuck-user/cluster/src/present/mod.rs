@@ -52,6 +52,8 @@ pub struct Report {
     pub examined: Vec<Said>,
     /// Whether kubelets were read through the API server.
     pub asks_kubelets: bool,
+    /// Whether requests of controllers and kubelets were tried in a dry run.
+    pub tries_requests: bool,
     /// Number of requests that were made, and the limit.
     pub requests: (u32, u32),
     /// Questions that could not be answered.

@@ -145,6 +145,13 @@ fn examine(out: &mut String, case: &Case, report: &Report, kubectl: &Kubectl) {
         }
         None => {}
     }
+    if !report.tries_requests {
+        let by_dry_run = kubectl.command(&format!("kubectl podstuck {name} --via-dry-run"));
+        out.push_str(&format!(
+            "A dry run of kubelet's last requests shows whether admission refuses them; it needs the right to \
+             impersonate the node:\n    {by_dry_run}\n"
+        ));
+    }
 }
 
 /// Whether to use bold text (on a terminal).

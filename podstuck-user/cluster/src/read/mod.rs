@@ -18,7 +18,8 @@ use http::Method;
 use jiff::Timestamp;
 use kube::Client;
 use podstuck_model::cluster::{
-    AGAIN, Answer, Key, Kind, Kubelet, Object, Question, Refusal, Removal, Survey, Why,
+    AGAIN, Answer, Key, Kind, Kubelet, Last, LastRequest, NODES, Object, Question, Refusal,
+    Removal, Survey, Why,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -26,7 +27,7 @@ use tokio::sync::Semaphore;
 
 pub use connect::{Connection, connect};
 use discovery::Discovered;
-use page::{Page, Response};
+use page::{As, Page, Response};
 
 /// Maximum number of objects per page.
 const PAGE: usize = 500;
@@ -134,6 +135,7 @@ impl Reader {
             Question::Groups => self.groups().await,
             Question::Kubelet { node, about } => self.kubelet(node, *about).await,
             Question::Removal(removal) => self.removal(removal).await,
+            Question::LastRequest(request) => self.last_request(request).await,
         };
         answer.unwrap_or_else(|failure| match failure {
             Failure::Missing => Answer::Missing,
@@ -223,14 +225,47 @@ impl Reader {
     /// Makes the request that removes a finalizer as its controller, in a dry run.
     async fn removal(&self, removal: &Removal) -> Result<Answer, Failure> {
         let path = format!("{}?dryRun=All", removal.key.path());
-        let (user, patch) = (removal.user(), removal.patch());
-        let response =
-            self.send(|client| page::patch_as(client, &user, &path, METADATA, &patch)).await;
+        self.tried(As {
+            user: &removal.user(),
+            group: None,
+            method: Method::PATCH,
+            path: &path,
+            content: "application/merge-patch+json",
+            body: &removal.patch(),
+        })
+        .await
+    }
+
+    /// Makes one of kubelet's last requests about a pod as its node, in a dry run.
+    async fn last_request(&self, request: &LastRequest) -> Result<Answer, Failure> {
+        let path = request.key.path();
+        let (method, path, content) = match request.what {
+            Last::Status => (
+                Method::PATCH,
+                format!("{path}/status?dryRun=All"),
+                "application/strategic-merge-patch+json",
+            ),
+            // The API server ignores the query of a deletion that has a body.
+            Last::Deletion => (Method::DELETE, path, "application/json"),
+        };
+        self.tried(As {
+            user: &request.user(),
+            group: Some(NODES),
+            method,
+            path: &path,
+            content,
+            body: &request.body(),
+        })
+        .await
+    }
+
+    async fn tried(&self, request: As<'_>) -> Result<Answer, Failure> {
+        let response = self.send(|client| request.send(client, METADATA)).await;
         let response = response.map_err(Failure::Unread)?;
         if let Some(refusal) = Refusal::of(response.status, &response.message()) {
             return Ok(Answer::Refused(refusal));
         }
-        // A controller that lacks the right is another fault than one of the caller.
+        // A controller or a node that lacks the right is another fault than one of the caller.
         response.check().map(|()| Answer::Admitted).map_err(|failure| match failure {
             Failure::Unread(Why::Forbidden)
                 if !response.message().contains(" cannot impersonate ") =>

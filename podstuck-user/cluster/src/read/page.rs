@@ -76,21 +76,33 @@ pub(crate) async fn send(
     read(open(client, method, path, accept, body).await?).await
 }
 
-/// Sends a JSON merge patch as another user.
-pub(super) async fn patch_as(
-    client: &Client,
-    user: &str,
-    path: &str,
-    accept: &str,
-    patch: &Value,
-) -> Result<Response, String> {
-    let request = Request::patch(path)
-        .header(header::ACCEPT, accept)
-        .header(header::CONTENT_TYPE, "application/merge-patch+json")
-        .header("Impersonate-User", user)
-        .body(Body::from(patch.to_string().into_bytes()));
-    let request = request.map_err(|error| error.to_string())?;
-    read(client.send(request).await.map_err(|error| whole(&error))?).await
+/// A request as another user.
+pub(super) struct As<'a> {
+    pub(super) user: &'a str,
+    pub(super) group: Option<&'a str>,
+    pub(super) method: Method,
+    pub(super) path: &'a str,
+    /// The type of the body.
+    pub(super) content: &'a str,
+    pub(super) body: &'a Value,
+}
+
+impl As<'_> {
+    /// Sends it; the response has only metadata of an object.
+    pub(super) async fn send(&self, client: &Client, accept: &str) -> Result<Response, String> {
+        let mut request = Request::builder()
+            .method(&self.method)
+            .uri(self.path)
+            .header(header::ACCEPT, accept)
+            .header(header::CONTENT_TYPE, self.content)
+            .header("Impersonate-User", self.user);
+        if let Some(group) = self.group {
+            request = request.header("Impersonate-Group", group);
+        }
+        let request = request.body(Body::from(self.body.to_string().into_bytes()));
+        let request = request.map_err(|error| error.to_string())?;
+        read(client.send(request).await.map_err(|error| whole(&error))?).await
+    }
 }
 
 /// Sends a request; returns the response after reading its headers.

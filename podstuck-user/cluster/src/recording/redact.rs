@@ -7,7 +7,7 @@ use podstuck_model::cluster::Kind;
 use serde_json::{Map, Value};
 
 /// Fields whose values are terms of the API.
-const OF_THE_API: [&str; 21] = [
+const OF_THE_API: [&str; 22] = [
     "accessModes",
     "about",
     "answer",
@@ -29,6 +29,7 @@ const OF_THE_API: [&str; 21] = [
     "type",
     "unread",
     "version",
+    "what",
 ];
 /// Maps whose keys are names.
 const MAPS: [&str; 6] =

@@ -11,7 +11,7 @@ use std::{
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{Key, Kind, Meta, Object, Refusal, Removal, removal::CONTROLLERS};
+use super::{Key, Kind, LastRequest, Meta, Object, Refusal, Removal, removal::CONTROLLERS};
 
 /// A question, answered by one or more requests.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
@@ -57,6 +57,8 @@ pub enum Question {
     },
     /// Whether the API server admits the request that removes a finalizer, by a dry run, which changes nothing.
     Removal(Removal),
+    /// Whether the API server admits one of kubelet's last requests about a pod, by a dry run, which changes nothing.
+    LastRequest(LastRequest),
 }
 
 /// A question to a kubelet.
@@ -87,6 +89,7 @@ impl Question {
             Self::Types(_) | Self::Groups => None,
             Self::Kubelet { .. } => Some(("get", "nodes/proxy".into(), None)),
             Self::Removal(_) => Some(("impersonate", "serviceaccounts".into(), Some(CONTROLLERS))),
+            Self::LastRequest(_) => Some(("impersonate", "users".into(), None)),
         }
     }
 }
@@ -193,7 +196,8 @@ pub struct Facts {
     pub now: Timestamp,
     /// Whether kubelets may be queried through the API server: that takes a right that permits more than reading.
     pub asks_kubelets: bool,
-    /// Whether the removal of finalizers may be tried in a dry run: that takes a right that permits more than reading.
+    /// Whether requests of controllers and kubelets may be tried in a dry run: that takes a right that permits more than
+    /// reading.
     pub tries_removals: bool,
     answers: BTreeMap<Question, Answer>,
     wanted: RefCell<BTreeSet<Question>>,
@@ -327,7 +331,16 @@ impl Facts {
 
     /// Why the API server refuses a request that removes a finalizer; `Missing` if it admits the request.
     pub fn refusal(&self, removal: Removal) -> Known<Refusal> {
-        match self.ask(Question::Removal(removal)) {
+        self.tried(Question::Removal(removal))
+    }
+
+    /// Why the API server refuses one of kubelet's last requests; `Missing` if it admits the request.
+    pub fn refusal_of_last(&self, request: LastRequest) -> Known<Refusal> {
+        self.tried(Question::LastRequest(request))
+    }
+
+    fn tried(&self, question: Question) -> Known<Refusal> {
+        match self.ask(question) {
             Some(Answer::Refused(refusal)) => Known::Is(refusal.clone()),
             Some(Answer::Admitted) => Known::Missing,
             _ => Known::Unread,

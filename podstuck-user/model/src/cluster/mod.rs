@@ -7,6 +7,7 @@
 mod facts;
 mod kind;
 mod kubelets_list;
+mod last_request;
 mod object;
 mod removal;
 mod selector;
@@ -14,6 +15,7 @@ mod selector;
 pub use facts::{AGAIN, Answer, Facts, Known, Kubelet, Question, Survey, Unread, Why};
 pub use kind::{CORE, Key, Kind};
 pub use kubelets_list::{Change, KubeletsList, Listed, NotRead};
+pub use last_request::{Last, LastRequest, NODES};
 pub use object::{
     ClaimRef, Condition, ContainerStatus, Endpoint, ManagedFields, Meta, Object, Owner, Rule,
     ServiceRef, Spec, Status, Taint, VolumeError, Webhook, WebhookClient,

@@ -2,13 +2,13 @@
 
 use super::{
     case::{Case, State, Step, api, draft},
-    finalizer, node, webhook,
+    finalizer, node, refused, webhook,
 };
 use crate::{
     causes::pod_record,
     ids,
     model::{
-        cluster::{Condition, Facts, Object},
+        cluster::{Condition, Facts, Last, Object},
         path::safe,
     },
 };
@@ -58,17 +58,8 @@ pub(super) fn judge(case: &mut Case, pod: &Object, facts: &Facts) {
     if case.node.is_some() {
         node::judge(case, pod, facts);
     }
-    let ended = has_ended(pod);
-    if case.examine.is_some() && ended == Some(true) {
-        // kubelet's last requests, once nothing of the pod is left on its node.
-        let requests = [("UPDATE", "pods/status"), ("DELETE", "pods")];
-        for mut draft in webhook::judge(case, pod, facts, &requests) {
-            draft.doubt(
-                "whether kubelet has reached the deletion of the record: the API does not \
-                 show the pod's mounted volumes",
-            );
-            case.found(draft, facts.now);
-        }
+    if case.examine.is_some() {
+        last_requests(case, pod, facts);
     }
     for name in &meta.finalizers {
         let mut draft = draft(&pod_record::FINALIZER);
@@ -81,6 +72,25 @@ pub(super) fn judge(case: &mut Case, pod: &Object, facts: &Facts) {
             .into();
         draft.advice("examine the node first", "none");
         case.found(draft, facts.now);
+    }
+}
+
+/// What makes kubelet's last requests fail, once nothing of the pod is left on its node.
+fn last_requests(case: &mut Case, pod: &Object, facts: &Facts) {
+    let has_ended = has_ended(pod) == Some(true);
+    let requests = [Last::Status, Last::Deletion].map(Last::names);
+    let unanswered = webhook::judge(case, pod, facts, &requests);
+    let is_answered = unanswered.is_empty();
+    for mut draft in unanswered.into_iter().filter(|_| has_ended) {
+        draft.doubt(
+            "whether kubelet has reached the deletion of the record: the API does not show the pod's mounted volumes",
+        );
+        case.found(draft, facts.now);
+    }
+    if is_answered {
+        for draft in refused::of_kubelet(case, pod, has_ended, facts) {
+            case.found(draft, facts.now);
+        }
     }
 }
 

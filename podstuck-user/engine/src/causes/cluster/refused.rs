@@ -1,6 +1,6 @@
-//! Admission that refuses the request by which a controller removes its finalizer. No object records this: the API server
-//! shows it in a dry run of that request, with the controller's user name. That takes a right which permits more than
-//! reading, so the request is made only if the caller asks for it.
+//! Admission that refuses the request by which a controller removes its finalizer, or with which kubelet ends its part. No
+//! object records this: the API server shows it in a dry run of that request, with the user name of the controller or the
+//! node. That takes a right which permits more than reading, so the request is made only if the caller asks for it.
 
 use super::{
     case::{Case, State, api, draft},
@@ -8,9 +8,12 @@ use super::{
 };
 use crate::{
     cause::{Cause, Kind, Origin, TriedWith, seen, way},
+    causes::pod_record::STATUS_REFUSED,
     ids,
     model::{
-        cluster::{self, By, Facts, Key, Known, Meta, Object, Refusal, Removal, Webhook},
+        cluster::{
+            self, By, Facts, Key, Known, Last, LastRequest, Meta, Object, Refusal, Removal, Webhook,
+        },
         diagnosis::Stage,
         path::safe,
         remedy::Remedy,
@@ -76,43 +79,58 @@ pub(super) fn judge(removal: &Removal, facts: &Facts) -> Option<Draft> {
     }
     let Refusal { by, message } = facts.refusal(removal.clone()).is()?;
     let mut draft = draft(&REMOVAL_REFUSED);
-    draft.held_by(match &by {
+    let user = removal.user();
+    let what = format!("the removal of the finalizer by {user}");
+    said(&mut draft, &by, &message, &what, facts);
+    if facts.object(&removal.account()).is_missing() {
+        draft.doubt(
+            "whether the controller uses that user name: the service account does not exist",
+        );
+    }
+    release(&mut draft, &by, ("UPDATE", &removal.key.kind.plural), &removal.key.kind, facts);
+    draft.explanation = "The API server keeps the object until the finalizer is removed, and \
+        admission refuses the controller's request that removes it. The command that removes a \
+        finalizer is such a request, too: it is refused unless admission admits it for its user."
+        .into();
+    Some(draft)
+}
+
+/// Adds what refuses a request, and the API server's message.
+fn said(draft: &mut Draft, by: &By, message: &str, what: &str, facts: &Facts) {
+    draft.held_by(match by {
         By::Webhook(name) => format!("the webhook {name}, which denies the request"),
         By::Call(name) => format!("the webhook {name}, whose call fails"),
         By::Policy(name) => format!("the ValidatingAdmissionPolicy {name}"),
         By::Validation => "admission, after which the object is not valid".into(),
     });
     let short: String = message.chars().take(SHOWN).collect();
-    let user = removal.user();
-    draft.fact(
-        format!(
-            "the API server refuses the removal of the finalizer by {user}, in a dry run: {}",
-            safe(short.trim().as_bytes())
-        ),
-        api(facts.now),
-    );
-    if facts.object(&removal.account()).is_missing() {
-        draft.doubt(
-            "whether the controller uses that user name: the service account does not exist",
-        );
-    }
-    match &by {
+    let short = safe(short.trim().as_bytes()).into_owned();
+    draft.fact(format!("the API server refuses {what}, in a dry run: {short}"), api(facts.now));
+}
+
+/// Adds the remedies for admission that refuses a request: operation and resource, about an object of this type.
+fn release(draft: &mut Draft, by: &By, request: (&str, &str), kind: &cluster::Kind, facts: &Facts) {
+    let of = match request.0 {
+        "DELETE" => "deletions by nodes",
+        _ => "updates of objects that are being deleted",
+    };
+    match by {
         By::Webhook(name) => {
             draft.advice(
-                "make the webhook admit updates of objects that are being deleted: the message says what it refuses",
+                format!("make the webhook admit {of}: the message says what it refuses"),
                 "none",
             );
-            draft.remedies.extend(of_webhook(name, removal, facts, exempt));
+            draft
+                .remedies
+                .extend(of_webhook(name, facts, |key, it, at| exempt(key, it, at, request, kind)));
         }
         By::Call(name) => {
             draft.doubt("whether each call of the webhook fails: one did");
-            draft.remedies.extend(of_webhook(name, removal, facts, |key, of, at, _| {
-                webhook::ignore_failure(key, of, at)
-            }));
+            draft.remedies.extend(of_webhook(name, facts, webhook::ignore_failure));
         }
         By::Policy(name) => {
             draft.advice(
-                "make the policy admit updates of objects that are being deleted: the message says what it refuses",
+                format!("make the policy admit {of}: the message says what it refuses"),
                 "none",
             );
             if is_object_name(name) {
@@ -124,17 +142,66 @@ pub(super) fn judge(removal: &Removal, facts: &Facts) -> Option<Draft> {
         }
         By::Validation => {
             draft.advice(
-            "find the mutating webhook that changes the field which the message names, and make it leave objects that \
-             exist unchanged (kubectl get mutatingwebhookconfigurations)",
-            "none",
+                "find the mutating webhook that changes the field which the message names, and make it leave objects that \
+                 exist unchanged (kubectl get mutatingwebhookconfigurations)",
+                "none",
             );
         }
     }
-    draft.explanation = "The API server keeps the object until the finalizer is removed, and \
-        admission refuses the controller's request that removes it. The command that removes a \
-        finalizer is such a request, too: it is refused unless admission admits it for its user."
-        .into();
-    Some(draft)
+}
+
+/// The findings about kubelet's last requests that the API server refuses. `has_ended`: all containers have, by kubelet's
+/// report.
+pub(super) fn of_kubelet(case: &Case, pod: &Object, has_ended: bool, facts: &Facts) -> Vec<Draft> {
+    if !facts.tries_removals || case.state != State::Overdue || !is_object_name(&pod.spec.node_name)
+    {
+        return Vec::new();
+    }
+    let all = [Last::Deletion, Last::Status];
+    // Each is asked for before the first is judged, so that both are read at a time.
+    let refused = all.map(|what| {
+        let request = LastRequest::new(&case.key, pod, what);
+        (facts.refusal_of_last(request.clone()), request)
+    });
+    let known = refused.into_iter().filter_map(|(refusal, request)| Some((refusal.is()?, request)));
+    known.map(|(refusal, request)| of_last(&refusal, &request, has_ended, facts)).collect()
+}
+
+fn of_last(refusal: &Refusal, request: &LastRequest, has_ended: bool, facts: &Facts) -> Draft {
+    let Refusal { by, message } = refusal;
+    let mut draft = draft(&STATUS_REFUSED);
+    let what = format!("{} by {}", request.what.words(), request.user());
+    said(&mut draft, by, message, &what, facts);
+    draft.fact(
+        if has_ended {
+            "kubelet has reported that all containers of the pod have ended"
+        } else {
+            "kubelet has not reported that all containers of the pod have ended"
+        },
+        api(facts.now),
+    );
+    match (request.what, has_ended) {
+        (Last::Deletion, true) => draft.doubt(
+            "whether kubelet has reached the deletion of the record: the API does not show the pod's mounted volumes",
+        ),
+        (Last::Deletion, false) => {
+            draft.is_later = true;
+            draft.lacks("that nothing of the pod is left on its node");
+        }
+        (Last::Status, _) => draft.doubt(
+            "whether kubelet has something to report: the API shows its last report that was admitted",
+        ),
+    }
+    release(&mut draft, by, request.what.names(), &request.key.kind, facts);
+    draft.explanation = match request.what {
+        Last::Deletion => "The API server removes the record when kubelet requests it, after nothing of the pod is left on \
+            the node, and admission refuses that request. kubelet repeats it."
+            .into(),
+        Last::Status => "kubelet reports by updates of the status that the pod's containers have ended, and admission \
+            refuses these. kubelet requests the deletion of the record only after such a report was admitted."
+            .into(),
+    };
+    draft
 }
 
 /// Adds to the finding about the finalizer what the dry run shows, or how to make one.
@@ -160,9 +227,8 @@ pub(super) fn remark(draft: &mut Draft, removal: &Removal, facts: &Facts) {
 /// The commands about the one webhook of this name.
 fn of_webhook(
     name: &str,
-    removal: &Removal,
     facts: &Facts,
-    lift: impl Fn(&Key, &Object, usize, &cluster::Kind) -> Option<Remedy>,
+    lift: impl Fn(&Key, &Object, usize) -> Option<Remedy>,
 ) -> Vec<Remedy> {
     let kinds = [cluster::Kind::MUTATING, cluster::Kind::VALIDATING];
     let mut found = Vec::new();
@@ -181,11 +247,17 @@ fn of_webhook(
             format!("kubectl get {} {} --output yaml", kind.for_kubectl(), key.name),
         )
     });
-    show.into_iter().chain(lift(&key, of, *at, &removal.key.kind)).collect()
+    show.into_iter().chain(lift(&key, of, *at)).collect()
 }
 
-/// Removes UPDATE from the rules of a webhook that cover objects of this type.
-fn exempt(key: &Key, of: &Object, at: usize, kind: &cluster::Kind) -> Option<Remedy> {
+/// Removes an operation from the rules of a webhook that cover this request about objects of this type.
+fn exempt(
+    key: &Key,
+    of: &Object,
+    at: usize,
+    (operation, resource): (&str, &str),
+    kind: &cluster::Kind,
+) -> Option<Remedy> {
     let webhook: &Webhook = of.webhooks.get(at)?;
     let path = format!("/webhooks/{at}");
     let mut steps = vec![
@@ -193,12 +265,13 @@ fn exempt(key: &Key, of: &Object, at: usize, kind: &cluster::Kind) -> Option<Rem
     ];
     // From the last, so that the places of the others stay.
     for (number, rule) in webhook.rules.iter().enumerate().rev() {
-        if !webhook::covers(rule, webhook, "UPDATE", kind, &kind.plural) {
+        if !webhook::covers(rule, webhook, operation, kind, resource) {
             continue;
         }
         let is_any = rule.operations.iter().any(|it| it == "*");
-        let others: Vec<&str> = ["CREATE", "DELETE", "CONNECT"]
+        let others: Vec<&str> = ["CREATE", "UPDATE", "DELETE", "CONNECT"]
             .into_iter()
+            .filter(|it| *it != operation)
             .filter(|it| is_any || rule.operations.iter().any(|has| has == it))
             .collect();
         let rule = format!("{path}/rules/{number}");
@@ -208,15 +281,15 @@ fn exempt(key: &Key, of: &Object, at: usize, kind: &cluster::Kind) -> Option<Rem
             serde_json::json!({"op": "replace", "path": format!("{rule}/operations"), "value": others})
         });
     }
+    let what = if operation == "DELETE" { "deletions" } else { "updates" };
     remedy::patch(
-        format!("do not call the webhook {} for updates", webhook.name),
+        format!("do not call the webhook {} for {what}", webhook.name),
         key,
         &of.metadata,
         &steps,
         format!(
-            "updates of {} that it should refuse are admitted until UPDATE is in its rules again; a controller that \
-             manages the configuration may restore it at once",
-            kind.plural
+            "{what} of {resource} that it should refuse are admitted until {operation} is in its rules again; a controller \
+             that manages the configuration may restore it at once"
         ),
     )
 }

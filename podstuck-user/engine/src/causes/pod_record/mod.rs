@@ -38,6 +38,7 @@ use crate::{
 };
 
 pub(crate) use mirror::MIRROR;
+pub(crate) use refused::STATUS_REFUSED;
 
 /// The family's causes and trackers.
 pub(crate) static FAMILY: Family = Family {

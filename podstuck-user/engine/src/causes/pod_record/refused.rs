@@ -49,8 +49,9 @@ pub(crate) static STATUS_REFUSED: Cause = Cause {
         every ten seconds.",
     confirmed_by: &[
         seen(
-            "kubelet's log says at each attempt that the status of the pod could not be updated or deleted, and why",
-            &[Origin::Log],
+            "kubelet's log says at each attempt that the status of the pod could not be updated or deleted, and why; or the API \
+             server refuses the same request in a dry run, with the user name of the node",
+            &[Origin::Log, Origin::Api],
         ),
         absent("neither processes nor volumes of the pod are left on the node", Feed::Node),
     ],
@@ -65,7 +66,7 @@ pub(crate) static STATUS_REFUSED: Cause = Cause {
         way("renew kubelet's credentials", ""),
     ],
     field: &["kyverno#16281", "csm#2023"],
-    tried: &[TriedWith::Test],
+    tried: &[TriedWith::Test, TriedWith::ApiServer, TriedWith::Objects],
     source: &[
         "kubernetes pkg/kubelet/status/status_manager.go, syncPod",
         "kubernetes staging/src/k8s.io/apiserver/pkg/admission/plugin/webhook",

@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use super::world::{World, commands, deleted, facts, ids, lease, living, pod, the};
 use crate::model::{
-    cluster::{Answer, Key, Kind, Refusal},
+    cluster::{Answer, Key, Kind, Last, Refusal},
     evidence::Certainty::{Firm, Likely},
 };
 
@@ -234,6 +234,75 @@ fn a_dead_webhook_keeps_kubelet_from_deleting_what_has_ended() {
     the(&case, "webhook-unavailable", Likely);
     assert_eq!(case.examine.as_deref(), Some("n1"));
     assert_eq!(ids(&world(json!({"running": {}})).case(&pod("cart-0"))), [""; 0]);
+}
+
+/// kyverno#16281
+#[test]
+fn a_last_request_that_admission_denies_is_shown_by_a_dry_run() {
+    let denied = |_: Last| {
+        let message = "admission webhook \"v.example.com\" denied the request: not by nodes";
+        Answer::Refused(Refusal::of(400, message).unwrap())
+    };
+    let world = |state: &str| {
+        let meta = deleted(Some("shop"), "cart-0", json!({"deletionGracePeriodSeconds": 30}));
+        let status = json!({"containerStatuses": [{"name": "a", "state": {state: {}}}]});
+        let condition = json!({"type": "Ready", "status": "True"});
+        World::default()
+            .with(
+                Kind::NODE,
+                json!({"metadata": living(None, "n1"), "status": {"conditions": [condition]}}),
+            )
+            .with(Kind::LEASE, lease("kube-node-lease", "n1", "n1", "2026-11-28T09:59:55Z"))
+            .with(
+                Kind::POD,
+                json!({"metadata": meta, "spec": {"nodeName": "n1"}, "status": status}),
+            )
+            .with(Kind::NAMESPACE, json!({"metadata": {"name": "shop"}}))
+            .with(Kind::SERVICE, service("ClusterIP"))
+            .with(Kind::ENDPOINT_SLICE, slice(json!(true)))
+            .with(Kind::VALIDATING, webhook(pods("*"), json!({})))
+    };
+    // Without the option nothing is tried.
+    assert_eq!(ids(&world("terminated").case(&pod("cart-0"))), [""; 0]);
+    let case = world("terminated").with_last_requests(denied).case(&pod("cart-0"));
+    assert_eq!(ids(&case), ["status-update-refused", "status-update-refused"]);
+    // Whether kubelet has come so far is for the node to say.
+    assert_eq!(case.examine.as_deref(), Some("n1"));
+    let [deletion, status] = &case.findings[..] else { panic!("{:?}", ids(&case)) };
+    assert_eq!((deletion.certainty, deletion.later), (Likely, false));
+    let fact = facts(deletion);
+    assert!(
+        fact.contains("refuses the deletion of the pod's record by system:node:n1, in a dry run"),
+        "{fact}"
+    );
+    let [show, exempt] = commands(deletion)[..] else { panic!("{:?}", commands(deletion)) };
+    assert!(show.starts_with("kubectl get validatingwebhookconfigurations"), "{show}");
+    assert!(exempt.contains(r#""value":["CREATE","UPDATE","CONNECT"]"#), "{exempt}");
+    assert!(
+        facts(status).contains("refuses the update of the pod's status by system:node:n1"),
+        "{}",
+        facts(status)
+    );
+    // The webhook is not called for the subresource.
+    assert_eq!(commands(status).len(), 2, "{:?}", commands(status));
+    // Containers run: the deletion comes later, while the status matters now.
+    let case = world("running").with_last_requests(denied).case(&pod("cart-0"));
+    let later: Vec<bool> = case.findings.iter().map(|found| found.later).collect();
+    assert_eq!(later, [true, false]);
+    assert!(case.findings[0].certainty < Likely, "{:?}", case.findings[0].certainty);
+    let admitted =
+        world("terminated").with_last_requests(|_| Answer::Admitted).case(&pod("cart-0"));
+    assert_eq!(ids(&admitted), [""; 0]);
+    // A webhook without endpoints explains both without a dry run.
+    let dead = World::default()
+        .with(Kind::NAMESPACE, json!({"metadata": {"name": "shop"}}))
+        .with(Kind::NODE, json!({"metadata": living(None, "n1"), "status": {"conditions": [{"type": "Ready", "status": "True"}]}}))
+        .with(Kind::LEASE, lease("kube-node-lease", "n1", "n1", "2026-11-28T09:59:55Z"))
+        .with(Kind::POD, json!({"metadata": deleted(Some("shop"), "cart-0", json!({"deletionGracePeriodSeconds": 30})),
+            "spec": {"nodeName": "n1"}, "status": {"containerStatuses": [{"name": "a", "state": {"terminated": {}}}]}}))
+        .with(Kind::VALIDATING, webhook(pods("*"), json!({})))
+        .with_last_requests(denied);
+    assert_eq!(ids(&dead.case(&pod("cart-0"))), ["webhook-unavailable"]);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::super::{Answer as Judged, Case, Found, answer};
 use crate::model::{
-    cluster::{Answer, Facts, Key, Kind, Kubelet, Object, Question, Survey, Why},
+    cluster::{Answer, Facts, Key, Kind, Kubelet, Last, Object, Question, Survey, Why},
     evidence::Certainty,
 };
 
@@ -27,6 +27,8 @@ pub(super) struct World {
     is_well: bool,
     /// The answer to a dry run of the removal of a finalizer, if it may be made.
     removal: Option<Answer>,
+    /// The answers to dry runs of kubelet's last requests, if these may be made.
+    last: Option<fn(Last) -> Answer>,
 }
 
 impl World {
@@ -53,6 +55,12 @@ impl World {
         self
     }
 
+    /// A cluster in which kubelet's last requests may be tried in a dry run.
+    pub(super) fn with_last_requests(mut self, answer: fn(Last) -> Answer) -> Self {
+        self.last = Some(answer);
+        self
+    }
+
     fn all(&self, kind: &Kind, namespace: Option<&str>) -> impl Iterator<Item = &Object> {
         let in_namespace = move |object: &&Object| {
             namespace.is_none() || object.metadata.namespace.as_deref() == namespace
@@ -71,6 +79,10 @@ impl World {
             Question::Kubelet { about, .. } => return self.kubelet(*about),
             Question::Removal(_) => {
                 return self.removal.clone().unwrap_or(Answer::Unread(Why::Forbidden));
+            }
+            Question::LastRequest(request) => {
+                let answer = self.last.map(|answer| answer(request.what));
+                return answer.unwrap_or(Answer::Unread(Why::Forbidden));
             }
         };
         if self.forbidden.contains(kind) {
@@ -123,7 +135,7 @@ impl World {
     pub(super) fn judged(&self, key: &Key) -> Judged {
         let mut facts = Facts::new(NOW.parse().unwrap());
         facts.asks_kubelets = self.kubelet.is_some();
-        facts.tries_removals = self.removal.is_some();
+        facts.tries_removals = self.removal.is_some() || self.last.is_some();
         for _ in 0..20 {
             let judged = answer(key, &facts);
             let wanted = facts.wanted();
