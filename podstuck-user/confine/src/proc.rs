@@ -53,7 +53,7 @@ pub fn text(file: &Path) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// The same as UTF-8; `None` where it cannot be read, or is none.
+/// The same as UTF-8; `None` where it cannot be read or is not UTF-8.
 pub fn utf8(file: &Path) -> Option<String> {
     String::from_utf8(text(file).ok()?).ok()
 }

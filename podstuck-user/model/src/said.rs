@@ -16,7 +16,9 @@ use super::{
 pub const NOT_ROOTS: &str = "which is not root's alone";
 
 /// A complaint in a log, recognised by its text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Complaint {
     /// The CSI driver is not registered.

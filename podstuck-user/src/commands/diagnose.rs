@@ -76,7 +76,7 @@ fn answer_from(record: &PodRecord, node: String, options: &Diagnose) -> anyhow::
         Reporter::new(tracing.output, tracing.export.as_deref(), Form::of(true, options.brief))?;
     let mut presenter = Presenter::new(run, reporter);
     let at = clock.started();
-    // A sample of the node would have shown nothing of it.
+    // The node has nothing of the pod, so that no scan is made.
     let events = [
         What::Sample(std::sync::Arc::default()),
         What::Record { record: Box::new(record.clone()), node },

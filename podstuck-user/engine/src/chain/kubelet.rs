@@ -53,6 +53,8 @@ pub(super) fn of_kubelet(pod: &PodStage, facts: &Facts<'_>) -> (Link, bool) {
         return (seen(who, must, None, halted(&it.halted), "/proc"), false);
     }
     let who = match sample.kubelets[..] {
+        // The node was not scanned: the pod's record alone is known.
+        [] if sample.begun.is_none() => "kubelet".to_owned(),
         [] => {
             let (its_start, fact) = ("its start".to_owned(), "no kubelet runs on this node".into());
             return (seen("kubelet".into(), must, Some(its_start), fact, "/proc"), false);

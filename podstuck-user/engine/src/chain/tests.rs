@@ -244,9 +244,12 @@ fn who_cannot_act_is_the_last_link() {
     let facts = facts(&sample);
     let links = chain(&at(Stage::Volumes), &facts);
     assert!(links[0].fact.contains("SIGCONT"), "{links:?}");
-    let none = NodeSample { kubelets: Vec::new(), ..node() };
+    let none = NodeSample { kubelets: Vec::new(), begun: Some(Monotonic(1)), ..node() };
     let its_start = Some("its start".to_owned());
     assert_eq!(who_waits(Stage::Volumes, &none, &[]), [("kubelet".into(), its_start)]);
+    // Without a scan of the node, nothing is known of its kubelet.
+    let unseen = NodeSample { begun: None, ..none };
+    assert_eq!(who_waits(Stage::Gone, &unseen, &[]), [("kubelet".into(), None)]);
 }
 
 #[test]

@@ -1,9 +1,6 @@
 //! Lines of kubelet's log about the teardown of volumes, and of the logs of CSI drivers.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
 use crate::{
     backoff,
@@ -46,7 +43,7 @@ struct OfPod {
 
 #[derive(Default)]
 struct OfVolume {
-    complaints: HashMap<Complaint, Logged>,
+    complaints: BTreeMap<Complaint, Logged>,
     /// The last error of any kind.
     error: Option<Monotonic>,
     /// Success, as reported by the driver.
