@@ -12,7 +12,7 @@ use anyhow::{Context, anyhow};
 use http::Method;
 use jiff::Timestamp;
 use kube::Client;
-use podstuck_engine::cluster::{Answer, PATIENCE, State};
+use podstuck_engine::cluster::{Answer, Case, PATIENCE, State};
 use podstuck_model::{
     cluster::{Facts, Key, Kind, Known, Meta},
     exit::{Exit, Failure},
@@ -225,15 +225,17 @@ pub fn shown(cli: &Cli, report: &Report) -> String {
 }
 
 fn exit(report: &Report) -> Exit {
-    let has_cause = |answer: &&Answer| {
-        answer.cases().flat_map(|case| &case.findings).any(|found| !found.cause.is_admission())
+    // An object that is not being deleted is no fault, except where it has a cause or waits for one that is.
+    let may_be_at_fault = |case: &&Case| {
+        let kinds = [Kind::NODE, Kind::DAEMON_SET, Kind::ATTACHMENT];
+        case.state != State::NotDeleted || kinds.contains(&case.key.kind)
     };
-    // An object that is not being deleted is no fault, except a node or a DaemonSet with a cause.
-    let may_be_at_fault =
-        |answer: &&Answer| [Kind::NODE, Kind::DAEMON_SET].contains(&answer.case.key.kind);
-    let is_stuck = |answer: &&Answer| match answer.case.state {
-        State::NotDeleted => may_be_at_fault(answer) && has_cause(answer),
-        _ => true,
+    let has_cause = |answer: &&Answer| {
+        let all = answer.cases().filter(may_be_at_fault).flat_map(|case| &case.findings);
+        all.into_iter().any(|found| !found.cause.is_admission())
+    };
+    let is_stuck = |answer: &&Answer| {
+        answer.case.state != State::NotDeleted || !answer.below.is_empty() || has_cause(answer)
     };
     let mut stuck = report.answers.iter().filter(is_stuck).peekable();
     if stuck.peek().is_none() && !report.is_partial() {

@@ -5,6 +5,7 @@
 
 use std::{
     env, fs,
+    os::unix::fs::PermissionsExt,
     path::Path,
     process::{Child, Command, Output},
     thread,
@@ -31,7 +32,7 @@ struct Case {
     gone: &'static [&'static str],
 }
 
-const CASES: [Case; 8] = [
+const CASES: [Case; 11] = [
     Case {
         ask: &["shop/kept"],
         cause: "pod-finalizer",
@@ -63,6 +64,9 @@ const CASES: [Case; 8] = [
         cause: "volume-detach-fails",
         gone: &["volumeattachment", "refused"],
     },
+    Case { ask: &["pv/pv-3"], cause: "volume-attached", gone: &["volumeattachment", "still"] },
+    Case { ask: &["pv/pv-3"], cause: "object-finalizer", gone: &["pv", "pv-3"] },
+    Case { ask: &["pv/pv-4"], cause: "volume-bound", gone: &["pv", "pv-4"] },
     Case {
         ask: &["volumeattachment/lost"],
         cause: "attached-volume-gone",
@@ -158,11 +162,40 @@ fn on_n2(namespace: &str, name: &str) -> Value {
     pod
 }
 
-fn attachment(name: &str, volume: &str) -> Value {
-    let spec = json!({"attacher": "disk.example.com", "nodeName": "n9", "source": {"persistentVolumeName": volume}});
-    let more =
-        json!({"metadata": {"finalizers": ["external-attacher/disk-example-com"]}, "spec": spec});
+fn attachment(name: &str, volume: &str, node: &str) -> Value {
+    let spec = json!({"attacher": "disk.example.com", "nodeName": node, "source": {"persistentVolumeName": volume}});
+    let more = json!({"metadata": {"finalizers": [ATTACHER]}, "spec": spec});
     object("storage.k8s.io/v1", "VolumeAttachment", "", name, &more)
+}
+
+/// The finalizer of an attacher, which does not run here.
+const ATTACHER: &str = "external-attacher/disk-example-com";
+
+/// A volume of a CSI driver, for this claim if that has a name.
+fn volume(name: &str, claim: &str, metadata: &Value) -> Value {
+    let mut spec = json!({"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "none",
+        "persistentVolumeReclaimPolicy": "Retain", "csi": {"driver": "disk.example.com", "volumeHandle": name}});
+    if claim.is_empty() {
+        // So that no other claim gets it.
+        spec["storageClassName"] = json!("unclaimed");
+    } else {
+        spec["claimRef"] = json!({"namespace": "edge", "name": claim});
+    }
+    object("v1", "PersistentVolume", "", name, &json!({"metadata": metadata, "spec": spec}))
+}
+
+/// A claim for one volume.
+fn claim_of(name: &str, volume: &str) -> Value {
+    let mut claim = claim("edge", name, &json!({}));
+    claim["spec"]["volumeName"] = json!(volume);
+    claim
+}
+
+/// A pod with a claim on a node, in the namespace of claims that are bound.
+fn with_claim(name: &str, node: &str, claim: &str) -> Value {
+    let mut pod = pod(name, node, Some(claim), &json!({}));
+    pod["metadata"]["namespace"] = json!("edge");
+    pod
 }
 
 fn lease(namespace: &str, name: &str, holder: &str) -> Value {
@@ -187,14 +220,24 @@ fn tracked() -> Value {
     pod
 }
 
+/// A pod whose Node object is deleted: the first of all, since it counts as not collected after two minutes.
+fn strand(at: &Workstation) {
+    let mut pod = pod("stranded", "n4", None, &json!({}));
+    pod["metadata"]["namespace"] = json!("edge");
+    pod["spec"]["terminationGracePeriodSeconds"] = json!(1);
+    at.apply(vec![object("v1", "Node", "", "n4", &json!({})), pod]);
+    at.delete(&["pod", "stranded", "--namespace=edge"]);
+    at.delete(&["node", "n4"]);
+}
+
 /// Creates the stuck objects, each with its own mechanism.
 fn make(at: &Workstation) {
     let mut silent = pod("silent", "n1", None, &json!({}));
     silent["spec"]["terminationGracePeriodSeconds"] = json!(1);
+    let mut leaving = with_claim("leaving", "n2", "disk");
+    leaving["spec"]["terminationGracePeriodSeconds"] = json!(1);
     let daemons = json!({"selector": {"matchLabels": {"a": "b"}},
         "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "a", "image": "example.com/none"}]}}});
-    let volume = json!({"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"],
-        "csi": {"driver": "disk.example.com", "volumeHandle": "v"}});
     at.apply(vec![
         object("v1", "Node", "", "n1", &json!({})),
         object("v1", "Node", "", "n2", &json!({})),
@@ -210,9 +253,21 @@ fn make(at: &Workstation) {
         object("v1", "ConfigMap", "shop", "dead", &finalizer("widgets.example.com/dead")),
         lease("operators", "0123abcd.widgets.example.com", "widget-manager-6d9f8b7c5-x2x7z_5b1e"),
         object("apps/v1", "DaemonSet", "shop", "owner", &json!({"spec": daemons})),
-        object("v1", "PersistentVolume", "", "pv-1", &json!({"spec": volume})),
-        attachment("refused", "pv-1"),
-        attachment("lost", "pv-2"),
+        volume("pv-1", "", &json!({})),
+        attachment("refused", "pv-1", "n9"),
+        attachment("lost", "pv-2", "n9"),
+        volume("pv-3", "", &json!({"finalizers": [ATTACHER]})),
+        attachment("still", "pv-3", "n9"),
+        volume("pv-4", "bound", &json!({})),
+        claim_of("bound", "pv-4"),
+        with_claim("bound-user", "n1", "bound"),
+        volume("pv-5", "disk", &json!({})),
+        claim_of("disk", "pv-5"),
+        leaving,
+        with_claim("coming", "n1", "disk"),
+        attachment("used", "pv-5", "n2"),
+        claim("edge", "late", &json!({})),
+        with_claim("late-user", "n1", "late"),
         claim("locked", "data", &finalizer("example.com/locked")),
         tracked(),
         object("apps/v1", "DaemonSet", "operators", "agent", &json!({"spec": daemons})),
@@ -232,18 +287,36 @@ fn make(at: &Workstation) {
         None,
         &json!({"finalizers": ["example.com/owned"], "ownerReferences": [owner]}),
     )]);
-    let path = "/apis/storage.k8s.io/v1/volumeattachments/refused";
-    let mut refused: Value = serde_json::from_str(&at.kubectl(&["get", "--raw", path])).unwrap();
-    refused["status"] = json!({"attached": true, "detachError": {"time": "2026-01-01T00:00:00Z", "message": "disk is busy"}});
-    let file = tempfile::NamedTempFile::new().unwrap();
-    fs::write(file.path(), refused.to_string()).unwrap();
-    at.kubectl(&[
-        "replace",
-        "--raw",
-        &format!("{path}/status"),
-        "--filename",
-        file.path().to_str().unwrap(),
-    ]);
+    let attachments = "/apis/storage.k8s.io/v1/volumeattachments";
+    let error = json!({"time": "2026-01-01T00:00:00Z", "message": "disk is busy"});
+    set_status(
+        at,
+        &format!("{attachments}/refused"),
+        &json!({"attached": true, "detachError": error}),
+    );
+    set_status(at, &format!("{attachments}/used"), &json!({"attached": true}));
+    let is_bound = |name: &str| {
+        at.kubectl(&["get", "pv", name, "--output=jsonpath={.status.phase}"]) == "Bound"
+    };
+    at.plane.wait_for("the volumes to be bound", || is_bound("pv-4") && is_bound("pv-5")).unwrap();
+}
+
+/// Writes the status of an object, as its controller does.
+fn set_status(at: &Workstation, path: &str, status: &Value) {
+    at.plane
+        .wait_for("a status that is written", || {
+            let mut object: Value =
+                serde_json::from_str(&at.kubectl(&["get", "--raw", path])).unwrap();
+            for (field, value) in status.as_object().unwrap() {
+                object["status"][field] = value.clone();
+            }
+            let file = tempfile::NamedTempFile::new().unwrap();
+            fs::write(file.path(), object.to_string()).unwrap();
+            let (path, file) = (format!("{path}/status"), file.path().to_str().unwrap());
+            // A controller may write the same object, so that the replacement conflicts.
+            at.plane.kubectl(&["replace", "--raw", &path, "--filename", file]).is_ok()
+        })
+        .unwrap();
 }
 
 fn delete(at: &Workstation) {
@@ -255,7 +328,10 @@ fn delete(at: &Workstation) {
     at.delete(&["pvc", "data", "--namespace=locked"]);
     at.delete(&["configmap", "dead", "--namespace=shop"]);
     at.delete(&["ds", "owner", "--namespace=shop", "--cascade=foreground"]);
-    at.delete(&["volumeattachment", "refused", "lost"]);
+    at.delete(&["volumeattachment", "refused", "lost", "still"]);
+    at.delete(&["pv", "pv-3", "pv-4"]);
+    at.delete(&["pvc", "bound", "late", "--namespace=edge"]);
+    at.delete(&["pod", "leaving", "--namespace=edge"]);
     at.delete(&["namespace", "full"]);
 }
 
@@ -275,8 +351,9 @@ fn healthy_deletions_are_silent(at: &Workstation) {
     at.delete(&["namespace", "healthy"]);
     let mut asked = 0;
     while at.exists(&["namespace", "healthy"]) {
-        let (text, status) = at.podstuck(&["-A"]);
-        assert_eq!(status, 0, "{text}");
+        let (text, _) = at.podstuck(&["-A"]);
+        // On a busy machine, others are overdue by now.
+        assert!(text.contains("Only these types were read") && !text.contains("healthy"), "{text}");
         asked += 1;
     }
     println!("healthy deletions were asked about {asked} times");
@@ -461,14 +538,6 @@ fn a_denied_removal_is_proven_by_a_dry_run(at: &Workstation) {
         at.plane.kubectl(&[&words, dry].concat())
     };
     let ask = |more: &[&str]| at.json(&[&["nightly/tracked"], more].concat());
-    let is = |document: &Value, all: &[(&str, &str)]| {
-        let causes = document["items"][0]["causes"].as_array().unwrap();
-        let found: Vec<_> = causes
-            .iter()
-            .map(|it| (it["id"].as_str().unwrap(), it["certainty"].as_str().unwrap()))
-            .collect();
-        assert_eq!(found, all, "{document:#}");
-    };
     let version = || {
         at.kubectl(&[
             "get",
@@ -511,14 +580,11 @@ fn a_denied_removal_is_proven_by_a_dry_run(at: &Workstation) {
 /// A webhook denies that kubelet deletes the record of a pod that has ended. A dry run shows that, and changes nothing.
 fn a_denied_deletion_by_kubelet_is_shown_by_a_dry_run(at: &Workstation, kubelet: &Kubelet) {
     let path = "/api/v1/namespaces/sealed/pods/held";
-    let mut ended: Value = serde_json::from_str(&at.kubectl(&["get", "--raw", path])).unwrap();
     let state = json!({"terminated": {"exitCode": 0, "containerID": "containerd://1"}});
-    ended["status"]["containerStatuses"] = json!([{"name": "a", "image": "x", "imageID": "x", "ready": false,
-        "restartCount": 0, "state": state}]);
+    let ended = json!([{"name": "a", "image": "x", "imageID": "x", "ready": false, "restartCount": 0, "state": state}]);
+    set_status(at, path, &json!({"containerStatuses": ended}));
     let file = tempfile::NamedTempFile::new().unwrap();
     let name = file.path().to_str().unwrap();
-    fs::write(file.path(), ended.to_string()).unwrap();
-    at.kubectl(&["replace", "--raw", &format!("{path}/status"), "--filename", name]);
     let version = || {
         let pod: Value = serde_json::from_str(&at.kubectl(&["get", "--raw", path])).unwrap();
         pod["metadata"]["resourceVersion"].clone()
@@ -692,6 +758,50 @@ fn the_documented_rights_suffice(at: &Workstation) {
     assert_eq!(mine, all);
 }
 
+/// A kubeconfig whose user is known by a program that prints a token, as those of cloud providers are. Needs the rights of
+/// docs/cluster.md.
+fn a_credential_program_is_run(at: &Workstation) {
+    at.kubectl(&["create", "serviceaccount", "caller", "--namespace=operators"]);
+    let of = ["--clusterrole=podstuck", "--serviceaccount=operators:caller"];
+    at.kubectl(&[&["create", "clusterrolebinding", "caller"], &of[..]].concat());
+    let kubeconfig = at.plane.account("operators", "caller").unwrap();
+    let kubectl = |args: &[&str]| {
+        let output =
+            at.command("kubectl").env("KUBECONFIG", &kubeconfig).args(args).output().unwrap();
+        let text = [output.stdout, output.stderr].map(|it| String::from_utf8(it).unwrap()).concat();
+        (text, output.status.code().unwrap())
+    };
+    let token =
+        ["config", "view", "--raw", "--output=jsonpath={.users[?(@.name==\"caller\")].user.token}"];
+    let (token, _) = kubectl(&token);
+    assert!(!token.is_empty());
+    let version = "client.authentication.k8s.io/v1beta1";
+    let credential =
+        json!({"apiVersion": version, "kind": "ExecCredential", "status": {"token": token}});
+    let top = tempfile::tempdir().unwrap();
+    let (program, runs) = (top.path().join("credential"), top.path().join("runs"));
+    let write = |rest: &str| {
+        let script = format!("#!/bin/sh\necho $1 >> {}\n{rest}\n", runs.display());
+        fs::write(&program, script).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    let command = format!("--exec-command={}", program.display());
+    let api = format!("--exec-api-version={version}");
+    kubectl(&["config", "set-credentials", "by-program", &command, &api, "--exec-arg=login"]);
+    kubectl(&["config", "set-context", "--current", "--user=by-program"]);
+    kubectl(&["config", "unset", "users.caller"]);
+    write(&format!("echo '{credential}'"));
+    let ask = ["podstuck", "-n", "shop"];
+    let (text, status) = kubectl(&ask);
+    assert!(status == 1 && text.contains("pod-finalizer"), "{text}");
+    // The client library runs it for a token, for a certificate, and for the time at which that expires.
+    assert_eq!(fs::read_to_string(&runs).unwrap(), "login\n".repeat(3));
+    write("echo 'no session: log in' >&2; exit 7");
+    let (text, status) = kubectl(&ask);
+    println!("$ kubectl podstuck -n shop\n{text}");
+    assert!(status == 3 && text.contains("no session: log in"), "{status}: {text}");
+}
+
 /// The heartbeat of n2's kubelet: it renews its Lease and reports that its node is Ready, and its address.
 fn heartbeat(at: &Workstation, kubelet: &Kubelet) {
     let now = format!("{:.0}", jiff::Timestamp::now());
@@ -706,24 +816,13 @@ fn heartbeat(at: &Workstation, kubelet: &Kubelet) {
         "--patch",
         &renewed,
     ]);
-    let path = "/api/v1/nodes/n2/status";
     let status = json!({
         "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
         "daemonEndpoints": {"kubeletEndpoint": {"Port": kubelet.port()}},
+        "volumesInUse": ["kubernetes.io/csi/disk.example.com^pv-5"],
         "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "", "lastHeartbeatTime": now,
             "lastTransitionTime": now}]});
-    at.plane
-        .wait_for("the report of the stand-in", || {
-            let mut node: Value =
-                serde_json::from_str(&at.kubectl(&["get", "--raw", "/api/v1/nodes/n2"])).unwrap();
-            node["status"] = status.clone();
-            let file = tempfile::NamedTempFile::new().unwrap();
-            fs::write(file.path(), node.to_string()).unwrap();
-            let args = ["replace", "--raw", path, "--filename", file.path().to_str().unwrap()];
-            // The node controller writes the same object, so the replacement may conflict.
-            at.plane.kubectl(&args).is_ok()
-        })
-        .unwrap();
+    set_status(at, "/api/v1/nodes/n2", &status);
 }
 
 /// A pod's API object.
@@ -779,6 +878,7 @@ fn what_keeps_objects_is_found_and_released_on_a_real_api_server() {
     let plane = ControlPlane::up(top.path()).unwrap();
     let at = Workstation { plane, schema: Schema::new(schema) };
     at.apply(namespaces());
+    strand(&at);
     make(&at);
     make_dark(&at);
     let kubelet = Kubelet::start();
@@ -794,10 +894,12 @@ fn what_keeps_objects_is_found_and_released_on_a_real_api_server() {
     all_are_listed(&at);
     a_recording_gives_the_same_answer(&at);
     the_documented_rights_suffice(&at);
+    a_credential_program_is_run(&at);
     a_missed_deletion_is_proven_by_two_reads(&at, &kubelet, &before);
     what_waits_for_a_node_that_is_off_is_named(&at);
     a_denied_removal_is_proven_by_a_dry_run(&at);
     a_denied_deletion_by_kubelet_is_shown_by_a_dry_run(&at, &kubelet);
+    a_volume_that_kubelet_uses_leads_to_its_pod(&at, &kubelet);
     let mut followed = Followed::begin(&at);
     for case in &CASES {
         released_by_what_is_printed(&at, case);
@@ -807,44 +909,106 @@ fn what_keeps_objects_is_found_and_released_on_a_real_api_server() {
         .has("s after its deletion was requested, as the finalizer example.com/kept was removed");
     a_dead_webhook_is_released_before_the_finalizer(&at);
     followed.has("PersistentVolumeClaim locked/data: gone ");
-    a_daemon_set_that_is_not_processed_is_named(&at);
+    controllers_that_do_not_run_are_named(&at);
     let (text, status) = at.podstuck(&["-A"]);
     assert_eq!(status, 0, "{text}");
 }
 
-/// kube-controller-manager runs without its DaemonSet controller until it is restarted.
-fn a_daemon_set_that_is_not_processed_is_named(at: &Workstation) {
-    let ask = ["ds/agent", "-n", "operators"];
-    let cause = |document: &Value| {
-        let cause = &document["items"][0]["causes"][0];
-        (cause["id"].clone(), cause["certainty"].clone())
-    };
-    let firm = (json!("daemonset-not-synced"), json!("firm"));
-    at.plane.wait_for("a minute after the change", || cause(&at.json(&ask)) == firm).unwrap();
-    let (text, status) = at.podstuck(&ask);
-    println!("$ kubectl podstuck {}\n{text}", ask.join(" "));
-    assert_eq!(status, 1, "{text}");
-    assert!(text.contains("status.observedGeneration 0"), "{text}");
-    let document = at.json(&ask);
-    let remedies = document["items"][0]["causes"][0]["remedies"].as_array().unwrap();
-    let shows = remedies.iter().filter_map(|it| it["command"].as_str());
-    for command in shows {
-        assert!(text.contains(command), "{command} is not in: {text}");
-        at.run(command).unwrap();
+/// kubelet lists a volume as in use: the VolumeAttachment, and a pod on another node that waits for the volume, lead to the
+/// pod that uses it.
+fn a_volume_that_kubelet_uses_leads_to_its_pod(at: &Workstation, kubelet: &Kubelet) {
+    for (ask, cause) in [
+        (["volumeattachment/used", "--no-examine"], "volume-in-use-on-node"),
+        (["edge/coming", "--no-examine"], "pod-not-deleted"),
+    ] {
+        heartbeat(at, kubelet);
+        let document = at.json(&ask);
+        let item = &document["items"][0];
+        is(&document, &[(cause, "firm")]);
+        assert_eq!(
+            (&item["leaf"]["name"], &item["leaf"]["examine"]),
+            (&json!("leaving"), &json!("n2")),
+            "{document:#}"
+        );
+        let (text, status) = at.podstuck(&ask);
+        println!("$ kubectl podstuck {}\n{text}", ask.join(" "));
+        assert!(text.contains("waits for Pod edge/leaving"), "{text}");
+        assert!(text.contains(&format!("{cause} (certain)")), "{text}");
+        assert_eq!(status == 1, cause == "volume-in-use-on-node", "{status}: {text}");
     }
-    restart_controllers(at, "--controllers=", "daemonset,");
-    at.plane.wait_for("the DaemonSet controller", || at.podstuck(&ask).1 == 0).unwrap();
+    // As kubelet does after it has unmounted the volume.
+    at.kubectl(&["delete", "pod", "leaving", "--namespace=edge", "--force", "--grace-period=0"]);
+    set_status(at, "/api/v1/nodes/n2", &json!({"volumesInUse": []}));
+    let (text, status) = at.podstuck(&["volumeattachment/used"]);
+    assert!(status == 0 && !text.contains("volume-in-use-on-node"), "{text}");
 }
 
-/// Ends kube-controller-manager, and starts it with more in one of its options.
-fn restart_controllers(at: &Workstation, option: &str, more: &str) {
+/// The causes of the object that was asked about, with their certainties.
+#[track_caller]
+fn is(document: &Value, all: &[(&str, &str)]) {
+    let causes = document["items"][0]["causes"].as_array().unwrap();
+    let found: Vec<_> = causes
+        .iter()
+        .map(|it| (it["id"].as_str().unwrap(), it["certainty"].as_str().unwrap()))
+        .collect();
+    assert_eq!(found, all, "{document:#}");
+}
+
+/// kube-controller-manager runs without the garbage collector of pods and without the DaemonSet controller, then not at
+/// all, and is started again with both.
+fn controllers_that_do_not_run_are_named(at: &Workstation) {
+    let until = |what: &str, ask: &[&str], cause: &str| {
+        let is_firm = || {
+            let document = at.json(ask);
+            let first = &document["items"][0]["causes"][0];
+            (&first["id"], &first["certainty"]) == (&json!(cause), &json!("firm"))
+        };
+        at.plane.wait_for(what, is_firm).unwrap();
+    };
+    let ask = ["ds/agent", "-n", "operators"];
+    until("a minute after the change", &ask, "daemonset-not-synced");
+    let (text, status) = at.podstuck(&ask);
+    println!("$ kubectl podstuck {}\n{text}", ask.join(" "));
+    assert!(status == 1 && text.contains("status.observedGeneration 0"), "{text}");
+    let document = at.json(&ask);
+    let remedies = document["items"][0]["causes"][0]["remedies"].as_array().unwrap();
+    for command in remedies.iter().filter_map(|it| it["command"].as_str()) {
+        at.run(command).unwrap();
+    }
+    until("two minutes after the deletion", &["edge/stranded"], "node-object-gone");
+    released_by_what_is_printed(
+        at,
+        &Case {
+            ask: &["edge/stranded"],
+            cause: "node-object-gone",
+            gone: &["pod", "stranded", "--namespace=edge"],
+        },
+    );
     let mut words = at.plane.kill("kube-controller-manager").unwrap();
+    // As it stays where the replica that held it was killed.
+    at.apply(vec![lease("kube-system", "kube-controller-manager", "control-plane-1_1")]);
+    at.kubectl(&["delete", "pod", "late-user", "--namespace=edge", "--force", "--grace-period=0"]);
+    let late = ["pvc/late", "-n", "edge"];
+    let (text, status) = at.podstuck(&late);
+    println!("$ kubectl podstuck {}\n{text}", late.join(" "));
+    assert_eq!(status, 1, "{text}");
+    is(&at.json(&late), &[("control-plane-without-leader", "firm"), ("object-finalizer", "firm")]);
+    is(&at.json(&ask), &[("control-plane-without-leader", "firm")]);
     for word in &mut words {
-        if let Some(value) = word.strip_prefix(option) {
-            *word = format!("{option}{more}{value}");
-        }
+        *word = word.replace("--leader-elect=false", "--leader-elect=true");
+        *word = word.replace("--controllers=", "--controllers=daemonset,podgc,");
+    }
+    for (option, value) in [
+        ("resource-lock", "leases"),
+        ("lease-duration", "5s"),
+        ("renew-deadline", "4s"),
+        ("retry-period", "1s"),
+    ] {
+        words.push(format!("--leader-elect-{option}={value}"));
     }
     at.plane.start_again("kube-controller-manager", &words).unwrap();
+    at.wait_until_gone(&["pvc", "late", "--namespace=edge"]);
+    at.plane.wait_for("the DaemonSet controller", || at.podstuck(&ask).1 == 0).unwrap();
 }
 
 /// A running `--watch`, whose output goes to a file.

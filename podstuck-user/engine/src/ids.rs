@@ -130,6 +130,7 @@ ids! {
     VOLUME_DETACH_FAILS = "volume-detach-fails",
     VOLUME_HELD_BY_HOST_PROCESS = "volume-held-by-host-process",
     VOLUME_HELD_BY_HOSTTOCONTAINER_AGENT = "volume-held-by-hosttocontainer-agent",
+    VOLUME_IN_USE_ON_NODE = "volume-in-use-on-node",
     WEBHOOK_UNAVAILABLE = "webhook-unavailable",
     WINDOWS_NODE = "windows-node",
     WRITER_STILL_ALIVE = "writer-still-alive",

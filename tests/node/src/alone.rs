@@ -17,7 +17,7 @@ use crate::{
 /// Beside those of a node: what deletes namespaces, what says that a node is not heard, within seconds, and what replaces
 /// pods.
 const CONTROLLERS: [&str; 4] = [
-    "--controllers=namespace,garbagecollector,podgc,pv-protection,pvc-protection,persistentvolume-binder,nodelifecycle,deployment,replicaset,statefulset",
+    "--controllers=namespace,garbagecollector,pv-protection,pvc-protection,persistentvolume-binder,nodelifecycle,deployment,replicaset,statefulset",
     "--node-monitor-period=1s",
     "--node-monitor-grace-period=6s",
     "--node-startup-grace-period=6s",

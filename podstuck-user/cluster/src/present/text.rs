@@ -25,10 +25,16 @@ pub(super) fn one(report: &Report, kubectl: &Kubectl, color: bool) -> String {
     let leaf = answer.leaf();
     findings(&mut out, leaf, kubectl, paint);
     examine(&mut out, leaf, report, kubectl);
-    for case in answer.cases().filter(|case| case.key != leaf.key) {
-        // The chain already names the object that this one waits for. Further causes of its own are not in it.
-        for found in case.findings.iter().skip(1) {
-            finding(&mut out, case, found, kubectl, paint);
+    let all: Vec<&Case> = answer.cases().collect();
+    for pair in all.windows(2) {
+        let [case, next] = pair else { continue };
+        // The chain already names the object that this one waits for. What else keeps it is not in the chain.
+        let next = next.key.to_string();
+        let is_named = |found: &Found| found.held_by.as_ref() == Some(&next);
+        for (at, found) in case.findings.iter().enumerate() {
+            if at > 0 || !is_named(found) {
+                finding(&mut out, case, found, kubectl, paint);
+            }
         }
     }
     let footer = footer(report, kubectl);

@@ -42,7 +42,7 @@ const WORDS: &str = "apps batch status scale beta beta1 core io k8s kubernetes v
     job generic garbage collector serviceaccounts ServiceAccount \
     some Some resources are remaining has resource instances content in the namespace finalizers failed to delete all \
     types discovery conversion webhook for calling no endpoints available service not found is unavailable and or of a \
-    detach volume attached driver error rpc code desc in use by pod timed out waiting context deadline exceeded";
+    detach volume attached csi driver error rpc code desc in use by pod timed out waiting context deadline exceeded";
 
 /// The replacement of each name.
 pub(super) struct Redactor(BTreeMap<String, String>);

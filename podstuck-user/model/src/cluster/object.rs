@@ -132,6 +132,8 @@ pub struct Spec {
     pub volume_name: String,
     /// PersistentVolume: the claim.
     pub claim_ref: Option<ClaimRef>,
+    /// PersistentVolume: the volume of a CSI driver.
+    pub csi: Option<CsiVolume>,
     /// VolumeAttachment: the driver.
     pub attacher: String,
     /// VolumeAttachment: the volume.
@@ -228,6 +230,23 @@ pub struct ClaimRef {
     pub uid: String,
 }
 
+/// A volume of a CSI driver.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct CsiVolume {
+    /// The driver.
+    pub driver: String,
+    /// The driver's name for it.
+    pub volume_handle: String,
+}
+
+impl CsiVolume {
+    /// Its name in the status of nodes (`GetUniqueVolumeNameFromSpec`).
+    pub fn unique_name(&self) -> String {
+        format!("kubernetes.io/csi/{}^{}", self.driver, self.volume_handle)
+    }
+}
+
 /// The source of a VolumeAttachment.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -258,6 +277,8 @@ pub struct Status {
     pub conditions: Vec<Condition>,
     /// Pod: container statuses.
     pub container_statuses: Vec<ContainerStatus>,
+    /// Node: the attachable volumes that kubelet has not unmounted.
+    pub volumes_in_use: Vec<String>,
     /// VolumeAttachment: whether it is attached.
     pub attached: bool,
     /// VolumeAttachment: why detaching failed.

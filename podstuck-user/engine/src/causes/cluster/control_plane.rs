@@ -49,7 +49,7 @@ pub(crate) static WITHOUT_LEADER: Cause = Cause {
         way("if the cluster is managed, ask its provider", ""),
     ],
     field: &[],
-    tried: &[TriedWith::Objects],
+    tried: &[TriedWith::ApiServer, TriedWith::Objects],
     source: &["kubernetes staging/src/k8s.io/client-go/tools/leaderelection/leaderelection.go"],
 };
 

@@ -93,7 +93,7 @@ pub(super) fn judge(case: &mut Case, pod: &Object, node: &Object, facts: &Facts)
 }
 
 /// When kubelet last renewed its Lease, if that is recent.
-fn heard(node: &str, facts: &Facts) -> Option<Timestamp> {
+pub(super) fn heard(node: &str, facts: &Facts) -> Option<Timestamp> {
     let lease = facts.object(&Key::of(cluster::Kind::LEASE, "kube-node-lease", node)).is()?;
     lease.spec.renew_time.filter(|at| age(*at, facts.now) <= node::SILENT)
 }

@@ -2,6 +2,7 @@
 //! nodes, namespaces and the objects that these wait for. It keeps no state between events: [`judge`] is a function of
 //! [`Facts`], which record the questions that it could not answer.
 
+mod attachment;
 mod case;
 mod chain;
 mod control_plane;
@@ -47,6 +48,7 @@ pub(crate) static FAMILY: Family = Family {
         &volume::CLAIM_IN_USE,
         &volume::BOUND,
         &volume::ATTACHED,
+        &attachment::IN_USE_ON_NODE,
         &volume::DETACH_FAILS,
         &volume::ATTACHED_VOLUME_GONE,
         &foreground::DEPENDENTS,
@@ -75,12 +77,15 @@ fn judge_below(key: &Key, facts: &Facts, above: &BTreeSet<Key>) -> Case {
     let mut case = Case::new(key, &object, facts.now);
     if case.state == State::NotDeleted {
         if key.kind == Kind::POD {
-            pod::not_deleted(&mut case, facts);
+            pod::not_deleted(&mut case, &object, facts);
         } else if key.kind == Kind::NODE {
             node::not_deleted(&mut case, &object, facts);
         } else if key.kind == Kind::DAEMON_SET {
             daemon_set::not_deleted(&mut case, &object, facts);
+        } else if key.kind == Kind::ATTACHMENT {
+            attachment::not_deleted(&mut case, &object, facts);
         }
+        case.waits_for.retain(|next| next != key && !above.contains(next));
         return case;
     }
     match (&*key.kind.group, &*key.kind.name) {

@@ -122,7 +122,7 @@ pub(crate) static GONE: Cause = Cause {
         ),
     ],
     field: &["kubernetes#118261"],
-    tried: &[TriedWith::Objects],
+    tried: &[TriedWith::ApiServer, TriedWith::Objects],
     source: &["kubernetes pkg/controller/podgc/gc_controller.go, gcOrphaned"],
 };
 

@@ -2,7 +2,7 @@
 
 use super::{
     case::{Case, State, Step, api, draft},
-    finalizer, node, refused, webhook,
+    finalizer, node, refused, waiting, webhook,
 };
 use crate::{
     causes::pod_record,
@@ -15,11 +15,12 @@ use crate::{
 
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
-pub(super) fn not_deleted(case: &mut Case, facts: &Facts) {
+pub(super) fn not_deleted(case: &mut Case, pod: &Object, facts: &Facts) {
     let mut draft = draft(&pod_record::NOT_DELETED);
     draft.blocks_deletion = Some(false);
     draft.fact("it has no metadata.deletionTimestamp", api(facts.now));
     draft.rule_out(ids::UNMOUNT_NOT_ATTEMPTED, "no deletion of the pod was requested");
+    case.waits_for = waiting::elsewhere(&mut draft, pod, facts);
     case.found(draft, facts.now);
 }
 

@@ -1,6 +1,7 @@
 //! Claims, volumes and attachments: a claim stays while a pod uses it, a volume while a claim or attachment does.
 
 use super::{
+    attachment,
     case::{Case, api, draft},
     finalizer, remedy,
 };
@@ -75,7 +76,7 @@ pub(crate) static BOUND: Cause = Cause {
         "the claim's data may be deleted with it",
     )],
     field: &["kubernetes#69697"],
-    tried: &[TriedWith::Objects],
+    tried: &[TriedWith::ApiServer, TriedWith::Objects],
     source: &[
         "kubernetes pkg/controller/volume/pvprotection/pv_protection_controller.go, isBeingUsed",
     ],
@@ -100,7 +101,7 @@ pub(crate) static ATTACHED: Cause = Cause {
     look_alikes: &[],
     ways_out: &[way("release what keeps the VolumeAttachment", "")],
     field: &["external-attacher#66"],
-    tried: &[TriedWith::Objects],
+    tried: &[TriedWith::ApiServer, TriedWith::Objects],
     source: &["external-attacher pkg/controller/csi_handler.go"],
 };
 
@@ -273,11 +274,16 @@ fn attached(case: &mut Case, finalizer: &str, facts: &Facts) -> Option<Draft> {
     }
     draft.remedies.extend(remedy::ask(&key));
     case.waits_for.push(key);
+    // One that is being deleted is a part of the chain.
+    if first.metadata.deletion_timestamp.is_none() {
+        attachment::judge(case, first, facts);
+    }
     Some(draft)
 }
 
 pub(super) fn judge_attachment(case: &mut Case, attachment: &Object, facts: &Facts) {
     case.node = Some(attachment.spec.node_name.clone()).filter(|node| !node.is_empty());
+    attachment::judge(case, attachment, facts);
     finalizer::judge(case, attachment, facts, |name, case| {
         name.starts_with(ATTACHER).then(|| detaching(case, attachment, name, facts)).flatten()
     });

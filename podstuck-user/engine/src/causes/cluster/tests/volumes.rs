@@ -1,9 +1,9 @@
 use serde_json::{Value, json};
 
-use super::world::{World, commands, deleted, facts, ids, living, overdue_pod, the};
+use super::world::{World, commands, deleted, facts, ids, lease, living, overdue_pod, the};
 use crate::model::{
     cluster::{Key, Kind},
-    evidence::Certainty::Firm,
+    evidence::Certainty::{Firm, Likely},
 };
 
 fn claim(finalizer: &str) -> Value {
@@ -156,4 +156,124 @@ fn an_attachment_of_a_volume_that_is_gone_is_not_the_storages_fault() {
         .with(Kind::ATTACHMENT, attachment("pv-1", json!({})))
         .with(Kind::VOLUME, json!({"metadata": living(None, "pv-1")}));
     assert_eq!(ids(&there.case(&key)), ["object-finalizer"]);
+}
+
+/// A volume of the claim `data` that is attached to n1, whose kubelet reported at `renewed` and lists this volume as in
+/// use.
+fn attached(deleted_too: bool, in_use: &str, renewed: &str) -> World {
+    let meta = if deleted_too {
+        deleted(None, "csi-1", json!({"finalizers": ["external-attacher/disk-example-com"]}))
+    } else {
+        living(None, "csi-1")
+    };
+    let attachment = json!({"metadata": meta, "status": {"attached": true},
+        "spec": {"attacher": "disk.example.com", "nodeName": "n1", "source": {"persistentVolumeName": "pv-1"}}});
+    let volume = json!({"metadata": living(None, "pv-1"), "spec": {
+        "csi": {"driver": "disk.example.com", "volumeHandle": "v1"},
+        "claimRef": {"namespace": "shop", "name": "data", "uid": "uid-of-data"}}});
+    let claim = json!({"metadata": living(Some("shop"), "data"),
+        "spec": {"volumeName": "pv-1", "accessModes": ["ReadWriteOnce"]}});
+    let node = json!({"metadata": living(None, "n1"), "status": {"volumesInUse": [in_use]}});
+    World::default()
+        .with(Kind::ATTACHMENT, attachment)
+        .with(Kind::VOLUME, volume)
+        .with(Kind::CLAIM, claim)
+        .with(Kind::NODE, node)
+        .with(Kind::LEASE, lease("kube-node-lease", "n1", "n1", renewed))
+}
+
+const THIS: &str = "kubernetes.io/csi/disk.example.com^v1";
+const HEARD: &str = "2026-11-28T09:59:55Z";
+
+/// The pod cart-0 on n1, which is being deleted and uses the claim.
+fn leaving() -> Value {
+    let mut pod = overdue_pod("cart-0", json!({}));
+    pod["spec"]["volumes"] = json!([{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]);
+    pod
+}
+
+/// The pod cart-1 on n2, which has not started.
+fn coming() -> Value {
+    let mut pod = user("cart-1", "n2", "data");
+    pod["status"]["phase"] = json!("Pending");
+    pod
+}
+
+fn csi_1() -> Key {
+    Key::global(Kind::ATTACHMENT, "csi-1")
+}
+
+#[test]
+fn a_volume_that_kubelet_still_uses_is_examined_on_its_node() {
+    for deleted_too in [true, false] {
+        let world =
+            attached(deleted_too, THIS, HEARD).with(Kind::POD, leaving()).with(Kind::POD, coming());
+        let judged = world.judged(&csi_1());
+        let found = the(&judged.case, "volume-in-use-on-node", Firm);
+        let fact = facts(&found);
+        assert!(
+            fact.contains(
+                "status.volumesInUse of Node n1 has kubernetes.io/csi/disk.example.com^v1"
+            ),
+            "{fact}"
+        );
+        assert!(fact.contains("Pod shop/cart-0 on n1 uses it, and is being deleted"), "{fact}");
+        assert!(fact.contains("Pod shop/cart-1 on n2 waits for it"), "{fact}");
+        assert_eq!(commands(&found), ["kubectl podstuck pod/cart-0 --namespace shop"]);
+        // The pod's node has to be examined.
+        let leaf = judged.leaf();
+        assert_eq!((leaf.key.name.as_str(), leaf.examine.as_deref()), ("cart-0", Some("n1")));
+    }
+    // The record of the pod is gone.
+    let found = the(&attached(false, THIS, HEARD).case(&csi_1()), "volume-in-use-on-node", Firm);
+    assert!(facts(&found).contains("no pod on n1 uses its claim"), "{}", facts(&found));
+    assert_eq!(commands(&found), [""; 0]);
+    // A PersistentVolume that waits for its attachment.
+    let mut volume = volume("external-attacher/disk-example-com", "Released");
+    volume["spec"]["csi"] = json!({"driver": "disk.example.com", "volumeHandle": "v1"});
+    let world = attached(false, THIS, HEARD)
+        .without("pv-1")
+        .with(Kind::VOLUME, volume)
+        .with(Kind::POD, leaving());
+    let judged = world.judged(&Key::global(Kind::VOLUME, "pv-1"));
+    the(&judged.case, "volume-in-use-on-node", Firm);
+    assert_eq!(judged.leaf().key.name, "cart-0");
+}
+
+#[test]
+fn a_volume_is_in_use_by_kubelets_list_alone() {
+    let other = "kubernetes.io/csi/disk.example.com^v2";
+    let world = attached(true, other, HEARD).with(Kind::POD, leaving());
+    assert_eq!(ids(&world.case(&csi_1())), ["object-finalizer"]);
+    // A node that does not report has an old list.
+    let silent = attached(false, THIS, "2026-11-28T09:39:00Z");
+    the(&silent.case(&csi_1()), "volume-in-use-on-node", Likely);
+    // A pod runs with it: nothing is to be released.
+    let runs = attached(false, THIS, HEARD).with(Kind::POD, user("cart-2", "n1", "data"));
+    assert_eq!(ids(&runs.case(&csi_1())), [""; 0]);
+    // Without the right to read pods it is not known whether one does.
+    let unread = attached(false, THIS, HEARD).without_right(Kind::POD);
+    assert_eq!(ids(&unread.case(&csi_1())), [""; 0]);
+}
+
+#[test]
+fn a_pod_that_waits_for_a_volume_leads_to_the_pod_that_has_it() {
+    let key = Key::of(Kind::POD, "shop", "cart-1");
+    let world =
+        |pod: Value| attached(false, THIS, HEARD).with(Kind::POD, leaving()).with(Kind::POD, pod);
+    let judged = world(coming()).judged(&key);
+    let found = the(&judged.case, "pod-not-deleted", Firm);
+    let fact = facts(&found);
+    assert!(
+        fact.contains("VolumeAttachment csi-1 attaches the volume pv-1 of its claim data to n1"),
+        "{fact}"
+    );
+    assert_eq!(judged.leaf().key.name, "cart-0");
+    // It runs, or is on the same node.
+    for (phase, node) in [("Running", "n2"), ("Pending", "n1")] {
+        let mut pod = coming();
+        pod["status"]["phase"] = json!(phase);
+        pod["spec"]["nodeName"] = json!(node);
+        assert_eq!(world(pod).judged(&key).below.len(), 0, "{phase} {node}");
+    }
 }

@@ -37,6 +37,12 @@ impl World {
         self
     }
 
+    /// The same without the objects of a name.
+    pub(super) fn without(mut self, name: &str) -> Self {
+        self.objects.retain(|(_, object)| object.metadata.name != name);
+        self
+    }
+
     pub(super) fn without_right(mut self, kind: Kind) -> Self {
         self.forbidden.push(kind);
         self
