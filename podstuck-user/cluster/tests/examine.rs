@@ -3,10 +3,10 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
 
 use std::{
-    fs,
+    env, fs,
     io::{BufRead, BufReader, Read, Write},
     net::{TcpListener, TcpStream},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Command, Output, Stdio},
     sync::{Arc, Mutex},
     thread,
@@ -17,10 +17,13 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
+use podstuck_testing::skip;
 use serde_json::{Value, json};
 
 /// A hostile name, which must be treated as data in a pod's record.
 const FINALIZER: &str = "x.example.com/$(touch pwned) '\"` \\n";
+/// The request that lists the pods.
+const LIST: &str = "/api/v1/namespaces/shop/pods?limit=500";
 const LOG: &str = "pod shop/cart-0: immutable-attribute\n";
 
 /// The state of the stub, and the requests that it received.
@@ -36,6 +39,8 @@ struct State {
     refused: Option<(u16, &'static str)>,
     created: Vec<Value>,
     requests: Vec<String>,
+    /// Number of lists of pods that are still answered with 429.
+    deferred: usize,
 }
 
 struct Cluster {
@@ -71,6 +76,7 @@ impl Cluster {
             refused: None,
             created: Vec::new(),
             requests: Vec::new(),
+            deferred: 0,
         };
         let state = Arc::new(Mutex::new(state));
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -156,7 +162,8 @@ fn serve(client: TcpStream, state: &Mutex<State>) -> Option<()> {
     let mut stream = stream.into_inner();
     let (status, text, hangs) = answer(&mut state.lock().unwrap(), &method, &path, &body);
     let length = if hangs { String::new() } else { format!("Content-Length: {}\r\n", text.len()) };
-    write!(stream, "HTTP/1.1 {status} X\r\nContent-Type: application/json\r\n{length}Connection: close\r\n\r\n{text}").ok()?;
+    let later = if status == 429 { "Retry-After: 1\r\n" } else { "" };
+    write!(stream, "HTTP/1.1 {status} X\r\nContent-Type: application/json\r\n{later}{length}Connection: close\r\n\r\n{text}").ok()?;
     stream.flush().ok()?;
     // Until the client closes the connection.
     if hangs { stream.read(&mut [0]).ok().map(drop) } else { Some(()) }
@@ -168,7 +175,11 @@ fn answer(state: &mut State, method: &str, path: &str, body: &[u8]) -> (u16, Str
     let of = |status: u16, value: Value| (status, value.to_string(), false);
     match (method, path) {
         ("GET", "/version") => of(200, json!({"gitVersion": "v1.33.0"})),
-        ("GET", "/api/v1/namespaces/shop/pods?limit=500") => of(200, json!({"items": state.stuck})),
+        ("GET", LIST) if state.deferred > 0 => {
+            state.deferred -= 1;
+            of(429, json!({"message": "too many requests, please try again later"}))
+        }
+        ("GET", LIST) => of(200, json!({"items": state.stuck})),
         ("GET", path) if path.starts_with("/api/v1/namespaces/shop/pods/") => {
             match state.stuck.iter().find(|pod| path.ends_with(&format!("/{}", name(pod)))) {
                 Some(pod) => of(200, pod.clone()),
@@ -421,4 +432,51 @@ fn all_pods_of_its_own_are_removed_when_it_is_asked_to_end() {
     // No pod is left, and no third pod was created.
     let of = |verb: &str| cluster.requests().iter().filter(|it| it.starts_with(verb)).count();
     assert_eq!((of("POST"), of("DELETE")), (2, 2), "{:?}", cluster.requests());
+}
+
+/// Number of requests that listed the pods.
+fn lists(cluster: &Cluster) -> usize {
+    cluster.requests().iter().filter(|request| **request == format!("GET {LIST}")).count()
+}
+
+/// As its priority and fairness does.
+#[test]
+fn a_request_that_the_api_server_defers_is_repeated_when_it_says() {
+    let cluster = Cluster::with(|state| state.deferred = 2);
+    let begin = Instant::now();
+    let (status, out, error) = cluster.run(&["--no-examine", "-o", "json"]);
+    assert_eq!(status, Some(1), "{out}{error}");
+    // Retry-After is 1 s.
+    assert!(begin.elapsed() >= Duration::from_secs(2), "{:?}", begin.elapsed());
+    assert_eq!(lists(&cluster), 3);
+    let document: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(document["items"][0]["name"], "cart-0");
+    // Each attempt counts as a request.
+    assert_eq!(document["requests"]["made"], cluster.requests().len());
+}
+
+#[test]
+fn a_request_that_the_api_server_defers_again_and_again_is_said_not_to_be_read() {
+    let cluster = Cluster::with(|state| state.deferred = usize::MAX);
+    let (status, _, error) = cluster.run(&["--no-examine"]);
+    assert_eq!((status, lists(&cluster)), (Some(3), 4), "{error}");
+    assert!(error.contains("list pods in shop: too many requests"), "{error}");
+}
+
+/// kubectl 1.37, which `cargo xtask test` unpacks; Debian's calls the plugin in `cluster.rs`.
+#[test]
+fn a_newer_kubectl_calls_the_plugin() {
+    let Some(kubectl) = env::var_os("PODSTUCK_NEWER_KUBECTL") else {
+        return skip("there is no newer kubectl: `cargo xtask test` unpacks one");
+    };
+    let cluster = Cluster::new();
+    let plugin = Path::new(env!("CARGO_BIN_EXE_kubectl-podstuck")).parent().unwrap();
+    let ask = ["pod/cart-0", "-n", "shop", "--no-examine", "-o", "name"];
+    let run = cluster.podstuck(&ask).output().unwrap();
+    let mut called = Command::new(kubectl);
+    called.arg("podstuck").args(ask).env("PATH", plugin);
+    called.env("KUBECONFIG", cluster.at("kubeconfig"));
+    let called = called.output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&called.stdout), "pod/cart-0\n", "{called:?}");
+    assert_eq!((called.stdout, called.status.code()), (run.stdout, run.status.code()));
 }
