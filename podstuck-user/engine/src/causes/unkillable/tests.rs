@@ -378,6 +378,11 @@ fn a_zombie_that_no_process_outside_reaps_keeps_the_init_process() {
     let stopped = Reaper { state: 'T', ..reaper.clone() };
     let draft = says(&of('Z', Some(stopped))).unwrap();
     assert!(draft.remedies[0].words().ends_with("kill -CONT 90"), "{:?}", draft.remedies);
+    // A daemon of the node is not killed.
+    let group_of_docker = Some("/system.slice/docker.service".into());
+    let dockerd = Reaper { comm: "dockerd".into(), group: group_of_docker, ..reaper.clone() };
+    let draft = says(&of('Z', Some(dockerd))).unwrap();
+    assert_eq!(draft.remedies[0].words(), "systemctl restart docker.service");
     // Its parent is in the namespace, too, and is to end as the others.
     assert!(says(&of('Z', None)).is_none());
     assert!(says(&of('S', None)).is_none());

@@ -51,7 +51,8 @@ fn member(pid: u32, namespace: &Path) -> Option<Member> {
 fn reaper(zombie: u32, its: &Stat, of_zombie: &Path) -> Option<Reaper> {
     let tracer = tracer(&place(zombie));
     let pid = tracer.unwrap_or(its.ppid.cast_unsigned());
-    if namespace(pid)? == of_zombie {
+    // The first process reaps all its children.
+    if pid == 1 || namespace(pid)? == of_zombie {
         return None;
     }
     reaping(pid, tracer.is_some())
