@@ -60,6 +60,9 @@ const SECOND_LANE: [&str; 13] = [
 /// own paths.
 const RUNTIMES: &str = "runtimes";
 
+/// A module of its tests, whose full disk of a runtime is an answer to any question on the node: it runs alone.
+const FULL_DISK: &str = "full_disk::";
+
 /// Test programs that require that there is no other kubelet, or check time limits of a run: they run beside
 /// [`RUNTIMES`] alone.
 const BESIDE_RUNTIMES: [&str; 3] = ["api", "attacks", "ends"];
@@ -139,7 +142,7 @@ impl<'a> Runner<'a> {
     /// programs of [`BESIDE`] and, if `documented`, the documentation's examples.
     pub(crate) fn run_against_the_kernel(&mut self, selection: &[&str], documented: bool) {
         let programs = self.build(selection);
-        self.run_in(Order::of(programs), documented);
+        self.run_in(Order::of(programs, self.filter.is_none()), documented);
     }
 
     fn run_in(&mut self, order: Order, documented: bool) {
@@ -320,7 +323,8 @@ struct Order {
 }
 
 impl Order {
-    fn of(programs: Vec<Program>) -> Self {
+    /// `is_whole`: all tests of each program are to run.
+    fn of(programs: Vec<Program>, is_whole: bool) -> Self {
         let mut order = Self::default();
         for program in programs {
             let name = program.name.as_str();
@@ -330,6 +334,10 @@ impl Order {
                 &mut order.own.second
             } else if BESIDE_RUNTIMES.contains(&name) {
                 &mut order.runtimes.first
+            } else if name == RUNTIMES && is_whole {
+                order.runtimes.second.push(program.with(&["--skip", FULL_DISK]));
+                order.alone.first.push(program.with(&[FULL_DISK]));
+                continue;
             } else if name == RUNTIMES {
                 &mut order.runtimes.second
             } else if ALONE.contains(&name) {

@@ -67,10 +67,7 @@ impl Snapshot<'_> {
         };
         let of_node = Counts::OfNode(totals);
         type Files<'a> = Vec<(&'static str, Box<dyn Fn() -> Result<Vec<u8>, ExportError> + 'a>)>;
-        let mut files: Files<'_> = vec![
-            (prometheus::FILE_OF_NODE, Box::new(move || text(prometheus::FILE_OF_NODE, of_node))),
-            (prometheus::PROTOBUF_OF_NODE, Box::new(move || Ok(metrics(of_node).protobuf()))),
-        ];
+        let mut files: Files<'_> = Vec::new();
         if let Some((series, names)) = by_target {
             let by_target = Counts::ByTarget(series, names);
             let of_targets: Files<'_> = vec![
@@ -80,6 +77,11 @@ impl Snapshot<'_> {
             ];
             files.extend(of_targets);
         }
+        let of_whole_node: Files<'_> = vec![
+            (prometheus::FILE_OF_NODE, Box::new(move || text(prometheus::FILE_OF_NODE, of_node))),
+            (prometheus::PROTOBUF_OF_NODE, Box::new(move || Ok(metrics(of_node).protobuf()))),
+        ];
+        files.extend(of_whole_node);
         files.into_iter().map(|(name, render)| Ok((name, render()?)))
     }
 }
