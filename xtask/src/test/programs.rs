@@ -18,22 +18,14 @@ pub(crate) struct Program {
     executable: PathBuf,
     /// The folder of its package, in which cargo runs tests
     folder: PathBuf,
-    /// Options that select some of its tests
-    selection: &'static [&'static str],
 }
 
 impl Program {
     /// The command with these options, as `cargo test` would run it.
     pub(crate) fn command(&self, options: &[&str]) -> Command {
         let mut command = Command::new(&self.executable);
-        command.args(options).args(self.selection);
-        command.current_dir(&self.folder).env("CARGO_MANIFEST_DIR", &self.folder);
+        command.args(options).current_dir(&self.folder).env("CARGO_MANIFEST_DIR", &self.folder);
         command
-    }
-
-    /// The same with some of its tests.
-    pub(super) fn with(&self, selection: &'static [&'static str]) -> Self {
-        Self { selection, ..self.clone() }
     }
 }
 
@@ -47,7 +39,7 @@ impl Program {
         let write = r#"printf %s "$1" >"$2" && chmod +x "$2""#;
         process::run(Command::new("sh").args(["-c", write, "sh", script]).arg(&executable))
             .unwrap();
-        Self { name: name.to_owned(), executable, folder: folder.to_owned(), selection: &[] }
+        Self { name: name.to_owned(), executable, folder: folder.to_owned() }
     }
 }
 
@@ -82,7 +74,6 @@ fn listed(messages: &str) -> Result<Vec<Program>> {
             name: name.to_owned(),
             executable: executable.into(),
             folder: folder.into(),
-            selection: &[],
         });
     }
     programs.sort_by(|one, other| (&one.folder, &one.name).cmp(&(&other.folder, &other.name)));
@@ -105,7 +96,6 @@ mod tests {
             name: name.into(),
             executable: format!("/w/target/debug/deps/{name}-1").into(),
             folder: "/w/a".into(),
-            selection: &[],
         };
         assert_eq!(listed(messages.trim()).unwrap(), [program("one"), program("two")]);
         assert!(listed("no JSON").is_err());
