@@ -3,7 +3,7 @@
 //! ([`crate::silent`]); the other reads take no lock of the process.
 
 use std::{
-    collections::HashMap,
+    collections::BTreeMap,
     fs::{self, File},
     io::{self, Read},
     path::{Path, PathBuf},
@@ -28,6 +28,19 @@ pub fn processes_in(proc: &Path) -> Vec<u32> {
 /// All threads of a process, in the order of the kernel's list; none when it has ended.
 pub fn threads(pid: u32) -> impl Iterator<Item = u32> {
     numbers(Path::new(&format!("/proc/{pid}/task")))
+}
+
+/// The children of a process; `None` when it has ended, or where the kernel does not list them (`CONFIG_PROC_CHILDREN`).
+pub fn children(pid: u32) -> Option<Vec<u32>> {
+    let mut all = None;
+    for tid in threads(pid) {
+        let Ok(listed) = fs::read_to_string(format!("/proc/{pid}/task/{tid}/children")) else {
+            continue;
+        };
+        let listed = listed.split_whitespace().filter_map(|child| child.parse::<u32>().ok());
+        all.get_or_insert_with(Vec::new).extend(listed);
+    }
+    all
 }
 
 fn numbers(directory: &Path) -> impl Iterator<Item = u32> + use<> {
@@ -63,7 +76,7 @@ pub fn utf8(file: &Path) -> Option<String> {
 #[derive(Debug, Default)]
 pub struct Names {
     turn: u32,
-    known: HashMap<u32, Named>,
+    known: BTreeMap<u32, Named>,
 }
 
 #[derive(Debug)]
@@ -80,14 +93,12 @@ impl Names {
     const AGAIN: u32 = 8;
 
     /// All processes below this `/proc` that have not ended, ascending, with their names.
-    pub fn look(&mut self, proc: &Path) -> Vec<(u32, Vec<u8>)> {
+    pub fn look(&mut self, proc: &Path) -> impl Iterator<Item = (u32, &[u8])> {
         self.turn = self.turn.wrapping_add(1);
         let mut before = std::mem::take(&mut self.known);
-        let mut all = Vec::new();
-        for pid in processes_in(proc) {
-            let last = before.remove(&pid);
+        for pid in numbers(proc) {
             let is_due = self.turn.wrapping_add(pid).is_multiple_of(Self::AGAIN);
-            let named = match last {
+            let named = match before.remove(&pid) {
                 Some(last) if last.stood >= Self::NEW && !is_due => last,
                 last => {
                     let comm = comm(&proc.join(pid.to_string()));
@@ -95,10 +106,9 @@ impl Names {
                     Named { comm, stood: stood.saturating_add(1) }
                 }
             };
-            all.push((pid, named.comm.clone()));
             self.known.insert(pid, named);
         }
-        all
+        self.known.iter().map(|(pid, named)| (*pid, named.comm.as_slice()))
     }
 }
 

@@ -65,8 +65,7 @@ fn of_node(links: &mut Vec<Link>, pod: &PodStage, cause: Option<&Finding>, facts
         // kubelet does not start on volumes and control groups before shim and runtime have finished.
         Stage::Volumes | Stage::Cgroup
             if facts.waits.holds_containers(facts.clock)
-                || cause.is_some_and(|it| it.stage == Stage::Containers)
-                || id.is_some_and(|id| OF_SANDBOX.contains(&id)) =>
+                || cause.is_some_and(|it| it.stage == Stage::Containers) =>
         {
             Stage::Containers
         }

@@ -54,7 +54,7 @@ pub fn daemons_among(proc: &Path, names: &mut Names) -> Daemons {
         if SHIMS.iter().any(|name| comm.starts_with(name)) {
             found.shims.push(pid);
         }
-        let (is_kubelet, is_runtime) = (is_kubelets(&comm), RUNTIMES.contains(&comm.as_slice()));
+        let (is_kubelet, is_runtime) = (is_kubelets(comm), RUNTIMES.contains(&comm));
         let is_supervisor = comm == K0S;
         if !(is_kubelet || is_runtime || is_supervisor) {
             continue;
@@ -71,7 +71,7 @@ pub fn daemons_among(proc: &Path, names: &mut Names) -> Daemons {
         } else if is_kubelet {
             found.kubelets.push(pid);
         } else {
-            found.runtimes.push((pid, by_name(&comm)));
+            found.runtimes.push((pid, by_name(comm)));
         }
     }
     found.rank();

@@ -66,23 +66,21 @@ impl Snapshot<'_> {
             text.map(String::into_bytes)
         };
         let of_node = Counts::OfNode(totals);
-        type Files<'a> = Vec<(&'static str, Box<dyn Fn() -> Result<Vec<u8>, ExportError> + 'a>)>;
-        let mut files: Files<'_> = Vec::new();
-        if let Some((series, names)) = by_target {
-            let by_target = Counts::ByTarget(series, names);
-            let of_targets: Files<'_> = vec![
+        type File<'a> = (&'static str, Box<dyn Fn() -> Result<Vec<u8>, ExportError> + 'a>);
+        let of_targets = by_target.map(|(series, names)| -> [File<'_>; 3] {
+            let counts = Counts::ByTarget(series, names);
+            [
                 (hlog::FILE, Box::new(move || hlog::hlog(start, window, (series, names)))),
                 (csv::FILE, Box::new(move || csv::csv(series, names))),
-                (prometheus::FILE, Box::new(move || text(prometheus::FILE, by_target))),
-            ];
-            files.extend(of_targets);
-        }
-        let of_whole_node: Files<'_> = vec![
+                (prometheus::FILE, Box::new(move || text(prometheus::FILE, counts))),
+            ]
+        });
+        let of_node: [File<'_>; 2] = [
             (prometheus::FILE_OF_NODE, Box::new(move || text(prometheus::FILE_OF_NODE, of_node))),
             (prometheus::PROTOBUF_OF_NODE, Box::new(move || Ok(metrics(of_node).protobuf()))),
         ];
-        files.extend(of_whole_node);
-        files.into_iter().map(|(name, render)| Ok((name, render()?)))
+        let files = of_targets.into_iter().flatten().chain(of_node);
+        files.map(|(name, render)| Ok((name, render()?)))
     }
 }
 

@@ -4,7 +4,9 @@
 use crate::{
     causes::{
         runtime::{
-            network_record, network_record::Fault as RecordFault, tracker::Suspect, verdict,
+            network_record::{self, Fault as RecordFault},
+            tracker::Suspect,
+            verdict,
         },
         shared::forced_deletion,
     },
@@ -67,7 +69,7 @@ impl<'a> Fault<'a> {
             Self::Agent
         } else if has(&["i/o timeout", "no route to host", "deadline exceeded"]) {
             Self::Silent(address.filter(|_| is_far))
-        } else if has(&[NO_CONTENT]) {
+        } else if text.contains(NO_CONTENT) {
             Self::EmptyRecord
         } else if has(&["netplugin failed", "signal: killed", "panic: "]) {
             Self::Crashes

@@ -106,16 +106,17 @@ impl Scan {
                 self.silent = &asked & &self.unanswered;
             }
             self.removers.clear();
-            let all = self.names.look(Path::new("/proc"));
-            for (pid, comm) in all.into_iter().filter(|(pid, _)| is_other(*pid)) {
-                let first = Thread::main(pid);
-                if is_removing(&comm) && may(pid) {
+            let mut unmounting = Vec::new();
+            for (pid, comm) in self.names.look(Path::new("/proc")).filter(|(pid, _)| is_other(*pid))
+            {
+                if is_removing(comm) && may(pid) {
                     self.removers.insert(pid);
                 }
-                if !self.sees_exec && is_unmounting(&comm) && may(pid) {
-                    found.push(self.program(first, reader));
+                if !self.sees_exec && is_unmounting(comm) && may(pid) {
+                    unmounting.push(Thread::main(pid));
                 }
             }
+            found.extend(unmounting.into_iter().map(|first| self.program(first, reader)));
         }
         let pids: BTreeSet<u32> = self
             .removers

@@ -37,7 +37,8 @@ fn place(pid: u32) -> PathBuf {
     PathBuf::from(format!("/proc/{pid}"))
 }
 
-fn stat(pid: u32) -> Option<Stat> {
+/// The `stat` of a process that answers.
+pub(super) fn stat(pid: u32) -> Option<Stat> {
     silent::read(&place(pid), |_| Process::new(pid.cast_signed()).ok()?.stat().ok())
 }
 

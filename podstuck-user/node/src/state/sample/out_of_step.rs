@@ -140,13 +140,7 @@ fn runs_below(shim: &Shim, pid: u32) -> bool {
 
 /// The shim's first child that is the container's.
 fn child_in(shim: &Shim, id: &str) -> Option<u32> {
-    let pid = shim.pid;
-    let mut threads = proc::threads(pid);
-    threads.find_map(|tid| {
-        let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/children")).ok()?;
-        let mut children = text.split_whitespace().filter_map(|word| word.parse().ok());
-        children.find(|child| is_process_of(*child, id, None))
-    })
+    proc::children(shim.pid)?.into_iter().find(|child| is_process_of(*child, id, None))
 }
 
 /// When a process was started, by the calendar.

@@ -9,7 +9,7 @@ use std::{
 use procfs::process::Process;
 
 use super::{
-    namespace_members::{has_ended, named, tracer},
+    namespace_members::{has_ended, named, stat, tracer},
     tasks,
 };
 use crate::{
@@ -59,8 +59,7 @@ pub(super) fn look_at_children(group: &mut PodGroup) {
     }
     for pid in children(shims) {
         let place = PathBuf::from(format!("/proc/{pid}"));
-        let process = || Process::new(pid.cast_signed()).ok();
-        let Some(stat) = silent::read(&place, |_| process()?.stat().ok()) else { continue };
+        let Some(stat) = stat(pid) else { continue };
         let parent = stat.ppid.cast_unsigned();
         let Some(shim) = shims.iter_mut().find(|shim| shim.pid == parent) else { continue };
         if has_ended(&stat) {
@@ -80,17 +79,10 @@ pub(super) fn look_at_children(group: &mut PodGroup) {
     }
 }
 
-/// The children of shims; all processes of the node where the kernel does not list them (`CONFIG_PROC_CHILDREN`).
+/// The children of shims; all processes of the node where the kernel does not list them.
 fn children(shims: &[Shim]) -> Vec<u32> {
-    let of_thread = |shim: u32, tid: u32| {
-        let listed = fs::read_to_string(format!("/proc/{shim}/task/{tid}/children")).ok()?;
-        Some(listed.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<u32>>())
-    };
-    if of_thread(std::process::id(), std::process::id()).is_none() {
-        return proc::processes();
-    }
-    let threads = shims.iter().flat_map(|shim| proc::threads(shim.pid).map(|tid| (shim.pid, tid)));
-    threads.filter_map(|(shim, tid)| of_thread(shim, tid)).flatten().collect()
+    let all: Vec<_> = shims.iter().filter_map(|shim| proc::children(shim.pid)).collect();
+    if all.is_empty() { proc::processes() } else { all.concat() }
 }
 
 /// The runtime's own commands see the shim's mounts.
