@@ -21,6 +21,7 @@ use super::{
 use crate::{
     alive,
     fork_server::{Process, Work, is_ready, lost, spawn},
+    proc,
 };
 
 /// Time limit of one step. Local file systems answer in milliseconds, and all reads from kernel memory together take
@@ -29,6 +30,10 @@ pub const LIMIT: Duration = Duration::from_secs(2);
 
 /// Time limit of all steps together.
 pub(super) const WHOLE: Duration = Duration::from_secs(20);
+
+/// The same of a helper that is ready to run, and gets no processor: it hangs nowhere. A helper has the lowest share of a
+/// busy machine's processors, and its own limit of CPU time.
+const BUSY: Duration = Duration::from_secs(60);
 
 /// Limit of a helper's output, in bytes. All holders of a node with thousands of processes take a few megabytes.
 const LONGEST: usize = 32 << 20;
@@ -138,9 +143,13 @@ fn exchange<Q: Question>(
     channel.write_all(&text).map_err(|error| failed(&error))?;
     let mut lines = Lines::of(channel);
     let mut at = None;
-    let end = Instant::now() + WHOLE;
-    loop {
-        match lines.next(end.min(Instant::now() + LIMIT)) {
+    let begun = Instant::now();
+    let has_time = || {
+        let took = begun.elapsed();
+        took < WHOLE || took < BUSY && is_runnable(process.id())
+    };
+    while has_time() {
+        match lines.next(Instant::now() + LIMIT) {
             Ok(Some(Message::At(step))) => at = Some(step),
             Ok(Some(Message::Part(part))) => take(part),
             Ok(Some(Message::Answer(answer))) => {
@@ -151,10 +160,17 @@ fn exchange<Q: Question>(
                     })
                 });
             }
-            Ok(None) => return Err(Failure::Hung { at, helper: process.id() }),
+            Ok(None) if is_runnable(process.id()) => {}
+            Ok(None) => break,
             Err(why) => return Err(failed(&why)),
         }
     }
+    Err(Failure::Hung { at, helper: process.id() })
+}
+
+/// Whether a process runs or waits for a processor, and for nothing else.
+fn is_runnable(pid: u32) -> bool {
+    proc::stat(pid, pid).is_some_and(|(state, _)| state == 'R')
 }
 
 /// The output of a helper.
@@ -206,7 +222,10 @@ impl<R: Read + AsFd> Lines<R> {
 mod tests {
     use std::process::{ChildStdout, Command, Stdio};
 
+    use serde::Serialize;
+
     use super::*;
+    use crate::helper::{Named, Teller};
 
     fn lines(script: &str) -> Lines<ChildStdout> {
         let child = Command::new("sh").args(["-c", script]).stdout(Stdio::piped()).spawn();
@@ -220,6 +239,45 @@ mod tests {
         assert!(matches!(next(), Ok(Some(Message::At(1)))));
         assert!(matches!(next(), Ok(Some(Message::Part(part))) if part == [2]));
         assert!(next().unwrap_err().contains("without an answer"));
+    }
+
+    #[derive(Serialize)]
+    struct Asked;
+
+    impl Named for Asked {
+        const NAME: &'static str = "asked";
+    }
+
+    impl Question for Asked {
+        type Step = u32;
+        type Part = u32;
+        type Answer = u32;
+
+        fn answer(self, _: &mut Teller<u32, u32>) -> anyhow::Result<u32> {
+            unreachable!("another process answers")
+        }
+    }
+
+    /// A machine that is busy gives a helper no processor for seconds; one that hangs waits in the kernel.
+    #[test]
+    fn a_helper_that_waits_for_a_processor_does_not_hang() {
+        for (program, hangs) in [("while :; do :; done", false), ("exec sleep 60", true)] {
+            let mut child = Command::new("sh").args(["-c", program]).spawn().unwrap();
+            let (ours, mut its) = UnixStream::pair().unwrap();
+            let late = std::thread::spawn(move || {
+                std::thread::sleep(LIMIT + LIMIT / 2);
+                let _ = its.write_all(b"{\"Answer\":{\"Ok\":7}}\n");
+            });
+            let answer = exchange(&Process::of_child(&child), ours, &Asked, |_| {});
+            child.kill().unwrap();
+            child.wait().unwrap();
+            late.join().unwrap();
+            match answer {
+                Ok(7) => assert!(!hangs, "{program}"),
+                Err(Failure::Hung { at: None, .. }) => assert!(hangs, "{program}"),
+                other => panic!("{program}: {other:?}"),
+            }
+        }
     }
 
     #[test]
