@@ -263,6 +263,33 @@ fn the_flag_is_removed_from_the_object_that_has_it() {
     assert_eq!(verdict(append, UNSET).id(), "append-only-attribute");
 }
 
+/// containerd pull request 11431: the attribute is the snapshotter's own.
+#[test]
+fn the_flag_of_an_image_layer_is_left_to_containerd() {
+    let seen = |path: &str| {
+        let mut refused = failed(Call::Unlinkat, Errno::EPERM, "x", 1.0);
+        refused.path = path.into();
+        let mut refusals = Alone::<Refusals>::new();
+        let query = refusals.ask(&refused).pop().unwrap();
+        let attributes = ObjectAttributes {
+            files: Some((FILE, FILE)),
+            object: SET,
+            directory: UNSET,
+            same_directory: true,
+            sticky: false,
+            swap: false,
+            swap_unknown: false,
+        };
+        refusals.answer(&query, Answer::Attributes(Ok(attributes))).unwrap()
+    };
+    let of = "/var/lib/containerd/io.containerd.snapshotter.v1.erofs/snapshots/4";
+    let draft = seen(&format!("{of}/layer.erofs"));
+    assert_eq!(draft.id(), "immutable-attribute");
+    assert!(draft.remedies.iter().all(|it| !it.words().contains("chattr")), "{:?}", draft.remedies);
+    let other = seen(&format!("{of}/fs/etc/passwd"));
+    assert!(other.remedies[0].words().contains("chattr -i"));
+}
+
 #[test]
 fn without_a_flag_nothing_is_claimed_and_the_flags_are_ruled_out() {
     let draft = verdict(UNSET, UNSET);

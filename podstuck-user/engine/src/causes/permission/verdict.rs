@@ -1,7 +1,7 @@
 //! Findings about EPERM, by the attributes of the object and its directory, and by swap files: the kernel refuses to
 //! remove an active one, and to unmount its file system.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::{
     cause::Cause,
@@ -74,6 +74,18 @@ pub(crate) fn draft(context: &Context<'_>, refused: &Refused, seen: &ObjectAttri
         Everything else in the volume is removed, and every attempt fails at the same place. Ask \
         who set it: hardening scripts do, and so do intruders."
     );
+    if is_snapshotters(&flagged) {
+        draft.explanation = "containerd's erofs snapshotter sets the immutable attribute on the layers of images, and \
+            clears it before it removes one (`set_immutable` in its configuration)."
+            .into();
+        draft.advice(
+            "leave the attribute to containerd, and read in its log why it does not clear it: a layer without it can \
+             be removed while other containers use it",
+            "none",
+        );
+        rule_out(&mut draft, object, directory);
+        return draft;
+    }
     draft.remedy(
         View::of(context, op)
             .on_file(&unflag(cause), &flagged, file, |it| format!("chattr -{flag} {it}")),
@@ -86,6 +98,14 @@ pub(crate) fn draft(context: &Context<'_>, refused: &Refused, seen: &ObjectAttri
     }
     rule_out(&mut draft, object, directory);
     draft
+}
+
+/// Whether containerd's erofs snapshotter protects the file (plugins/snapshots/erofs, `setImmutable`, since containerd
+/// 2.1): the layer of an image, which other containers may use.
+fn is_snapshotters(path: &Path) -> bool {
+    let is_in =
+        path.components().any(|part| part.as_os_str() == "io.containerd.snapshotter.v1.erofs");
+    is_in && path.file_name().is_some_and(|name| name == "layer.erofs")
 }
 
 /// Length of a container's id.
