@@ -134,7 +134,12 @@ pub enum Command {
     ///
     /// Runs that program with these options. The program is a separate file, and needs neither a node nor root.
     #[command(after_help = "Example:\n  podstuck cluster -A")]
-    Cluster(Cluster),
+    Cluster(Arguments),
+    /// Watch the node for as long as it runs, by `podstuck-agent`: Events and metrics
+    ///
+    /// Runs that program with these options. The program is a separate file.
+    #[command(after_help = "Example:\n  podstuck agent --no-events")]
+    Agent(Arguments),
     /// Replay a recording: the same output and exit status
     ///
     /// `--record FILE` makes a recording. Exit status: that of the run; 2 if the file is not a recording, or is
@@ -288,10 +293,10 @@ pub struct Check {
     pub node: Node,
 }
 
-/// Options of `cluster`.
+/// Options of a program that is a separate file.
 #[derive(Debug, Args)]
-pub struct Cluster {
-    /// Options of `kubectl podstuck`
+pub struct Arguments {
+    /// Options of that program
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "OPTIONS")]
     pub arguments: Vec<OsString>,
 }

@@ -11,7 +11,7 @@ use clap_complete::CompleteEnv;
 use podstuck::{
     cli::{Cli, Command},
     commands::{
-        cluster, compare, diagnose, doctor, explain, holders, lab, list, man, npd, replay, report,
+        compare, diagnose, doctor, explain, holders, lab, list, man, npd, replay, report, separate,
         watch,
     },
     interrupt,
@@ -43,9 +43,15 @@ fn main() -> ExitCode {
         }
     };
     logging::start(cli.verbose);
-    // This command has its own privileges, credentials and processes.
-    if let Some(Command::Cluster(options)) = &cli.command {
-        return report_failure(&cluster::run(options));
+    // These programs have their own privileges, credentials and processes.
+    match &cli.command {
+        Some(Command::Cluster(options)) => {
+            return report_failure(&separate::cluster(&options.arguments));
+        }
+        Some(Command::Agent(options)) => {
+            return report_failure(&separate::agent(&options.arguments));
+        }
+        _ => {}
     }
     // Labs mount, and run programs that do.
     let is_lab = matches!(
@@ -74,7 +80,8 @@ fn main() -> ExitCode {
         Command::LabRemoval(options) => lab::removal(&options),
         Command::LabHelper(options) => lab::helper(&options),
         Command::Man(options) => man::run(&options),
-        Command::Cluster(options) => Err(cluster::run(&options)),
+        Command::Cluster(options) => Err(separate::cluster(&options.arguments)),
+        Command::Agent(options) => Err(separate::agent(&options.arguments)),
         // Its exit status has another meaning.
         Command::Check(options) => return npd::run(options).into(),
         Command::Look => questions::serve().map(|()| Exit::Clean).map_err(Failure::CannotRun),

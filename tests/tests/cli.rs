@@ -5,7 +5,7 @@ use std::{
     ffi::OsStr,
     fs,
     io::{BufRead, BufReader, Read},
-    os::unix::ffi::OsStrExt,
+    os::unix::{ffi::OsStrExt, fs::PermissionsExt},
     process::{Command, Stdio},
     time::{Duration, Instant},
 };
@@ -39,6 +39,34 @@ fn wrong_usage_is_2_and_names_the_fault() {
         let (status, text) = complaint(args);
         assert_eq!(status, Some(2), "{args:?}: {text}");
         assert!(text.contains(words), "{args:?}: {text}");
+    }
+}
+
+/// `podstuck cluster` and `podstuck agent` are separate files of a release.
+#[test]
+fn a_separate_program_gets_the_options_and_where_it_is_missing_its_place_is_named() {
+    for (command, program, place) in [
+        ("cluster", "kubectl-podstuck", "kubectl-podstuck-"),
+        ("agent", "podstuck-agent", "container image"),
+    ] {
+        let path = tempfile::tempdir().unwrap();
+        let run = || {
+            let mut run = Command::new(podstuck());
+            let output = run.args([command, "--first", "-A"]).env("PATH", path.path()).output();
+            let output = output.unwrap();
+            let said = [output.stdout, output.stderr].map(|it| String::from_utf8(it).unwrap());
+            (output.status.code(), said)
+        };
+        let (status, [_, said]) = run();
+        assert_eq!(status, Some(3), "{said}");
+        assert!(
+            said.contains(&format!("{program} is not in PATH")) && said.contains(place),
+            "{said}"
+        );
+        let script = path.path().join(program);
+        fs::write(&script, "#!/bin/sh\necho \"$@\"\nexit 7\n").unwrap();
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(run(), (Some(7), ["--first -A\n".to_owned(), String::new()]));
     }
 }
 

@@ -3,7 +3,6 @@
 mod away;
 mod believed;
 pub(crate) mod check;
-pub mod cluster;
 pub mod compare;
 pub mod diagnose;
 pub mod doctor;
@@ -16,4 +15,5 @@ mod near;
 pub mod npd;
 pub mod replay;
 pub mod report;
+pub mod separate;
 pub mod watch;
