@@ -52,6 +52,16 @@ pub fn has_server(fs_type: &str) -> bool {
     is_fuse(fs_type) || ["nfs", "nfs4", "cifs", "smb3", "ceph"].contains(&fs_type)
 }
 
+/// Whether the type is the kernel's client for SMB.
+pub fn is_smb(fs_type: &str) -> bool {
+    ["cifs", "smb3"].contains(&fs_type)
+}
+
+/// Whether the type is CephFS.
+pub fn is_ceph(fs_type: &str) -> bool {
+    fs_type == "ceph"
+}
+
 /// `fuse`, `fuse.NAME`, `fuseblk`; not `fusectl`, which the kernel serves.
 pub fn is_fuse(fs_type: &str) -> bool {
     fs_type == "fuse" || fs_type == "fuseblk" || fs_type.starts_with("fuse.")

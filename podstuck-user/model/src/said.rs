@@ -63,8 +63,10 @@ pub enum Complaint {
     RootfsBusy,
     /// kubelet's watch of its pods at the API server fails.
     WatchFails,
-    /// The kernel receives nothing from an SMB server any more.
+    /// The kernel receives nothing from an SMB or NFS server any more.
     ServerSilent,
+    /// The kernel warns about a block device, or about the file system on it.
+    DeviceWarning,
     /// A CephFS metadata server has rejected the session of the kernel's client.
     SessionRejected,
     /// The file of a sandbox's network namespace cannot be removed.
@@ -241,6 +243,10 @@ pub struct Said {
     /// The result of a `stat` of a volume, if the error names one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub looked: Option<NamedLook>,
+    /// The block devices that a message of the kernel is about, as `major:minor`: the one that it names, and those
+    /// built on it.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub devices: Vec<String>,
     /// The level, by the component.
     #[serde(skip_serializing_if = "is_error", default)]
     pub level: Level,
@@ -266,6 +272,7 @@ impl Said {
             retry: None,
             complaint: None,
             looked: None,
+            devices: Vec::new(),
             level: Level::Error,
             report: None,
             text: text.into(),

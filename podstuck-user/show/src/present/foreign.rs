@@ -131,6 +131,7 @@ impl Foreign {
             retry: Some(sample::time(1)),
             complaint: None,
             looked: None,
+            devices: Vec::new(),
             level: podstuck_model::said::Level::Error,
             report: None,
             text: self.text(),

@@ -61,8 +61,8 @@ pub(crate) static DEVICE_ERROR: Cause = Cause {
         ),
         seen(
             "the device does not exist any more, the kernel has counted errors of the file \
-             system, the file system is shut down, or the API server records the storage as \
-             detached",
+             system, or has logged an error of the device in the last ten minutes, the file \
+             system is shut down, or the API server records the storage as detached",
             &[Origin::Files, Origin::Api, Origin::Mounts, Origin::Look, Origin::Log],
         ),
     ],

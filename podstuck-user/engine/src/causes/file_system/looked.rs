@@ -11,7 +11,7 @@ use crate::{
             causes::{DEVICE_ERROR, STALE_HANDLE},
             verdict,
         },
-        shared::{sharers, stat_errors::StatErrors},
+        shared::{kernel_says::KernelSays, sharers, stat_errors::StatErrors},
     },
     command::{Step, View},
     ids,
@@ -65,13 +65,17 @@ impl Looked {
         context: &Context<'_>,
         query: &Query,
         fs: &FileSystem,
+        kernel: &KernelSays,
     ) -> Option<Draft> {
         let failed = self.logged.of(&query.path)?;
         let errno = failed.look.outcome.errno()?;
         let is_served = is_fuse(&fs.fs_type) || verdict::is_served(fs);
         let cause = match errno {
             Errno::ESTALE => fs.fs_type.starts_with("nfs").then_some(&STALE_HANDLE)?,
-            _ => (!is_served && verdict::has_failed(fs)).then_some(&DEVICE_ERROR)?,
+            _ => {
+                let fails = kernel.fails_now(context, &fs.device).is_some();
+                (!is_served && (fails || verdict::has_failed(fs))).then_some(&DEVICE_ERROR)?
+            }
         };
         let sample = self.last.as_deref()?;
         let (pod, volume) = sample.volume(query.target_id)?;
@@ -87,6 +91,7 @@ impl Looked {
         failed.logged.tell(&mut draft);
         (draft.blocks_deletion, draft.severity) = (Some(true), Severity::Critical);
         verdict::describe(&mut draft, fs);
+        let fails = verdict::quote_kernel(&mut draft, context, fs, kernel);
         let point = safe_path(&fs.point).into_owned();
         draft.explanation = format!(
             "{} The driver, or kubelet, calls stat(2) on the volume before it unmounts it, and \
@@ -99,9 +104,12 @@ impl Looked {
                 fs.device.parse().ok().and_then(|it| sharers::of(sample, it, Some(&pod.uid)));
             release_stale(&mut draft, view.on_mount("umount -f", &fs.point, fs.id).forced(others));
         } else {
-            release_failed(&mut draft, view.on_mount("umount", &fs.point, fs.id), errno, fs);
+            release_failed(&mut draft, view.on_mount("umount", &fs.point, fs.id), errno);
+            if !fails && !verdict::has_failed_now(fs) {
+                draft.doubt("whether the errors that the kernel has counted are new");
+            }
         }
-        verdict::tell_apart(&mut draft, errno, Some(fs));
+        verdict::tell_apart(&mut draft, errno, Some(fs), fails);
         self.found.insert(query.target_id);
         Some(draft)
     }
@@ -126,7 +134,7 @@ fn release_stale(draft: &mut Draft, unmount: Step) {
 }
 
 /// The file system has shut itself down, or its device fails.
-fn release_failed(draft: &mut Draft, unmount: Step, errno: Errno, fs: &FileSystem) {
+fn release_failed(draft: &mut Draft, unmount: Step, errno: Errno) {
     draft.remedy(
         unmount.so(", whose file system has failed"),
         "what was not yet written is lost already. Check the file system (`fsck`) before it is mounted again",
@@ -137,7 +145,4 @@ fn release_failed(draft: &mut Draft, unmount: Step, errno: Errno, fs: &FileSyste
         "the driver's error is that of the file system, from its stat(2) call",
     );
     draft.rule_out(ids::NODE_FS_READONLY, format!("the error is {errno:?}, and not EROFS"));
-    if !verdict::has_failed_now(fs) {
-        draft.doubt("whether the errors that the kernel has counted are new");
-    }
 }

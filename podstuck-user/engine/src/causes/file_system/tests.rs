@@ -16,7 +16,7 @@ use crate::{
         identity::{Component, Pod, Target},
         node::{NodeSample, PodState, VolumeState},
         operation::Operation,
-        said::{Complaint, NamedLook, Said},
+        said::{Complaint, Level, NamedLook, Said},
         time::Monotonic,
     },
     query::{Answer, ReadFileSystem, Wants},
@@ -141,6 +141,33 @@ fn what_the_kernel_says_of_an_evicted_client_makes_it_likely() {
     let draft = errors.answer(&query, Answer::FileSystem(Some(ceph))).unwrap();
     draft.assert_is("cephfs-evicted", Certainty::Likely);
     assert!(draft.evidence.iter().any(|fact| fact.fact.contains(line)));
+}
+
+/// An error shows that the device fails if it is about this device, and new; any other warning is only quoted.
+#[test]
+fn an_error_that_the_kernel_logs_now_shows_that_the_device_fails() {
+    let line = "I/O error, dev sda, sector 2048";
+    let minutes = |minutes: u64| Monotonic(minutes * 60_000_000_000);
+    for (at, level, number, quoted, certainty) in [
+        (50, Level::Error, "8:1", true, Certainty::Firm),
+        (20, Level::Error, "8:1", true, Certainty::Likely),
+        (50, Level::Warning, "8:1", true, Certainty::Likely),
+        (50, Level::Error, "8:2", false, Certainty::Likely),
+    ] {
+        let mut errors = Alone::<FileSystemErrors>::new();
+        let at = Timestamp::from_second(at * 60).unwrap();
+        let said = Said::new(Component::Other, "log of the kernel", "", at, line);
+        let complaint = Some(Complaint::DeviceWarning);
+        let said = Said { complaint, level, devices: vec![number.into()], times: 2, ..said };
+        errors.take(minutes(51), What::Said(Box::new(said)));
+        errors.ask(&op(Errno::EIO, "f", 51.0 * 60.0 + 1.0));
+        let query = errors.ask(&op(Errno::EIO, "f", 51.0 * 60.0 + 1.5)).pop().unwrap();
+        let answer = Answer::FileSystem(Some(file_system("/v")));
+        let draft = errors.answer_at(minutes(52), &query, answer).unwrap();
+        draft.assert_is("device-io-error", certainty);
+        let fact = format!("the kernel logged, 2 times, last at {at:.0}: {line}");
+        assert_eq!(draft.evidence.iter().any(|it| it.fact == fact), quoted, "{:?}", draft.evidence);
+    }
 }
 
 #[test]

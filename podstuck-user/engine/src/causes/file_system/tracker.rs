@@ -10,11 +10,11 @@ use crate::{
     bounded::Bounded,
     causes::{
         file_system::{self, looked::Looked},
-        network_storage::KernelSays,
         shared::clean_up::is_clean_up,
+        shared::kernel_says::KernelSays,
     },
     event::{Event, What},
-    model::{call::Call, file_system::FileSystem, operation::Operation, time::Monotonic},
+    model::{call::Call, operation::Operation, time::Monotonic},
     query::{Query, Question, ReadFileSystem},
     tracker::{Claim, Context, Steps, Subject, Tracker, TrackerId},
 };
@@ -130,18 +130,12 @@ impl Tracker for FileSystemErrors {
             What::Answer { query, answer } => {
                 let Some((_, found)) = ReadFileSystem::answered(query, answer) else { return };
                 if let Some(fs) = found
-                    && let Some(draft) = self.looked.conclude(context, query, fs)
+                    && let Some(draft) = self.looked.conclude(context, query, fs, &self.kernel)
                 {
                     steps.found([draft]);
                 } else if let Some(failing) = self.of_target(query.target_id) {
-                    let kernel = |fs: &FileSystem| self.kernel.of(&fs.fs_type, &fs.source);
-                    let kernel = found.as_ref().and_then(kernel);
-                    steps.found(file_system::verdict::draft(
-                        context,
-                        failing,
-                        found.as_ref(),
-                        kernel,
-                    ));
+                    let (found, kernel) = (found.as_ref(), &self.kernel);
+                    steps.found(file_system::verdict::draft(context, failing, found, kernel));
                 }
             }
             What::Said(said) => {

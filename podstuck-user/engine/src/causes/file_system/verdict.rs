@@ -12,7 +12,11 @@ use crate::{
             tracker::Failing,
         },
         network_storage,
-        shared::{claim::UNSEEN_DEVICE, sharers},
+        shared::{
+            claim::UNSEEN_DEVICE,
+            kernel_says::{self, KernelSays},
+            sharers,
+        },
     },
     command::{Step, View},
     ids,
@@ -22,7 +26,6 @@ use crate::{
         finding::Severity,
         identity::TargetKind,
         path::{safe, safe_path},
-        said::Said,
     },
     tracker::{Context, TrackerId},
     verdict::{Draft, times},
@@ -33,7 +36,7 @@ pub(crate) fn draft(
     context: &Context<'_>,
     failing: &Failing,
     found: Option<&FileSystem>,
-    kernel: Option<&Said>,
+    kernel: &KernelSays,
 ) -> Option<Draft> {
     let op = &failing.op;
     let errno = op.outcome.errno()?;
@@ -77,6 +80,7 @@ pub(crate) fn draft(
         None => unseen(errno),
     };
     if let Some(fs) = found.filter(|_| of_network.is_some()) {
+        let kernel = kernel.of(&fs.fs_type, &fs.source);
         network_storage::tell(&mut draft, Some(errno), kernel);
         let own = op.target.pod.as_ref().map(|pod| pod.uid.as_str());
         let others = || sharers::of(context.sample?, fs.device.parse().ok()?, own);
@@ -84,8 +88,20 @@ pub(crate) fn draft(
         return Some(draft);
     }
     remedies(context, &mut draft, errno, failing, found);
-    tell_apart(&mut draft, errno, found);
+    let fails = found.is_some_and(|fs| quote_kernel(&mut draft, context, fs, kernel));
+    tell_apart(&mut draft, errno, found, fails);
     Some(draft)
+}
+
+/// Adds what the kernel has logged of the file system's device, and whether it is an error of the last minutes.
+pub(super) fn quote_kernel(
+    draft: &mut Draft,
+    context: &Context<'_>,
+    fs: &FileSystem,
+    kernel: &KernelSays,
+) -> bool {
+    kernel.of_device(&fs.device).into_iter().for_each(|said| kernel_says::quote(draft, said));
+    kernel.fails_now(context, &fs.device).is_some()
 }
 
 /// Whether the mount is below the pod's own directory, and so not the node's file system.
@@ -306,7 +322,8 @@ fn remedies(
 }
 
 /// Rules out the look-alikes, most of them by the error itself.
-pub(super) fn tell_apart(draft: &mut Draft, errno: Errno, found: Option<&FileSystem>) {
+/// `fails` is whether the kernel reports errors of the device.
+pub(super) fn tell_apart(draft: &mut Draft, errno: Errno, found: Option<&FileSystem>, fails: bool) {
     let read_write = found.filter(|fs| !fs.read_only && !fs.mount_read_only);
     match errno {
         Errno::EROFS => {
@@ -354,13 +371,13 @@ pub(super) fn tell_apart(draft: &mut Draft, errno: Errno, found: Option<&FileSys
             format!("the file system is of type {}, not ceph", safe(fs.fs_type.as_bytes())),
         );
     }
-    if fs.device_exists == Some(true) && fs.errors.is_empty() {
+    if fs.device_exists == Some(true) && fs.errors.is_empty() && !fails {
         draft.rule_out(
             ids::DEVICE_IO_ERROR,
             "the device exists, and the kernel has counted no error on it",
         );
     }
-    if *draft.cause == DEVICE_ERROR && !has_failed(fs) {
+    if *draft.cause == DEVICE_ERROR && !has_failed(fs) && !fails {
         draft.doubt(UNSEEN_DEVICE);
     }
 }

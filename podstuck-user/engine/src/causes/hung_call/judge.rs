@@ -11,12 +11,12 @@ use crate::{
             CALL_HUNG_UNEXPLAINED, DEVICE_SILENT, FANOTIFY_LISTENER_HUNG, FILESYSTEM_FROZEN,
             FLUSH_SLOW, FUSE_DAEMON_HUNG, KERNEL_HANG, NFS_UNREACHABLE,
         },
-        network_storage::{self, Server},
+        network_storage::Server,
         shared::claim::UNKNOWN_DEVICE,
     },
     model::{
         call::Call,
-        file_system::is_fuse,
+        file_system::{is_ceph, is_fuse, is_smb},
         hung::{PATIENCE, Phase},
         stuck::StuckThread,
         time::Monotonic,
@@ -154,10 +154,10 @@ pub(crate) fn judge(seen: &StuckThread, beside: Beside) -> Option<Judged> {
     if fs_type.starts_with("nfs") {
         return nfs(seen, beside, Some(NO_STACK));
     }
-    if network_storage::is_smb(fs_type) {
+    if is_smb(fs_type) {
         return after(server, Waits::Smb, Some(NO_STACK));
     }
-    if network_storage::is_ceph(fs_type) {
+    if is_ceph(fs_type) {
         return after(server, Waits::Ceph, Some(NO_STACK));
     }
     if let Some(is_its) = beside.silent {

@@ -13,7 +13,7 @@ use crate::{
             kubelet,
             verdict::Around,
         },
-        network_storage::KernelSays,
+        shared::kernel_says::KernelSays,
         shared::{
             sharers,
             stalled::{Silent, Stalled},
@@ -256,7 +256,9 @@ impl HungCalls {
             (None, _) => ("", ""),
         };
         let fanotify = self.fanotify.get(&seen.target_id).and_then(Option::as_ref);
-        let (kernel, silent) = (self.kernel.of(fs_type, source), self.silent(seen));
+        let silent = self.silent(seen);
+        let of_device = || self.kernel.of_device(&self.device_of(seen)?.to_string());
+        let kernel = self.kernel.of(fs_type, source).or_else(of_device);
         let around = Around { listening, kernel, fanotify, silent };
         let mut draft = Draft::about_state(
             self.id(),

@@ -9,7 +9,7 @@ use crate::{
             judge::{Judged, Waits},
         },
         network_storage,
-        shared::{fuse, stalled::Silent, thaw::thaw},
+        shared::{fuse, kernel_says, stalled::Silent, thaw::thaw},
     },
     command::{Step, View},
     ids,
@@ -39,7 +39,7 @@ const STILL_CONNECTED: &str = "whether the client is still connected, and the re
 pub(crate) struct Around<'a> {
     /// Whether a process listens at the address of the NFS mount's server.
     pub(crate) listening: Option<&'a Listening>,
-    /// What the kernel's log says of the server.
+    /// What the kernel's log says of the server or the device.
     pub(crate) kernel: Option<&'a Said>,
     /// The listeners that must permit accesses to the object.
     pub(crate) fanotify: Option<&'a Result<Fanotify, NoAnswer>>,
@@ -73,6 +73,9 @@ pub(crate) fn fill(
         Waits::Shutdown => shutdown(draft, around.silent),
         Waits::Disk => disk(draft, around.silent),
         Waits::Unknown => unknown(draft),
+    }
+    if !matches!(judged.waits, Waits::Smb | Waits::Ceph) {
+        around.kernel.into_iter().for_each(|said| kernel_says::quote(draft, said));
     }
     // Without a kernel function, no wait can be ruled out.
     let has_functions = functions(&seen.stack, seen.wait_channel.as_deref()).next().is_some();

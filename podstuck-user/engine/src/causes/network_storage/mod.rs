@@ -10,7 +10,11 @@ use nix::errno::Errno;
 
 use crate::{
     cause::{Cause, Kind, absent, hidden, like, log, seen, way},
-    causes::shared::{sharers, stat_errors::StatErrors},
+    causes::shared::{
+        kernel_says::{self, KernelSays},
+        sharers,
+        stat_errors::StatErrors,
+    },
     command::{Step, View},
     event::{Event, What},
     family::Family,
@@ -19,11 +23,11 @@ use crate::{
         degraded::Feed,
         diagnosis::Stage,
         evidence::Source,
-        file_system::FileSystem,
+        file_system::{FileSystem, is_ceph, is_smb},
         finding::Severity,
         node::NodeSample,
         path::{safe, safe_path},
-        said::{Complaint, Said},
+        said::Said,
     },
     query::{Question, ReadFileSystem},
     tracker::{Claim, Context, Steps, Subject, Tracker, TrackerId, TrackerSpec},
@@ -289,16 +293,6 @@ impl Server {
     }
 }
 
-/// Whether the type is an SMB file system.
-pub(crate) fn is_smb(fs_type: &str) -> bool {
-    ["cifs", "smb3"].contains(&fs_type)
-}
-
-/// Whether the type is CephFS.
-pub(crate) fn is_ceph(fs_type: &str) -> bool {
-    fs_type == "ceph"
-}
-
 /// The cause of an error on a file system of this type, if it is known.
 pub(crate) fn judge(errno: Errno, fs_type: &str) -> Option<&'static Cause> {
     match errno {
@@ -338,11 +332,7 @@ pub(crate) fn tell(draft: &mut Draft, errno: Option<Errno>, kernel: Option<&Said
     draft.severity = Severity::Critical;
     draft.explanation = explanation(draft.cause, errno).into();
     if let Some(said) = kernel {
-        let text = safe(said.text.as_bytes());
-        draft.fact(
-            format!("the kernel said at {:.0}: {text}", said.at),
-            Source::Log(said.source.clone()),
-        );
+        kernel_says::quote(draft, said);
     }
     if *draft.cause == SMB_HOST_DOWN {
         match errno {
@@ -404,55 +394,6 @@ pub(crate) fn unmount(
         view.on_mount(words, point, id).so(", whose server is unreachable").forced(others),
         risk,
     );
-}
-
-/// The kernel's last messages about network servers.
-#[derive(Default)]
-pub(crate) struct KernelSays {
-    /// About SMB servers, by lower-case name.
-    smb: std::collections::BTreeMap<String, Said>,
-    /// About Ceph.
-    ceph: Option<Said>,
-}
-
-/// Servers remembered.
-const SERVERS: usize = 64;
-
-impl KernelSays {
-    /// Records a log line, if it is the newest about its server.
-    pub(crate) fn listen(&mut self, said: &Said) {
-        let is_newer = |before: Option<&Said>| before.is_none_or(|before| before.at <= said.at);
-        match said.complaint {
-            Some(Complaint::SessionRejected) if is_newer(self.ceph.as_ref()) => {
-                self.ceph = Some(said.clone());
-            }
-            Some(Complaint::ServerSilent) => {
-                let Some(server) = smb_server(&said.text) else { return };
-                let known = self.smb.get(&server);
-                if is_newer(known) && (known.is_some() || self.smb.len() < SERVERS) {
-                    self.smb.insert(server, said.clone());
-                }
-            }
-            _ => {}
-        }
-    }
-
-    /// The last message about the server of a mount of this type and source.
-    pub(crate) fn of(&self, fs_type: &str, source: &str) -> Option<&Said> {
-        if is_ceph(fs_type) {
-            return self.ceph.as_ref();
-        }
-        // `//SERVER/SHARE`
-        let server = source.trim_start_matches(['/', '\\']).split(['/', '\\']).next()?;
-        self.smb.get(&server.to_ascii_lowercase()).filter(|_| is_smb(fs_type))
-    }
-}
-
-/// The server in a line: `CIFS: VFS: \\SERVER has not responded`, or `Server SERVER` before Linux 5.4.
-fn smb_server(text: &str) -> Option<String> {
-    let (before, _) = text.split_once(" has not responded in ")?;
-    let name = before.rsplit(' ').next()?.trim_start_matches('\\');
-    (!name.is_empty()).then(|| name.to_ascii_lowercase())
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use nix::errno::Errno;
 
 use crate::{
     causes::{
-        network_storage::{KernelSays, NetworkStorage, judge},
+        network_storage::{NetworkStorage, judge},
         shared::stat_errors::FRESH,
     },
     event::What,
@@ -122,35 +122,6 @@ fn an_old_error_starts_no_query() {
     let later = sample(2 + FRESH.as_secs() + 2, true);
     let steps = storage.take(later.at, What::Sample(Arc::new(later)));
     assert!(steps.queries.is_empty() && steps.verdicts.is_empty(), "{steps:?}");
-}
-
-fn said_of_verdict(text: &str, complaint: Complaint, second: i64) -> Said {
-    let at = Timestamp::from_second(second).unwrap();
-    let said = Said::new(Component::Other, "log of the kernel, /dev/kmsg", "", at, text);
-    Said { complaint: Some(complaint), ..said }
-}
-
-#[test]
-fn the_kernel_speaks_of_a_server_and_not_of_all() {
-    let mut says = KernelSays::default();
-    let silent = Complaint::ServerSilent;
-    let new = r"CIFS: VFS: \\Files.example has not responded in 180 seconds. Reconnecting...";
-    says.listen(&said_of_verdict(new, silent, 5));
-    says.listen(&said_of_verdict(
-        "CIFS VFS: Server old.example has not responded in 120 seconds. x",
-        silent,
-        6,
-    ));
-    assert_eq!(says.of("cifs", "//files.example/share").map(|said| said.text.as_str()), Some(new));
-    assert!(says.of("smb3", r"\\old.example\share").is_some());
-    assert!(says.of("cifs", "//other.example/share").is_none());
-    assert!(says.of("nfs4", "//files.example/share").is_none());
-    assert!(says.of("ceph", "10.0.0.1:6789:/").is_none());
-    let denied = Complaint::SessionRejected;
-    says.listen(&said_of_verdict("ceph: mds0 reconnect denied", denied, 9));
-    says.listen(&said_of_verdict("ceph: mds0 rejected session", denied, 7));
-    let last = says.of("ceph", "10.0.0.1:6789:/").map(|said| said.text.as_str());
-    assert_eq!(last, Some("ceph: mds0 reconnect denied"), "the last one");
 }
 
 #[test]

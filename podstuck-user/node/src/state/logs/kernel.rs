@@ -1,8 +1,9 @@
 //! Signals that AppArmor denies a runtime, by the kernel's log: the audit daemon's log where there is one, else the
 //! kernel's ring buffer. The kernel quotes what others choose, and writes what it cannot quote as hexadecimal digits.
-//! From the ring buffer also lost servers of the SMB and CephFS clients.
+//! From the ring buffer also lost servers of the SMB, NFS and CephFS clients, and warnings about block devices.
 
 use std::{
+    collections::BTreeMap,
     ffi::OsString,
     fs::{File, OpenOptions},
     io::{self, BufRead, BufReader, Read},
@@ -18,7 +19,7 @@ use regex::Regex;
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
-use super::{fixed, place};
+use super::{fixed, kernel_devices::Devices, place};
 use crate::identity::on_host;
 use podstuck_confine::{
     clock,
@@ -80,10 +81,11 @@ impl Question for ReadKernelLog {
         let denials = lines.into_iter().map(|(at, text)| said(at, refused, &text, &source(place)));
         tell.part(&denials.collect())?;
         let clock = clock::start();
-        let servers = own.as_deref().map(|own| lost_servers(own, clock)).unwrap_or_default();
-        let lost =
-            servers.into_iter().map(|(at, what, text)| said(at, what, text, &source(BUFFER)));
+        let own = own.as_deref().unwrap_or_default();
+        let lost = lost_servers(own, clock).into_iter();
+        let lost = lost.map(|(at, what, text)| said(at, what, text, &source(BUFFER)));
         tell.part(&lost.collect())?;
+        tell.part(&Devices::read().warnings(own, clock, &source(BUFFER)))?;
         Ok(source(place))
     }
 }
@@ -112,20 +114,29 @@ fn buffer() -> io::Result<impl Iterator<Item = Record>> {
 }
 
 /// A record that the kernel wrote.
-struct Record {
+pub(super) struct Record {
     /// Time since the boot, without the time suspended.
     at: Duration,
-    text: String,
+    /// 0 (emergency) to 7 (debug).
+    pub(super) level: u32,
+    pub(super) text: String,
+}
+
+impl Record {
+    /// When it was written.
+    pub(super) fn at(&self, clock: Clock) -> Timestamp {
+        clock.at(Monotonic(u64::try_from(self.at.as_nanos()).unwrap_or(u64::MAX)))
+    }
 }
 
 /// Parses a record `PRIORITY,NUMBER,TIME,FLAGS;TEXT`, its time in microseconds, if its facility is the kernel's.
-fn of_kernel(record: &str) -> Option<Record> {
+pub(super) fn of_kernel(record: &str) -> Option<Record> {
     let (head, text) = record.split_once(';')?;
     let mut head = head.split(',');
     let priority: u32 = head.next()?.parse().ok()?;
     let at = Duration::from_micros(head.nth(1)?.parse().ok()?);
     let text = text.lines().next().unwrap_or_default().to_owned();
-    (priority >> 3 == 0).then_some(Record { at, text })
+    (priority >> 3 == 0).then_some(Record { at, level: priority & 7, text })
 }
 
 /// fs/smb/client/connect.c, `server_unresponsive`, and before Linux 5.4; fs/ceph/mds_client.c, `handle_session`,
@@ -147,13 +158,32 @@ fn lost_servers(records: &[Record], clock: Clock) -> Vec<(Timestamp, Complaint, 
         let smb = found.get(1).is_some();
         Some(if smb { Complaint::ServerSilent } else { Complaint::SessionRejected })
     };
-    let at = |record: &Record| {
-        clock.at(Monotonic(u64::try_from(record.at.as_nanos()).unwrap_or(u64::MAX)))
-    };
-    let found = records.iter().filter_map(|it| Some((at(it), lost(it)?, it.text.as_str())));
+    let found = records.iter().filter_map(|it| Some((it.at(clock), lost(it)?, it.text.as_str())));
     let mut found: Vec<_> = found.collect();
+    found.extend(silent_nfs_servers(records, clock));
     found.drain(..found.len().saturating_sub(DENIALS));
     found
+}
+
+/// net/sunrpc/clnt.c, `call_timeout` and `rpc_check_timeout`; fs/lockd/clntproc.c, `nlm_wait_on_grace`.
+static NFS: LazyLock<Regex> =
+    LazyLock::new(|| fixed(r"^(?:nfs|lockd): server (\S+) (?:(OK)|not responding, .*)$"));
+
+/// The last records about NFS servers that have not answered since.
+fn silent_nfs_servers(
+    records: &[Record],
+    clock: Clock,
+) -> impl Iterator<Item = (Timestamp, Complaint, &str)> {
+    let mut silent = BTreeMap::new();
+    for record in records {
+        let Some(found) = NFS.captures(&record.text) else { continue };
+        let server = found.get(1).map_or("", |server| server.as_str());
+        match found.get(2) {
+            Some(_) => silent.remove(server),
+            None => silent.insert(server, record),
+        };
+    }
+    silent.into_values().map(move |it| (it.at(clock), Complaint::ServerSilent, it.text.as_str()))
 }
 
 /// The last denials.
@@ -170,7 +200,7 @@ fn denial(line: &str) -> Option<(Timestamp, String)> {
     Some((at, found[3].to_owned()))
 }
 
-fn said(at: Timestamp, complaint: Complaint, text: &str, source: &str) -> Said {
+pub(super) fn said(at: Timestamp, complaint: Complaint, text: &str, source: &str) -> Said {
     Said { complaint: Some(complaint), ..super::said(Component::Other, source, "", at, text) }
 }
 
@@ -187,6 +217,7 @@ mod tests {
             let own: Vec<Record> = text.lines().filter_map(of_kernel).collect();
             let _ = denials(own.iter().map(|own| own.text.clone()).chain(lines(input)));
             let _ = lost_servers(&own, BOOT);
+            let _ = Devices::of([("sda", "8:0", &["8:1"][..])]).warnings(&own, BOOT, "log");
         });
     }
 
@@ -247,11 +278,25 @@ mod tests {
             ("ceph: mds0 reconnect start", None),
             ("libceph: mds0 172.21.5.114:6812 connection reset", None),
             ("x ceph: mds0 reconnect denied", None),
+            ("nfs: server 10.0.0.5 not responding, still trying", smb),
+            ("nfs: server nas.example not responding, timed out", smb),
+            ("lockd: server nas.example not responding, still trying", smb),
+            ("nfs: server nas.example OK", None),
         ] {
             let records = [record(text)];
             let found = lost_servers(&records, BOOT);
             assert_eq!(found.first().map(|(_, complaint, _)| *complaint), complaint, "{text}");
         }
+    }
+
+    #[test]
+    fn an_nfs_server_that_answers_again_is_not_lost() {
+        let record = |text: &str| of_kernel(&format!("5,1,5000000,-;{text}\n")).unwrap();
+        let gone = "nfs: server nas.example not responding, still trying";
+        let back = [record(gone), record("nfs: server nas.example OK")];
+        assert_eq!(lost_servers(&back, BOOT), []);
+        let other = [record(gone), record("nfs: server other.example OK"), record(gone)];
+        assert_eq!(lost_servers(&other, BOOT).len(), 1);
     }
 
     #[test]

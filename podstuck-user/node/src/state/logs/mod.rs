@@ -19,6 +19,7 @@ mod framing;
 mod go_json;
 mod go_text;
 mod kernel;
+mod kernel_devices;
 mod klog;
 mod klog_device;
 mod klog_pod;
