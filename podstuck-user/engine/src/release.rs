@@ -9,7 +9,7 @@ use crate::{
     command::{NAME, Process, Step, View, crictl_rm, docker_rm, kill},
     model::{
         call::Outcome,
-        chain::Link,
+        chain::{Link, Who, WhoKind},
         diagnosis::{PodStage, Stage},
         identity::Component,
         mounted::Mounted,
@@ -67,9 +67,9 @@ struct Of<'a> {
 
 impl Of<'_> {
     /// A link about a process. It is compared as a whole: a pod's process can have any name, but not another one's pid.
-    fn process(&self, who: &str) -> Option<Vec<Remedy>> {
+    fn process(&self, who: &Who) -> Option<Vec<Remedy>> {
         let Facts { sample, waits, .. } = self.facts;
-        let is = |name: &str, pid: u32| who == format!("{name} (pid {pid})");
+        let is = |name: &str, pid: u32| who.name == name && who.pid == Some(pid);
         if sample.kubelets.iter().any(|pid| is("kubelet", *pid)) {
             return Some(self.kubelet());
         }
@@ -77,7 +77,8 @@ impl Of<'_> {
             return Some(std::iter::once(restart(runtime)).chain(self.forget()).collect());
         }
         let mut drivers = self.state.volumes.iter().filter_map(VolumeState::driver);
-        if drivers.any(|driver| who.ends_with(&format!(", pid {})", driver.pid))) {
+        let is_component = who.kind == WhoKind::Component;
+        if drivers.any(|driver| is_component && who.pid == Some(driver.pid)) {
             let act =
                 "restart the CSI driver's pod on this node: kubelet then calls the driver again";
             let mut all: Vec<Remedy> = self.umount().into_iter().collect();
@@ -87,7 +88,7 @@ impl Of<'_> {
         // Another command, such as a repair of a file system, may need its time.
         let is_unmount = |it: &&Waiting| it.part == Part::Task && it.command.starts_with("umount");
         let mut unmounts = waits.all().filter(is_unmount).filter(|it| it.state != 'D');
-        if let Some(task) = unmounts.find(|it| it.name() == who) {
+        if let Some(task) = unmounts.find(|it| it.name() == who.to_string()) {
             let process = Process::new(task.pid, Some(task.started), Some(&task.command));
             return Some(vec![kill("kill -9", process).remedy(KILL_COMMAND)]);
         }
@@ -106,11 +107,11 @@ impl Of<'_> {
     }
 
     /// A process or a shim of the pod.
-    fn container(&self, who: &str) -> Option<Vec<Remedy>> {
+    fn container(&self, who: &Who) -> Option<Vec<Remedy>> {
         let Facts { sample, .. } = self.facts;
         let group = sample.cgroups.iter().find(|it| it.uid == self.state.uid)?;
         let runs = |pid: u32| group.shims.iter().all(|shim| shim.pid != pid);
-        let is = |comm: &str, pid: u32| who == process(comm, pid);
+        let is = |comm: &str, pid: u32| who.to_string() == process(comm, pid);
         let mut tasks = group.tasks.iter().chain(&group.outside);
         let task = tasks.find(|it| runs(it.pid) && is(&it.comm, it.pid));
         let shim = group.shims.iter().find(|it| is(&it.comm, it.pid));

@@ -15,7 +15,7 @@ pub(crate) fn stage(pod: &Pod, sample: &NodeSample) -> Option<PodStage> {
         None if sample.may_have_pod(&pod.uid) => return None,
         None => (Stage::Gone, "it has no directory below any kubelet's root".to_owned()),
     };
-    Some(PodStage { pod: pod.clone(), stage, fact, chain: Vec::new() })
+    Some(PodStage::new(pod.clone(), stage, fact))
 }
 
 /// The stage of a pod that has a directory, with the evidence.

@@ -243,8 +243,10 @@ impl Draft {
     pub(crate) fn links(&mut self, links: &[Link]) {
         for link in links.iter().skip(1).take(LINKS) {
             let waits = link.waits_for.as_ref().map(|what| format!(" waits for {what}:"));
-            let fact = format!("{}{} {}", link.who, waits.unwrap_or_default(), link.fact);
-            self.fact(fact, Source::proc(link.source.clone()));
+            let hidden =
+                link.not_visible.as_ref().map(|why| format!("; {why}")).unwrap_or_default();
+            let fact = format!("{}{} {}{hidden}", link.who, waits.unwrap_or_default(), link.fact());
+            self.fact(fact, Source::proc(link.source()));
         }
     }
 

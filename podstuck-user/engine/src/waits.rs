@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 use crate::{
     model::{
-        chain::Link,
+        chain::{Link, Who},
         client::Request,
         node::NodeSample,
         path::{safe, safe_path},
@@ -210,7 +210,7 @@ impl Waits {
                 links.push(last(waiting, stuck, must, clock));
                 return Followed { links, last: Some(waiting), stuck };
             };
-            links.push(self.link(waiting, on, since, must));
+            links.push(self.link(waiting, on, since, must, clock));
             must = task(waiting, on);
             next = on.other().and_then(|pid| self.of(pid));
         }
@@ -258,7 +258,14 @@ impl Waits {
         self.of(pid).map_or_else(|| format!("pid {pid}"), Waiting::name)
     }
 
-    fn link(&self, waiting: &Waiting, on: &On, since: Timestamp, must: String) -> Link {
+    fn link(
+        &self,
+        waiting: &Waiting,
+        on: &On,
+        since: Timestamp,
+        must: String,
+        clock: &Clock,
+    ) -> Link {
         let pid = waiting.pid;
         let other = on.other().map_or_else(
             || "a process that the kernel does not name".to_owned(),
@@ -328,15 +335,19 @@ impl Waits {
                 (format!("{} to {does}", names.join(", ")), fact.to_owned(), source)
             }
         };
-        let (who, waits_for) = (self.name(pid), Some(waits_for));
-        Link { who, must, waits_for, since: Some(since), fact, source }
+        let (since, waits_for) = (Some(since), Some(waits_for));
+        Link { since, waits_for, ..Link::new(who(waiting, clock), must, fact, source) }
     }
+}
+
+fn who(waiting: &Waiting, clock: &Clock) -> Who {
+    Who::named(&waiting.name()).started(clock.after_boot(waiting.started))
 }
 
 /// The link of the last process, by its state and its call.
 fn last(waiting: &Waiting, stuck: Option<&StuckThread>, must: String, clock: &Clock) -> Link {
     let Waiting { pid, state, channel, .. } = waiting;
-    let (who, channel) = (waiting.name(), channel.as_deref());
+    let (who, channel) = (who(waiting, clock), channel.as_deref());
     let within = channel.map(|name| format!(", in {}", safe(name.as_bytes())));
     let within = within.unwrap_or_default();
     let (waits_for, fact) = match (state, stuck) {
@@ -349,20 +360,47 @@ fn last(waiting: &Waiting, stuck: Option<&StuckThread>, must: String, clock: &Cl
             let fact = format!("{call} has not returned ({}): state {state}", phase.meaning());
             let waits_for = channel.map(|channel| wait_channel::words(stack, channel));
             let source = format!("/proc/{pid}/task/{}/stack", thread.tid);
-            return Link { who, must, waits_for, since: Some(clock.at(*began)), fact, source };
+            let not_visible = waits_for.is_none().then(hidden);
+            let since = Some(clock.at(*began));
+            return Link { waits_for, since, not_visible, ..Link::new(who, must, fact, source) };
         }
         ('D', _) => {
             (channel.map(|channel| wait_channel::words(&[], channel)), format!("state {state}"))
         }
-        _ => (
-            None,
-            format!(
-                "state {state}{within}: it waits for something inside the process, which its own log or a debugger shows"
-            ),
-        ),
+        _ => (None, format!("state {state}{within}")),
     };
     let source = format!("/proc/{pid}/stat, /proc/{pid}/wchan");
-    Link { who, must, waits_for, since: None, fact, source }
+    let not_visible = waits_for.is_none().then(|| match state {
+        'D' => hidden(),
+        _ => inside(&waiting.command),
+    });
+    Link { waits_for, not_visible, ..Link::new(who, must, fact, source) }
+}
+
+/// Why the wait of a thread in the kernel is not visible.
+pub(crate) fn hidden() -> String {
+    "the kernel shows no function that its thread waits in; the kernel's log may name one (`blocked for more than`)".into()
+}
+
+/// Why the wait of a process is not visible, by its program, and what shows it. podstuck sends no signal.
+pub(crate) fn inside(program: &str) -> String {
+    const INSIDE: &str = "it waits inside the process, which makes no system call for it";
+    let shows = match program.split(' ').next().unwrap_or_default() {
+        // containerd: cmd/containerd/command, `handleSignals`; moby: daemon/daemon_unix.go, `setupDumpStackTrap`; CRI-O:
+        // cmd/crio/main.go.
+        name @ ("containerd" | "dockerd" | "crio") => {
+            return format!(
+                "{INSIDE}: SIGUSR1 makes {name} write the stacks of its goroutines to its log or to a file that its log \
+                 names, and it continues to run"
+            );
+        }
+        "kubelet" => {
+            "its log shows it, or the stacks of its goroutines (`/debug/pprof/goroutine?debug=2` of kubelet's API; SIGQUIT \
+             writes them to its log and ends it)"
+        }
+        _ => "its own log or a debugger shows it",
+    };
+    format!("{INSIDE}: {shows}")
 }
 
 fn key(waiting: &Waiting, on: &On) -> (u32, u64, Key) {
@@ -454,7 +492,7 @@ mod tests {
 
     fn links_of(waits: &Waits, pid: u32) -> Vec<(String, String, Option<String>)> {
         let links = waits.follow(pid, "end the container", &CLOCK).links;
-        links.into_iter().map(|link| (link.who, link.must, link.waits_for)).collect()
+        links.into_iter().map(|link| (link.who.to_string(), link.must, link.waits_for)).collect()
     }
 
     fn link(who: &str, must: &str, waits_for: &str) -> (String, String, Option<String>) {
@@ -537,7 +575,7 @@ mod tests {
         let expected = "the other end, 10.0.0.9:24224, to acknowledge what it has sent";
         assert_eq!(links[0].waits_for.as_deref(), Some(expected));
         assert_eq!(
-            links[0].fact,
+            links[0].fact(),
             "74 bytes are not acknowledged, and the kernel has retransmitted 6 times"
         );
         assert_eq!(links.len(), 1);
@@ -567,7 +605,7 @@ mod tests {
         };
         let (link, is_stuck) = last(&waits);
         assert_eq!(link.waits_for.as_deref(), Some("the kernel function futex_do_wait to return"));
-        assert_eq!((link.fact.as_str(), is_stuck), ("state D", false));
+        assert_eq!((link.fact().as_str(), is_stuck), ("state D", false));
         let mut call = stuck(&["folio_wait_bit", "nfs_wb_all [nfs]"]);
         call.thread = Thread { pid: 8, tid: 8 };
         call.actor = Arc::new(Actor { pid: 8, started: Some(100), ..Actor::clone(&call.actor) });
@@ -577,7 +615,7 @@ mod tests {
             link.waits_for.as_deref(),
             Some("an NFS server, in the kernel function folio_wait_bit")
         );
-        assert!(link.fact.contains("has not returned (inside the call): state D") && is_stuck);
+        assert!(link.fact().contains("has not returned (inside the call): state D") && is_stuck);
         waits.stuck(&StuckThread { over: true, ..call });
         assert!(!last(&waits).1);
         assert!(waits.task(8, "end", &CLOCK).links.is_empty());

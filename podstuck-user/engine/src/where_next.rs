@@ -176,8 +176,7 @@ mod tests {
     #[test]
     fn a_drivers_log_is_named_where_a_volume_has_a_driver() {
         let pod = Pod { uid: "u".into(), namespace: None, name: None };
-        let (fact, chain) = (String::new(), Vec::new());
-        let stages = [PodStage { pod, stage: Stage::Volumes, fact, chain }];
+        let stages = [PodStage::new(pod, Stage::Volumes, "")];
         let next = |drivers: &[String]| {
             of_pods(&stages, Known { drivers, is_record_read: true, ..Known::default() }).remove(0)
         };
@@ -191,10 +190,7 @@ mod tests {
     #[test]
     fn what_was_read_is_not_asked_for_and_a_log_comes_first() {
         let pod = Pod { uid: "u".into(), namespace: Some("shop".into()), name: Some("a".into()) };
-        let at = |stage| {
-            let (fact, chain) = (String::new(), Vec::new());
-            [PodStage { pod: pod.clone(), stage, fact, chain }]
-        };
+        let at = |stage| [PodStage::new(pod.clone(), stage, "")];
         let asks = |next: &[String]| next.iter().position(|it| it.contains("pod's record"));
         let known = Known { pod: Some(&pod), api: Some("no answer: x"), ..Known::default() };
         for (stage, place) in

@@ -1,22 +1,130 @@
 //! The chain of waits, from the deletion of a pod to the process or object that blocks it.
 
+use core::fmt;
+
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
+
+use super::cause::CauseId;
 
 /// A link of the chain. It waits for the next one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Link {
     /// The component, process or object that must act.
-    pub who: String,
+    pub who: Who,
     /// The action that is due.
     pub must: String,
     /// What it waits for; `None` where that is not visible.
     pub waits_for: Option<String>,
     /// Since when; `None` if unknown.
     pub since: Option<Timestamp>,
-    /// The evidence, as a sentence.
+    /// The evidence.
+    pub facts: Vec<LinkFact>,
+    /// The cause that explains the link: the `id` of a finding.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub explained_by: Option<CauseId>,
+    /// Why its wait is not visible, and what makes it visible. [`super::diagnosis::PodStage`] has it for the last link.
+    #[serde(skip)]
+    pub not_visible: Option<String>,
+}
+
+impl Link {
+    /// A link with one fact.
+    pub fn new(
+        who: Who,
+        must: impl Into<String>,
+        fact: impl Into<String>,
+        source: impl Into<String>,
+    ) -> Self {
+        let facts = vec![LinkFact { fact: fact.into(), source: source.into() }];
+        let (must, waits_for, since) = (must.into(), None, None);
+        Self { who, must, waits_for, since, facts, explained_by: None, not_visible: None }
+    }
+
+    /// Its facts as one sentence.
+    pub fn fact(&self) -> String {
+        let facts: Vec<&str> = self.facts.iter().map(|it| it.fact.as_str()).collect();
+        facts.join("; ")
+    }
+
+    /// Their sources, separated by commas.
+    pub fn source(&self) -> String {
+        let sources: Vec<&str> = self.facts.iter().map(|it| it.source.as_str()).collect();
+        sources.join(", ")
+    }
+}
+
+/// A fact about a link.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct LinkFact {
+    /// What was observed, as a sentence.
     pub fact: String,
-    /// The source of the evidence.
+    /// Where.
     pub source: String,
+}
+
+/// A component, process or object.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Who {
+    /// What it is.
+    pub kind: WhoKind,
+    /// Its name: of a process its program, of an object its path or its kind and name.
+    pub name: String,
+    /// The process id, if it is one process.
+    pub pid: Option<u32>,
+    /// When that process was started, if known.
+    pub start: Option<Timestamp>,
+}
+
+/// The kind of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum WhoKind {
+    /// A component of Kubernetes or of the node: the API server, kubelet, a runtime, a driver.
+    Component,
+    /// Any other process.
+    Process,
+    /// A path, a file system or an object of the API.
+    Object,
+}
+
+impl Who {
+    /// A component, by its process where that is known.
+    pub fn component(name: impl Into<String>, pid: Option<u32>) -> Self {
+        Self { kind: WhoKind::Component, name: name.into(), pid, start: None }
+    }
+
+    /// A process.
+    pub fn process(name: impl Into<String>, pid: u32) -> Self {
+        Self { kind: WhoKind::Process, name: name.into(), pid: Some(pid), start: None }
+    }
+
+    /// By its name in a sentence: a process, if that ends as [`Display`](fmt::Display) has it, or else an object.
+    pub fn named(text: &str) -> Self {
+        let parts = || {
+            let (name, rest) = text.strip_suffix(')')?.rsplit_once(" (pid ")?;
+            Some(Self::process(name, rest.parse().ok()?))
+        };
+        parts().unwrap_or_else(|| Self::object(text))
+    }
+
+    /// An object.
+    pub fn object(name: impl Into<String>) -> Self {
+        Self { kind: WhoKind::Object, name: name.into(), pid: None, start: None }
+    }
+
+    /// Sets when its process was started.
+    #[must_use]
+    pub fn started(self, start: Timestamp) -> Self {
+        Self { start: Some(start), ..self }
+    }
+}
+
+/// `NAME (pid PID)`
+impl fmt::Display for Who {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.name)?;
+        self.pid.map_or(Ok(()), |pid| write!(formatter, " (pid {pid})"))
+    }
 }

@@ -85,6 +85,27 @@ pub struct PodStage {
     /// The chain of waits, from the API server to the last known link.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub chain: Vec<Link>,
+    /// Whether the chain ends with a wait, a state or a cause that is known; absent without a chain.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub complete: Option<bool>,
+    /// Why the last link's wait is not visible, and what makes it visible.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_visible: Option<String>,
+}
+
+impl PodStage {
+    /// A pod at a stage, without its chain.
+    pub fn new(pod: Pod, stage: Stage, fact: impl Into<String>) -> Self {
+        let fact = fact.into();
+        Self { pod, stage, fact, chain: Vec::new(), complete: None, not_visible: None }
+    }
+
+    /// Sets the chain.
+    pub fn follow(&mut self, chain: Vec<Link>) {
+        self.not_visible = chain.last().and_then(|link| link.not_visible.clone());
+        self.complete = (!chain.is_empty()).then_some(self.not_visible.is_none());
+        self.chain = chain;
+    }
 }
 
 /// The stages of a deletion, in kubelet's order since 1.27: `SyncTerminatingPod`, then `SyncTerminatedPod` with its

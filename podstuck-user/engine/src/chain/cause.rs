@@ -5,7 +5,12 @@ use crate::{
     catalogue,
     cause::CauseId,
     ids,
-    model::{chain::Link, diagnosis::PodStage, finding::Finding, path::safe_path},
+    model::{
+        chain::{Link, Who},
+        diagnosis::PodStage,
+        finding::Finding,
+        path::safe_path,
+    },
 };
 
 /// Causes inside kubelet: all later steps wait for it.
@@ -35,8 +40,9 @@ pub(super) fn of_cause(pod: &PodStage, causes: &[Finding]) -> Option<Link> {
     let sure = cause.certainty.word();
     let fact = catalogue::title(cause.id).unwrap_or_default().to_owned();
     let waits_for = cause.waits_for.clone();
-    let link = seen(who, &must, waits_for, fact, &format!("cause {}, {sure}", cause.id));
-    Some(Link { since: Some(cause.first), ..link })
+    let source = format!("cause {}, {sure}", cause.id);
+    let link = seen(Who::named(&who), &must, waits_for, fact, &source);
+    Some(Link { since: Some(cause.first), explained_by: Some(cause.id), ..link })
 }
 
 /// What the holder must do by default.
@@ -56,12 +62,12 @@ pub(super) fn end_with(links: &mut Vec<Link>, reason: Option<Link>) {
         links.push(reason);
         return;
     };
-    let next = links.get(at + 1).map(|next| next.who.clone());
+    let next = links.get(at + 1).map(|next| next.who.to_string());
     let link = &mut links[at];
     let waits_for_next = next
         .is_some_and(|next| link.waits_for.as_ref().is_some_and(|what| what.starts_with(&next)));
-    link.fact = format!("{}; {}", link.fact, reason.fact);
-    link.source = format!("{}, {}", link.source, reason.source);
+    link.facts.extend(reason.facts);
+    (link.explained_by, link.not_visible) = (reason.explained_by, None);
     link.since = link.since.or(reason.since);
     if !waits_for_next {
         // A wait for the dropped links is not the cause.
@@ -73,7 +79,8 @@ pub(super) fn end_with(links: &mut Vec<Link>, reason: Option<Link>) {
 }
 
 /// Whether a link is about the process or object that a cause names: by pid, or by name if there is no pid.
-pub(super) fn is_same(link: &str, named: &str) -> bool {
+pub(super) fn is_same(link: &Who, named: &Who) -> bool {
+    let (link, named) = (&link.to_string()[..], &named.to_string()[..]);
     // The part after the comma says what that process waits for.
     let named = named.split(", which").next().unwrap_or(named);
     let name = named.strip_prefix("the ").unwrap_or(named);

@@ -6,16 +6,17 @@ use super::{
 };
 use crate::{
     model::{
-        chain::Link,
+        chain::{Link, Who},
         identity::Component,
         node::PodState,
         path::{clip, process, safe, safe_path},
         pod_group::{PodGroup, Task},
         runtime::{Runtime, Shim, Unreaped},
+        time::Clock,
         waiting::Part,
     },
     wait_channel,
-    waits::{COLLECTED, GO_ON},
+    waits::{COLLECTED, GO_ON, hidden, inside},
 };
 
 /// Maximum number of a pod's processes that are named beside the first.
@@ -56,7 +57,7 @@ pub(super) fn of_containers(state: &PodState, facts: &Facts<'_>) -> Vec<Link> {
     // The shim has no part in the runtime's failure.
     if let Some(shim) = shim.filter(|_| !tasks.is_empty() || !is_left) {
         tasks.retain(|task| task.pid != shim.pid);
-        links.push(of_shim(shim, tasks.len()));
+        links.push(of_shim(shim, tasks.len(), facts.clock));
         // The other processes end once the tracer releases that one.
         if let Some(tracer) = shim.unreaped.iter().find_map(of_tracer) {
             links.push(tracer);
@@ -93,7 +94,9 @@ pub(super) fn of_containers(state: &PodState, facts: &Facts<'_>) -> Vec<Link> {
         fact.push_str(&format!("; also alive: {}{more}", others.join(", ")));
     }
     let source = format!("/proc/{}/task/{}/stat", first.pid, first.tid);
-    links.push(seen(name(first), "end", waits_for, fact, &source));
+    let hidden = waits_for.is_none().then(hidden);
+    let who = Who::named(&name(first)).started(facts.clock.after_boot(first.started));
+    links.push(Link { not_visible: hidden, ..seen(who, "end", waits_for, fact, &source) });
     links
 }
 
@@ -103,9 +106,9 @@ pub(super) fn shim_of(group: &PodGroup) -> Option<&Shim> {
     group.shims.iter().find(is_idle).or_else(|| group.shims.first())
 }
 
-pub(super) fn of_shim(shim: &Shim, left: usize) -> Link {
+pub(super) fn of_shim(shim: &Shim, left: usize, clock: &Clock) -> Link {
     let Shim { pid, comm, state, .. } = shim;
-    let who = format!("{} (pid {pid})", safe(comm.as_bytes()));
+    let who = Who::process(safe(comm.as_bytes()), *pid).started(clock.after_boot(shim.started));
     let (waits_for, fact) = match (&shim.unreaped[..], &shim.wait_channel) {
         _ if shim.is_stopped() => (Some(GO_ON.to_owned()), "it is stopped".into()),
         (_, Some(channel)) => (Some(wait_channel::words(&[], channel)), format!("state {state}")),
@@ -123,7 +126,8 @@ pub(super) fn of_shim(shim: &Shim, left: usize) -> Link {
         }
         ([], None) => (None, format!("it is alive: state {state}; no other process of the pod is")),
     };
-    seen(who, SHIM_MUST, waits_for, fact, &format!("/proc/{pid}/stat"))
+    let not_visible = waits_for.is_none().then(|| inside(comm));
+    Link { not_visible, ..seen(who, SHIM_MUST, waits_for, fact, &format!("/proc/{pid}/stat")) }
 }
 
 /// The link of a tracer that hides a process's exit from its parent.
@@ -132,7 +136,7 @@ pub(super) fn of_tracer(child: &Unreaped) -> Option<Link> {
     let name = process(&child.comm, child.pid);
     let must = format!("detach from {name}, or end");
     let fact = format!("it traces {name}, which has ended, and has not collected its exit status");
-    Some(seen(tracer, &must, None, fact, &format!("/proc/{}/status", child.pid)))
+    Some(seen(Who::named(&tracer), &must, None, fact, &format!("/proc/{}/status", child.pid)))
 }
 
 /// What a process of a container waits for, and the fact that says so.
@@ -142,10 +146,7 @@ pub(super) fn of_task(task: &Task) -> (Option<String>, String) {
     let fact = format!("state {}{term}, {kill}", task.state);
     let channel = task.wait_channel.as_deref();
     let waits_for = match task.state {
-        'D' => Some(channel.map_or_else(
-            || "something in the kernel: its wait channel is not visible".to_owned(),
-            |channel| wait_channel::words(&[], channel),
-        )),
+        'D' => channel.map(|channel| wait_channel::words(&[], channel)),
         't' if let Some(tracer) = &task.traced_by => {
             let or = if task.exiting { "" } else { ", or SIGKILL" };
             let tracer = process(&tracer.comm, tracer.pid);
@@ -194,12 +195,13 @@ pub(super) fn of_runtime(uid: &str, tasks: &[&Task], facts: &Facts<'_>) -> Optio
         None => MUST,
     };
     let Some(runtime) = runtime(uid, facts) else {
-        let who = facts.sample.gone.first()?.component.name().to_owned();
+        let who = Who::component(facts.sample.gone.first()?.component.name(), None);
         let (its_start, fact) =
             ("its start".to_owned(), "it does not run, but its shims do".into());
         return Some(seen(who, must, Some(its_start), fact, "/proc"));
     };
-    let who = format!("{} (pid {})", runtime.component.name(), runtime.pid);
+    let who = Who::component(runtime.component.name(), Some(runtime.pid))
+        .started(facts.clock.after_boot(runtime.started));
     if let Some(why) = &runtime.halted {
         return Some(seen(who, must, None, halted(why), "/proc"));
     }

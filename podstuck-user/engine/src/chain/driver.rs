@@ -2,14 +2,14 @@
 
 use super::{
     facts::Facts,
-    link::{COMM, halted, logged, seen},
+    link::{halted, logged, seen},
 };
 use crate::model::{
-    chain::Link,
+    chain::{Link, Who},
     csi::{CsiState, DriverState},
     identity::Component,
     node::{PodState, VolumeState},
-    path::{clip, safe, safe_path},
+    path::safe_path,
 };
 
 /// The volume that holds kubelet: a mounted one before others.
@@ -36,10 +36,16 @@ pub(super) fn of_driver(state: &PodState, facts: &Facts<'_>) -> Vec<Link> {
     let must = format!("unmount {}", safe_path(&volume.path));
     let Some(process) = process else {
         let fact = format!("no process listens on its socket {}", safe_path(socket));
-        return vec![seen(driver(csi), &must, Some("its start".into()), fact, source)];
+        return vec![seen(
+            Who::component(driver(csi), None),
+            &must,
+            Some("its start".into()),
+            fact,
+            source,
+        )];
     };
-    let comm = clip(&safe(process.comm.as_bytes()), COMM);
-    let who = format!("{} ({comm}, pid {})", driver(csi), process.pid);
+    let who =
+        Who::component(driver(csi), Some(process.pid)).started(facts.clock.at(process.started));
     if let Some(why) = &process.halted {
         return vec![seen(who, &must, None, halted(why), "/proc")];
     }

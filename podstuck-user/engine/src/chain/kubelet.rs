@@ -7,12 +7,12 @@ use super::{
     containers::runtime,
     driver::{driver, first_left, mount_of},
     facts::Facts,
-    link::{CONTAINER, halted, logged, quote, seen},
+    link::{CONTAINER, halted, logged, logs, quote, seen},
 };
 use crate::{
     ids,
     model::{
-        chain::Link,
+        chain::{Link, LinkFact, Who},
         diagnosis::{PodStage, Stage},
         finding::Finding,
         identity::Component,
@@ -49,18 +49,19 @@ pub(super) fn of_kubelet(pod: &PodStage, facts: &Facts<'_>) -> (Link, bool) {
     };
     let sample = facts.sample;
     if let Some(it) = sample.halted_kubelets.first() {
-        let who = format!("kubelet (pid {})", it.pid);
+        let who = Who::component("kubelet", Some(it.pid));
         return (seen(who, must, None, halted(&it.halted), "/proc"), false);
     }
     let who = match sample.kubelets[..] {
         // The node was not scanned: the pod's record alone is known.
-        [] if sample.begun.is_none() => "kubelet".to_owned(),
+        [] if sample.begun.is_none() => Who::component("kubelet", None),
         [] => {
             let (its_start, fact) = ("its start".to_owned(), "no kubelet runs on this node".into());
-            return (seen("kubelet".into(), must, Some(its_start), fact, "/proc"), false);
+            let who = Who::component("kubelet", None);
+            return (seen(who, must, Some(its_start), fact, "/proc"), false);
         }
-        [pid] => format!("kubelet (pid {pid})"),
-        _ => "kubelet (one of several)".into(),
+        [pid] => Who::component("kubelet", Some(pid)),
+        _ => Who::component("kubelet (one of several)", None),
     };
     let waits_for = match pod.stage {
         Stage::Containers if facts.watch.is_some() => {
@@ -85,14 +86,13 @@ pub(super) fn of_kubelet(pod: &PodStage, facts: &Facts<'_>) -> (Link, bool) {
     }
     let link = seen(who, must, waits_for, pod.fact.clone(), WHERE);
     let of_log = match (facts.watch, &facts.not_asked) {
-        (Some(watch), _) if pod.stage == Stage::Containers => {
-            Link { fact: quote(watch), source: watch.source.clone(), ..link }
-        }
+        (Some(watch), _) if pod.stage == Stage::Containers => Link { facts: logs(watch), ..link },
         (_, Some(it)) if pod.stage == Stage::Containers => {
             let own = facts.last_of(&[Component::Kubelet]);
             let fails = own.filter(|said| said.level == Level::Error && said.times > 1);
             let fails = fails.map(|said| format!("; {}", quote(said))).unwrap_or_default();
-            Link { fact: format!("{}{fails}", it.fact()), source: it.log.to_owned(), ..link }
+            let fact = format!("{}{fails}", it.fact());
+            Link { facts: vec![LinkFact { fact, source: it.log.to_owned() }], ..link }
         }
         _ => logged(link, facts.last_of(&[Component::Kubelet])),
     };
@@ -125,8 +125,8 @@ pub(super) fn takes_for_running(pod: &PodStage, facts: &Facts<'_>) -> bool {
 }
 
 /// The call in which kubelet hangs, if that is the cause.
-pub(super) fn kubelets_call(cause: &Finding, kubelet: &str) -> Option<String> {
-    let is_its = !is_of_kubelet(cause.id) && cause.held_by.as_deref() == Some(kubelet);
+pub(super) fn kubelets_call(cause: &Finding, kubelet: &Who) -> Option<String> {
+    let is_its = !is_of_kubelet(cause.id) && cause.held_by == Some(kubelet.to_string());
     is_its.then(|| format!("its call on {} to return", safe_path(&cause.call.path.0)))
 }
 
@@ -175,16 +175,17 @@ impl FailedLook<'_> {
     pub(super) fn link(&self) -> Link {
         let must = format!("answer stat(2) of {}", safe_path(&self.mount.point));
         let fact = quote(self.said).replacen("it", self.said.component.name(), 1);
-        seen(self.mount.what.clone(), &must, None, fact, &self.said.source)
+        seen(Who::object(&self.mount.what), &must, None, fact, &self.said.source)
     }
 }
 
 /// kubelet's link for a static pod whose mirror pod is deleted: kubelet has nothing to do.
 pub(super) fn of_static_pod(facts: &Facts<'_>) -> Link {
-    let who = match facts.sample.kubelets[..] {
-        [pid] => format!("kubelet (pid {pid})"),
-        _ => "kubelet".to_owned(),
+    let pid = match facts.sample.kubelets[..] {
+        [pid] => Some(pid),
+        _ => None,
     };
+    let who = Who::component("kubelet", pid);
     let its_manifest = Some("the pod's manifest to be removed".to_owned());
     let fact = "the record is the mirror pod of a static pod, which kubelet runs as long as its manifest exists";
     seen(

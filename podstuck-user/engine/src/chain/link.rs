@@ -1,7 +1,7 @@
 //! One link, and the words for its facts.
 
 use crate::model::{
-    chain::Link,
+    chain::{Link, LinkFact, Who},
     halted::Halted,
     path::{safe, safe_path},
     said::Said,
@@ -15,14 +15,13 @@ pub(super) const CONTAINER: usize = 63;
 
 /// A link from a fact of a scan.
 pub(super) fn seen(
-    who: String,
+    who: Who,
     must: &str,
     waits_for: Option<String>,
     fact: String,
     source: &str,
 ) -> Link {
-    let (must, source) = (must.to_owned(), source.to_owned());
-    Link { who, must, waits_for, since: None, fact, source }
+    Link { waits_for, ..Link::new(who, must, fact, source) }
 }
 
 /// Sets what the link waits for.
@@ -33,9 +32,14 @@ pub(super) fn waits_for(link: Link, what: &str) -> Link {
 /// Replaces the fact by the component's log message, if there is one.
 pub(super) fn logged(link: Link, said: Option<&Said>) -> Link {
     match said {
-        Some(said) => Link { fact: quote(said), source: said.source.clone(), ..link },
+        Some(said) => Link { facts: logs(said), ..link },
         None => link,
     }
+}
+
+/// A component's log message, as the only fact.
+pub(super) fn logs(said: &Said) -> Vec<LinkFact> {
+    vec![LinkFact { fact: quote(said), source: said.source.clone() }]
 }
 
 /// A component's log message, as a fact.

@@ -23,7 +23,7 @@ use crate::{
     cause::CauseId,
     ids,
     model::{
-        chain::Link,
+        chain::{Link, Who},
         diagnosis::{PodStage, Stage, Terminating},
         finding::Finding,
         node::PodState,
@@ -135,7 +135,13 @@ fn of_record(pod: &PodStage, facts: &Facts<'_>) -> Option<Link> {
         false => "kubelet, which deletes the record when the pod has ended".to_owned(),
     };
     let fact = "the pod has been Terminating".to_owned();
-    let link = seen("API server".into(), "remove the pod's record", Some(waits_for), fact, by);
+    let link = seen(
+        Who::component("API server", None),
+        "remove the pod's record",
+        Some(waits_for),
+        fact,
+        by,
+    );
     Some(Link { since: Some(*since), ..link })
 }
 

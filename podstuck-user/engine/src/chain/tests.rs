@@ -37,7 +37,7 @@ pub(crate) const UID: &str = "0f0e0d0c-1111-2222-3333-444455556666";
 
 pub(crate) fn at(stage: Stage) -> PodStage {
     let pod = Pod { uid: UID.into(), namespace: None, name: None };
-    PodStage { pod, stage, fact: "as seen".into(), chain: Vec::new() }
+    PodStage::new(pod, stage, "as seen")
 }
 
 pub(crate) fn node() -> NodeSample {
@@ -69,7 +69,7 @@ pub(crate) fn facts(sample: &NodeSample) -> Facts<'_> {
 fn who_waits(stage: Stage, sample: &NodeSample, said: &[Said]) -> Vec<(String, Option<String>)> {
     let facts = Facts { said, ..facts(sample) };
     let links = chain(&at(stage), &facts);
-    links.into_iter().map(|link| (link.who, link.waits_for)).collect()
+    links.into_iter().map(|link| (link.who.to_string(), link.waits_for)).collect()
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn of_containers_that_live_their_process_is_the_last_link() {
     let links = chain(&at(Stage::Containers), &facts);
     let fact =
         "state S, ignores SIGTERM, no SIGKILL is pending; also alive: sh (pid 9), pause (pid 5)";
-    assert_eq!(links[2].fact, fact);
+    assert_eq!(links[2].fact(), fact);
 }
 
 pub(crate) fn shim(pid: u32) -> Shim {
@@ -173,7 +173,7 @@ fn a_shim_that_waits_comes_before_volumes_and_leads_to_the_last() {
     let sample = NodeSample { runtimes: vec![runtime(Component::Containerd)], ..node() };
     let facts = Facts { waits: &waits, ..facts(&sample) };
     let links = chain(&at(Stage::Volumes), &facts);
-    let who: Vec<&str> = links.iter().map(|link| link.who.as_str()).collect();
+    let who: Vec<String> = links.iter().map(|link| link.who.to_string()).collect();
     let expected = [
         "kubelet (pid 1)",
         "containerd (pid 40)",
@@ -206,7 +206,7 @@ fn what_kubelet_has_started_stands_behind_it() {
     }
     let sample = node();
     let links = chain(&at(Stage::Volumes), &Facts { waits: &waits, ..facts(&sample) });
-    let who: Vec<&str> = links.iter().map(|link| link.who.as_str()).collect();
+    let who: Vec<String> = links.iter().map(|link| link.who.to_string()).collect();
     assert_eq!(who, ["kubelet (pid 1)", "umount (pid 8)"]);
     assert_eq!(links[0].waits_for.as_deref(), Some("umount (pid 8) to end"));
     assert_eq!(links[0].must, "unmount the pod's volumes and remove their directories");
@@ -215,12 +215,15 @@ fn what_kubelet_has_started_stands_behind_it() {
 #[test]
 fn a_cause_is_said_at_the_link_of_whom_it_names() {
     let link = |who: &str, waits_for: Option<&str>| {
-        seen(who.into(), "act", waits_for.map(str::to_owned), "as seen".into(), "/proc")
+        seen(Who::named(who), "act", waits_for.map(str::to_owned), "as seen".into(), "/proc")
     };
     let ended = |links: &[Link], named: &str| {
         let mut links = links.to_vec();
-        end_with(&mut links, Some(seen(named.into(), "let go", None, "why".into(), "cause x")));
-        links.iter().map(|link| format!("{}: {}", link.who, link.fact)).collect::<Vec<_>>()
+        end_with(
+            &mut links,
+            Some(seen(Who::named(named), "let go", None, "why".into(), "cause x")),
+        );
+        links.iter().map(|link| format!("{}: {}", link.who, link.fact())).collect::<Vec<_>>()
     };
     let umount = link("umount (pid 9)", None);
     let csi = link("CSI driver a.b (plugin, pid 7)", Some("umount (pid 9) to end"));
@@ -243,7 +246,7 @@ fn who_cannot_act_is_the_last_link() {
     let sample = NodeSample { halted_kubelets: vec![stopped], ..node() };
     let facts = facts(&sample);
     let links = chain(&at(Stage::Volumes), &facts);
-    assert!(links[0].fact.contains("SIGCONT"), "{links:?}");
+    assert!(links[0].fact().contains("SIGCONT"), "{links:?}");
     let none = NodeSample { kubelets: Vec::new(), begun: Some(Monotonic(1)), ..node() };
     let its_start = Some("its start".to_owned());
     assert_eq!(who_waits(Stage::Volumes, &none, &[]), [("kubelet".into(), its_start)]);
@@ -262,10 +265,10 @@ fn the_last_complaint_is_quoted_and_a_report_is_none() {
     let facts = Facts { said: &all, ..facts(&sample) };
     let links = chain(&at(Stage::Directories), &facts);
     assert_eq!(
-        links[0].fact,
+        links[0].fact(),
         "it logged, 3 times, last at 1970-01-01T00:00:09Z: orphaned pod found, but failed to rmdir()"
     );
-    assert_eq!(links[0].source, "log");
+    assert_eq!(links[0].source(), "log");
 }
 
 #[test]
@@ -295,7 +298,7 @@ fn a_kubelet_that_fails_before_it_asks_the_runtime_is_the_last_link() {
     let facts = Facts { said: &fails, has_acted: false, ..facts(&sample) };
     let links = chain(&at(Stage::Containers), &facts);
     assert_eq!((links.len(), links[0].waits_for.as_deref()), (1, None), "{links:?}");
-    assert!(links[0].fact.ends_with("No such container"), "{links:?}");
+    assert!(links[0].fact().ends_with("No such container"), "{links:?}");
     let acted = chain(&at(Stage::Containers), &Facts { has_acted: true, ..facts });
     assert_eq!(acted.len(), 3, "{acted:?}");
     let once = [Said { times: 1, ..fails[0].clone() }];
@@ -334,27 +337,34 @@ fn a_shim_and_a_record_tell_containers_from_the_sandbox() {
         chain(&at(Stage::Containers), &facts).pop().unwrap()
     };
     let link = last(group(vec![in_group(5, "f"), in_group(7, "a")]), &[]);
-    assert_eq!(link.who, "sh (pid 7)");
-    assert!(link.fact.starts_with("of the container app; state S"), "{}", link.fact);
+    assert_eq!(link.who.to_string(), "sh (pid 7)");
+    assert!(link.fact().starts_with("of the container app; state S"), "{}", link.fact());
     let fails = [said(Component::Kubelet, "failed to \"KillContainer\" for \"app\"")];
     let link = last(group(vec![in_group(5, "f")]), &fails);
     let must = "stop the container app";
-    assert_eq!((link.who.as_str(), link.must.as_str()), ("containerd (pid 40)", must));
-    assert!(link.fact.ends_with("; no process of the container app is left"), "{}", link.fact);
+    assert_eq!((&link.who.to_string()[..], link.must.as_str()), ("containerd (pid 40)", must));
+    assert!(link.fact().ends_with("; no process of the container app is left"), "{}", link.fact());
     // Another instance of it, which an old record does not have, or a container that no record has.
-    assert_eq!(last(group(vec![in_group(5, "f"), in_group(8, "b")]), &fails).who, "sh (pid 8)");
+    assert_eq!(
+        last(group(vec![in_group(5, "f"), in_group(8, "b")]), &fails).who.to_string(),
+        "sh (pid 8)"
+    );
     let in_pods = Task { group: format!("/kubepods/pod{UID}").into(), ..task("sh", 5) };
-    assert_eq!(last(group(vec![in_pods]), &fails).who, "sh (pid 5)", "it is in no container's");
+    assert_eq!(
+        last(group(vec![in_pods]), &fails).who.to_string(),
+        "sh (pid 5)",
+        "it is in no container's"
+    );
     // containerd#11984: it comes after a container's process, and is not frozen with the pod's group.
     let moved = PodGroup { outside: vec![task("pause", 3)], ..group(vec![in_group(7, "a")]) };
-    assert_eq!(last(moved.clone(), &[]).who, "sh (pid 7)");
+    assert_eq!(last(moved.clone(), &[]).who.to_string(), "sh (pid 7)");
     let alone = PodGroup { tasks: Vec::new(), frozen: Some("/g".into()), ..moved };
     let link = last(alone, &[]);
-    assert_eq!(link.who, "pause (pid 3)");
+    assert_eq!(link.who.to_string(), "pause (pid 3)");
     assert!(
-        link.fact.contains("; it is in the control group /k/pod, outside the pod's"),
+        link.fact().contains("; it is in the control group /k/pod, outside the pod's"),
         "{}",
-        link.fact
+        link.fact()
     );
     assert_eq!(link.waits_for.as_deref(), Some("SIGKILL, unless it exits by itself"));
 }
@@ -388,12 +398,12 @@ fn a_runtime_that_was_not_asked_is_no_link() {
     let no_watch = Facts { not_asked: Some(not_asked), ..facts(&sample) };
     let links = chain(&at(Stage::Containers), &no_watch);
     assert_eq!((links.len(), links[0].waits_for.as_deref()), (1, None), "{links:?}");
-    assert!(links[0].fact.contains("no `Killing container` since"), "{links:?}");
+    assert!(links[0].fact().contains("no `Killing container` since"), "{links:?}");
     let watch = Said { times: 7, ..said(Component::Kubelet, "Unauthorized") };
     let links = chain(&at(Stage::Containers), &Facts { watch: Some(&watch), ..no_watch });
     assert_eq!(links.len(), 1);
     assert!(links[0].waits_for.as_deref().unwrap().starts_with("its watch"), "{links:?}");
-    assert!(links[0].fact.ends_with("Unauthorized"), "{links:?}");
+    assert!(links[0].fact().ends_with("Unauthorized"), "{links:?}");
 }
 
 /// azurefile-csi-driver#662, and any other file system that a server has.
@@ -430,8 +440,8 @@ fn a_stat_that_fails_each_time_is_what_kubelet_waits_for() {
     let (links, is_one) = failing(0, 2, None);
     let [kubelet, server] = &links[..] else { panic!("{links:?}") };
     assert!(kubelet.waits_for.as_ref().unwrap().ends_with("fails with EHOSTDOWN"), "{links:?}");
-    assert!(server.who.starts_with("//a/share"), "{links:?}");
-    assert!(server.fact.starts_with("kubelet logged, 2 times"), "{links:?}");
+    assert!(server.who.name.starts_with("//a/share"), "{links:?}");
+    assert!(server.fact().starts_with("kubelet logged, 2 times"), "{links:?}");
     assert!(is_one);
     assert!(!failing(8, 2, None).1, "a device of the node has it");
     assert!(!failing(0, 1, None).1, "once is a moment");
@@ -462,7 +472,11 @@ fn a_kubelet_that_waits_in_a_call_asks_no_runtime() {
     assert_eq!(links[0].waits_for.as_deref(), Some(waits));
     assert!(held_by("backup (pid 43)").len() > 2);
     let called = held_by("kubelet (pid 42) (pid 43)");
-    assert_eq!(called.last().unwrap().who, "kubelet (pid 42) (pid 43)", "a program's name");
+    assert_eq!(
+        called.last().unwrap().who.to_string(),
+        "kubelet (pid 42) (pid 43)",
+        "a program's name"
+    );
 }
 
 #[test]

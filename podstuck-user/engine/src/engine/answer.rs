@@ -96,7 +96,9 @@ impl Engine {
         notes.extend(self.notes_on_target());
         let mut answer = rank::diagnosis(target, stages, said, window, self.ledger.all());
         for pod in &mut answer.stages {
-            (pod.chain, answer.remedies) = self.chain_and_releases(pod, &answer.causes);
+            let (chain, remedies) = self.chain_and_releases(pod, &answer.causes);
+            pod.follow(chain);
+            answer.remedies = remedies;
         }
         // Of several pods, none is in question.
         if answer.stages.len() > 1 || answer.firm {
@@ -213,7 +215,7 @@ impl Engine {
                 // The last link of the chain may already have the message.
                 let ends = |said: &Said| {
                     let mut links = answer.stages.iter().filter_map(|pod| pod.chain.last());
-                    links.any(|link| link.fact == quote(said))
+                    links.any(|link| link.fact() == quote(said))
                 };
                 last.filter(|said| !ends(said))
             },

@@ -8,7 +8,7 @@ use proptest::{collection::vec, prelude::*, sample::select};
 use super::sample;
 use podstuck_model::{
     call::{Call, Outcome},
-    chain::Link,
+    chain::{Link, Who},
     container::{ContainerName, ContainerProgress, ContainerStage},
     diagnosis::{Diagnosis, PodStage, Stage, Terminating},
     evidence::{Evidence, RuledOut, Source},
@@ -148,13 +148,11 @@ impl Foreign {
                 stage: Stage::Volumes,
                 fact: self.text(),
                 chain: vec![Link {
-                    who: self.text(),
-                    must: self.text(),
                     waits_for: self.some(),
-                    since: None,
-                    fact: self.text(),
-                    source: self.text(),
+                    ..Link::new(Who::object(self.text()), self.text(), self.text(), self.text())
                 }],
+                complete: Some(false),
+                not_visible: self.some(),
             }],
             containers: vec![ContainerProgress {
                 container: ContainerName {

@@ -32,10 +32,10 @@ impl Near {
         let mut near = answer.clone();
         near.stages.iter_mut().for_each(|it| self.prose(&mut it.fact));
         for link in near.stages.iter_mut().flat_map(|pod| &mut pod.chain) {
-            [&mut link.who, &mut link.must]
+            [&mut link.who.name, &mut link.must]
                 .into_iter()
                 .chain(&mut link.waits_for)
-                .chain([&mut link.fact])
+                .chain(link.facts.iter_mut().map(|it| &mut it.fact))
                 .for_each(|it| self.prose(it));
         }
         near.containers.iter_mut().for_each(|it| self.prose(&mut it.fact));

@@ -28,7 +28,7 @@ pub(super) fn shortened<'a>(
     for text in printed.map(|said| &said.text).filter(|text| display_width(text) > WHOLE) {
         let short = short(text);
         let links = out.stages.iter_mut().flat_map(|pod| &mut pod.chain);
-        let facts = links.map(|link| &mut link.fact);
+        let facts = links.flat_map(|link| &mut link.facts).map(|it| &mut it.fact);
         let evidence = out.causes.iter_mut().flat_map(|cause| &mut cause.evidence);
         facts.chain(evidence.map(|it| &mut it.fact)).chain(&mut out.next).for_each(|fact| {
             if fact.contains(text.as_str()) {

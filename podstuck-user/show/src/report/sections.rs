@@ -47,10 +47,11 @@ pub(super) fn answer(model: &Model) -> Markup {
                         @if !it.chain.is_empty() {
                             ol {
                                 @for link in &it.chain {
-                                    li { (Shown(&duty(link))) "; " (Shown(&link.fact)) " [" (Shown(&link.source)) "]" }
+                                    li { (Shown(&duty(link))) "; " (Shown(&link.fact())) " [" (Shown(&link.source())) "]" }
                                 }
                             }
                         }
+                        @if let Some(why) = &it.not_visible { p { "not visible: " (Shown(why)) } }
                     }
                 }
                 @for it in &model.diagnosis.containers {

@@ -7,7 +7,7 @@ use super::{
     judge_below,
 };
 use crate::model::{
-    chain::Link,
+    chain::{Link, Who},
     cluster::{Facts, Key},
     path::safe,
 };
@@ -45,14 +45,10 @@ impl Answer {
             let first = case.first()?;
             let waits_for = next(at).or_else(|| first.held_by.clone());
             let evidence = first.evidence.first()?;
-            Some(Link {
-                who: show(&case.key),
-                must: "be removed".into(),
-                waits_for,
-                since: case.requested,
-                fact: evidence.fact.clone(),
-                source: evidence.source.to_string(),
-            })
+            let (fact, source) = (evidence.fact.clone(), evidence.source.to_string());
+            let link = Link::new(Who::object(show(&case.key)), "be removed", fact, source);
+            let explained_by = Some(first.id);
+            Some(Link { waits_for, since: case.requested, explained_by, ..link })
         };
         cases.iter().enumerate().filter_map(link).collect()
     }

@@ -86,7 +86,7 @@ pub(super) fn draft(suspect: &Suspect<'_>, hung: &HungCommand<'_>, now: Monotoni
         *since,
     );
     draft.links(links);
-    let last = links.last().filter(|last| last.who != own && links.len() > 1);
+    let last = links.last().filter(|last| last.who.to_string() != own && links.len() > 1);
     draft.held_by(match last {
         Some(last) => format!("{own}, which waits for {}", last.who),
         None => own.clone(),

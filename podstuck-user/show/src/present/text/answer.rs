@@ -39,7 +39,9 @@ pub fn answer(answer: &Diagnosis, at: Timestamp, style: Style) -> String {
         };
         if let Some(last) = last_link(answer) {
             out.push_str(&wrapped("who", &shortened(duty(last)), style));
-            out.push_str(&wrapped("fact", &shortened(text(&last.fact)), style));
+            let why = answer.stages.first().and_then(|stage| stage.not_visible.as_deref());
+            let fact = why.map_or_else(|| last.fact(), |why| format!("{}; {why}", last.fact()));
+            out.push_str(&wrapped("fact", &shortened(text(&fact)), style));
         }
         if let Some(terminating) = answer.terminating.as_ref().filter(|_| answer.gone.is_none()) {
             out.push_str(&line("since", &since_asked(terminating, at), style));

@@ -8,12 +8,13 @@ use crate::present::{
 use podstuck_model::chain::Link;
 
 /// All links below a heading; empty when there are none.
-pub(crate) fn chain(all: &[Link], style: Style) -> String {
+pub(crate) fn chain(all: &[Link], not_visible: Option<&str>, style: Style) -> String {
     if all.is_empty() {
         return String::new();
     }
     let heading = style.paint(Ink::Label, "who waits for whom");
-    format!("\n{heading}\n{}", links(all, style))
+    let end = not_visible.map(|why| style.wrap("  not visible: ", "     ", &text(why)));
+    format!("\n{heading}\n{}{}", links(all, style), end.unwrap_or_default())
 }
 
 /// All links, the API server's first.
@@ -24,9 +25,9 @@ pub(crate) fn links(links: &[Link], style: Style) -> String {
         let line = format!(
             "{}; {}{} [{}]",
             duty(link),
-            text(&link.fact),
+            text(&link.fact()),
             since.unwrap_or_default(),
-            text(&link.source)
+            text(&link.source())
         );
         out.push_str(&style.wrap(&format!("  {}. ", number + 1), "     ", &line));
     }
@@ -37,6 +38,7 @@ pub(crate) fn links(links: &[Link], style: Style) -> String {
 pub(crate) fn duty(link: &Link) -> String {
     let waits = link.waits_for.as_ref().map(|what| format!(", and waits for {}", text(what)));
     // A relative clause ends with a comma.
-    let comma = if link.who.contains(", which ") { "," } else { "" };
-    format!("{}{comma} must {}{}", text(&link.who), text(&link.must), waits.unwrap_or_default())
+    let who = link.who.to_string();
+    let comma = if who.contains(", which ") { "," } else { "" };
+    format!("{}{comma} must {}{}", text(&who), text(&link.must), waits.unwrap_or_default())
 }

@@ -56,7 +56,7 @@ pub fn diagnosis(answer: &Diagnosis, at: Timestamp, style: Style) -> String {
         out.push_str(&style.wrap("  ", "    ", &line));
     }
     for stage in &answer.stages {
-        out.push_str(&chain(&stage.chain, style));
+        out.push_str(&chain(&stage.chain, stage.not_visible.as_deref(), style));
     }
     for (number, cause) in answer.causes.iter().enumerate() {
         out.push_str(&format!("\n{}. ", number + 1));
@@ -136,7 +136,7 @@ mod tests {
         let fact = "1 mount below its directory".to_owned();
         Diagnosis {
             target: Some("pod shop/cart-0".into()),
-            stages: vec![PodStage { pod, stage: Stage::Volumes, fact, chain: Vec::new() }],
+            stages: vec![PodStage::new(pod, Stage::Volumes, fact)],
             containers: Vec::new(),
             firm,
             terminating: None,

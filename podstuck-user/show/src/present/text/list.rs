@@ -176,7 +176,11 @@ fn width(text: &str) -> usize {
 mod tests {
     use super::*;
     use crate::present::sample;
-    use podstuck_model::{chain::Link, diagnosis::PodStage, identity::Pod};
+    use podstuck_model::{
+        chain::{Link, Who},
+        diagnosis::PodStage,
+        identity::Pod,
+    };
 
     fn rendered(pods: &[Deleted], beside: u64, api: Option<&str>, saw_all: bool) -> String {
         let (at, style) = (sample::time(4000), Style { width: 80, ..Style::PLAIN });
@@ -189,12 +193,7 @@ mod tests {
     }
 
     fn known(pod: Pod) -> Deleted {
-        let stage = PodStage {
-            pod: pod.clone(),
-            stage: Stage::Volumes,
-            fact: String::new(),
-            chain: Vec::new(),
-        };
+        let stage = PodStage::new(pod.clone(), Stage::Volumes, "");
         Deleted {
             stage: Some(stage),
             since: Some(sample::time(100)),
@@ -225,13 +224,10 @@ mod tests {
     #[test]
     fn without_a_cause_the_last_one_that_must_act_is_named() {
         let mut pod = Deleted { cause: None, ..known(sample::pod()) };
+        let who = Who::component("kubelet", Some(1));
         let link = Link {
-            who: "kubelet (pid 1)".into(),
-            must: "unmount the pod's volumes".into(),
             waits_for: Some("CSI driver x".into()),
-            since: None,
-            fact: String::new(),
-            source: String::new(),
+            ..Link::new(who, "unmount the pod's volumes", "", "")
         };
         pod.stage.as_mut().unwrap().chain.push(link);
         let text = rendered(&[pod], 0, Some("API server x: 3 pods"), true);

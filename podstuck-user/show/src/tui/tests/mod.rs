@@ -18,7 +18,7 @@ use crate::present::{
 };
 use podstuck_model::{
     call::{Call, Outcome},
-    chain::Link,
+    chain::{Link, Who},
     event::{Count, Event, What},
     finding::{Finding, FindingState, Severity},
     identity::{Component, Target, TargetKind},
@@ -196,12 +196,13 @@ fn an_empty_result_says_so() {
 fn a_pod_that_waits_for_something_is_not_well() {
     let mut state = empty();
     state.chain = vec![Link {
-        who: format!("kubelet{HOSTILE}"),
-        must: "unmount the pod's volumes".into(),
         waits_for: Some("CSI driver x".into()),
-        since: None,
-        fact: "volume data is mounted".into(),
-        source: "mountinfo".into(),
+        ..Link::new(
+            Who::object(format!("kubelet{HOSTILE}")),
+            "unmount the pod's volumes",
+            "volume data is mounted",
+            "mountinfo",
+        )
     }];
     for size in SIZES {
         let shown = screen(size, &state, &mut Choice::default());
