@@ -340,7 +340,7 @@ impl Draft {
     pub(crate) fn not_known(&self) -> Vec<String> {
         let facts = self.missing.iter().chain(&self.doubts).map(|fact| (*fact).to_owned());
         let open = self.open().map(|other| {
-            format!("whether it is {} (the difference: {})", other.cause, other.differs_by)
+            format!("whether it is {} (it is not if {})", other.cause, other.differs_by)
         });
         let hearsay = self.is_hearsay().then(|| format!("whether a log {NOT_ROOTS} is correct"));
         let unproven = self.unproven().map(|fact| format!("whether {fact}"));
