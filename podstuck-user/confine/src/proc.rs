@@ -174,6 +174,21 @@ pub fn exists(pid: u32, tid: u32) -> bool {
     Path::new(&format!("/proc/{pid}/task/{tid}")).exists()
 }
 
+/// Whether a thread runs or waits for a processor, and for nothing else: on a busy machine that may take seconds.
+pub fn is_runnable(pid: u32, tid: u32) -> bool {
+    stat(pid, tid).is_some_and(|(state, _)| state == 'R')
+}
+
+/// The same of a thread of this process.
+pub fn is_own_runnable(tid: u32) -> bool {
+    is_runnable(std::process::id(), tid)
+}
+
+/// The thread id of the calling thread.
+pub fn own_tid() -> u32 {
+    rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()
+}
+
 /// Whether a state means stopped by a signal or by a tracer.
 pub fn is_stopped(state: char) -> bool {
     matches!(state, 'T' | 't')

@@ -15,7 +15,7 @@ use std::{
     },
 };
 
-use crate::credentials::may_be_root;
+use crate::{credentials::may_be_root, proc};
 
 /// While this many processes do not answer, only processes that may belong to the node are read: each costs a thread.
 const SILENT_MAX: usize = 32;
@@ -32,6 +32,8 @@ thread_local! {
 /// What a thread reads now.
 #[derive(Debug, Default)]
 pub struct Reading {
+    /// The thread id of this thread; 0 before it reads.
+    tid: AtomicU32,
     /// Process id of the process being read; 0 for none.
     pid: AtomicU32,
     /// Sequence number of the read.
@@ -42,6 +44,7 @@ pub struct Reading {
 impl Reading {
     /// Publishes this thread's reads here from now on.
     pub fn of_this_thread(self: &Arc<Self>) {
+        self.tid.store(proc::own_tid(), Ordering::Release);
         OWN.with(|own| own.set(self.clone())).unwrap_or_default();
     }
 
@@ -64,12 +67,15 @@ impl Owner {
         self.thread.clone()
     }
 
-    /// Whether the thread is still in the read that the last call saw. If so, the thread is left behind, and this
-    /// becomes the owner of the next thread.
+    /// Whether the thread is still in the read that the last call saw, and waits in it. If so, the thread is left behind,
+    /// and this becomes the owner of the next thread.
     pub fn has_to_leave(&mut self) -> bool {
-        let Reading { pid, number, left_behind } = &*self.thread;
+        let Reading { tid, pid, number, left_behind } = &*self.thread;
         let now = (pid.load(Ordering::Acquire), number.load(Ordering::Acquire));
         if now.0 == 0 || std::mem::replace(&mut self.seen, now) != now {
+            return false;
+        }
+        if proc::is_own_runnable(tid.load(Ordering::Acquire)) {
             return false;
         }
         left_behind.store(true, Ordering::Release);
@@ -156,12 +162,39 @@ mod tests {
         has_begun.recv().unwrap();
         assert!(!owner.has_to_leave(), "it may have begun just now");
         assert!(fine().is_some());
-        assert!(owner.has_to_leave());
+        // It may still be on its way to the wait.
+        while !owner.has_to_leave() {
+            thread::yield_now();
+        }
         assert_eq!((fine(), all()), (None, vec![4_194_999]));
         assert!(!owner.has_to_leave(), "the next thread has read nothing yet");
         answer.send(()).unwrap();
         assert_eq!(thread.join().unwrap(), (Some(()), true));
         assert!(fine().is_some() && all().is_empty());
+    }
+
+    /// As on a busy machine, where the thread waits for a processor in the middle of a read.
+    #[test]
+    fn a_thread_that_waits_for_a_processor_is_not_left() {
+        let mut owner = Owner::default();
+        let (begins, has_begun) = channel();
+        let reading = owner.reading();
+        let ends = Arc::new(AtomicBool::new(false));
+        let is_over = ends.clone();
+        let thread = thread::spawn(move || {
+            reading.of_this_thread();
+            read(Path::new("/proc/4194997"), |_| {
+                begins.send(()).unwrap();
+                while !is_over.load(Ordering::Acquire) {
+                    std::hint::spin_loop();
+                }
+                Some(())
+            })
+        });
+        has_begun.recv().unwrap();
+        assert!((0..10).all(|_| !owner.has_to_leave()));
+        ends.store(true, Ordering::Release);
+        assert!(thread.join().unwrap().is_some());
     }
 
     #[test]

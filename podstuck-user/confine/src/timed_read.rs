@@ -7,13 +7,21 @@
 
 use std::{
     io,
-    sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+        mpsc::{Receiver, RecvTimeoutError, Sender, channel},
+    },
     thread::{Builder, JoinHandle},
     time::Duration,
 };
 
+use crate::proc;
+
 /// Time limit of a read. A read takes microseconds.
 const LIMIT: Duration = Duration::from_millis(200);
+/// How many times that a read may take while its thread only waits for a processor.
+const BUSY: u32 = 10;
 /// Limit of threads left behind. While this many wait, nothing is read.
 const LEFT_MAX: usize = 4;
 
@@ -70,6 +78,8 @@ impl<T: Send + 'static> TimedReader<T> {
 #[derive(Debug)]
 struct ReaderThread<T> {
     thread: JoinHandle<()>,
+    /// Its thread id; 0 before it runs for the first time.
+    tid: Arc<AtomicU32>,
     reads: Sender<Read<T>>,
     answers: Receiver<T>,
 }
@@ -79,7 +89,10 @@ impl<T: Send + 'static> ReaderThread<T> {
     fn start(name: &str, prepare: fn()) -> Option<Self> {
         let (reads, queue) = channel::<Read<T>>();
         let (sender, answers) = channel();
+        let tid = Arc::new(AtomicU32::new(0));
+        let own = tid.clone();
         let serve = move || {
+            own.store(proc::own_tid(), Ordering::Release);
             prepare();
             for read in queue {
                 // Too late: the next read uses another thread.
@@ -89,11 +102,21 @@ impl<T: Send + 'static> ReaderThread<T> {
             }
         };
         let thread = Builder::new().name(name.into()).spawn(serve).ok()?;
-        Some(Self { thread, reads, answers })
+        Some(Self { thread, tid, reads, answers })
     }
 
     fn ask(&self, read: Read<T>) -> Result<T, RecvTimeoutError> {
         self.reads.send(read).map_err(|_| RecvTimeoutError::Disconnected)?;
+        let waits_for_processor = || match self.tid.load(Ordering::Acquire) {
+            0 => true,
+            tid => proc::is_own_runnable(tid),
+        };
+        for _ in 1..BUSY {
+            match self.answers.recv_timeout(LIMIT) {
+                Err(RecvTimeoutError::Timeout) if waits_for_processor() => {}
+                answer => return answer,
+            }
+        }
         self.answers.recv_timeout(LIMIT)
     }
 }
@@ -107,6 +130,20 @@ mod tests {
     };
 
     use super::*;
+
+    /// As on a busy machine.
+    #[test]
+    fn a_read_that_waits_for_a_processor_is_waited_for() {
+        let mut timed = TimedReader::default();
+        let spin = || {
+            let begun = Instant::now();
+            while begun.elapsed() < LIMIT * 3 {
+                std::hint::spin_loop();
+            }
+            Ok(b"late".to_vec())
+        };
+        assert_eq!(timed.read(1, spin).unwrap().unwrap(), b"late");
+    }
 
     #[test]
     fn a_read_that_hangs_is_left_behind_until_it_returns() {

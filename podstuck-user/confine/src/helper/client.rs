@@ -144,9 +144,10 @@ fn exchange<Q: Question>(
     let mut lines = Lines::of(channel);
     let mut at = None;
     let begun = Instant::now();
+    let is_runnable = || proc::is_runnable(process.id(), process.id());
     let has_time = || {
         let took = begun.elapsed();
-        took < WHOLE || took < BUSY && is_runnable(process.id())
+        took < WHOLE || took < BUSY && is_runnable()
     };
     while has_time() {
         match lines.next(Instant::now() + LIMIT) {
@@ -160,17 +161,12 @@ fn exchange<Q: Question>(
                     })
                 });
             }
-            Ok(None) if is_runnable(process.id()) => {}
+            Ok(None) if is_runnable() => {}
             Ok(None) => break,
             Err(why) => return Err(failed(&why)),
         }
     }
     Err(Failure::Hung { at, helper: process.id() })
-}
-
-/// Whether a process runs or waits for a processor, and for nothing else.
-fn is_runnable(pid: u32) -> bool {
-    proc::stat(pid, pid).is_some_and(|(state, _)| state == 'R')
 }
 
 /// The output of a helper.
