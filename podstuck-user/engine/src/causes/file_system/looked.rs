@@ -73,8 +73,9 @@ impl Looked {
         let cause = match errno {
             Errno::ESTALE => fs.fs_type.starts_with("nfs").then_some(&STALE_HANDLE)?,
             _ => {
-                let fails = kernel.fails_now(context, &fs.device).is_some();
-                (!is_served && (fails || verdict::has_failed(fs))).then_some(&DEVICE_ERROR)?
+                // A file system on a local disk returns these for its device, or because it has shut itself down.
+                let is_local = fs.device_exists.is_some() || verdict::has_failed(fs);
+                (!is_served && is_local).then_some(&DEVICE_ERROR)?
             }
         };
         let sample = self.last.as_deref()?;
@@ -105,7 +106,7 @@ impl Looked {
             release_stale(&mut draft, view.on_mount("umount -f", &fs.point, fs.id).forced(others));
         } else {
             release_failed(&mut draft, view.on_mount("umount", &fs.point, fs.id), errno);
-            if !fails && !verdict::has_failed_now(fs) {
+            if !fails && !fs.errors.is_empty() && !verdict::has_failed_now(fs) {
                 draft.doubt("whether the errors that the kernel has counted are new");
             }
         }

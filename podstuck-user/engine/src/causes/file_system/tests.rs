@@ -347,7 +347,10 @@ fn a_stat_on_a_failed_file_system_is_its_fault_and_no_drivers() {
     let counted = Counted { file: "/sys/fs/ext4/sda/errors_count".into(), value: "3".into() };
     let old = FileSystem { errors: vec![counted], ..at(&mount) };
     assert_eq!(verdict(old).unwrap().1, Certainty::Likely, "these errors may be old ones");
-    assert_eq!(verdict(at(&mount)), None, "nothing proves it");
+    // As in kubernetes issue 67072, of XFS: neither the mount table nor sysfs shows that it has shut itself down.
+    assert_eq!(verdict(at(&mount)).unwrap().1, Certainty::Likely, "the kernel shows nothing of it");
+    let other = FileSystem { device_exists: None, ..at(&mount) };
+    assert_eq!(verdict(other), None, "it is on no disk of this node");
     let elsewhere = FileSystem { options: shut_down.options.clone(), ..at("/k") };
     assert_eq!(verdict(elsewhere), None, "it is not the volume's own");
     let served = FileSystem { fs_type: "nfs4".into(), ..shut_down };
