@@ -192,7 +192,7 @@ fn with_nothing_left<'a>(
             && *level == Level::Error
             && complaint.lines >= OFTEN
             && suspect.now.since(complaint.first).as_secs() >= LATE.unsigned_abs().as_secs()
-            && Outcome::named_in(text).is_none()
+            && (Outcome::named_in(text).is_none() || removal(text).is_some() && !names_a_call(text))
     };
     let last = fresh.filter(is_open).max_by_key(|complaint| complaint.last)?;
     if let Some(id) = removal(&last.said.text) {
@@ -209,9 +209,18 @@ fn with_nothing_left<'a>(
 /// The container that the runtime fails to remove, according to kubelet's error (`RemoveContainer` in pkg/kubelet/cri and
 /// pkg/kubelet/kuberuntime).
 fn removal(error: &str) -> Option<&str> {
-    let words = ["RemoveContainer from runtime service failed", "ailed to remove container"];
-    let is_removal = words.iter().any(|words| error.contains(words));
+    // Up to 1.20, the ID stands between the two.
+    let by_cri =
+        error.contains("RemoveContainer") && error.contains(" from runtime service failed");
+    let is_removal = by_cri || error.contains("ailed to remove container");
     said::container_id(error).filter(|_| is_removal)
+}
+
+/// Whether an error is about a call on a path: the object of such a call is examined, and has causes of its own.
+fn names_a_call(error: &str) -> bool {
+    ["unlinkat ", "unlink ", "rmdir ", "remove /", "umount", "unmount"]
+        .iter()
+        .any(|it| error.contains(it))
 }
 
 /// The runtime that answers with this error.

@@ -448,14 +448,28 @@ fn a_container_that_the_runtime_does_not_remove_is_the_runtimes() {
         "RemoveContainer from runtime service failed: rpc error: code = Unknown desc = failed to remove container \
          \"{id}\": Error response from daemon: container {id}: driver \"zfs\" failed to remove root filesystem"
     );
-    let to_go = Said { report: Some(Report::ToGo), ..says("SyncLoop DELETE", 600, 1) };
-    let pod = PodState { populated: Some(false), ..pod_state(UID) };
-    let case = Case { pod, said: vec![to_go, says(&error, 880, 3)], ..Case::default() };
-    let draft = case.draft().unwrap();
-    draft.assert_is("kubelet-step-fails", Certainty::Likely);
-    assert_eq!(draft.held_by.as_deref(), Some("the container runtime"));
-    let first = draft.remedies[0].advice.as_deref().unwrap_or_default();
-    assert!(first.contains(&id) && !first.contains("restart"), "{first}");
+    // crun#709, with kubelet 1.20: crun's record of the container has a stale process.
+    let of_crun = format!(
+        "RemoveContainer \"{id}\" from runtime service failed: rpc error: code = Unknown desc = failed to delete container {id}: \
+         `/usr/bin/crun --root /run/runc delete --force {id}` failed: open pidfd: Invalid argument"
+    );
+    let refused = format!(
+        "RemoveContainer \"{id}\" from runtime service failed: rpc error: code = Unknown desc = unlinkat /var/lib/docker/x: \
+         operation not permitted"
+    );
+    let of = |error: &str| {
+        let to_go = Said { report: Some(Report::ToGo), ..says("SyncLoop DELETE", 600, 1) };
+        let pod = PodState { populated: Some(false), ..pod_state(UID) };
+        Case { pod, said: vec![to_go, says(error, 880, 3)], ..Case::default() }.draft()
+    };
+    for error in [error, of_crun] {
+        let draft = of(&error).unwrap();
+        draft.assert_is("kubelet-step-fails", Certainty::Likely);
+        assert_eq!(draft.held_by.as_deref(), Some("the container runtime"));
+        let first = draft.remedies[0].advice.as_deref().unwrap_or_default();
+        assert!(first.contains(&id) && !first.contains("restart"), "{first}");
+    }
+    assert!(of(&refused).is_none(), "the file has a cause of its own");
 }
 
 /// An error of kubelet's own about a volume, kubernetes#90851 and #110818.
