@@ -154,6 +154,20 @@ fn a_page_may_be_one_of_the_pods_own_fuse_file_system() {
     assert!(!on_disk.explanation.contains("block device"), "{}", on_disk.explanation);
 }
 
+/// Alluxio#15161: a process is killed while it waits for the server of the pod's own FUSE mount.
+#[test]
+fn the_connection_of_the_pods_fuse_mount_is_aborted_by_its_number() {
+    let wait = Task { wait_channel: Some("request_wait_answer".into()), ..task('D', true) };
+    let mut pod = pod(1);
+    let mount = mounted(std::path::Path::new("/v"), 12);
+    let device = Device { major: 0, minor: 40 };
+    pod.volumes[0].mounts = vec![Mounted { is_fuse: true, device, ..mount }];
+    let draft = Run::new().lasting(Some(pod), &group(vec![wait])).unwrap();
+    draft.assert_is("dstate-process", Certainty::Firm);
+    let first = draft.remedies[0].words();
+    assert!(first.ends_with("echo 1 > /sys/fs/fuse/connections/40/abort"), "{first}");
+}
+
 /// mayastor#474: the pod's volume is on a disk that does not answer.
 #[test]
 fn the_device_of_the_pods_volume_is_named_where_it_may_be_the_one() {

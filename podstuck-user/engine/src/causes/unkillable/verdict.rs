@@ -130,6 +130,12 @@ fn unkillable(draft: &mut Draft, suspect: &Suspect<'_>, task: &Task, wait: &supe
     let comm = clip(&task.comm, NAME);
     if std::ptr::eq(wait, &raw const super::wait::PAGE) {
         aborts(draft, suspect);
+        if !suspect.fuse.is_empty() {
+            draft.doubt("whether the page that it waits for belongs to that FUSE file system");
+        }
+    }
+    if std::ptr::eq(wait, &raw const super::wait::FUSE) {
+        aborts(draft, suspect);
     }
     if std::ptr::eq(wait, &raw const super::wait::FROZEN) {
         thaws(draft, suspect);
@@ -175,8 +181,8 @@ fn unkillable(draft: &mut Draft, suspect: &Suspect<'_>, task: &Task, wait: &supe
     }
 }
 
-/// A FUSE server that is killed while it waits for a page of its own file system waits for itself: only the end of the
-/// connection ends that.
+/// The FUSE mounts of the pod's volumes, whose connections can be aborted. A FUSE server that is killed while it waits for
+/// its own file system waits for itself: only the end of the connection ends that.
 fn aborts(draft: &mut Draft, suspect: &Suspect<'_>) {
     for (mount, view) in &suspect.fuse {
         let (point, number) = (safe_path(&mount.point), mount.device.minor);
@@ -184,7 +190,6 @@ fn aborts(draft: &mut Draft, suspect: &Suspect<'_>) {
             format!("{point}, in a volume of the pod, is a FUSE mount, connection {number}"),
             Source::mountinfo(&mount.source),
         );
-        draft.doubt("whether the page that it waits for belongs to that FUSE file system");
         let words = format!("connection {number} belongs to the mount and has waiting requests");
         let is_its = fuse::is_its(*view, mount.id, number);
         let checks = [fuse::control(), is_its, fuse::waits(number)].join(" && ");

@@ -67,7 +67,7 @@ static SMB: Wait = Wait {
     advice: ("bring the server back", "none"),
 };
 
-static FUSE: Wait = Wait {
+pub(super) static FUSE: Wait = Wait {
     cause: &DSTATE,
     what: "a FUSE server",
     look: (
