@@ -405,6 +405,14 @@ pub(crate) fn says_not_mounted(error: &str) -> bool {
     error.contains("mount") && words.iter().any(|words| error.contains(words))
 }
 
+/// Whether a driver's error says that the mount point, which kubelet removes only afterwards, is still there
+/// (open-local#118).
+pub(crate) fn says_still_there(error: &str, volume: &Path) -> bool {
+    let words = ["still exist", "already exist", "file exists"];
+    let point = volume.join("mount");
+    words.iter().any(|words| error.contains(words)) && error.contains(&*point.to_string_lossy())
+}
+
 pub(crate) fn not_idempotent(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<'_>) {
     let name = name(suspect);
     doubt_after_restart(context, draft, suspect);
@@ -428,6 +436,14 @@ pub(crate) fn not_idempotent(context: &Context<'_>, draft: &mut Draft, suspect: 
          retries without end, with pauses of up to two minutes."
     );
     let volume = &suspect.volume;
+    if says_still_there(text, &volume.path) {
+        let removes = |it: &str| format!("rmdir {it}/mount");
+        draft.remedy(
+            View::OURS.on_file("remove the empty mount point in", &volume.path, volume.file, removes),
+            "low: rmdir fails if anything is in it or mounted on it; kubelet removes it anyway, once the driver has \
+             succeeded",
+        );
+    }
     let bind = |it: &str| format!("mkdir -p {it}/mount && mount --bind {it}/mount {it}/mount");
     draft.remedy(
         View::OURS

@@ -137,8 +137,11 @@ impl NotAttempted {
             None if volume.mounts.is_empty() && says(Fault::NotIdempotent) => {
                 // Without these, any other step after the unmount may have failed.
                 let logged = repeated(Fault::NotIdempotent);
-                let why = logged
-                    .is_some_and(|logged| csi_volume::driver::says_not_mounted(&logged.said.text));
+                let why = logged.is_some_and(|logged| {
+                    let text = &logged.said.text;
+                    csi_volume::driver::says_not_mounted(text)
+                        || csi_volume::driver::says_still_there(text, &volume.path)
+                });
                 if pod.before_boot || why { Fault::NotIdempotent } else { Fault::DriverError }
             }
             None => return None,

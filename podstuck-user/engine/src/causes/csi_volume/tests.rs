@@ -629,6 +629,14 @@ fn a_driver_that_was_restarted_is_likely_to_answer_as_before() {
     assert_eq!(found("no such volume", true), Some(("csi-driver-error", Certainty::Likely)));
     let not_idempotent = Some(("csi-driver-not-idempotent", Certainty::Likely));
     assert_eq!(found("umount: /v/mount: not mounted.", false), not_idempotent);
+    // open-local#118: the driver requires that the mount point is gone.
+    let there = format!(
+        "volume local-1 at path {}/mount still existed",
+        with_driver(as_it_is).path.display()
+    );
+    assert_eq!(found(&there, false), not_idempotent);
+    let other = found("the snapshot of /v/mount still exists", false);
+    assert_eq!(other.unwrap().0, "csi-driver-error", "of something else");
 }
 
 /// zfs-localpv#615: the driver checks whether the path exists, and the file system has shut down.
