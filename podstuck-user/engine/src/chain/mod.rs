@@ -15,7 +15,7 @@ pub(crate) use link::quote;
 
 use cause::{end_with, of_cause};
 use containers::{of_containers, of_runtime};
-use driver::of_driver;
+use driver::{first_left, mount_of, of_driver};
 use kubelet::{fails_itself, kubelets_call, kubelets_task, of_kubelet, of_static_pod};
 use link::{seen, waits_for};
 
@@ -40,6 +40,9 @@ const OF_SANDBOX: [CauseId; 6] = [
     ids::IMAGE_VOLUME_BUSY,
     ids::RUNTIME_DEVICE_BUSY,
 ];
+
+/// Causes where kubelet asks no driver about the volume.
+const UNASKED: [CauseId; 2] = [ids::KUBELET_RESTART_LOST_VOLUME, ids::UNMOUNT_NOT_ATTEMPTED];
 
 /// The links of a pod's deletion, the API server's first.
 pub(crate) fn chain(pod: &PodStage, facts: &Facts<'_>) -> Vec<Link> {
@@ -84,7 +87,7 @@ fn of_node(links: &mut Vec<Link>, pod: &PodStage, cause: Option<&Finding>, facts
     let rest = match state.filter(|_| !ends_here) {
         Some(state) if stage == Stage::Containers => behind_containers(state, id, facts),
         Some(state) if stage == Stage::Volumes => {
-            let (waited_for, rest) = behind_volumes(state, facts);
+            let (waited_for, rest) = behind_volumes(state, id, facts);
             kubelet.waits_for = waited_for.or(kubelet.waits_for);
             rest
         }
@@ -110,7 +113,14 @@ fn behind_containers(state: &PodState, cause: Option<CauseId>, facts: &Facts<'_>
 }
 
 /// The links behind kubelet while the pod's volumes are to be unmounted, and what kubelet waits for if these say so.
-fn behind_volumes(state: &PodState, facts: &Facts<'_>) -> (Option<String>, Vec<Link>) {
+fn behind_volumes(
+    state: &PodState,
+    cause: Option<CauseId>,
+    facts: &Facts<'_>,
+) -> (Option<String>, Vec<Link>) {
+    if cause.is_some_and(|id| UNASKED.contains(&id)) {
+        return (first_left(state).and_then(mount_of), Vec::new());
+    }
     if let Some(task) = kubelets_task(facts) {
         return task;
     }

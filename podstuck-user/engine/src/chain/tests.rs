@@ -13,6 +13,7 @@ use crate::{
     model::{
         call::Outcome,
         client::Request,
+        csi::{CsiState, DriverState, Registration, VolumeData},
         halted::{Halted, HaltedKubelet},
         identity::{Component, Pod, Target},
         mounted::Mounted,
@@ -446,6 +447,40 @@ fn a_stat_that_fails_each_time_is_what_kubelet_waits_for() {
     assert!(!failing(8, 2, None).1, "a device of the node has it");
     assert!(!failing(0, 1, None).1, "once is a moment");
     assert!(!failing(0, 2, Some(9)).1, "kubelet has met something else since");
+}
+
+/// aws-ebs-csi-driver#1027: kubelet has lost the volume, and calls no driver.
+#[test]
+fn a_driver_that_kubelet_does_not_call_is_no_link() {
+    let path = "/k/pods/u/volumes/kubernetes.io~csi/pv";
+    let (socket, source) = ("/k/plugins/d/csi.sock".into(), "/proc/7/cmdline".to_owned());
+    let driver = Some(DriverState { socket, source, process: None, registrar: None });
+    let (registration, data) = (Registration::Listening, VolumeData::Missing);
+    let socket = "/k/plugins_registry/d-reg.sock".into();
+    let csi = CsiState { data, socket, registration, registry_changed: None, driver };
+    let volume = VolumeState {
+        target_id: 1,
+        target: Target::unknown().into(),
+        path: path.into(),
+        file: None,
+        csi: Some(csi),
+        mounts: vec![testing::mounted(&std::path::Path::new(path).join("mount"), 12)],
+    };
+    let pods = vec![PodState { volumes: vec![volume], ..pod_state(UID) }];
+    let sample = NodeSample { pods, ..node() };
+    let who = |cause| {
+        let pod = Some(Pod { uid: UID.into(), namespace: None, name: None });
+        let target = Arc::new(Target { pod, ..Target::unknown() });
+        let cause = catalogue::all().find(|it| it.id == cause).unwrap();
+        let (tracker, path) = (TrackerId::NotAttempted, path.into());
+        let mut draft = Draft::about_state(tracker, cause, 1, target, path, Monotonic(0));
+        draft.blocks_deletion = Some(true);
+        let causes = Ledger::new(CLOCK).admit(Verdict::Found(Box::new(draft)));
+        let links = chain(&at(Stage::Volumes), &Facts { causes: &causes, ..facts(&sample) });
+        links.iter().map(|link| link.who.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(who(ids::KUBELET_RESTART_LOST_VOLUME), ["kubelet (pid 1)", path]);
+    assert_eq!(who(ids::CSI_DRIVER_ERROR), ["kubelet (pid 1)", "CSI driver", path]);
 }
 
 /// kubernetes#90593.
