@@ -26,12 +26,27 @@ static UNHEALTHY: LazyLock<Regex> = LazyLock::new(|| {
 const UNLISTED: [&str; 2] =
     ["\"GenericPLEG: Unable to retrieve pods\" err=", "GenericPLEG: Unable to retrieve pods: "];
 
+/// Requests to the runtime that are about no container (pkg/kubelet/cri/remote), in the form of each version. A runtime that
+/// hangs answers none of these, either (Azure/AKS#5878).
+static OF_NONE: LazyLock<Regex> = LazyLock::new(|| {
+    const CALLS: &str = "ListContainers|ListPodSandbox|ListImages|ImageFsInfo|Status|Version|ListContainerStats|\
+                         ListPodSandboxStats";
+    fixed(&format!(
+        r#"(?s)^(?:"(?:{CALLS})[^"]* from (?:runtime|image) service failed" err=|(?:{CALLS}) .*?from (?:runtime|image) service failed: )(.*)$"#
+    ))
+});
+
 /// UID of the pod, empty where the entry is about all pods, and the error.
 pub(super) fn of_runtime(message: &str) -> Option<(String, String)> {
     if let Some(found) = UNHEALTHY.captures(message) {
         return Some((String::new(), found[1].trim_end().to_owned()));
     }
     if let Some(error) = UNLISTED.into_iter().find_map(|it| message.strip_prefix(it)) {
+        let error = value(error).map_or_else(|| error.trim_end().to_owned(), |(error, _)| error);
+        return Some((String::new(), error));
+    }
+    if let Some(found) = OF_NONE.captures(message) {
+        let error = found.get(1)?.as_str();
         let error = value(error).map_or_else(|| error.trim_end().to_owned(), |(error, _)| error);
         return Some((String::new(), error));
     }
@@ -119,6 +134,36 @@ mod tests {
             format!("GenericPLEG: Unable to retrieve pods: {refused}"),
         ] {
             assert_eq!(of_runtime(&line), Some((String::new(), refused.into())), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_request_about_no_container_that_is_not_answered_concerns_all_pods() {
+        let late = "rpc error: code = DeadlineExceeded desc = context deadline exceeded";
+        for line in [
+            format!(
+                "\"ListContainers with filter from runtime service failed\" err={late:?} filter=\"&ContainerFilter{{}}\""
+            ),
+            format!(
+                "\"ListPodSandbox with filter from runtime service failed\" err={late:?} filter=\"nil\""
+            ),
+            format!("\"Status from runtime service failed\" err={late:?}"),
+            format!("\"ImageFsInfo from image service failed\" err={late:?}"),
+            format!("ListPodSandbox with filter nil from runtime service failed: {late}"),
+            format!("Status from runtime service failed: {late}"),
+        ] {
+            assert_eq!(of_runtime(&line), Some((String::new(), late.into())), "{line}");
+        }
+        for line in [
+            format!(
+                "\"StopContainer from runtime service failed\" err={late:?} containerID=\"aa\""
+            ),
+            format!(
+                "\"ContainerStatus from runtime service failed\" err={late:?} containerID=\"aa\""
+            ),
+            format!("StopPodSandbox \"aa\" from runtime service failed: {late}"),
+        ] {
+            assert_eq!(of_runtime(&line), None, "it is about one: {line}");
         }
     }
 }
