@@ -128,8 +128,8 @@ impl Reader {
                 let read = self.list(&path, METADATA_LIST, |item| all.extend(metadata(item))).await;
                 read.map(|()| Answer::Objects(all.into()))
             }
-            Question::All { kind, namespace, labels } => {
-                self.all(kind, namespace.as_deref(), labels.as_deref()).await
+            Question::All { kind, namespace, labels, fields } => {
+                self.all(kind, namespace.as_deref(), labels.as_deref(), fields.as_deref()).await
             }
             Question::Types(group) => self.types(group).await,
             Question::Groups => self.groups().await,
@@ -178,11 +178,12 @@ impl Reader {
         kind: &Kind,
         namespace: Option<&str>,
         labels: Option<&str>,
+        fields: Option<&str>,
     ) -> Result<Answer, Failure> {
         // The Leases of nodes do not identify a controller.
         let but_nodes = (*kind == Kind::LEASE && namespace.is_none())
             .then_some("metadata.namespace!=kube-node-lease");
-        let path = selected(kind.path(namespace), labels, but_nodes);
+        let path = selected(kind.path(namespace), labels, fields.or(but_nodes));
         let mut all = Vec::new();
         let mut unreadable = false;
         self.list(&path, WHOLE, |item| match whole(&item) {

@@ -43,6 +43,9 @@ pub enum Question {
         namespace: Option<String>,
         /// A label selector.
         labels: Option<String>,
+        /// A field selector.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        fields: Option<String>,
     },
     /// The types of an API group that can be listed, in the API server's preferred version.
     Types(String),
@@ -297,7 +300,13 @@ impl Facts {
     ) -> Known<Arc<[Object]>> {
         let (kind, namespace) = (kind.clone(), namespace.map(str::to_owned));
         let labels = labels.map(str::to_owned);
-        self.objects(Question::All { kind, namespace, labels })
+        self.objects(Question::All { kind, namespace, labels, fields: None })
+    }
+
+    /// All objects of a type whose field has this value.
+    pub fn all_with(&self, kind: &Kind, field: &str, value: &str) -> Known<Arc<[Object]>> {
+        let fields = Some(format!("{field}={value}"));
+        self.objects(Question::All { kind: kind.clone(), namespace: None, labels: None, fields })
     }
 
     /// The types of an API group.

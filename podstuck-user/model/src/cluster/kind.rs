@@ -77,6 +77,18 @@ kinds! {
     ENDPOINT_SLICE_BETA = "discovery.k8s.io" "v1beta1" "endpointslices" "EndpointSlice" true,
     /// `apiservices`
     API_SERVICE = "apiregistration.k8s.io" "v1" "apiservices" "APIService" false,
+    /// `resourceclaims`, since Kubernetes 1.34
+    RESOURCE_CLAIM = "resource.k8s.io" "v1" "resourceclaims" "ResourceClaim" true,
+    /// `resourceclaims` of Kubernetes 1.33
+    RESOURCE_CLAIM_BETA_2 = "resource.k8s.io" "v1beta2" "resourceclaims" "ResourceClaim" true,
+    /// `resourceclaims` of Kubernetes 1.32
+    RESOURCE_CLAIM_BETA_1 = "resource.k8s.io" "v1beta1" "resourceclaims" "ResourceClaim" true,
+    /// `resourceslices`, since Kubernetes 1.34
+    RESOURCE_SLICE = "resource.k8s.io" "v1" "resourceslices" "ResourceSlice" false,
+    /// `resourceslices` of Kubernetes 1.33
+    RESOURCE_SLICE_BETA_2 = "resource.k8s.io" "v1beta2" "resourceslices" "ResourceSlice" false,
+    /// `resourceslices` of Kubernetes 1.32
+    RESOURCE_SLICE_BETA_1 = "resource.k8s.io" "v1beta1" "resourceslices" "ResourceSlice" false,
     /// `mutatingwebhookconfigurations`
     MUTATING = "admissionregistration.k8s.io" "v1" "mutatingwebhookconfigurations" "MutatingWebhookConfiguration" false,
     /// `validatingwebhookconfigurations`

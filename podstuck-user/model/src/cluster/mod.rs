@@ -17,8 +17,8 @@ pub use kind::{CORE, Key, Kind};
 pub use kubelets_list::{Change, KubeletsList, Listed, NotRead};
 pub use last_request::{Last, LastRequest, NODES};
 pub use object::{
-    ClaimRef, Condition, ContainerStatus, Endpoint, ManagedFields, Meta, Object, Owner, Rule,
-    ServiceRef, Spec, Status, Taint, VolumeError, Webhook, WebhookClient,
+    ClaimRef, Condition, Consumer, ContainerStatus, Endpoint, ManagedFields, Meta, Object, Owner,
+    Rule, ServiceRef, Spec, Status, Taint, VolumeError, Webhook, WebhookClient,
 };
 pub use removal::{By, Refusal, Removal};
 pub use selector::Selector;

@@ -128,6 +128,10 @@ pub struct Spec {
     pub volumes: Vec<PodVolume>,
     /// Pod: containers.
     pub containers: Vec<Container>,
+    /// Pod: the ResourceClaims that it needs.
+    pub resource_claims: Vec<PodResourceClaim>,
+    /// ResourceSlice: the driver of its devices.
+    pub driver: String,
     /// Claim: the volume.
     pub volume_name: String,
     /// PersistentVolume: the claim.
@@ -210,6 +214,56 @@ pub struct PodVolume {
     pub ephemeral: Option<Value>,
 }
 
+/// A ResourceClaim of a pod.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodResourceClaim {
+    /// Its name in the pod.
+    pub name: String,
+    /// The ResourceClaim, by name.
+    pub resource_claim_name: Option<String>,
+    /// The template from which the ResourceClaim is created for the pod.
+    pub resource_claim_template_name: Option<String>,
+}
+
+/// The devices of a ResourceClaim.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+pub struct Allocation {
+    /// The devices.
+    pub devices: AllocatedDevices,
+}
+
+/// Allocated devices.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+pub struct AllocatedDevices {
+    /// One entry a device.
+    pub results: Vec<AllocatedDevice>,
+}
+
+/// An allocated device.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+pub struct AllocatedDevice {
+    /// Its driver.
+    pub driver: String,
+}
+
+/// An object that may use a ResourceClaim, in the namespace of the claim.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Consumer {
+    /// Its API group; empty for the core group.
+    pub api_group: String,
+    /// Its type, in plural.
+    pub resource: String,
+    /// Its name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+}
+
 /// A claim by name.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -275,6 +329,12 @@ pub struct Status {
     pub message: String,
     /// Conditions.
     pub conditions: Vec<Condition>,
+    /// ResourceClaim: its devices, if it is allocated.
+    pub allocation: Option<Allocation>,
+    /// ResourceClaim: those that may use it.
+    pub reserved_for: Vec<Consumer>,
+    /// Pod: the names of the ResourceClaims that were created from templates.
+    pub resource_claim_statuses: Vec<PodResourceClaim>,
     /// Pod: container statuses.
     pub container_statuses: Vec<ContainerStatus>,
     /// Node: the attachable volumes that kubelet has not unmounted.

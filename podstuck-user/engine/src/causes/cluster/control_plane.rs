@@ -43,6 +43,10 @@ pub(crate) static WITHOUT_LEADER: Cause = Cause {
             ids::DAEMONSET_NOT_SYNCED,
             "no replica of the controller manager renews its Lease: none of its controllers acts",
         ),
+        like(
+            ids::RESOURCE_CLAIM_NOT_RELEASED,
+            "no replica of the controller manager renews its Lease: none of its controllers acts",
+        ),
     ],
     ways_out: &[
         way("restart kube-controller-manager on a control plane node, and read its log", ""),
@@ -109,6 +113,7 @@ pub(super) fn judge(facts: &Facts) -> Option<Draft> {
     );
     draft.rule_out(ids::NODE_NOT_HEARD, "it is the controller manager whose Lease is not renewed");
     draft.suffices_beside(ids::DAEMONSET_NOT_SYNCED);
+    draft.suffices_beside(ids::RESOURCE_CLAIM_NOT_RELEASED);
     draft.remedies.push(show_pods());
     draft.advice(
         "restart kube-controller-manager on a control plane node, and read its log; if the \

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{
     case::{Case, Step, api, draft},
     control_plane::{self, Leader},
-    foreground, job, pod, refused, remedy, webhook,
+    foreground, job, pod, refused, remedy, resource_claim, webhook,
 };
 use crate::{
     cause::{Cause, Kind, Origin, TriedWith, like, seen, way},
@@ -93,12 +93,13 @@ pub(crate) static CONTROLLER_GONE: Cause = Cause {
 };
 
 /// Finalizers that kube-controller-manager removes.
-const OF_CONTROL_PLANE: [(&str, &str); 6] = [
+const OF_CONTROL_PLANE: [(&str, &str); 7] = [
     (job::TRACKING, "the Job controller of kube-controller-manager"),
     ("foregroundDeletion", "the garbage collector of kube-controller-manager"),
     ("orphan", "the garbage collector of kube-controller-manager"),
     ("kubernetes.io/pvc-protection", "the protection of claims of kube-controller-manager"),
     ("kubernetes.io/pv-protection", "the protection of volumes of kube-controller-manager"),
+    (resource_claim::PROTECTION, "the ResourceClaim controller of kube-controller-manager"),
     ("kubernetes", "the namespace controller of kube-controller-manager"),
 ];
 
@@ -115,7 +116,12 @@ pub(super) fn judge(
     special: impl Fn(&str, &mut Case) -> Option<Draft>,
 ) {
     case.step = Some(Step::Finalizers);
-    let unanswered = webhook::judge(case, object, facts, &[("UPDATE", &case.key.kind.plural)]);
+    let mut requests = vec![("UPDATE", &*case.key.kind.plural)];
+    // The ResourceClaim controller clears the status before it removes the finalizer.
+    if object.metadata.finalizers.iter().any(|it| it == resource_claim::PROTECTION) {
+        requests.push(("UPDATE", "resourceclaims/status"));
+    }
+    let unanswered = webhook::judge(case, object, facts, &requests);
     let is_answered = unanswered.is_empty();
     for draft in unanswered {
         case.found(draft, facts.now);

@@ -7,6 +7,7 @@ mod case;
 mod chain;
 mod control_plane;
 mod daemon_set;
+mod device_driver;
 mod finalizer;
 mod foreground;
 mod job;
@@ -16,6 +17,7 @@ mod node;
 mod pod;
 mod refused;
 mod remedy;
+mod resource_claim;
 mod volume;
 mod waiting;
 mod webhook;
@@ -51,6 +53,9 @@ pub(crate) static FAMILY: Family = Family {
         &attachment::IN_USE_ON_NODE,
         &volume::DETACH_FAILS,
         &volume::ATTACHED_VOLUME_GONE,
+        &resource_claim::RESERVED,
+        &resource_claim::NOT_RELEASED,
+        &device_driver::NOT_ON_NODE,
         &foreground::DEPENDENTS,
         &node::VIRTUAL,
         &node::WINDOWS,
@@ -94,6 +99,13 @@ fn judge_below(key: &Key, facts: &Facts, above: &BTreeSet<Key>) -> Case {
         ("", "PersistentVolume") => volume::judge_volume(&mut case, &object, facts),
         ("storage.k8s.io", "VolumeAttachment") => {
             volume::judge_attachment(&mut case, &object, facts);
+        }
+        ("resource.k8s.io", "ResourceClaim") => {
+            finalizer::judge(&mut case, &object, facts, |name, case| {
+                (name == resource_claim::PROTECTION)
+                    .then(|| resource_claim::judge(case, &object, facts))
+                    .flatten()
+            });
         }
         ("", "Namespace") => namespace::judge(&mut case, &object, facts),
         _ => finalizer::judge(&mut case, &object, facts, |_, _| None),

@@ -214,10 +214,12 @@ fn remains(
     }
     let mut left: Vec<Key> = Vec::new();
     for (plural, group) in remaining.map(|it| types(&it.message)).unwrap_or_default() {
-        let known = cluster::Kind::ALL.iter().find(|it| it.plural == plural && it.group == group);
-        let kind = match known {
-            Some(kind) => Some(kind.clone()),
-            None => facts
+        let mut known =
+            cluster::Kind::ALL.iter().filter(|it| it.plural == plural && it.group == group);
+        // Of several versions, the API server may serve another one.
+        let kind = match (known.next(), known.next()) {
+            (Some(kind), None) => Some(kind.clone()),
+            _ => facts
                 .types(&group)
                 .is()
                 .and_then(|types| types.iter().find(|it| it.plural == plural).cloned()),

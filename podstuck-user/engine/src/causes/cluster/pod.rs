@@ -2,7 +2,7 @@
 
 use super::{
     case::{Case, State, Step, api, draft},
-    finalizer, node, refused, waiting, webhook,
+    device_driver, finalizer, node, refused, waiting, webhook,
 };
 use crate::{
     causes::pod_record,
@@ -60,6 +60,7 @@ pub(super) fn judge(case: &mut Case, pod: &Object, facts: &Facts) {
         node::judge(case, pod, facts);
     }
     if case.examine.is_some() {
+        device_driver::judge(case, pod, facts);
         last_requests(case, pod, facts);
     }
     for name in &meta.finalizers {

@@ -6,5 +6,6 @@ mod generated;
 mod kubelets;
 mod namespaces;
 mod pods;
+mod resource_claims;
 mod volumes;
 mod world;

@@ -1,6 +1,6 @@
 //! A made-up cluster for tests, with objects of the documented form.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use serde_json::{Value, json};
 
@@ -29,6 +29,10 @@ pub(super) struct World {
     removal: Option<Answer>,
     /// The answers to dry runs of kubelet's last requests, if these may be made.
     last: Option<fn(Last) -> Answer>,
+    /// The types that discovery names.
+    types: Vec<Kind>,
+    /// Types whose list fails, each with the API server's message.
+    unreadable: Vec<(Kind, String)>,
 }
 
 impl World {
@@ -45,6 +49,18 @@ impl World {
 
     pub(super) fn without_right(mut self, kind: Kind) -> Self {
         self.forbidden.push(kind);
+        self
+    }
+
+    /// A cluster whose API server names these types.
+    pub(super) fn with_types(mut self, types: &[Kind]) -> Self {
+        self.types.extend_from_slice(types);
+        self
+    }
+
+    /// A cluster in which the list of a type fails.
+    pub(super) fn with_unreadable(mut self, kind: Kind, message: &str) -> Self {
+        self.unreadable.push((kind, message.into()));
         self
     }
 
@@ -81,7 +97,17 @@ impl World {
             Question::Deleted { kind, .. }
             | Question::Owned { kind, .. }
             | Question::All { kind, .. } => kind,
-            Question::Types(_) | Question::Groups => return Answer::Missing,
+            Question::Types(group) => {
+                let types: Vec<Kind> =
+                    self.types.iter().filter(|it| it.group == *group).cloned().collect();
+                let is_served = !types.is_empty();
+                return if is_served { Answer::Types(types.into()) } else { Answer::Missing };
+            }
+            Question::Groups => {
+                let groups: BTreeSet<String> =
+                    self.types.iter().map(|kind| kind.group.to_string()).collect();
+                return Answer::Groups(groups.into_iter().collect());
+            }
             Question::Kubelet { about, .. } => return self.kubelet(*about),
             Question::Removal(_) => {
                 return self.removal.clone().unwrap_or(Answer::Unread(Why::Forbidden));
@@ -93,6 +119,9 @@ impl World {
         };
         if self.forbidden.contains(kind) {
             return Answer::Unread(Why::Forbidden);
+        }
+        if let Some((_, message)) = self.unreadable.iter().find(|(it, _)| it == kind) {
+            return Answer::Unread(Why::Failed(message.clone()));
         }
         match question {
             Question::Object(key) => {
@@ -110,14 +139,22 @@ impl World {
             Question::Owned { namespace, .. } => {
                 Answer::Objects(self.all(kind, namespace.as_deref()).cloned().collect())
             }
-            Question::All { namespace, labels, .. } => {
+            Question::All { namespace, labels, fields, .. } => {
+                let is_selected = |it: &&Object| {
+                    fields.as_deref().is_none_or(|fields| {
+                        let (field, value) = fields.split_once('=').unwrap();
+                        assert_eq!(field, "spec.driver");
+                        it.spec.driver == value
+                    })
+                };
                 let has = |it: &&Object| {
                     labels.as_deref().is_none_or(|labels| {
                         let (key, value) = labels.split_once('=').unwrap();
                         it.metadata.labels.get(key).is_some_and(|it| it == value)
                     })
                 };
-                Answer::Objects(self.all(kind, namespace.as_deref()).filter(has).cloned().collect())
+                let all = self.all(kind, namespace.as_deref()).filter(has).filter(is_selected);
+                Answer::Objects(all.cloned().collect())
             }
             _ => Answer::Missing,
         }
