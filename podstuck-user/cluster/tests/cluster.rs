@@ -909,9 +909,49 @@ fn what_keeps_objects_is_found_and_released_on_a_real_api_server() {
         .has("s after its deletion was requested, as the finalizer example.com/kept was removed");
     a_dead_webhook_is_released_before_the_finalizer(&at);
     followed.has("PersistentVolumeClaim locked/data: gone ");
+    an_object_that_cannot_be_read_keeps_its_namespace(&at);
     controllers_that_do_not_run_are_named(&at);
     let (text, status) = at.podstuck(&["-A"]);
     assert_eq!(status, 0, "{text}");
+}
+
+/// The store has an object of another kind under the key of a ConfigMap: the API server can neither list nor delete the
+/// ConfigMaps of the namespace.
+fn an_object_that_cannot_be_read_keeps_its_namespace(at: &Workstation) {
+    let server = at.plane.pid("kube-apiserver").unwrap();
+    let words = fs::read_to_string(format!("/proc/{server}/cmdline")).unwrap();
+    let mut words = words.split('\0').skip_while(|word| *word != "--etcd-servers");
+    let store = words.nth(1).unwrap();
+    let ask_store = |path: &str, body: &Value| {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), body.to_string()).unwrap();
+        let body = file.path().to_str().unwrap();
+        at.kubectl(&["--server", store, "create", "--raw", path, "--filename", body]);
+    };
+    let bytes = |text: &str| ByteString(text.as_bytes().to_vec());
+    let key = bytes("/registry/configmaps/damaged/left");
+    at.kubectl(&["create", "namespace", "damaged"]);
+    at.kubectl(&["create", "configmap", "left", "--namespace=damaged"]);
+    let other = r#"{"kind":"Widget","apiVersion":"example.com/v1","metadata":{"name":"left"}}"#;
+    ask_store("/v3/kv/put", &json!({"key": key, "value": bytes(other)}));
+    at.delete(&["namespace", "damaged"]);
+    let ask = ["ns/damaged"];
+    let cause = || at.json(&ask)["items"][0]["causes"].clone();
+    let is_firm = || {
+        let causes = cause();
+        (&causes[0]["id"], &causes[0]["certainty"])
+            == (&json!("stored-object-unreadable"), &json!("firm"))
+    };
+    at.plane.wait_for("the namespace to be overdue", is_firm).unwrap();
+    let (text, status) = at.podstuck(&ask);
+    println!("$ kubectl podstuck {}\n{text}", ask.join(" "));
+    assert_eq!((status, cause().as_array().unwrap().len()), (1, 1), "{text}");
+    assert!(
+        text.contains("the list of configmaps in damaged fails with the same message"),
+        "{text}"
+    );
+    ask_store("/v3/kv/deleterange", &json!({"key": key}));
+    at.wait_until_gone(&["namespace", "damaged"]);
 }
 
 /// kubelet lists a volume as in use: the VolumeAttachment, and a pod on another node that waits for the volume, lead to the

@@ -118,6 +118,7 @@ ids! {
     SMB_HOST_DOWN = "smb-host-down",
     STACKED_MOUNTS = "stacked-mounts",
     STATUS_UPDATE_REFUSED = "status-update-refused",
+    STORED_OBJECT_UNREADABLE = "stored-object-unreadable",
     SUBPATH_BUSY = "subpath-busy",
     SUBPATH_SOURCE_DELETED = "subpath-source-deleted",
     SWAPFILE_ACTIVE = "swapfile-active",

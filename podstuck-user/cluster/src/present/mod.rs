@@ -64,8 +64,10 @@ impl Report {
     /// Whether a list could not be read, so that stuck objects may be missing.
     pub fn is_partial(&self) -> bool {
         let is_list = |unread: &Unread| match unread.question {
-            Question::Deleted { .. } | Question::Groups => true,
-            Question::Types(_) => matches!(self.scope, Scope::All { all_types: true, .. }),
+            Question::Deleted { .. } => true,
+            Question::Types(_) | Question::Groups => {
+                matches!(self.scope, Scope::All { all_types: true, .. })
+            }
             _ => false,
         };
         self.scope != Scope::One && self.unread.iter().any(is_list)

@@ -271,6 +271,15 @@ impl Facts {
         self.survey(Question::Deleted { kind, namespace, labels })
     }
 
+    /// The API server's message, if the list of a type fails.
+    pub fn failure_of_list(&self, kind: &Kind, namespace: Option<&str>) -> Option<&str> {
+        let (kind, namespace) = (kind.clone(), namespace.map(str::to_owned));
+        match self.ask(Question::Deleted { kind, namespace, labels: None }) {
+            Some(Answer::Unread(Why::Failed(message))) => Some(message),
+            _ => None,
+        }
+    }
+
     /// The metadata of all objects of a type in a namespace.
     pub fn owned(&self, kind: &Kind, namespace: Option<&str>) -> Known<Arc<[Object]>> {
         let (kind, namespace) = (kind.clone(), namespace.map(str::to_owned));

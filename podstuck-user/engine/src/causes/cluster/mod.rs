@@ -18,6 +18,7 @@ mod pod;
 mod refused;
 mod remedy;
 mod resource_claim;
+mod unreadable;
 mod volume;
 mod waiting;
 mod webhook;
@@ -47,6 +48,7 @@ pub(crate) static FAMILY: Family = Family {
         &namespace::CONTENT_REMAINS,
         &namespace::API_UNAVAILABLE,
         &namespace::CONVERSION_FAILS,
+        &unreadable::UNREADABLE,
         &volume::CLAIM_IN_USE,
         &volume::BOUND,
         &volume::ATTACHED,

@@ -2,7 +2,7 @@
 
 use super::{
     case::{Case, Step, api, draft},
-    control_plane, finalizer, remedy,
+    control_plane, finalizer, remedy, unreadable,
 };
 use crate::{
     cause::{Cause, Kind, Origin, TriedWith, like, seen, way},
@@ -86,7 +86,10 @@ pub(crate) static CONVERSION_FAILS: Cause = Cause {
         &[Origin::Api],
     )],
     log: None,
-    look_alikes: &[],
+    look_alikes: &[like(
+        ids::STORED_OBJECT_UNREADABLE,
+        "the message of the condition names a conversion webhook",
+    )],
     ways_out: &[way("start the conversion webhook of the type", "")],
     field: &["kubernetes#119662"],
     tried: &[TriedWith::Objects],
@@ -113,9 +116,16 @@ pub(super) fn judge(case: &mut Case, namespace: &Object, facts: &Facts) {
     if let Some(condition) = content.filter(|it| it.message.contains("conversion webhook")) {
         let mut draft = draft(&CONVERSION_FAILS);
         draft.held_by("a conversion webhook that does not answer");
+        draft.rule_out(
+            ids::STORED_OBJECT_UNREADABLE,
+            "the message of the condition names a conversion webhook",
+        );
         draft.fact(words(condition), api(facts.now));
         draft.advice("start the conversion webhook that the message names", "none");
         case.found(draft, facts.now);
+    }
+    if let Some(condition) = content {
+        unreadable::judge(case, condition, facts);
     }
     let remaining = holds(namespace, "NamespaceContentRemaining");
     let finalizers = holds(namespace, "NamespaceFinalizersRemaining");
@@ -132,7 +142,7 @@ pub(super) fn judge(case: &mut Case, namespace: &Object, facts: &Facts) {
     }
 }
 
-fn words(condition: &Condition) -> String {
+pub(super) fn words(condition: &Condition) -> String {
     let at = condition.last_transition_time;
     let since = at.map(|at| format!(" since {at:.0}")).unwrap_or_default();
     let message = safe(condition.message.as_bytes()).into_owned();

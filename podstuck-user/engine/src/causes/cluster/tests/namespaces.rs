@@ -117,6 +117,49 @@ fn a_namespace_waits_for_a_conversion() {
     );
 }
 
+/// The messages are those of a real API server (1.20) for an object of another kind and for one that is damaged.
+#[test]
+fn a_namespace_waits_for_an_object_that_cannot_be_read() {
+    let widget = || Kind::named("example.com", "v1", "widgets", "Widget", true);
+    let map = || Kind::named("", "v1", "configmaps", "ConfigMap", true);
+    let eof = "unexpected EOF";
+    let transform = "Internal error occurred: unable to transform key \"/registry/secrets/shop/s1\": invalid padding on input";
+    let of = |message: &str, list: &str| {
+        let message = format!("Failed to delete all resource types, 1 remaining: {message}");
+        let conditions = json!([condition("NamespaceDeletionContentFailure", "True", &message)]);
+        World::default()
+            .with(Kind::NAMESPACE, namespace(conditions))
+            .with_types(&[widget(), map()])
+            .with_unreadable(map(), list)
+            .case(&key())
+    };
+    let found = the(&of(eof, eof), "stored-object-unreadable", Firm);
+    assert!(
+        facts(&found)
+            .contains("the list of configmaps in shop fails with the same message: unexpected EOF"),
+        "{}",
+        facts(&found)
+    );
+    assert!(
+        format!("{:?}", found.remedies).contains("grep /configmaps/shop/"),
+        "{:?}",
+        found.remedies
+    );
+    let found = the(&of(transform, transform), "stored-object-unreadable", Firm);
+    assert!(
+        format!("{:?}", found.remedies).contains("--encryption-provider-config"),
+        "{:?}",
+        found.remedies
+    );
+    for (why, message, list) in [
+        ("the list fails otherwise", eof, "no answer within 30 s"),
+        ("admission refuses", "admission webhook \"x\" denied the request: no", "x"),
+        ("the message is empty", eof, ""),
+    ] {
+        assert_eq!(ids(&of(message, list)), [""; 0], "{why}");
+    }
+}
+
 #[test]
 fn nothing_deletes_a_namespace_without_a_leader() {
     let world = |renewed: &str| {
