@@ -38,7 +38,8 @@ const MAPS: [&str; 6] =
 const WORDS: &str = "apps batch status scale beta beta1 core io k8s kubernetes v v1 v1beta1 v2 \
     kube system public node lease default kubelet kubectl controller manager scheduler apiserver leader external attacher \
     foregroundDeletion orphan True False Unknown \
-    cloudprovider shutdown out \
+    cloudprovider shutdown out self remediation medik8s fence agents cluster x machine openshift selfnoderemediations fenceagentsremediations machines metal3 baremetalhost \
+    terminated stopped Deleted Succeeded \
     job generic garbage collector serviceaccounts ServiceAccount \
     some Some resources are remaining has resource instances content in the namespace finalizers failed to delete all \
     types discovery conversion webhook for calling no endpoints available service not found is unavailable and or of a \

@@ -77,6 +77,8 @@ kinds! {
     ENDPOINT_SLICE_BETA = "discovery.k8s.io" "v1beta1" "endpointslices" "EndpointSlice" true,
     /// `apiservices`
     API_SERVICE = "apiregistration.k8s.io" "v1" "apiservices" "APIService" false,
+    /// `baremetalhosts`
+    BARE_METAL_HOST = "metal3.io" "v1alpha1" "baremetalhosts" "BareMetalHost" true,
     /// `resourceclaims`, since Kubernetes 1.34
     RESOURCE_CLAIM = "resource.k8s.io" "v1" "resourceclaims" "ResourceClaim" true,
     /// `resourceclaims` of Kubernetes 1.33

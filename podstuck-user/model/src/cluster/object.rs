@@ -142,6 +142,11 @@ pub struct Spec {
     pub attacher: String,
     /// VolumeAttachment: the volume.
     pub source: VolumeSource,
+    /// Node, Machine: the machine's name at its provider.
+    #[serde(rename = "providerID")]
+    pub provider_id: Option<String>,
+    /// BareMetalHost: the object that uses it.
+    pub consumer_ref: Option<ClaimRef>,
     /// Node: taints.
     pub taints: Vec<Taint>,
     /// Lease: the holder.
@@ -339,6 +344,12 @@ pub struct Status {
     pub container_statuses: Vec<ContainerStatus>,
     /// Node: the attachable volumes that kubelet has not unmounted.
     pub volumes_in_use: Vec<String>,
+    /// BareMetalHost: whether its power was on when its operator last looked.
+    pub powered_on: Option<bool>,
+    /// BareMetalHost, Machine: time of the last change of the status.
+    pub last_updated: Option<Timestamp>,
+    /// Machine of OpenShift: the instance at its provider.
+    pub provider_status: Option<ProviderStatus>,
     /// VolumeAttachment: whether it is attached.
     pub attached: bool,
     /// VolumeAttachment: why detaching failed.
@@ -355,6 +366,14 @@ pub struct Status {
     pub current_number_scheduled: i64,
     /// DaemonSet: number of other nodes that have its pod.
     pub number_misscheduled: i64,
+}
+
+/// A machine at its provider.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ProviderStatus {
+    /// The provider's word for the state of the instance, such as `running` or `terminated`.
+    pub instance_state: Option<String>,
 }
 
 /// A condition.

@@ -12,6 +12,7 @@ mod finalizer;
 mod foreground;
 mod job;
 mod kubelet;
+mod machine;
 mod namespace;
 mod node;
 mod pod;

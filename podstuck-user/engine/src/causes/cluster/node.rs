@@ -6,10 +6,10 @@ use jiff::Timestamp;
 
 use super::{
     case::{Case, api, draft},
-    control_plane, kubelet, remedy, waiting,
+    control_plane, kubelet, machine, remedy, waiting,
 };
 use crate::{
-    cause::{Cause, Kind, Origin, TriedWith, like, seen, way},
+    cause::{Cause, Kind, Origin, TriedWith, like, or_seen, seen, way},
     ids,
     model::{
         cluster::{self, Facts, Key, Known, Meta, Object},
@@ -68,16 +68,22 @@ pub(crate) static NOT_HEARD: Cause = Cause {
 /// The machine is known to be off.
 pub(crate) static OFF: Cause = Cause {
     id: ids::NODE_OFF,
-    title: "the pod's node is off, according to its cloud provider or an administrator",
+    title: "the pod's node is off, according to an administrator or what controls its machine",
     stage: Stage::Containers,
     kind: Kind::Cause,
-    meaning: "The node has a taint that is set only where the machine was seen to be off. No \
+    meaning: "The node has a taint that is set only where the machine was seen to be off, or what controls its machine \
+        reports so: a BareMetalHost, a Machine, or an object that fences the node. No \
         kubelet runs there to report that the pod has ended, and its volumes stay attached to \
         that machine: a StatefulSet, a Deployment with the strategy Recreate, and a pod that \
         needs such a volume wait until the record is deleted.",
     confirmed_by: &[
         seen(
             "the node has the taint node.cloudprovider.kubernetes.io/shutdown or node.kubernetes.io/out-of-service",
+            &[Origin::Api],
+        ),
+        or_seen(
+            "since kubelet's last report, the BareMetalHost of its providerID is off, the instance of its Machine has ended or \
+             is deleted, or a SelfNodeRemediation or FenceAgentsRemediation of its name has succeeded",
             &[Origin::Api],
         ),
         seen("the node's Ready condition is not True", &[Origin::Api]),
@@ -91,7 +97,13 @@ pub(crate) static OFF: Cause = Cause {
             "on a machine that runs, a volume is then written by two nodes",
         ),
     ],
-    field: &["cloud-provider-openstack#2556"],
+    field: &[
+        "cloud-provider-openstack#2556",
+        "machine-api-operator#331",
+        "machine-api-operator#347",
+        "self-node-remediation#17",
+        "fence-agents-remediation#92",
+    ],
     tried: &[TriedWith::ApiServer, TriedWith::Objects],
     source: &[
         "kubernetes staging/src/k8s.io/cloud-provider/controllers/nodelifecycle",
@@ -204,8 +216,7 @@ pub(super) fn judge(case: &mut Case, pod: &Object, facts: &Facts) {
         draft.fact("the node has the label kubernetes.io/os=windows", api(facts.now));
         draft.advice("read the log of kubelet on that node", "none");
         case.found(draft, facts.now);
-    } else if let Some(draft) = off(&node, facts).or_else(|| not_heard(&node, facts)) {
-        let mut draft = draft;
+    } else if let Some(mut draft) = silent(&node, facts) {
         waiting::add(&mut draft, pod, facts);
         by_force(&mut draft, case, pod);
         case.found(draft, facts.now);
@@ -216,9 +227,36 @@ pub(super) fn judge(case: &mut Case, pod: &Object, facts: &Facts) {
 
 /// Judges a node that is itself the object asked about, and is not being deleted.
 pub(super) fn not_deleted(case: &mut Case, node: &Object, facts: &Facts) {
-    if let Some(draft) = off(node, facts).or_else(|| not_heard(node, facts)) {
+    if let Some(draft) = silent(node, facts) {
         case.found(draft, facts.now);
     }
+}
+
+/// The finding about a node that is off or does not report.
+fn silent(node: &Object, facts: &Facts) -> Option<Draft> {
+    off(node, facts).or_else(|| {
+        let draft = not_heard(node, facts)?;
+        Some(off_by_machine(node, facts).unwrap_or(draft))
+    })
+}
+
+/// The time of kubelet's last report.
+fn heard(node: &Object, facts: &Facts) -> Option<Timestamp> {
+    let name = node.metadata.name.as_str();
+    let lease = facts.object(&Key::of(cluster::Kind::LEASE, "kube-node-lease", name));
+    lease.is().and_then(|lease| lease.spec.renew_time)
+}
+
+fn off_by_machine(node: &Object, facts: &Facts) -> Option<Draft> {
+    let ready = ready(node).filter(|ready| ready.status != "True")?;
+    let proof = machine::off(node, heard(node, facts), facts)?;
+    let name = safe(node.metadata.name.as_bytes()).into_owned();
+    let mut draft = draft(&OFF);
+    draft.held_by(format!("the node {name}, which is off"));
+    draft.fact(proof, api(facts.now));
+    draft.fact(since("its Ready condition is", ready), api(facts.now));
+    draft.remedies.extend(out_of_service(node));
+    Some(draft)
 }
 
 fn ready(node: &Object) -> Option<&cluster::Condition> {
@@ -256,11 +294,7 @@ fn since(words: &str, condition: &cluster::Condition) -> String {
 
 fn not_heard(node: &Object, facts: &Facts) -> Option<Draft> {
     let name = node.metadata.name.as_str();
-    let lease = facts.object(&Key::of(cluster::Kind::LEASE, "kube-node-lease", name));
-    let renewed = match &lease {
-        Known::Is(lease) => lease.spec.renew_time,
-        _ => None,
-    };
+    let renewed = heard(node, facts);
     let is_silent = renewed.is_some_and(|renewed| {
         Duration::try_from(facts.now.duration_since(renewed)).unwrap_or_default() > SILENT
     });
@@ -314,8 +348,13 @@ fn not_heard(node: &Object, facts: &Facts) -> Option<Draft> {
 
 fn out_of_service(node: &Object) -> Option<crate::model::remedy::Remedy> {
     let name = &node.metadata.name;
-    let taint = serde_json::json!({"op": "add", "path": "/spec/taints/-", "value":
-        {"key": OUT_OF_SERVICE, "value": "nodeshutdown", "effect": "NoExecute"}});
+    let taint =
+        serde_json::json!({"key": OUT_OF_SERVICE, "value": "nodeshutdown", "effect": "NoExecute"});
+    let taint = if node.spec.taints.is_empty() {
+        serde_json::json!({"op": "add", "path": "/spec/taints", "value": [taint]})
+    } else {
+        serde_json::json!({"op": "add", "path": "/spec/taints/-", "value": taint})
+    };
     remedy::patch(
         format!(
             "mark {name} as out of service: its pods are deleted, their volumes detached (Kubernetes 1.26 or later)"

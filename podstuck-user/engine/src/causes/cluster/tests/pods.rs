@@ -95,6 +95,132 @@ fn a_node_is_off_only_by_a_taint_that_says_so() {
     the(&of("node.kubernetes.io/unreachable"), "node-not-heard", Firm);
 }
 
+/// A silent node with this `providerID`, last heard at 09:39, and the types of these groups.
+fn of_provider(provider: &str, types: &[Kind]) -> World {
+    World::default()
+        .with_types(types)
+        .with(Kind::NODE, node("Unknown", json!({"spec": {"providerID": provider}})))
+        .with(Kind::LEASE, lease("kube-node-lease", "n1", "n1", "2026-11-28T09:39:00Z"))
+        .with(Kind::POD, overdue_pod("cart-0", json!({})))
+}
+
+#[test]
+fn a_host_without_power_proves_that_its_node_is_off() {
+    let host = |powered: bool, updated: &str, consumer: &str| {
+        json!({"metadata": living(Some("m3"), "host-1"), "spec": {"consumerRef": {"kind": "Metal3Machine", "name": consumer}},
+            "status": {"poweredOn": powered, "lastUpdated": updated}})
+    };
+    let at = |host: Value| {
+        of_provider("metal3://m3/host-1/machine-1", &[Kind::BARE_METAL_HOST])
+            .with(Kind::BARE_METAL_HOST, host)
+    };
+    let found = the(
+        &at(host(false, "2026-11-28T09:41:00Z", "machine-1")).case(&pod("cart-0")),
+        "node-off",
+        Firm,
+    );
+    assert!(
+        facts(&found).contains("names BareMetalHost m3/host-1, whose status.poweredOn is false"),
+        "{}",
+        facts(&found)
+    );
+    // A node without taints has no list of them.
+    assert!(
+        commands(&found)[0].contains("\"path\":\"/spec/taints\",\"value\":[{"),
+        "{:?}",
+        commands(&found)
+    );
+    for (why, world) in [
+        ("its power is on", at(host(true, "2026-11-28T09:41:00Z", "machine-1"))),
+        (
+            "it was seen before kubelet's last report",
+            at(host(false, "2026-11-28T09:38:00Z", "machine-1")),
+        ),
+        ("another machine uses it", at(host(false, "2026-11-28T09:41:00Z", "machine-2"))),
+        (
+            "it may not be read",
+            at(host(false, "2026-11-28T09:41:00Z", "machine-1"))
+                .without_right(Kind::BARE_METAL_HOST),
+        ),
+        (
+            "it does not exist",
+            at(host(false, "2026-11-28T09:41:00Z", "machine-1")).without("host-1"),
+        ),
+        (
+            "its UID is another one",
+            of_provider("baremetalhost:///m3/host-1/other", &[Kind::BARE_METAL_HOST])
+                .with(Kind::BARE_METAL_HOST, host(false, "2026-11-28T09:41:00Z", "x")),
+        ),
+    ] {
+        assert_eq!(ids(&world.case(&pod("cart-0"))), ["node-not-heard"], "{why}");
+    }
+    let openshift =
+        of_provider("baremetalhost:///m3/host-1/uid-of-host-1", &[Kind::BARE_METAL_HOST])
+            .with(Kind::BARE_METAL_HOST, host(false, "2026-11-28T09:41:00Z", "x"));
+    the(&openshift.case(&pod("cart-0")), "node-off", Firm);
+}
+
+#[test]
+fn a_fenced_node_is_off() {
+    for (group, plural, kind) in [
+        ("self-node-remediation.medik8s.io", "selfnoderemediations", "SelfNodeRemediation"),
+        (
+            "fence-agents-remediation.medik8s.io",
+            "fenceagentsremediations",
+            "FenceAgentsRemediation",
+        ),
+    ] {
+        let fencing = Kind::named(group, "v1alpha1", plural, kind, true);
+        let at = |name: &str, status: &str, time: &str| {
+            let object = json!({"metadata": living(Some("nhc"), name), "status": {"conditions": [
+                {"type": "Processing", "status": "False"},
+                {"type": "Succeeded", "status": status, "lastTransitionTime": time}]}});
+            of_provider("", std::slice::from_ref(&fencing))
+                .with(fencing.clone(), object)
+                .case(&pod("cart-0"))
+        };
+        let found = the(&at("n1", "True", "2026-11-28T09:45:00Z"), "node-off", Firm);
+        assert!(facts(&found).contains("the condition Succeeded of"), "{}", facts(&found));
+        for (why, case) in [
+            ("it has not succeeded", at("n1", "False", "2026-11-28T09:45:00Z")),
+            ("it is of another node", at("n2", "True", "2026-11-28T09:45:00Z")),
+            ("kubelet has reported since", at("n1", "True", "2026-11-28T09:30:00Z")),
+        ] {
+            assert_eq!(ids(&case), ["node-not-heard"], "{why}");
+        }
+    }
+}
+
+#[test]
+fn a_machine_whose_instance_has_ended_proves_that_its_node_is_off() {
+    let openshift = || Kind::named("machine.openshift.io", "v1beta1", "machines", "Machine", true);
+    let cluster = || Kind::named("cluster.x-k8s.io", "v1beta1", "machines", "Machine", true);
+    let at = |kind: Kind, provider: &str, status: Value| {
+        let machine = json!({"metadata": living(Some("machines"), "worker-1"), "spec": {"providerID": provider}, "status": status});
+        of_provider("aws:///eu-1a/i-01", std::slice::from_ref(&kind))
+            .with(kind, machine)
+            .case(&pod("cart-0"))
+    };
+    let ended = |state: &str| json!({"phase": "Failed", "lastUpdated": "2026-11-28T09:42:00Z", "providerStatus": {"instanceState": state}});
+    let found = the(&at(openshift(), "aws:///eu-1a/i-01", ended("terminated")), "node-off", Firm);
+    assert!(facts(&found).contains("instanceState is terminated"), "{}", facts(&found));
+    the(&at(cluster(), "aws:///eu-1a/i-01", json!({"phase": "Deleted"})), "node-off", Firm);
+    for (why, case) in [
+        ("it runs", at(openshift(), "aws:///eu-1a/i-01", ended("running"))),
+        (
+            "it is the machine of another node",
+            at(openshift(), "aws:///eu-1a/i-02", ended("terminated")),
+        ),
+        (
+            "its phase alone says nothing",
+            at(cluster(), "aws:///eu-1a/i-01", json!({"phase": "Failed"})),
+        ),
+        ("it is being deleted", at(cluster(), "aws:///eu-1a/i-01", json!({"phase": "Deleting"}))),
+    ] {
+        assert_eq!(ids(&case), ["node-not-heard"], "{why}");
+    }
+}
+
 /// A pod of this owner on a node that is off.
 fn of_owner(kind: &str, more: Value) -> World {
     let owner = json!({"kind": kind, "name": "cart", "uid": "uid-of-cart", "controller": true});
