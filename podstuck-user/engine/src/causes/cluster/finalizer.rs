@@ -247,6 +247,8 @@ fn of_controller(
         Controller::NotKnown { lease } => {
             if let Some(fact) = lease {
                 draft.fact(fact.clone(), api(facts.now));
+            } else if let Some(fact) = webhook::of_domain(finalizer, facts) {
+                draft.fact(fact, api(facts.now));
             }
             // The setter may be an administrator's kubectl; a setter that writes after the deletion is a running client.
             let last = setter.and_then(|setter| Some((setter, facts.last_write(&setter.manager)?)));

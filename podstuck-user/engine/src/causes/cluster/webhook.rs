@@ -122,6 +122,52 @@ fn is_ready(service: &ServiceRef, facts: &Facts) -> Option<bool> {
     Some(endpoints.any(|endpoint| endpoint.conditions.ready != Some(false)))
 }
 
+/// Whether a webhook belongs to a domain: it is named after it, or is called for its objects.
+fn is_of_domain(webhook: &Webhook, domain: &str) -> bool {
+    let is_below = |name: &str| name.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.'));
+    let is_for =
+        |rule: &Rule| !rule.api_groups.is_empty() && rule.api_groups.iter().all(|it| it == domain);
+    webhook.name == domain
+        || is_below(&webhook.name)
+        || !webhook.rules.is_empty() && webhook.rules.iter().all(is_for)
+}
+
+/// A sentence about the webhooks of a finalizer's domain, which the program that removes it mostly serves. It is a sign,
+/// and no proof: another program may serve them.
+pub(super) fn of_domain(finalizer: &str, facts: &Facts) -> Option<String> {
+    let (domain, _) = finalizer.split_once('/')?;
+    // Kubernetes' own groups have no webhook of their own.
+    if !domain.contains('.') || domain.ends_with("kubernetes.io") {
+        return None;
+    }
+    let mut found: Vec<(String, bool)> = Vec::new();
+    for kind in [cluster::Kind::MUTATING, cluster::Kind::VALIDATING] {
+        let Known::Is(configurations) = facts.all(&kind, None, None) else { continue };
+        for webhook in configurations.iter().flat_map(|it| &it.webhooks) {
+            let service = webhook.client_config.service.as_ref();
+            let Some(service) = service.filter(|_| is_of_domain(webhook, domain)) else { continue };
+            let place = format!("{}/{}", service.namespace, service.name);
+            found.extend(is_ready(service, facts).map(|ready| (place, ready)));
+        }
+    }
+    let place = |of: &(String, bool)| safe(of.0.as_bytes()).into_owned();
+    // One program may serve several.
+    let up = found.iter().find(|(_, ready)| *ready).map(place);
+    let down = found.iter().find(|(_, ready)| !ready).map(place);
+    Some(match (up, down) {
+        (Some(up), None) => format!(
+            "the webhooks of {} are served by {up}, which has a ready endpoint: a sign that its controller runs, too",
+            safe(domain.as_bytes())
+        ),
+        (None, Some(down)) => format!(
+            "the webhooks of {} are served by {down}, which has no ready endpoint: a sign that its controller does not run, \
+             either, and no proof",
+            safe(domain.as_bytes())
+        ),
+        _ => return None,
+    })
+}
+
 /// A draft for each webhook that makes one of these requests about the object fail. A request is (operation, resource).
 pub(super) fn judge(
     case: &Case,

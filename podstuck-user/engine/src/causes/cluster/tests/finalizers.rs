@@ -163,6 +163,48 @@ fn a_webhook_that_nothing_answers_comes_first() {
     the(&unread.case(&pod("cart-0")), "webhook-unavailable", Likely);
 }
 
+/// A program that serves webhooks of a domain mostly removes its finalizers, too.
+#[test]
+fn the_webhooks_of_a_domain_are_a_sign_of_its_controller_and_no_proof() {
+    let said = |finalizer: &str, name: &str, groups: Value, ready: bool| {
+        let rule = json!({"operations": ["CREATE"], "apiGroups": groups, "apiVersions": ["v1"], "resources": ["jobs"]});
+        let world = World::default()
+            .with(Kind::POD, kept(finalizer))
+            .with(Kind::VALIDATING, webhook(rule, json!({"name": name})))
+            .with(Kind::SERVICE, service("ClusterIP"))
+            .with(Kind::ENDPOINT_SLICE, slice(json!(ready)));
+        let case = world.case(&pod("cart-0"));
+        assert_eq!(ids(&case), ["pod-finalizer"], "a sign is no proof");
+        facts(&the(&case, "pod-finalizer", Firm))
+    };
+    let of_all = || json!(["*"]);
+    let up = said("queue.example.com/held", "vjob.queue.example.com", of_all(), true);
+    assert!(up.contains("served by guard/webhook, which has a ready endpoint"), "{up}");
+    let down = said("queue.example.com/held", "vjob.kb.io", json!(["queue.example.com"]), false);
+    assert!(down.contains("served by guard/webhook, which has no ready endpoint"), "{down}");
+    for (why, facts) in [
+        (
+            "the webhook is of another domain",
+            said("queue.example.com/held", "v.other.com", of_all(), false),
+        ),
+        (
+            "the webhook is of the domain above",
+            said("queue.example.com/held", "v.example.com", of_all(), false),
+        ),
+        (
+            "a part of a word is no domain",
+            said("queue.example.com/held", "my-queue.example.com", of_all(), false),
+        ),
+        ("the finalizer has no domain", said("held", "held", of_all(), false)),
+        (
+            "it is Kubernetes' own",
+            said("batch.kubernetes.io/x", "v.batch.kubernetes.io", of_all(), false),
+        ),
+    ] {
+        assert!(!facts.contains("the webhooks of"), "{why}: {facts}");
+    }
+}
+
 #[test]
 fn a_webhook_that_is_not_called_or_is_answered_keeps_nothing() {
     let guarded = |hook: Value| {
