@@ -9,6 +9,7 @@ mod answers;
 pub mod cli;
 pub mod examine;
 pub mod present;
+mod progress;
 pub mod read;
 mod recording;
 pub mod run;

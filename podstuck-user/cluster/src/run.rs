@@ -25,6 +25,7 @@ use crate::{
     cli::{Cli, Output},
     examine::{self, About, OwnPod},
     present::{self, Report, Scope},
+    progress::Progress,
     read::{Connection, Reader, connect, page},
     recording::{self, Answers, Head},
     target::{self, Asked, Target},
@@ -117,7 +118,9 @@ pub async fn run(cli: &Cli) -> Result<Outcome, Failure> {
             all_types: cli.all_types,
         },
     };
+    let progress = Progress::begin(&reader);
     let report = ask(&asked, &reader, &mut facts).await;
+    drop(progress);
     let head = Head::new(asked, server, &facts, (reader.made(), cli.max_requests));
     if let Some(file) = file {
         recording::write(file, &head, &facts, cli.redact).map_err(Failure::CannotRun)?;

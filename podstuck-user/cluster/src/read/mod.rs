@@ -9,7 +9,7 @@ use std::{
     collections::BTreeMap,
     sync::{
         Arc,
-        atomic::{AtomicU32, Ordering::Relaxed},
+        atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -52,6 +52,7 @@ pub struct Reader {
     source: Source,
     max: u32,
     made: Arc<AtomicU32>,
+    listed: Arc<AtomicU64>,
     turns: Arc<Semaphore>,
     discovered: Arc<Discovered>,
 }
@@ -75,20 +76,36 @@ impl Reader {
     /// A reader that makes at most `max` requests.
     pub fn new(client: Client, max: u32) -> Self {
         let turns = Arc::new(Semaphore::new(AT_A_TIME));
-        let (made, discovered) = (Arc::default(), Arc::default());
-        Self { source: Source::Server(client), max, made, turns, discovered }
+        let (made, listed, discovered) = (Arc::default(), Arc::default(), Arc::default());
+        Self { source: Source::Server(client), max, made, listed, turns, discovered }
     }
 
     /// A reader that makes no requests and answers from a recording.
     pub fn of_recording(answers: BTreeMap<Question, Answer>) -> Self {
         let source = Source::Recording(Arc::new(answers));
-        let (made, discovered) = (Arc::default(), Arc::default());
-        Self { source, max: 0, made, turns: Arc::new(Semaphore::new(AT_A_TIME)), discovered }
+        let (made, listed, discovered) = (Arc::default(), Arc::default(), Arc::default());
+        let turns = Arc::new(Semaphore::new(AT_A_TIME));
+        Self { source, max: 0, made, listed, turns, discovered }
     }
 
     /// Number of requests that were made.
     pub fn made(&self) -> u32 {
         self.made.load(Relaxed).min(self.max)
+    }
+
+    /// Maximum number of requests.
+    pub fn max(&self) -> u32 {
+        self.max
+    }
+
+    /// Number of objects in the lists that were read.
+    pub fn listed(&self) -> u64 {
+        self.listed.load(Relaxed)
+    }
+
+    /// Counts objects of a list.
+    pub(crate) fn count(&self, objects: usize) {
+        self.listed.fetch_add(u64::try_from(objects).unwrap_or_default(), Relaxed);
     }
 
     /// Reads the API server's version and time. All ages use this clock: the clocks of nodes and of this machine may
@@ -316,6 +333,7 @@ impl Reader {
             }
             response.check()?;
             let page: Page = response.parse().map_err(|error| failed(&error.to_string()))?;
+            self.count(page.items.len());
             page.items.into_iter().for_each(&mut take);
             match page.metadata.next.filter(|next| !next.is_empty()) {
                 Some(token) => next = token,
