@@ -45,7 +45,7 @@ pub(crate) static STATUS_REFUSED: Cause = Cause {
     kind: Kind::Cause,
     meaning: "The node is done with the pod. kubelet reports that and requests the deletion of \
         the record, and the API server refuses: an admission webhook denies the request or does \
-        not answer, or kubelet's credentials have expired or lack the right. kubelet retries \
+        not answer, an admission policy denies it, or kubelet's credentials have expired or lack the right. kubelet retries \
         every ten seconds.",
     confirmed_by: &[
         seen(
@@ -133,6 +133,8 @@ impl Tracker for StatusRefusals {
 enum Refuser<'a> {
     /// A webhook, and the name and namespace of its service if the error has the address.
     Webhook { name: &'a str, service: Option<(&'a str, &'a str)> },
+    /// A ValidatingAdmissionPolicy, by its binding.
+    Policy { name: &'a str, binding: &'a str },
     /// The API server itself, because of kubelet's credentials.
     Credentials,
     /// The API server itself: kubelet lacks the permission.
@@ -154,11 +156,22 @@ fn who(error: &str) -> Option<Refuser<'_>> {
         });
         return Some(Refuser::Webhook { name, service });
     }
+    if let Some((name, binding)) = policy(error) {
+        return Some(Refuser::Policy { name, binding });
+    }
     let has = |words: &[&str]| words.iter().any(|words| error.contains(words));
     if has(&["Unauthorized", "certificate has expired"]) {
         return Some(Refuser::Credentials);
     }
     has(&["is forbidden"]).then_some(Refuser::Rights)
+}
+
+/// The policy that denies a request, and its binding (k8s.io/apiserver, pkg/admission/plugin/policy/validating).
+fn policy(error: &str) -> Option<(&str, &str)> {
+    let (_, rest) = error.split_once("is forbidden: ValidatingAdmissionPolicy '")?;
+    let (name, rest) = rest.split_once("' with binding '")?;
+    let (binding, _) = rest.split_once("' denied request")?;
+    (is_object_name(name) && is_object_name(binding)).then_some((name, binding))
 }
 
 fn draft(refusal: &Repeated, pod: Pod, left: &str, at: Monotonic) -> Option<Draft> {
@@ -209,6 +222,18 @@ fn draft(refusal: &Repeated, pod: Pod, left: &str, at: Monotonic) -> Option<Draf
                 "requests that it should refuse are admitted meanwhile",
             );
             "an admission webhook denies it or does not answer"
+        }
+        Refuser::Policy { name, binding } => {
+            draft.held_by(format!("the ValidatingAdmissionPolicy {name} (binding {binding})"));
+            let show =
+                format!("kubectl get validatingadmissionpolicybinding {binding} --output yaml");
+            draft.remedy(Step::new("show to what the policy's binding applies", show), "none");
+            draft.advice(
+                "exempt kubelet's requests (group system:nodes) or this namespace from the policy, by its \
+                matchConditions or by matchResources of the binding",
+                "requests that it should refuse are admitted meanwhile",
+            );
+            "a ValidatingAdmissionPolicy denies it"
         }
         Refuser::Credentials => {
             draft.held_by("kubelet's credentials");
@@ -284,6 +309,17 @@ mod tests {
     }
 
     #[test]
+    fn a_policy_that_refuses_kubelet_is_named_with_its_binding() {
+        let text = "Failed to delete status for pod: pods \"web-0\" is forbidden: ValidatingAdmissionPolicy 'keep' with \
+            binding 'keep-all' denied request: no";
+        let draft = verdict(text, "log of kubelet", 590, None).unwrap();
+        draft.assert_is("status-update-refused", Certainty::Firm);
+        let by = "the ValidatingAdmissionPolicy keep (binding keep-all)";
+        assert_eq!(draft.held_by.as_deref(), Some(by));
+        assert!(draft.remedies[0].words().contains("validatingadmissionpolicybinding keep-all"));
+    }
+
+    #[test]
     fn old_lines_and_lines_about_a_running_pod_are_ignored() {
         assert!(verdict(WEBHOOK, "log", 500, None).is_none());
         let runs = PodState { populated: Some(true), ..pod_state(UID) };
@@ -299,6 +335,14 @@ mod tests {
         assert_eq!(who(denied), Some(Refuser::Webhook { name: "a.b", service: None }));
         assert_eq!(who("Unauthorized"), Some(Refuser::Credentials));
         assert_eq!(who("pods \"x\" is forbidden: no"), Some(Refuser::Rights));
+        let denied = "pods \"web-0\" is forbidden: ValidatingAdmissionPolicy 'no-delete.example' with binding 'all' denied \
+            request: keep it";
+        assert_eq!(
+            who(denied),
+            Some(Refuser::Policy { name: "no-delete.example", binding: "all" })
+        );
+        let hostile = denied.replace("'all'", "'$(id)'");
+        assert_eq!(who(&hostile), Some(Refuser::Rights));
         let hostile = "failed calling webhook \"a\": Post \"https://$(id).x.svc:443/\"";
         assert_eq!(who(hostile), Some(Refuser::Webhook { name: "a", service: None }));
     }
