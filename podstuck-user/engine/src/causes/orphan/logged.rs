@@ -16,14 +16,14 @@ use crate::{
             stat_errors::FRESH,
         },
     },
-    command::View,
+    command::{NAME, View},
     ids,
     model::{
         evidence::Source,
         finding::Severity,
         identity::{Component, Target, TargetKind},
         node::{NodeSample, PodState},
-        path::safe_path,
+        path::{clip, safe_path},
         said::Said,
         time::Monotonic,
     },
@@ -37,6 +37,15 @@ pub(super) struct Logged {
     words: OfPods,
     /// By UID: the target of the finding.
     found: BTreeMap<String, u64>,
+}
+
+/// `find`'s test for what is lost with its name alone.
+const WITHOUT_DATA: &str = r"\( -type f -empty -o -type l -o -type s -o -type p \)";
+
+/// Whether a name means itself alone as a pattern, and in a shell: the index of a subPath's volume mount, the name of a volume.
+fn is_literal(name: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    !name.starts_with('-') && name.bytes().all(is_plain)
 }
 
 /// Path and error of an object that kubelet cannot remove: `... at path PATH: ERROR`.
@@ -118,17 +127,17 @@ fn draft(context: &Context<'_>, word: &Repeated, state: &PodState, at: Monotonic
         && !is_mounted
         && is_within(&path, &state.directory)
         && let (Some(above), Some(name)) = (path.parent(), path.file_name().and_then(OsStr::to_str))
-        // The mount point of a subPath is named by the index of the container's volume mount.
-        && name.bytes().all(|byte| byte.is_ascii_digit())
+        && is_literal(name)
     {
         draft.held_by(format!("the file {}", safe_path(&path)));
-        let remove = view.look(&format!("remove the empty file {name} in"), above, |it| {
-            format!("find {it} -maxdepth 1 -name {name} -type f -empty -delete")
+        let verb = format!("remove the empty file, link or socket {} in", clip(name, NAME));
+        let remove = view.look(&verb, above, |it| {
+            format!("find {it} -maxdepth 1 -name {name} {WITHOUT_DATA} -delete")
         });
         draft.remedy(
             remove.so(", where kubelet expects a directory"),
-            "none: the command removes only an empty file, which kubelet creates as the mount \
-            point of a single file",
+            "none: the command removes only what holds no data: an empty file, as kubelet creates \
+            for the mount point of a single file, a link (not what it leads to), a socket or a pipe",
         );
     }
     tell_left(&mut draft, view, state);

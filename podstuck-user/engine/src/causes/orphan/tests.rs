@@ -185,7 +185,17 @@ fn a_file_where_kubelet_expects_a_directory_is_removed() {
     let draft = heard(UID, &text).unwrap();
     draft.assert_is("orphaned-pod-dir", Certainty::Firm);
     let first = draft.remedies[0].words();
-    assert!(first.ends_with("/module -maxdepth 1 -name 0 -type f -empty -delete"), "{first}");
+    let without_data = r"\( -type f -empty -o -type l -o -type s -o -type p \) -delete";
+    assert!(first.ends_with(&format!("/module -maxdepth 1 -name 0 {without_data}")), "{first}");
+    let volume = format!("/k/pods/{UID}/volumes/kubernetes.io~csi/pvc-1.a");
+    let of_volume = heard(UID, &text.replace(&path, &volume)).unwrap();
+    let first = of_volume.remedies[0].words();
+    assert!(first.ends_with(&format!(" -name pvc-1.a {without_data}")), "{first}");
+    for hostile in ["a*", "a b", "-delete", "a;b"] {
+        let hostile = format!("/k/pods/{UID}/volumes/kubernetes.io~csi/{hostile}");
+        let draft = heard(UID, &text.replace(&path, &hostile)).unwrap();
+        assert!(!draft.remedies[0].words().contains("-delete"), "{hostile}");
+    }
     let outside = text.replace(&path, "/etc/shadow");
     assert!(!heard(UID, &outside).unwrap().remedies[0].words().contains("-delete"));
     let above = text.replace("certs/module", "../../x");
