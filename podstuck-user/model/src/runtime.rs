@@ -140,16 +140,20 @@ pub struct HaltedShim {
     pub shim: Shim,
 }
 
-/// A Docker container whose state in dockerd's records is wrong.
+/// A container whose state in the records of dockerd or CRI-O is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutOfStep {
     /// The container.
     pub container: ContainerName,
-    /// dockerd's directory of the container, which has the record.
+    /// The runtime that keeps the record. dockerd in recordings without the field.
+    #[serde(default = "dockerd", skip_serializing_if = "is_dockerd")]
+    pub runtime: Component,
+    /// The runtime's directory of the container, which has the record.
     #[serde(with = "raw_path")]
     pub directory: PathBuf,
-    /// The running dockerd that wrote the record.
-    pub dockerd: u32,
+    /// The running daemon that wrote the record.
+    #[serde(rename = "dockerd")]
+    pub daemon: u32,
     /// The difference.
     pub what: Differs,
     /// Its shim, while that runs.
@@ -161,6 +165,14 @@ pub struct OutOfStep {
     /// Its last start.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub started_at: Option<Timestamp>,
+}
+
+fn dockerd() -> Component {
+    Component::Dockerd
+}
+
+fn is_dockerd(runtime: &Component) -> bool {
+    *runtime == Component::Dockerd
 }
 
 /// A container's log driver (`LogConfig` in moby).

@@ -137,7 +137,8 @@ pub(super) fn docker() -> Plays {
     let differs = |what, shim| OutOfStep {
         container: container.container.clone(),
         directory: format!("/var/lib/docker/containers/{}", container.container.id).into(),
-        dockerd: 40,
+        runtime: Component::Dockerd,
+        daemon: 40,
         what,
         shim,
         log_driver: Some(LogDriver { name: "json-file".into(), address: None }),

@@ -4,7 +4,7 @@
 //! the OCI specification and `init.pid`, the first process (containerd pkg/process/init.go, `InitPidFile`).
 //! Docker keeps `containers/<id>/config.v2.json`, and the names of a container's layers in
 //! `image/<driver>/layerdb/mounts/<id>` (moby layer/filestore.go). CRI-O and Podman, by containers-storage, keep
-//! `overlay-containers/containers.json` and for each container `userdata/config.json`.
+//! `overlay-containers/containers.json` and for each container `userdata/config.json`; CRI-O also `userdata/state.json`.
 
 use std::{
     collections::HashMap,
@@ -22,7 +22,7 @@ use super::{
 };
 use crate::identity::{
     classify::BUNDLE_PARENTS,
-    containers::{Container, Described, Stored, describe, log_driver, stored},
+    containers::{Container, Described, Stored, crio_state, describe, log_driver, stored},
     target_roots::Holds,
 };
 use podstuck_confine::helper::{Budget, Question, Teller};
@@ -114,6 +114,8 @@ enum Kind {
     Docker,
     /// The specification that CRI-O and Podman made.
     UserData,
+    /// CRI-O's record of the container's state.
+    State,
     /// The list of containers-storage.
     Stored,
 }
@@ -146,7 +148,10 @@ fn of_data<'a>(top: &Directory<'a>) -> Vec<(Kind, Directory<'a>)> {
     let storage = top.join("overlay-containers");
     let list = (Kind::Stored, storage.join("containers.json"));
     let own = below(&storage).into_iter();
-    let own = own.map(|one| (Kind::UserData, one.join("userdata/config.json")));
+    let own = own.flat_map(|one| {
+        let [config, state] = ["userdata/config.json", "userdata/state.json"];
+        [(Kind::UserData, one.join(config)), (Kind::State, one.join(state))]
+    });
     docker.chain([list]).chain(own).collect()
 }
 
@@ -182,9 +187,15 @@ fn containers(top: &Directory<'_>, kind: Kind, file: &Directory<'_>) -> Option<V
         };
         return Some(all.map(of).collect());
     }
-    let mut described = describe(&text(file)?)?;
+    let mut described = match kind {
+        Kind::State => {
+            let state = crio_state(&text(file)?)?;
+            Described { state: Some(state), ..Described::default() }
+        }
+        _ => describe(&text(file)?)?,
+    };
     let directory = match kind {
-        Kind::UserData => file.path.parent()?.parent()?,
+        Kind::UserData | Kind::State => file.path.parent()?.parent()?,
         _ => file.path.parent()?,
     };
     // While it is removed, containerd has a dot before its name.
@@ -308,7 +319,11 @@ mod tests {
             r#"{{"annotations":{{"io.kubernetes.pod.uid":"{UID}"}},"mounts":[{{"source":"/v/x/_data"}}]}}"#
         );
         write(at("overlay-containers/aa/userdata/config.json"), &of_pod);
+        let state = r#"{"ociVersion":"1.0","status":"running","pid":77,"exitCode":-1}"#;
+        write(at("overlay-containers/aa/userdata/state.json"), state);
         let found = of(&look(top.path(), Holds::Data, &[]), "aa");
+        let state = found[2].described.state.unwrap();
+        assert_eq!((state.running, state.pid, found[2].init), (true, 77, None));
         assert_eq!(found[0].parts, [at("overlay/l1")]);
         assert_eq!(found[0].described.name.as_deref(), Some("web"));
         assert_eq!(found[1].parts, [Path::new("/v/x")]);

@@ -113,6 +113,10 @@ pub(crate) static STATE_LOST: Cause = Cause {
              the runtime waits for the container to end",
             &[Origin::Log],
         ),
+        or_seen(
+            "or CRI-O's record of the container says that it runs, as a process that does not exist",
+            &[Origin::Files],
+        ),
         absent("no process of the container is left", Feed::Node),
         hidden("the shim is gone and not merely unresponsive: podstuck does not query it"),
     ],

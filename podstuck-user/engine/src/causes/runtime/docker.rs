@@ -97,7 +97,8 @@ impl DockerStates {
         let mut over = std::mem::take(&mut self.reported);
         // A halted daemon handles the event when it runs again.
         let tracker = self.id();
-        let cases = sample.out_of_step.iter().filter(|_| daemons_work(sample));
+        let cases = sample.out_of_step.iter().filter(|case| case.runtime == Component::Dockerd);
+        let cases = cases.filter(|_| daemons_work(sample));
         for case in cases {
             let id = &case.container.id;
             let key = (id.clone(), way(case));
@@ -191,11 +192,11 @@ pub(crate) fn draft(
     draft.first = since;
     draft.held_by(match logger.as_ref().filter(|it| it.blocks()) {
         Some(logger) => {
-            format!("dockerd (pid {}), which waits for {}", case.dockerd, logger.name())
+            format!("dockerd (pid {}), which waits for {}", case.daemon, logger.name())
         }
-        None => format!("dockerd (pid {})", case.dockerd),
+        None => format!("dockerd (pid {})", case.daemon),
     });
-    let dockerd = sample.runtimes.iter().find(|it| it.pid == case.dockerd);
+    let dockerd = sample.runtimes.iter().find(|it| it.pid == case.daemon);
     match (case.what, &logger) {
         (Differs::SaysUp(pid), Some(logger)) if logger.blocks() => {
             is_up(&mut draft, case, pid);

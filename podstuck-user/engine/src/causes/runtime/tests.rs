@@ -68,7 +68,8 @@ fn node(what: Differs, shim: Option<Shim>, pod: Option<Pod>) -> NodeSample {
     let case = OutOfStep {
         container: ContainerName { id: id(), name: Some("web".into()), pod },
         directory: format!("/var/lib/docker/containers/{}", id()).into(),
-        dockerd: 43,
+        runtime: Component::Dockerd,
+        daemon: 43,
         what,
         shim,
         log_driver: Some(LogDriver { name: "json-file".into(), address: None }),
@@ -645,6 +646,37 @@ fn a_runtime_that_waits_for_a_container_works_and_its_container_may_be_gone() {
     );
     let lost = Some(("shim-or-containerd-state-lost", Certainty::Likely));
     assert_eq!(verdict_of(draft(&mut alone, in_group("/k/pod/the-sandboxs"))), lost);
+}
+
+#[test]
+fn a_container_of_crio_that_has_ended_without_its_conmon_is_named_once_that_lasts() {
+    let crio = Runtime { pid: 44, component: Component::CriO, ..runtime(Component::CriO, "/c") };
+    let pod_of = || Some(Pod { uid: UID.into(), namespace: None, name: None });
+    let answers = |by: Component, its: Option<Pod>| {
+        let mut alone = heard(Complaint::NoAnswer, "DeadlineExceeded");
+        let [mut case] = node(Differs::SaysUp(77), None, its).out_of_step.try_into().unwrap();
+        case.runtime = by;
+        let sample = |second| {
+            let out_of_step = vec![case.clone()];
+            NodeSample {
+                at: at(second),
+                runtimes: vec![crio.clone()],
+                out_of_step,
+                ..pod(Some(false))
+            }
+        };
+        let first = draft(&mut alone, sample(600));
+        let ids = [first, draft(&mut alone, sample(605))].map(Option::unwrap);
+        (ids[0].id(), ids[1].clone())
+    };
+    let (first, draft) = answers(Component::CriO, pod_of());
+    assert_eq!(first, "runtime-hang", "CRI-O may be about to write it");
+    draft.assert_is("shim-or-containerd-state-lost", Certainty::Likely);
+    assert_eq!(draft.held_by.as_deref(), Some("cri-o (pid 44)"));
+    assert!(draft.evidence.iter().any(|it| it.fact.contains("as running, with process 77")));
+    for (by, its) in [(Component::Dockerd, pod_of()), (Component::CriO, None)] {
+        assert_eq!(answers(by, its).1.id(), "runtime-hang");
+    }
 }
 
 #[test]

@@ -28,7 +28,7 @@ use crate::{
         identity::{Component, TargetKind},
         node::{LeftRootfs, NodeSample, PodState},
         pod_group::{PodGroup, Task},
-        runtime::{Shim, Unreaped},
+        runtime::{OutOfStep, Shim, Unreaped},
         said::{Complaint, Report, Said, container_id},
         time::Monotonic,
     },
@@ -39,6 +39,8 @@ use crate::{
 
 /// A shim that works collects the exit of a child within milliseconds.
 const UNREAPED_LASTS: Duration = Duration::from_secs(10);
+/// CRI-O writes its record within moments of the end that conmon reports.
+const STALE_LASTS: Duration = Duration::from_secs(5);
 /// Complaints and pods remembered.
 const REMEMBERED: usize = 4096;
 /// kubelet waits two minutes for the runtime, twice, and then retries soon. A complaint that is not repeated for longer
@@ -88,6 +90,8 @@ pub(crate) struct Suspect<'a> {
     pub(crate) held: Option<&'a Held>,
     /// A shim of the pod that has not collected the exit of a child for some time.
     pub(crate) unreaped: Option<Collects<'a>>,
+    /// A container of the pod that CRI-O has recorded as running for some time after its end, and since when.
+    pub(crate) stale: Option<(&'a OutOfStep, Monotonic)>,
     /// When the runtime logged the request to stop the sandbox, if it has logged no result since.
     pub(crate) silent: Option<Monotonic>,
     /// What another tracker follows may be what the runtime waits for, such as a root file system that is left.
@@ -120,6 +124,7 @@ impl<'a> Suspect<'a> {
             lies_on: None,
             held: None,
             unreaped: None,
+            stale: None,
             silent: None,
             is_explained: false,
             sample,
@@ -209,6 +214,8 @@ pub(crate) struct RuntimeSays {
     living: BTreeMap<String, Living>,
     /// Zombie children of shims, by process ID and start time: since when.
     unreaped: BTreeMap<(u32, u64), Monotonic>,
+    /// By container ID: since when CRI-O's record of it is wrong.
+    stale: BTreeMap<String, Monotonic>,
     /// By UID: the target ID of the finding, and whether it is at least likely.
     found: BTreeMap<String, (u64, bool)>,
 }
@@ -267,6 +274,7 @@ impl Default for RuntimeSays {
             grace_ends: Bounded::new(REMEMBERED),
             living: BTreeMap::new(),
             unreaped: BTreeMap::new(),
+            stale: BTreeMap::new(),
             found: BTreeMap::new(),
         }
     }
@@ -351,6 +359,7 @@ impl RuntimeSays {
         let (mut found, mut alive) = (BTreeMap::new(), BTreeMap::new());
         let mut busy = Vec::new();
         self.see_unreaped(sample);
+        self.see_stale(sample);
         for pod in &sample.pods {
             let current = self.current(context, pod, sample);
             let target_id = name_hash(pod.uid.as_bytes());
@@ -391,6 +400,7 @@ impl RuntimeSays {
             let to_go = self.to_go.word(&pod.uid);
             let held = self.sandboxes.held(target_id, &logged.said);
             let unreaped = self.does_not_collect(&pod.uid, sample);
+            let stale = self.stale_record(&pod.uid, sample);
             let silent = self.silent(pod, logged);
             let suspect = Suspect {
                 pod,
@@ -401,6 +411,7 @@ impl RuntimeSays {
                 lies_on,
                 held,
                 unreaped,
+                stale,
                 silent,
                 is_explained: is_explained(context, pod, sample),
                 sample,
@@ -456,6 +467,29 @@ impl RuntimeSays {
             let since = *self.unreaped.get(&(child.pid, child.started))?;
             let lasts = sample.at.since(since) >= UNREAPED_LASTS;
             lasts.then_some(Collects { shim, child, since })
+        });
+        lasting.next()
+    }
+
+    /// Remembers since when records of CRI-O are wrong.
+    fn see_stale(&mut self, sample: &NodeSample) {
+        let before = std::mem::take(&mut self.stale);
+        let crios = sample.out_of_step.iter().filter(|case| case.runtime == Component::CriO);
+        let since = |id: &str| before.get(id).copied().unwrap_or(sample.at);
+        let ids = crios.map(|case| case.container.id.clone());
+        self.stale = ids.map(|id| (id.clone(), since(&id))).collect();
+    }
+
+    /// A record of CRI-O about a container of a pod that has been wrong for `STALE_LASTS`.
+    fn stale_record<'a>(
+        &self,
+        uid: &str,
+        sample: &'a NodeSample,
+    ) -> Option<(&'a OutOfStep, Monotonic)> {
+        let mut lasting = sample.out_of_step.iter().filter_map(|case| {
+            let since = *self.stale.get(&case.container.id)?;
+            let is_its = case.container.pod.as_ref().is_some_and(|pod| pod.uid == uid);
+            (is_its && sample.at.since(since) >= STALE_LASTS).then_some((case, since))
         });
         lasting.next()
     }

@@ -23,9 +23,9 @@ use crate::{
         evidence::Source,
         finding::Severity,
         identity::{Component, Pod},
-        path::{clip, process, safe},
+        path::{clip, process, safe, safe_path},
         pod_group::PodGroup,
-        runtime::{Daemon, Runtime, Shim},
+        runtime::{Daemon, Differs, OutOfStep, Runtime, Shim},
         said::Complaint,
         shell::word,
         time::Monotonic,
@@ -58,6 +58,12 @@ pub(crate) fn draft(suspect: &Suspect<'_>) -> Option<Draft> {
             if suspect.has_traced() =>
         {
             return None;
+        }
+        // A CRI-O that answers no request at all writes no record either.
+        Complaint::StateLost | Complaint::ContainerStays | Complaint::NoAnswer
+            if suspect.stale.is_some() && suspect.of_node.is_none() =>
+        {
+            (&STATE_LOST, lost)
         }
         Complaint::StateLost | Complaint::ContainerStays if silent_shim(suspect).is_some() => {
             (&SHIM_HANGS, shim_is_silent)
@@ -210,7 +216,13 @@ fn lost(draft: &mut Draft, suspect: &Suspect<'_>) {
         _ => draft.lacks("that no process of the container is left"),
     }
     let shim = unheard(suspect);
+    if let Some((case, since)) = suspect.stale {
+        stale(draft, case, since);
+    }
     draft.explanation = match shim {
+        _ if suspect.stale.is_some() => "CRI-O lists the container as running, but its process has ended, and so has \
+            conmon, from which CRI-O learns of the end. Each attempt to stop the container waits until it times out. \
+            CRI-O examines its containers again only when it starts.",
         Some(_) => "The container has ended, and its shim is alive, but the runtime still waits for the end: the shim \
             has not reported it, or the runtime has missed the report, as it can while it restarts. Each attempt to \
             stop the container waits until it times out, and kubelet unmounts nothing until the container is stopped.",
@@ -266,13 +278,22 @@ fn lost(draft: &mut Draft, suspect: &Suspect<'_>) {
         ids::RUNTIME_HANDLER_GONE,
         "the error is about a container, not a runtime's handler",
     );
-    draft.rule_out(ids::RUNTIME_HANG, "the runtime answers with an error");
-    draft.rule_out(ids::RUNTIME_DOWN, "the runtime answers with an error");
-    draft.rule_out(ids::RUNTIME_SOCKET_GONE, "the runtime answers with an error");
-    draft.rule_out(ids::SHIM_HUNG, NO_HALTED_SHIM);
+    if suspect.complaint == Complaint::NoAnswer {
+        draft.rule_out(ids::RUNTIME_DOWN, "its process exists");
+        let fact = "the request timed out: the connection was not refused";
+        draft.rule_out(ids::RUNTIME_SOCKET_GONE, fact);
+        draft.rule_out(ids::SHIM_HUNG, "no conmon of the container is alive");
+    } else {
+        draft.rule_out(ids::RUNTIME_HANG, "the runtime answers with an error");
+        draft.rule_out(ids::RUNTIME_DOWN, "the runtime answers with an error");
+        draft.rule_out(ids::RUNTIME_SOCKET_GONE, "the runtime answers with an error");
+        draft.rule_out(ids::SHIM_HUNG, NO_HALTED_SHIM);
+    }
     let of_pod =
         |name: &ContainerName| name.pod.as_ref().is_some_and(|pod| pod.uid == suspect.pod.uid);
-    if !suspect.sample.out_of_step.iter().any(|it| of_pod(&it.container)) {
+    let mut of_docker =
+        suspect.sample.out_of_step.iter().filter(|it| it.runtime == Component::Dockerd);
+    if !of_docker.any(|it| of_pod(&it.container)) {
         draft.rule_out(
             ids::DOCKER_CONTAINERD_STATE_DESYNC,
             "no record of dockerd contradicts the state of a container of the pod",
@@ -285,10 +306,26 @@ fn lost(draft: &mut Draft, suspect: &Suspect<'_>) {
         }
         _ => {}
     }
+    if suspect.stale.is_some() {
+        return;
+    }
     draft.doubt(match shim {
         Some(_) => "whether the shim has not reported the end, or the runtime has missed it: podstuck asks neither",
         None => "whether the shim is unresponsive or gone: podstuck does not query it",
     });
+}
+
+/// CRI-O's record of a container whose process and conmon are gone.
+fn stale(draft: &mut Draft, case: &OutOfStep, since: Monotonic) {
+    let Differs::SaysUp(pid) = case.what else { return };
+    let record = Source::file(safe_path(&case.directory.join("state.json")));
+    let name = clip(&safe(case.container.id.as_bytes()), NAME);
+    draft.fact(format!("CRI-O lists container {name} as running, with process {pid}"), record);
+    draft.fact_since(
+        format!("process {pid} does not exist, and no conmon of the container is alive"),
+        Source::proc("/proc/*/cmdline"),
+        since,
+    );
 }
 
 /// The shim of a container that has ended, while the runtime waits for the end.

@@ -27,7 +27,7 @@ pub struct Described {
     pub volumes: Vec<PathBuf>,
     /// Names of volumes, where the file has no paths (Docker).
     pub(crate) volume_names: Vec<String>,
-    /// Its state, in Docker's file.
+    /// Its state, in Docker's file or CRI-O's.
     pub(crate) state: Option<DockerState>,
     /// Its log driver, from another file of Docker's.
     pub(crate) log_driver: Option<LogDriver>,
@@ -146,6 +146,21 @@ pub(crate) fn describe(text: &[u8]) -> Option<Described> {
         state: written.state,
         log_driver: None,
     })
+}
+
+/// CRI-O's `state.json`, with the runtime specification's state (internal/oci/container.go, `ContainerState`).
+#[derive(Deserialize)]
+struct CrioState {
+    status: String,
+    #[serde(default)]
+    pid: i64,
+}
+
+/// A container's state as CRI-O wrote it.
+pub(crate) fn crio_state(text: &[u8]) -> Option<DockerState> {
+    let CrioState { status, pid } = serde_json::from_slice(text).ok()?;
+    let (running, pid) = (status == "running", u32::try_from(pid).unwrap_or_default());
+    Some(DockerState { running, pid, ..DockerState::default() })
 }
 
 /// Docker's `hostconfig.json`.

@@ -13,7 +13,7 @@ use podstuck_model::bounded::Bounded;
 use serde::{Deserialize, Serialize};
 
 pub use self::described::Described;
-pub(crate) use self::described::{DockerState, Stored, describe, log_driver, stored};
+pub(crate) use self::described::{DockerState, Stored, crio_state, describe, log_driver, stored};
 use super::uid::is_long_id;
 use podstuck_model::{container::ContainerName, identity::Component, raw_path};
 

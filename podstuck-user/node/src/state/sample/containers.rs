@@ -108,15 +108,15 @@ impl ContainerCollector {
         containers.first()
     }
 
-    /// What dockerds of the host have written of their containers: the file, as the host has it, and the container.
-    pub(super) fn written_by_docker(&self, host_root: &Path) -> Vec<(PathBuf, &Container)> {
+    /// What runtimes of the host have written of their containers' states: the file, as the host has it, and the container.
+    pub(super) fn written(&self, host_root: &Path) -> Vec<(PathBuf, &Container)> {
         let of_host = self.roots.values().filter(|known| known.seen_by.is_none());
         let files = of_host.flat_map(|known| &known.files);
-        let of_docker = files.filter_map(|(file, (_, containers))| {
+        let with_state = files.filter_map(|(file, (_, containers))| {
             let one = containers.first().filter(|it| it.described.state.is_some())?;
             Some((from_host(host_root, Path::new(file)), one))
         });
-        let mut found: Vec<_> = of_docker.collect();
+        let mut found: Vec<_> = with_state.collect();
         found.sort_by(|(a, _), (b, _)| a.cmp(b));
         found
     }

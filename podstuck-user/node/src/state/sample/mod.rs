@@ -311,12 +311,11 @@ impl Collector {
         let state =
             self.asked.state(&self.places.host_root, asked, &containers, &views, &self.shims);
         let halted_shims = out_of_step::halted(asked, &containers, &self.shims);
-        let out_of_step = self.dockers.out_of_step(
-            asked,
-            &daemons.runtimes,
-            self.containers.written_by_docker(&self.places.host_root),
-            &self.shims,
-        );
+        let written = self.containers.written(&self.places.host_root);
+        let runtimes_of = (asked, daemons.runtimes.as_slice());
+        let of_crio = out_of_step::of_crio(runtimes_of, &written, &containers, &self.shims);
+        let mut out_of_step = self.dockers.out_of_step(runtimes_of, written, &self.shims);
+        out_of_step.extend(of_crio);
         let spaces = self.spaces.sample(&self.places, &data, &views);
         let volumes = pods.iter().flat_map(|pod| &pod.volumes).flat_map(|volume| &volume.mounts);
         // A busy node has many at work: they are asked for where a process cannot be killed, and in a run about one

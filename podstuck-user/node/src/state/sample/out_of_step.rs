@@ -1,5 +1,5 @@
-//! Containers that are out of step: dockerd has written something else of one than its processes show, or the shim
-//! that looks after one cannot run.
+//! Containers that are out of step: dockerd or CRI-O has written something else of one than its processes show, or the
+//! shim that looks after one cannot run.
 
 use std::{
     collections::HashMap,
@@ -66,8 +66,7 @@ impl Dockers {
     /// do not count.
     pub(super) fn out_of_step(
         &mut self,
-        only: &Only,
-        runtimes: &[(u32, Component)],
+        (only, runtimes): (&Only, &[(u32, Component)]),
         written: Vec<(PathBuf, &Container)>,
         shims: &NodeShims,
     ) -> Vec<OutOfStep> {
@@ -83,8 +82,17 @@ impl Dockers {
             let (what, shim) = differs(&container.id, state, shims)?;
             let log_driver = container.described.log_driver.clone();
             let (container, directory) = (container.name(), directory.into());
-            let (dockerd, started_at) = (*dockerd, state.started_at);
-            Some(OutOfStep { container, directory, dockerd, what, shim, log_driver, started_at })
+            let (daemon, started_at, runtime) = (*dockerd, state.started_at, Component::Dockerd);
+            Some(OutOfStep {
+                container,
+                runtime,
+                directory,
+                daemon,
+                what,
+                shim,
+                log_driver,
+                started_at,
+            })
         };
         written.into_iter().filter_map(of).take(MOST).collect()
     }
@@ -99,6 +107,37 @@ impl Dockers {
             self.data.extend(data.map(|data| (key, data)));
         }
     }
+}
+
+/// The containers that CRI-O has recorded as running, and of which neither the process nor conmon exists: CRI-O learns of
+/// the end from conmon. Not with several, since the record does not say whose it is.
+pub(super) fn of_crio(
+    (only, runtimes): (&Only, &[(u32, Component)]),
+    written: &[(PathBuf, &Container)],
+    all: &[Arc<Container>],
+    shims: &NodeShims,
+) -> Vec<OutOfStep> {
+    let mut own = runtimes.iter().filter(|(_, it)| *it == Component::CriO);
+    let (Some((crio, runtime)), None) = (own.next(), own.next()) else { return Vec::new() };
+    let of = |(file, container): &(PathBuf, &Container)| {
+        let state = container.described.state.filter(|it| it.running && it.pid != 0)?;
+        let known = all.iter().find(|known| known.id == container.id)?;
+        let lives = proc::exists(state.pid, state.pid)
+            || shims.all().any(|shim| shim.container.as_ref() == Some(&container.id));
+        let is_meant = is_long_id(container.id.as_bytes()) && includes(only, known);
+        (is_meant && !lives).then(|| OutOfStep {
+            container: known.name(),
+            runtime: *runtime,
+            directory: file.parent().unwrap_or(file).into(),
+            daemon: *crio,
+            what: Differs::SaysUp(state.pid),
+            shim: None,
+            log_driver: None,
+            started_at: None,
+        })
+    };
+    let crios = written.iter().filter(|(_, it)| it.runtime == Component::CriO);
+    crios.filter_map(of).take(MOST).collect()
 }
 
 /// Where a dockerd keeps its data, by what it has open.
@@ -173,7 +212,7 @@ mod tests {
         let written = files.into_iter().map(|file| (file, &one)).collect();
         let daemons = [(std::process::id(), Component::Dockerd)];
         let shims = NodeShims::default();
-        let all = Dockers::default().out_of_step(only, &daemons, written, &shims);
+        let all = Dockers::default().out_of_step((only, &daemons), written, &shims);
         let below = |path: &Path| path.strip_prefix(top.path()).unwrap().to_owned();
         all.iter().map(|it| (below(&it.directory), it.what)).collect()
     }
@@ -220,6 +259,28 @@ mod tests {
         assert!(runs_below(&kata, own) && !runs_below(&kata, gone), "it is there, or is not");
         assert!(!runs_below(&runc, own), "another's");
         assert!(runs_below(&Shim { pid: parent(own).unwrap().cast_unsigned(), ..runc }, own));
+    }
+
+    #[test]
+    fn a_container_of_crio_whose_process_and_conmon_are_gone_is_out_of_step() {
+        let of = |runtimes: &[(u32, Component)], running, pid| {
+            let state = DockerState { running, pid, ..DockerState::default() };
+            let id = "a1".repeat(32);
+            let described = Described { state: Some(state), ..Described::default() };
+            let one = Container { described, ..Container::new(id.clone(), Component::CriO) };
+            let all = [Arc::new(Container::new(id, Component::CriO))];
+            let written = [("/c/userdata/state.json".into(), &one)];
+            let found = of_crio((&Only::All, runtimes), &written, &all, &NodeShims::default());
+            let found = found.into_iter().map(|it| (it.daemon, it.what, it.directory));
+            found.collect::<Vec<_>>()
+        };
+        let (crio, gone, own) = ((7, Component::CriO), u32::MAX >> 1, std::process::id());
+        assert_eq!(of(&[crio], true, gone), [(7, Differs::SaysUp(gone), "/c/userdata".into())]);
+        assert_eq!(of(&[crio], true, own), [], "a process with this id exists");
+        assert_eq!(of(&[crio], false, gone), [], "its end is recorded");
+        assert_eq!(of(&[crio], true, 0), [], "it was not started yet");
+        assert_eq!(of(&[crio, (8, Component::CriO)], true, gone), [], "whose it is is not known");
+        assert_eq!(of(&[(7, Component::Dockerd)], true, gone), []);
     }
 
     #[test]
