@@ -34,6 +34,7 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("zombie-not-reaped", "runtimes/pid_namespace.rs runs it as printed, on a real container"),
     ("tracer-keeps-process", "runtimes/pid_namespace.rs runs it as printed, on a real container"),
     ("runtime-socket-gone", "restarts a service of the node, which no test may"),
+    ("subvolume-readonly", "late/reports.rs runs it as printed, on a real subvolume of btrfs"),
     (
         "container-not-killed",
         "late/living.rs runs it as printed, on a real process of a runtime that has only a log",

@@ -121,6 +121,7 @@ ids! {
     STORED_OBJECT_UNREADABLE = "stored-object-unreadable",
     SUBPATH_BUSY = "subpath-busy",
     SUBPATH_SOURCE_DELETED = "subpath-source-deleted",
+    SUBVOLUME_READONLY = "subvolume-readonly",
     SWAPFILE_ACTIVE = "swapfile-active",
     TERMINATION_MESSAGE_IN_BIDIRECTIONAL = "termination-message-in-bidirectional",
     TRACER_KEEPS_PROCESS = "tracer-keeps-process",

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::raw_path;
+use super::{object::FileId, raw_path};
 
 /// A mount with its file system and block device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,6 +36,18 @@ pub struct FileSystem {
     pub errors: Vec<Counted>,
     /// The file that the mount was read from.
     pub table: String,
+}
+
+/// A subvolume of btrfs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Subvolume {
+    /// Its root directory.
+    #[serde(with = "raw_path")]
+    pub path: PathBuf,
+    /// The same.
+    pub file: FileId,
+    /// Whether the kernel refuses writes in it with EROFS, although the mount and the file system are writable.
+    pub read_only: bool,
 }
 
 /// A kernel error counter that is not zero.

@@ -10,7 +10,7 @@ use thiserror::Error;
 use crate::{
     client::Client,
     cluster::{KubeletsList, NotRead},
-    file_system::FileSystem,
+    file_system::{FileSystem, Subvolume},
     holder::{About, Holder, Snapshot},
     hung::MountPoint,
     mounts::Mounts,
@@ -146,6 +146,8 @@ questions! { $
         of Mounts(ReadMounts, |it| Some(&mut it.pid)), MountsOn(ReadMountsOn, |it| Some(&mut it.pid));
     Tables FileSystem(Option<FileSystem>)
         of FileSystem(ReadFileSystem, |it| Some(&mut it.pid));
+    Inode Subvolume(Result<Option<Subvolume>, NoAnswer>)
+        of Subvolume(ReadSubvolume, |it| Some(&mut it.pid));
     Places FuseMounts(Vec<(MountPoint, i32)>)
         of FuseMounts(ReachFuseMounts, |it| Some(&mut it.pid));
     Places Directory(Contents)
@@ -220,6 +222,17 @@ pub struct ReadFileSystem {
     /// The path.
     #[serde(with = "raw_path")]
     pub path: PathBuf,
+}
+
+/// The btrfs subvolume that contains a directory; `None` on another file system, or if no path from the directory
+/// upwards leads to the subvolume's root.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReadSubvolume {
+    /// The process whose mount namespace and root directory count.
+    pub pid: u32,
+    /// The directory.
+    #[serde(with = "raw_path")]
+    pub directory: PathBuf,
 }
 
 /// Whether the FUSE mounts at or below a path respond: each checked mount with its errno.

@@ -278,6 +278,7 @@ impl Capture {
             Wants::FileSystem(ReadFileSystem { path, .. }) => {
                 Answer::FileSystem(self.file_system(path))
             }
+            Wants::Subvolume(_) => Answer::Subvolume(Ok(None)),
             Wants::FuseMounts(_) => {
                 Answer::FuseMounts(self.fuse().map(|mount| (mount, 110)).into_iter().collect())
             }

@@ -97,8 +97,19 @@ fn a_file_where_kubelet_expects_a_directory_goes_by_the_printed_command() {
     let (file, kept) = (place(&node).join("0"), place(&node).join("1"));
     fs::write(&file, "").unwrap();
     fs::write(&kept, "").unwrap();
-    obey(&cause(&node, "orphaned-pod-dir", "firm"));
+    let cause = cause(&node, "orphaned-pod-dir", "firm");
+    obey(&cause);
     assert!(!file.exists() && kept.exists());
+    // The same where a link or a socket is in the way, and not what has data.
+    symlink(&kept, &file).unwrap();
+    obey(&cause);
+    assert!(file.symlink_metadata().is_err() && kept.exists());
+    drop(UnixListener::bind(&file).unwrap());
+    obey(&cause);
+    assert!(!file.exists());
+    fs::write(&file, "data").unwrap();
+    obey(&cause);
+    assert!(file.exists());
 }
 
 /// A mount that ends with its test.
@@ -130,6 +141,51 @@ fn a_flex_volume_whose_driver_fails_is_unmounted_by_the_printed_command() {
     obey(&cause(&node, "flexvolume-driver-error", "firm"));
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
     assert!(!table.contains(mounted.0.to_str().unwrap()));
+}
+
+/// The node's root directory, if btrfs can be made and mounted.
+fn btrfs() -> Result<(), &'static str> {
+    let known = fs::read_to_string("/proc/filesystems").unwrap();
+    if !known.lines().any(|line| line.trim() == "btrfs") {
+        return Err("this kernel has no btrfs");
+    }
+    let has = |program: &str| Command::new(program).arg("--version").output().is_ok();
+    if has("mkfs.btrfs") && has("btrfs") { Ok(()) } else { Err("no mkfs.btrfs") }
+}
+
+fn run(program: &str, words: &[&str]) {
+    let output = Command::new(program).args(words).output().unwrap();
+    assert!(output.status.success(), "{program} {words:?}: {output:?}");
+}
+
+/// lxd#7025
+#[test]
+fn a_read_only_subvolume_in_a_volume_is_made_writable_by_the_printed_command() {
+    requires!(root_and_btf(), btrfs());
+    let in_volume = |node: &Node, name: &str| node.volume().join(name).display().to_string();
+    let node = kubelet(59, |node| {
+        let object = in_volume(node, "containers/.migration/rootfs");
+        let error = format!("unlinkat {object}: read-only file system");
+        log_of(&node.uid, &node.name(), &node.unique_name(), &error)
+    });
+    let image = node.directory.path().join("image");
+    fs::File::create(&image).unwrap().set_len(256 << 20).unwrap();
+    let (image, root) = (image.to_str().unwrap().to_owned(), node.root());
+    run("mkfs.btrfs", &["-q", &image]);
+    run("mount", &["-t", "btrfs", "-o", "loop", &image, root.to_str().unwrap()]);
+    let _mounted = Mounted(root);
+    fs::create_dir_all(in_volume(&node, "containers")).unwrap();
+    let subvolume = in_volume(&node, "containers/.migration");
+    run("btrfs", &["subvolume", "create", &subvolume]);
+    let rootfs = Path::new(&subvolume).join("rootfs");
+    fs::create_dir(&rootfs).unwrap();
+    run("btrfs", &["property", "set", "-ts", &subvolume, "ro", "true"]);
+    let refused = fs::remove_dir(&rootfs).unwrap_err();
+    assert_eq!(refused.kind(), io::ErrorKind::ReadOnlyFilesystem);
+    let cause = cause(&node, "subvolume-readonly", "firm");
+    assert_eq!(cause["held_by"], format!("the read-only subvolume {subvolume}"));
+    obey(&cause);
+    fs::remove_dir_all(node.volume()).unwrap();
 }
 
 /// A process in a control group of a pod's container; the runtime that keeps it, with a socket that it listens at.

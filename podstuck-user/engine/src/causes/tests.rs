@@ -127,6 +127,7 @@ fn feeds_of(files: &[&str]) -> Vec<Feed> {
             &[
                 "ReachFuseMounts {",
                 "ReadAttributes {",
+                "ReadSubvolume {",
                 "FindProtected {",
                 "CountRemaining {",
                 "ReadDirectory {",

@@ -15,7 +15,7 @@ use crate::{
         cluster::{KubeletsList, NotRead},
         csi::CsiState,
         evidence::Certainty,
-        file_system::FileSystem,
+        file_system::{FileSystem, Subvolume},
         finding::{Finding, FindingState},
         holder::Holder,
         hung::MountPoint,
@@ -55,6 +55,8 @@ pub(super) struct Node {
     pub(super) holders: Vec<Holder>,
     /// The file system of a path.
     pub(super) file_system: Option<FileSystem>,
+    /// The btrfs subvolume of a path.
+    pub(super) subvolume: Option<Subvolume>,
     /// FUSE mounts, each with the errno of a `stat`.
     pub(super) fuse: Vec<(MountPoint, i32)>,
     /// Attributes of an object and of its directory, and whether the object is a swap file.
@@ -96,6 +98,7 @@ impl Node {
                 Answer::Mounts(table.map(on))
             }
             Wants::FileSystem(_) => Answer::FileSystem(node.file_system),
+            Wants::Subvolume(_) => Answer::Subvolume(Ok(node.subvolume)),
             Wants::FuseMounts(_) => Answer::FuseMounts(node.fuse),
             Wants::Attributes(_) if node.is_hung => Answer::Attributes(Err(hung())),
             Wants::Attributes(_) => {

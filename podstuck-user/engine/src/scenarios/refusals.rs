@@ -11,9 +11,9 @@ use super::{
 use crate::{
     model::{
         call::Call,
-        file_system::{Counted, FileSystem},
+        file_system::{Counted, FileSystem, Subvolume},
         node::NodeSample,
-        object::Attributes,
+        object::{Attributes, FileId},
     },
     testing::file_system,
 };
@@ -42,11 +42,13 @@ pub(super) fn refused_and_failed() -> Plays {
     let counted = Counted { value: "7".into(), file: "/sys/fs/ext4/sda1/errors_count".into() };
     let broken = FileSystem { errors: vec![counted], ..node.clone() };
     let gone = FileSystem { device_exists: Some(false), ..node.clone() };
+    let btrfs = FileSystem { fs_type: "btrfs".into(), device_exists: None, ..node.clone() };
     let device = "0:45".into();
     let nfs = FileSystem { fs_type: "nfs4".into(), device, device_exists: None, ..node.clone() };
     for (title, errno, found) in [
         ("a read-only node", Errno::EROFS, Some(read_only)),
         ("no longer read-only", Errno::EROFS, Some(node.clone())),
+        ("a read-only subvolume", Errno::EROFS, Some(btrfs)),
         ("a full disk of the node", Errno::ENOSPC, Some(node.clone())),
         ("a full volume", Errno::EDQUOT, Some(inside)),
         ("a disk with errors", Errno::EIO, Some(broken)),
@@ -56,7 +58,13 @@ pub(super) fn refused_and_failed() -> Plays {
         ("access denied", Errno::EACCES, Some(node)),
         ("a namespace that is gone", Errno::EUCLEAN, None),
     ] {
-        let mut play = Play::new(Node { file_system: found, ..Node::default() });
+        let subvolume = Subvolume {
+            path: in_volume(EMPTY_DIR, "d").into(),
+            file: FileId { device: 7, inode: 256 },
+            read_only: true,
+        };
+        let subvolume = Some(subvolume);
+        let mut play = Play::new(Node { file_system: found, subvolume, ..Node::default() });
         if title == "a stale handle" {
             play.sample(NodeSample { mounts: shared(), ..sample(0.5) });
         }

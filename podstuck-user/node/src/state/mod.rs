@@ -45,6 +45,7 @@ mod seen_by;
 pub mod show_roots;
 mod sockets;
 mod space;
+mod subvolume;
 mod swap;
 mod tcp;
 mod thread;

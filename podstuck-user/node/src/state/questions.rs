@@ -93,6 +93,7 @@ questions! {
     Remaining(remaining::CountWithin),
     Roots(show_roots::ShowRoots),
     Space(space::MeasureSpace),
+    Subvolume(Helped<query::ReadSubvolume>),
     Text(memory::ReadText),
     Traces(traces::ReadTraces),
     Units(kubelet_unit::ReadUnits),

@@ -183,7 +183,7 @@ pub(crate) static SUBMOUNT: Cause = Cause {
         mount, deletes what it can reach, and fails at the mount point.",
     confirmed_by: &[
         seen(
-            "the removal of a directory below the emptyDir fails with EBUSY",
+            "the removal of a directory below the emptyDir fails with EBUSY, or of what lies in it with EROFS",
             &[Origin::Calls, Origin::Log],
         ),
         seen("the caller's mountinfo has that directory as a mount point", &[Origin::Mounts]),

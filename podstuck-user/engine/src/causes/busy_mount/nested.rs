@@ -40,6 +40,30 @@ pub(crate) fn in_memory(fs_type: &str) -> bool {
     ["tmpfs", "hugetlbfs"].contains(&fs_type)
 }
 
+/// The cause of a mount inside a volume whose removal fails behind the mount point: kubelet's removal goes through it.
+pub(crate) fn inside_volume(op: &Operation, point: &Path) -> Option<&'static Cause> {
+    let plugin = op.target.volume.as_ref().map(|volume| volume.plugin.as_str());
+    let is_inside = *point != op.target.root && point.starts_with(&op.target.root);
+    (plugin == Some(EMPTY_DIR) && is_inside && *point != op.path).then_some(&SUBMOUNT)
+}
+
+/// Rules out that the mount point is a file.
+pub(crate) fn tell_directory(draft: &mut Draft) {
+    let fact = "the mount point is a directory";
+    draft.rule_out(ids::TERMINATION_MESSAGE_IN_BIDIRECTIONAL, fact);
+}
+
+/// Rules out the look-alikes of a mount inside an emptyDir.
+pub(crate) fn tell_apart_inside(draft: &mut Draft, fs_type: &str) {
+    // The mount must be unmounted in any case, whether or not a removal went through it.
+    draft.suffices_beside(ids::REMOVAL_CROSSES_MOUNT);
+    // Whether a FUSE server is gone shows only when the mount is accessed.
+    if !is_fuse(fs_type) {
+        let fact = format!("it is a file system of type {}", safe(fs_type.as_bytes()));
+        draft.rule_out(ids::FUSE_DAEMON_DEAD, fact);
+    }
+}
+
 pub(crate) fn tell_apart_over_volume(draft: &mut Draft) {
     let fact = "the mount is in the pod's own directory";
     draft.rule_out(ids::NODE_FS_READONLY, fact);
@@ -144,20 +168,12 @@ pub(crate) fn tell_apart(draft: &mut Draft, op: &Operation, top: &Mount) {
         tell_apart_over_volume(draft);
     }
     if *draft.cause == SUBMOUNT {
-        let (crosses, file) =
-            (ids::REMOVAL_CROSSES_MOUNT, ids::TERMINATION_MESSAGE_IN_BIDIRECTIONAL);
-        // The mount must be unmounted in any case, whether or not a removal went through it.
-        draft.suffices_beside(crosses);
         if op.logged_in.is_some() {
-            draft.suffices_beside(file);
+            draft.suffices_beside(ids::TERMINATION_MESSAGE_IN_BIDIRECTIONAL);
         } else {
-            draft.rule_out(file, "the mount point is a directory");
+            tell_directory(draft);
         }
-        // Whether a FUSE server is gone shows only when the mount is accessed.
-        if !is_fuse(&top.fs_type) {
-            let fact = format!("it is a file system of type {}", safe(top.fs_type.as_bytes()));
-            draft.rule_out(ids::FUSE_DAEMON_DEAD, fact);
-        }
+        tell_apart_inside(draft, &top.fs_type);
     }
     draft.rule_out(ids::EMPTYDIR_BIDIRECTIONAL_SUBMOUNT, "the mount point is a file");
     if op.outcome.is(Errno::EBUSY) {

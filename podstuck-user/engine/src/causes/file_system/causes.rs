@@ -34,6 +34,10 @@ pub(crate) static READ_ONLY: Cause = Cause {
         like(ids::DEVICE_IO_ERROR, "the call fails with EROFS, not with an error of the device"),
         like(ids::NFS_STALE_HANDLE, "the call fails with EROFS, not with ESTALE"),
         like(ids::DISK_FULL_RUNTIME, "the call fails with EROFS, not with ENOSPC"),
+        like(
+            ids::SUBVOLUME_READONLY,
+            "mountinfo shows `ro`, which it does not for the property of a subvolume",
+        ),
     ],
     ways_out: &[way(
         "repair the disk",
@@ -44,6 +48,49 @@ pub(crate) static READ_ONLY: Cause = Cause {
     tried: &[TriedWith::Lab],
     source: &["linux fs/namespace.c, mnt_want_write", "linux fs/ext4/super.c, ext4_handle_error"],
 };
+
+/// EROFS, on a file system that can be written.
+pub(crate) static READ_ONLY_SUBVOLUME: Cause = Cause {
+    id: ids::SUBVOLUME_READONLY,
+    title: "a read-only btrfs subvolume lies in the volume",
+    stage: Stage::Volumes,
+    kind: Kind::Cause,
+    meaning: "A program in the pod made a subvolume of btrfs or a snapshot in its volume, and its \
+        property `ro` is set, as for `btrfs send`. Nothing in it can be removed, and every attempt \
+        fails at the same place. The file system itself can be written, and mountinfo does not \
+        show the property.",
+    confirmed_by: &[
+        seen("removals fail with EROFS", &[Origin::Calls, Origin::Log]),
+        seen(
+            "the mount and the file system of the object can be written, and they are btrfs",
+            &[Origin::Mounts],
+        ),
+        seen(
+            "access(2) for writing fails with EROFS in the object's directory, and the root \
+             directory of its subvolume is known",
+            &[Origin::Look],
+        ),
+    ],
+    log: log("kubelet", "unlinkat ...: read-only file system"),
+    look_alikes: &[like(
+        ids::NODE_FS_READONLY,
+        "neither the mount nor the file system is read-only",
+    )],
+    ways_out: &[
+        way("`btrfs property set -ts SUBVOLUME ro false`", WRITABLE_RISK),
+        way("`btrfs subvolume delete SUBVOLUME`", DELETE_RISK),
+    ],
+    field: &["lxd#7025", "lxd#5818", "moby#7773"],
+    tried: &[TriedWith::Test],
+    source: &["linux fs/btrfs/inode.c, btrfs_permission"],
+};
+
+/// The risk of making a subvolume writable.
+pub(super) const WRITABLE_RISK: &str = "low: kubelet deletes the contents of the volume anyhow. A snapshot that is the \
+    parent of an incremental `btrfs send` can no longer serve as such";
+/// The risk of deleting a subvolume.
+pub(super) const DELETE_RISK: &str = "its contents are deleted at once, as kubelet would delete them. A subvolume that \
+    `btrfs receive` made takes this, or `-f` for the command above";
 
 /// EIO, EUCLEAN, ENODEV, ENXIO or ESHUTDOWN.
 pub(crate) static DEVICE_ERROR: Cause = Cause {

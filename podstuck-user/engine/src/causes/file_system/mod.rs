@@ -15,13 +15,14 @@ use crate::{
 pub(crate) static FAMILY: Family = Family {
     causes: &[
         &causes::READ_ONLY,
+        &causes::READ_ONLY_SUBVOLUME,
         &causes::DEVICE_ERROR,
         &causes::STALE_HANDLE,
         &causes::REMOVAL_FAILED_UNEXPLAINED,
     ],
     trackers: &[TrackerSpec {
         id: TrackerId::FileSystem,
-        feeds: &[Feed::Calls, Feed::Node, Feed::Logs],
+        feeds: &[Feed::Calls, Feed::Node, Feed::Objects, Feed::Logs],
         yields: &[yields(
             TrackerId::Orphan,
             Claim::Finding,

@@ -12,14 +12,15 @@ use crate::{
     model::{
         call::{Call, Outcome},
         evidence::Certainty,
-        file_system::{Counted, FileSystem},
+        file_system::{Counted, FileSystem, Subvolume},
         identity::{Component, Pod, Target},
         node::{NodeSample, PodState, VolumeState},
+        object::FileId,
         operation::Operation,
         said::{Complaint, Level, NamedLook, Said},
         time::Monotonic,
     },
-    query::{Answer, ReadFileSystem, Wants},
+    query::{Answer, NoAnswer, ReadFileSystem, Wants},
     testing::{Alone, failed, file_system, mounted, pod_state, run},
     tracker::{Steps, Tracker, TrackerId},
     verdict::Draft,
@@ -58,17 +59,85 @@ fn a_read_only_node_differs_from_a_read_only_mount_in_the_pod() {
     );
 }
 
+/// The finding about EROFS on a btrfs that can be written, by what is found of the subvolume.
+fn of_subvolume(point: &str, found: Result<Option<Subvolume>, NoAnswer>) -> Draft {
+    let mut errors = Alone::<FileSystemErrors>::new();
+    errors.ask(&op(Errno::EROFS, "f", 1.0));
+    let query = errors.ask(&op(Errno::EROFS, "f", 1.5)).pop().unwrap();
+    let btrfs = FileSystem { fs_type: "btrfs".into(), ..file_system(point) };
+    let answer = Box::new(Answer::FileSystem(Some(btrfs)));
+    let steps = errors.take(Monotonic(2), What::Answer { query: Box::new(query), answer });
+    let [query] = steps.queries.try_into().unwrap();
+    assert!(matches!(query.wants, Wants::Subvolume(_)));
+    errors.answer(&query, Answer::Subvolume(found)).unwrap()
+}
+
+fn words(draft: &Draft) -> String {
+    draft.remedies.iter().map(|it| it.words().to_owned()).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn a_read_only_subvolume_is_named() {
+    let file = FileId { device: 7, inode: 256 };
+    let path = format!("/var/lib/kubelet/pods/{UID}/volumes/p/data/.snapshot");
+    let found = |read_only| Ok(Some(Subvolume { path: path.clone().into(), file, read_only }));
+    let inside = format!("/var/lib/kubelet/pods/{UID}/volumes/p/data");
+    for point in ["/var/lib/kubelet", &inside] {
+        let draft = of_subvolume(point, found(true));
+        draft.assert_is("subvolume-readonly", Certainty::Firm);
+        let commands = words(&draft);
+        let first = "[ \"$(stat -c %d:%i ./.snapshot)\" = 7:256 ] && btrfs property set -ts ./.snapshot ro false";
+        assert!(commands.contains(first), "{commands}");
+    }
+    for unknown in [found(false), Ok(None), Err(NoAnswer::NotEntered("x".into()))] {
+        let draft = of_subvolume("/var/lib/kubelet", unknown);
+        draft.assert_is("removal-failed-unexplained", Certainty::Possible);
+        assert!(words(&draft).contains("btrfs property get -ts "), "{draft:?}");
+    }
+}
+
+#[test]
+fn a_read_only_mount_inside_an_empty_dir_is_unmounted() {
+    let volume = format!("/var/lib/kubelet/pods/{UID}/volumes/kubernetes.io~empty-dir/data");
+    let draft = |point: &str, is_logged: bool| {
+        let mut errors = Alone::<FileSystemErrors>::new();
+        let failed = |second| {
+            let mut op = op(Errno::EROFS, "f", second);
+            op.path = format!("{volume}/app/bin/tool").into();
+            Arc::make_mut(&mut op.target).root = volume.clone().into();
+            op.logged_in = is_logged.then(|| "log of kubelet".into());
+            op
+        };
+        errors.ask(&failed(1.0));
+        let query = errors.ask(&failed(1.5)).pop().unwrap();
+        let squashfs = FileSystem {
+            fs_type: "squashfs".into(),
+            read_only: true,
+            mount_read_only: true,
+            ..file_system(point)
+        };
+        errors.answer(&query, Answer::FileSystem(Some(squashfs)))
+    };
+    let app = format!("{volume}/app");
+    let inside = draft(&app, true).unwrap();
+    inside.assert_is("emptydir-bidirectional-submount", Certainty::Firm);
+    assert!(words(&inside).contains("umount "), "{inside:?}");
+    assert!(draft(&app, false).is_none(), "in the end, the mount point is busy");
+    draft(&volume, true).unwrap().assert_is("mount-over-volume", Certainty::Firm);
+}
+
 #[test]
 fn a_read_only_subvolume_is_searched_for_on_btrfs_only() {
-    let words = |fs_type: &str| {
-        let found = FileSystem { fs_type: fs_type.into(), ..file_system("/var/lib/kubelet") };
-        let draft = verdict(Errno::EROFS, Some(&found)).unwrap();
-        assert_eq!(draft.id(), "removal-failed-unexplained");
-        draft.remedies.iter().map(|it| it.words().to_owned()).collect::<Vec<_>>().join("\n")
+    let ext4 = verdict(Errno::EROFS, Some(&file_system("/var/lib/kubelet"))).unwrap();
+    assert!(!words(&ext4).contains("btrfs"));
+    let root = FileSystem {
+        fs_type: "btrfs".into(),
+        read_only: true,
+        mount_read_only: true,
+        ..file_system("/var/lib/kubelet")
     };
-    let btrfs = words("btrfs");
-    assert!(btrfs.contains("btrfs property get -ts ") && btrfs.contains(" ro false"), "{btrfs}");
-    assert!(!words("ext4").contains("btrfs"));
+    let draft = verdict(Errno::EROFS, Some(&root)).unwrap();
+    draft.assert_is("node-fs-readonly", Certainty::Firm);
 }
 
 #[test]

@@ -9,13 +9,13 @@ use crate::{
     backoff::Attempts,
     bounded::Bounded,
     causes::{
-        file_system::{self, looked::Looked},
+        file_system::{looked::Looked, verdict},
         shared::clean_up::is_clean_up,
         shared::kernel_says::KernelSays,
     },
     event::{Event, What},
-    model::{call::Call, operation::Operation, time::Monotonic},
-    query::{Query, Question, ReadFileSystem},
+    model::{call::Call, file_system::FileSystem, operation::Operation, time::Monotonic},
+    query::{Query, Question, ReadFileSystem, ReadSubvolume},
     tracker::{Claim, Context, Steps, Subject, Tracker, TrackerId},
 };
 
@@ -54,6 +54,8 @@ pub(crate) struct Failing {
     pub(crate) first: Monotonic,
     /// The attempts, by the calls' times.
     pub(crate) attempts: Attempts,
+    /// Its file system, while its subvolume is asked for.
+    found: Option<FileSystem>,
 }
 
 /// All failing targets, one for each pod: a file system that fails does so everywhere in the pod.
@@ -91,6 +93,7 @@ impl FileSystemErrors {
             count: 0,
             first: op.end,
             attempts: Attempts::default(),
+            found: None,
         });
         failing.count += 1 + u64::from(op.suppressed);
         let new = failing.attempts.note(op.end);
@@ -113,6 +116,29 @@ impl FileSystemErrors {
     fn of_target(&self, target_id: u64) -> Option<&Failing> {
         self.failing.iter().map(|(_, known)| known).find(|known| known.op.target_id == target_id)
     }
+
+    /// Takes an answer about the file system, and asks on where it does not explain the error.
+    fn answered(
+        &mut self,
+        context: &Context<'_>,
+        query: &Query,
+        asked: &ReadFileSystem,
+        found: Option<&FileSystem>,
+        steps: &mut Steps,
+    ) {
+        let (tracker, target_id) = (self.id(), query.target_id);
+        let mut all = self.failing.iter_mut().map(|(_, known)| known);
+        let Some(failing) = all.find(|known| known.op.target_id == target_id) else { return };
+        let errno = failing.op.outcome.errno();
+        if let Some(fs) = found.filter(|fs| errno.is_some_and(|it| is_hidden(it, fs))) {
+            failing.found = Some(fs.clone());
+            let wants = ReadSubvolume { pid: asked.pid, directory: asked.path.clone() }.into();
+            steps.ask([Query { tracker, target_id, path: query.path.clone(), wants }]);
+            return;
+        }
+        let draft = verdict::draft(context, failing, (found, None), &self.kernel);
+        steps.found(draft);
+    }
 }
 
 impl Tracker for FileSystemErrors {
@@ -128,14 +154,20 @@ impl Tracker for FileSystemErrors {
                 steps.ask(self.observe(op));
             }
             What::Answer { query, answer } => {
-                let Some((_, found)) = ReadFileSystem::answered(query, answer) else { return };
+                if let Some((_, subvolume)) = ReadSubvolume::answered(query, answer) {
+                    let Some(failing) = self.of_target(query.target_id) else { return };
+                    let subvolume = subvolume.as_ref().ok().and_then(Option::as_ref);
+                    let found = (failing.found.as_ref(), subvolume);
+                    steps.found(verdict::draft(context, failing, found, &self.kernel));
+                    return;
+                }
+                let Some((asked, found)) = ReadFileSystem::answered(query, answer) else { return };
                 if let Some(fs) = found
                     && let Some(draft) = self.looked.conclude(context, query, fs, &self.kernel)
                 {
                     steps.found([draft]);
-                } else if let Some(failing) = self.of_target(query.target_id) {
-                    let (found, kernel) = (found.as_ref(), &self.kernel);
-                    steps.found(file_system::verdict::draft(context, failing, found, kernel));
+                } else {
+                    self.answered(context, query, asked, found.as_ref(), steps);
                 }
             }
             What::Said(said) => {
@@ -164,6 +196,11 @@ impl Tracker for FileSystemErrors {
     fn dropped(&self) -> u64 {
         self.failing.dropped() + self.looked.dropped()
     }
+}
+
+/// Whether mountinfo may hide the reason: of a subvolume's property it shows nothing.
+fn is_hidden(errno: Errno, fs: &FileSystem) -> bool {
+    errno == Errno::EROFS && fs.fs_type == "btrfs" && !fs.read_only && !fs.mount_read_only
 }
 
 fn key(op: &Operation) -> String {

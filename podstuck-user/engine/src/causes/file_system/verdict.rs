@@ -8,7 +8,10 @@ use crate::{
         busy_mount::nested,
         disk_full,
         file_system::{
-            causes::{DEVICE_ERROR, READ_ONLY, REMOVAL_FAILED_UNEXPLAINED, STALE_HANDLE},
+            causes::{
+                DELETE_RISK, DEVICE_ERROR, READ_ONLY, READ_ONLY_SUBVOLUME,
+                REMOVAL_FAILED_UNEXPLAINED, STALE_HANDLE, WRITABLE_RISK,
+            },
             tracker::Failing,
         },
         network_storage,
@@ -22,7 +25,7 @@ use crate::{
     ids,
     model::{
         evidence::Source,
-        file_system::{FileSystem, is_fuse},
+        file_system::{FileSystem, Subvolume, is_fuse},
         finding::Severity,
         identity::TargetKind,
         path::{safe, safe_path},
@@ -35,7 +38,7 @@ use crate::{
 pub(crate) fn draft(
     context: &Context<'_>,
     failing: &Failing,
-    found: Option<&FileSystem>,
+    (found, subvolume): (Option<&FileSystem>, Option<&Subvolume>),
     kernel: &KernelSays,
 ) -> Option<Draft> {
     let op = &failing.op;
@@ -45,12 +48,17 @@ pub(crate) fn draft(
         return None;
     }
     let own = found.is_some_and(|fs| is_in_the_pod(failing, fs));
-    if errno == Errno::EROFS && own {
+    let subvolume = subvolume.filter(|it| errno == Errno::EROFS && it.read_only);
+    let is_read_only = found.is_some_and(|fs| fs.read_only || fs.mount_read_only);
+    if errno == Errno::EROFS && own && is_read_only {
         // A process has mounted something read-only in the pod's directory. In the end, the removal of
         // the mount point fails, with EBUSY.
-        return found.and_then(|fs| read_only_over_volume(context, failing, fs));
+        return found.and_then(|fs| read_only_in_volume(context, failing, fs));
     }
-    let cause = of_network.unwrap_or_else(|| judge(errno, found, own));
+    let cause = match subvolume {
+        Some(_) => &READ_ONLY_SUBVOLUME,
+        None => of_network.unwrap_or_else(|| judge(errno, found, own)),
+    };
     let mut draft = Draft::about(TrackerId::FileSystem, cause, op);
     draft.severity = if cause.is_admission() { Severity::Warning } else { Severity::Critical };
     draft.blocks_deletion = blocks(op.target.kind);
@@ -87,6 +95,10 @@ pub(crate) fn draft(
         network_storage::unmount(&mut draft, View::of(context, op), &fs.point, fs.id, others());
         return Some(draft);
     }
+    if let Some((fs, subvolume)) = found.zip(subvolume) {
+        make_writable(&mut draft, View::of(context, op), fs, subvolume);
+        return Some(draft);
+    }
     remedies(context, &mut draft, errno, failing, found);
     let fails = found.is_some_and(|fs| quote_kernel(&mut draft, context, fs, kernel));
     tell_apart(&mut draft, errno, found, fails);
@@ -102,6 +114,31 @@ pub(super) fn quote_kernel(
 ) -> bool {
     kernel.of_device(&fs.device).into_iter().for_each(|said| kernel_says::quote(draft, said));
     kernel.fails_now(context, &fs.device).is_some()
+}
+
+/// A subvolume that is read-only by its property.
+fn make_writable(draft: &mut Draft, view: View, fs: &FileSystem, subvolume: &Subvolume) {
+    let Subvolume { path, file, .. } = subvolume;
+    let shown = safe_path(path);
+    let whole = "neither the mount nor the file system is read-only";
+    draft.fact(whole, Source::mountinfo(&fs.table));
+    draft.fact(format!("it lies in the btrfs subvolume {shown}"), Source::Look("statx"));
+    let refused = "access(2) for writing fails with EROFS in its directory, where statfs(2) shows no read-only flag";
+    draft.fact(refused, Source::Look("access(2)"));
+    draft.held_by(format!("the read-only subvolume {shown}"));
+    draft.explanation = format!(
+        "The btrfs subvolume {shown} is read-only by its property `ro`, as a snapshot for `btrfs send` is. Nothing in it \
+         can be removed, and every attempt fails at the same place; the rest of the file system can be written."
+    );
+    let set = |it: &str| format!("btrfs property set -ts {it} ro false");
+    draft.remedy(
+        view.on_file("clear the read-only property of the subvolume", path, Some(*file), set)
+            .so(": kubelet's next attempt then removes it"),
+        WRITABLE_RISK,
+    );
+    let delete = |it: &str| format!("btrfs subvolume delete {it}");
+    draft.remedy(view.on_file("delete the subvolume", path, Some(*file), delete), DELETE_RISK);
+    draft.rule_out(ids::NODE_FS_READONLY, whole);
 }
 
 /// Whether the mount is below the pod's own directory, and so not the node's file system.
@@ -337,6 +374,9 @@ pub(super) fn tell_apart(draft: &mut Draft, errno: Errno, found: Option<&FileSys
             draft.rule_out(ids::DEVICE_IO_ERROR, error);
             draft.rule_out(ids::NFS_STALE_HANDLE, error);
             draft.rule_out(ids::DISK_FULL_RUNTIME, error);
+            if *draft.cause == READ_ONLY {
+                draft.rule_out(ids::SUBVOLUME_READONLY, "mountinfo shows what is read-only");
+            }
         }
         Errno::ESTALE => {
             let error = "the error is ESTALE, which no device and no read-only mount returns";
@@ -382,17 +422,18 @@ pub(super) fn tell_apart(draft: &mut Draft, errno: Errno, found: Option<&FileSys
     }
 }
 
-/// The finding about a read-only mount over a volume, from a log: the attempt failed before it came to the
+/// The finding about a read-only mount over a volume or inside one, from a log: the attempt failed before it came to the
 /// mount point.
-pub(super) fn read_only_over_volume(
+pub(super) fn read_only_in_volume(
     context: &Context<'_>,
     failing: &Failing,
     fs: &FileSystem,
 ) -> Option<Draft> {
     let op = &failing.op;
+    op.logged_in.as_ref()?;
     let may_be_kubelets = nested::in_memory(&fs.fs_type) && fs.is_whole;
-    let cause =
-        nested::over_volume(op, &fs.point, may_be_kubelets).filter(|_| op.logged_in.is_some())?;
+    let over = nested::over_volume(op, &fs.point, may_be_kubelets);
+    let cause = over.or_else(|| nested::inside_volume(op, &fs.point))?;
     let mut draft = Draft::about(TrackerId::FileSystem, cause, op);
     let point = safe_path(&fs.point);
     draft.path.clone_from(&fs.point);
@@ -406,10 +447,20 @@ pub(super) fn read_only_over_volume(
         format!("{point} is a mount point for the caller: {source} of type {fs_type}, read-only"),
         Source::mountinfo(&fs.table),
     );
-    nested::tell_apart_over_volume(&mut draft);
-    draft.explanation = nested::words(cause).unwrap_or_default().into();
     let view = View::of(context, op);
-    let step = view.on_mount("umount", &fs.point, fs.id).so(", which is mounted over the volume");
-    draft.remedy(step, nested::LEFT_RISK);
+    let step = view.on_mount("umount", &fs.point, fs.id);
+    if over.is_some() {
+        nested::tell_apart_over_volume(&mut draft);
+        draft.explanation = nested::words(cause).unwrap_or_default().into();
+        draft.remedy(step.so(", which is mounted over the volume"), nested::LEFT_RISK);
+    } else {
+        nested::tell_directory(&mut draft);
+        nested::tell_apart_inside(&mut draft, &fs.fs_type);
+        draft.explanation = "There is a read-only mount inside the emptyDir, and kubelet does not unmount it: its removal \
+            goes through the mount and fails at what lies behind it. The mount does not show its maker: a container of \
+            the pod with mountPropagation Bidirectional, or a process on the node."
+            .into();
+        draft.remedy(step.so(", which is mounted inside the volume"), nested::LEFT_RISK);
+    }
     Some(draft)
 }
