@@ -137,6 +137,13 @@ static CALL: LazyLock<Regex> = LazyLock::new(|| {
         r"(unlinkat|remove|umount:|.*\n *Output: umount:) (/.+): ([^:]+?)\.?\n*$"
     ))
 });
+/// rmdir(1) of a CSI driver, in its answer to kubelet (democratic-csi#344, which quotes it in JSON).
+static RMDIR: LazyLock<Regex> = LazyLock::new(|| {
+    fixed(concat!(
+        r"(?s)^kubernetes\.io/csi: (?:Unm|m)ounter\.TearDownAt failed: rpc error: .*",
+        r#"rmdir: (?:failed to remove )?['‘"]?(/[^'’"\n:]+/mount)['’"]?: Directory not empty"#
+    ))
+});
 /// The prefix of an error about a call on a CSI volume's mount point: kubelet's own call after the driver's answer
 /// (`removeMountDir` in pkg/volume/csi), or the driver's, whose error usually has Go's text.
 static OF_CSI: LazyLock<Regex> = LazyLock::new(|| {
@@ -264,6 +271,10 @@ fn unquoted(text: &str) -> String {
 pub(super) fn named_call(error: &str) -> Option<NamedCall> {
     let error =
         OF_CSI.captures(error).map_or(error, |found| found.get(1).map_or("", |call| call.as_str()));
+    if let Some(found) = RMDIR.captures(error) {
+        let path = PathBuf::from(&found[1]);
+        return Some(NamedCall { call: Call::UnlinkatDir, path, outcome: Errno::ENOTEMPTY.into() });
+    }
     let found = CALL.captures(error)?;
     let path = PathBuf::from(&found[2]);
     let (call, outcome) = match (&found[1], &found[3]) {

@@ -110,6 +110,29 @@ fn a_failed_operation_is_found_in_the_log_of_old_kubelets_too() {
     assert!(look.outcome.is(Errno::ESTALE));
 }
 
+/// democratic-csi#344.
+#[test]
+fn what_a_driver_cannot_remove_by_rmdir_is_a_call() {
+    let point = format!("/var/lib/kubelet/pods/{UID}/volumes/kubernetes.io~csi/pvc-1/mount");
+    for words in [
+        format!(
+            "{{\"code\":1,\"stdout\":\"\",\"stderr\":\"rmdir: failed to remove '{point}': Directory not empty\\n\"}}"
+        ),
+        format!("exit status 1: rmdir: '{point}': Directory not empty"),
+    ] {
+        let error = format!(
+            "kubernetes.io/csi: mounter.TearDownAt failed: rpc error: code = Internal desc = {words}"
+        );
+        let call = named_call(&error).unwrap();
+        assert_eq!((call.call, call.path.to_str()), (Call::UnlinkatDir, Some(point.as_str())));
+        assert!(call.outcome.is(Errno::ENOTEMPTY));
+    }
+    assert_eq!(
+        named_call(&format!("rmdir: failed to remove '{point}': Directory not empty")),
+        None
+    );
+}
+
 /// As in kubernetes issues 139535 and 68740.
 #[test]
 fn what_kubelet_cannot_remove_of_a_subpath_is_a_call() {
