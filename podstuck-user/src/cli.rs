@@ -17,8 +17,7 @@ pub use tracing::{Backend, Node, Step, Target, Tracing};
 pub use values::Api;
 use values::{api, duration, speed};
 
-/// Shows what keeps a Kubernetes pod Terminating: the cause, the process or component, the evidence, and the
-/// command that releases it.
+/// Shows what keeps a Kubernetes pod Terminating, and the command that releases it.
 #[derive(Debug, Parser)]
 #[command(
     name = "podstuck",
@@ -135,9 +134,9 @@ pub enum Command {
     /// Runs that program with these options. The program is a separate file, and needs neither a node nor root.
     #[command(after_help = "Example:\n  podstuck cluster -A")]
     Cluster(Arguments),
-    /// Watch the node for as long as it runs, by `podstuck-agent`: Events and metrics
+    /// Watch the node all the time, by `podstuck-agent`
     ///
-    /// Runs that program with these options. The program is a separate file.
+    /// Runs that program with these options. It writes Events and metrics, and is a separate file.
     #[command(after_help = "Example:\n  podstuck agent --no-events")]
     Agent(Arguments),
     /// Replay a recording: the same output and exit status
