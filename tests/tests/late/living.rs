@@ -136,9 +136,9 @@ fn a_complaint_in_unknown_words_is_a_link_of_the_chain() {
         daemon.wait().unwrap();
         let answer = answer(&lines);
         let chain = answer["stages"][0]["chain"].as_array().unwrap();
-        let link =
-            chain.iter().find(|link| link["who"].as_str().unwrap().starts_with("containerd "));
-        let fact = link.unwrap_or_else(|| panic!("{answer:#}"))["fact"].as_str().unwrap();
+        let link = chain.iter().find(|link| link["who"]["name"] == "containerd");
+        let link = link.unwrap_or_else(|| panic!("{answer:#}"));
+        let fact = link["facts"][0]["fact"].as_str().unwrap();
         let expected = format!("shim is not well: 7 of container {ID} after 100 s: try again");
         assert!(
             fact.starts_with("it logged, 3 times, last at ") && fact.ends_with(&expected),

@@ -66,10 +66,8 @@ fn a_shim_is_followed_to_its_child_and_to_who_has_the_lock_that_this_waits_for()
     let answer = answer(&lines);
     let chain = answer["stages"][0]["chain"].as_array().unwrap();
     let at = |pid: u32| {
-        let who = |link: &&serde_json::Value| {
-            link["who"].as_str().unwrap().ends_with(&format!("(pid {pid})"))
-        };
-        chain.iter().position(|link| who(&link)).unwrap_or_else(|| panic!("{pid}: {answer:#}"))
+        let found = chain.iter().position(|link| link["who"]["pid"] == pid);
+        found.unwrap_or_else(|| panic!("{pid}: {answer:#}"))
     };
     let text = |index: usize, field: &str| chain[index][field].as_str().unwrap().to_owned();
     let first = at(shim.0.id());
