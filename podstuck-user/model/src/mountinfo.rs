@@ -94,9 +94,10 @@ impl Mount {
         has_option(&self.options, "ro")
     }
 
-    /// Whether its whole file system is read-only.
+    /// Whether its whole file system is read-only. Since Linux 6.15, ext4 says `emergency_ro` where an error has made it
+    /// read-only (fs/ext4/super.c, `ext4_handle_error`); before, it set `ro`.
     pub fn is_super_read_only(&self) -> bool {
-        has_option(&self.super_options, "ro")
+        ["ro", EMERGENCY].iter().any(|option| has_option(&self.super_options, option))
     }
 }
 
@@ -114,6 +115,9 @@ impl Mount {
     }
 }
 
+/// The option of a file system that an error has made read-only until it is mounted anew.
+pub const EMERGENCY: &str = "emergency_ro";
+
 fn has_option(options: &str, name: &str) -> bool {
     options.split(',').any(|option| option == name)
 }
@@ -121,8 +125,7 @@ fn has_option(options: &str, name: &str) -> bool {
 /// Whether an option of a superblock says that it is read-only or was shut down, or how it handles errors: ext4,
 /// XFS, btrfs and f2fs, in their `show_options`.
 pub fn tells_health(option: &str) -> bool {
-    matches!(option, "ro" | "shutdown" | "emergency_ro" | "norecovery")
-        || option.starts_with("errors=")
+    matches!(option, "ro" | "shutdown" | EMERGENCY | "norecovery") || option.starts_with("errors=")
 }
 
 /// Whether an option of an NFS mount is part of the server's address (fs/nfs/super.c, `nfs_show_mount_options`).
@@ -245,6 +248,15 @@ mod tests {
         assert!(mount.is_read_only() && !mount.is_super_read_only());
         assert_eq!(mount.super_options, "errors=continue");
         assert_eq!(mount.describe(), "directory /mnt1 of /dev/root (ext3), device 98:0");
+    }
+
+    /// As on Linux 6.18, after an error with `errors=remount-ro`.
+    #[test]
+    fn a_file_system_that_an_error_made_read_only_is_read_only() {
+        let text =
+            b"43 27 7:0 / /k rw,relatime - ext4 /dev/loop0 rw,errors=remount-ro,emergency_ro\n";
+        let [mount] = parse(text).try_into().unwrap();
+        assert!(!mount.is_read_only() && mount.is_super_read_only());
     }
 
     #[test]

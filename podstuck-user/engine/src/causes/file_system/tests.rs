@@ -219,7 +219,7 @@ fn an_error_that_the_kernel_logs_now_shows_that_the_device_fails() {
     let minutes = |minutes: u64| Monotonic(minutes * 60_000_000_000);
     for (at, level, number, quoted, certainty) in [
         (50, Level::Error, "8:1", true, Certainty::Firm),
-        (20, Level::Error, "8:1", true, Certainty::Likely),
+        (20, Level::Error, "8:1", false, Certainty::Likely),
         (50, Level::Warning, "8:1", true, Certainty::Likely),
         (50, Level::Error, "8:2", false, Certainty::Likely),
     ] {

@@ -28,6 +28,7 @@ use crate::{
         file_system::{FileSystem, Subvolume, is_fuse},
         finding::Severity,
         identity::TargetKind,
+        mountinfo::EMERGENCY,
         path::{safe, safe_path},
     },
     tracker::{Context, TrackerId},
@@ -112,7 +113,7 @@ pub(super) fn quote_kernel(
     fs: &FileSystem,
     kernel: &KernelSays,
 ) -> bool {
-    kernel.of_device(&fs.device).into_iter().for_each(|said| kernel_says::quote(draft, said));
+    kernel.recent(context, &fs.device).into_iter().for_each(|said| kernel_says::quote(draft, said));
     kernel.fails_now(context, &fs.device).is_some()
 }
 
@@ -313,6 +314,15 @@ fn remedies(
     let cause = draft.cause;
     if [&READ_ONLY, &DEVICE_ERROR].contains(&cause) {
         show_disk(draft);
+    }
+    let is_emergency = found.is_some_and(|fs| fs.options.iter().any(|option| option == EMERGENCY));
+    if *cause == READ_ONLY && is_emergency {
+        draft.advice(
+            "drain the node, check the file system (`fsck`) while it is not mounted, and mount it again: a remount does \
+             not end this state",
+            "every pod of the node is moved",
+        );
+        return;
     }
     let more = match cause {
         cause if *cause == READ_ONLY => on_mount("mount -o remount,rw").zip(Some(

@@ -257,7 +257,8 @@ impl HungCalls {
         };
         let fanotify = self.fanotify.get(&seen.target_id).and_then(Option::as_ref);
         let silent = self.silent(seen);
-        let of_device = || self.kernel.of_device(&self.device_of(seen)?.to_string());
+        let since = context.clock.at(seen.began);
+        let of_device = || self.kernel.of_device(&self.device_of(seen)?.to_string(), since);
         let kernel = self.kernel.of(fs_type, source).or_else(of_device);
         let around = Around { listening, kernel, fanotify, silent };
         let mut draft = Draft::about_state(

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use jiff::{SignedDuration, Timestamp};
+
 use crate::{
     model::{
         evidence::Source,
@@ -15,8 +17,8 @@ use crate::{
 
 /// Servers and devices remembered.
 const REMEMBERED: usize = 256;
-/// Age of an error, in seconds, up to which it shows that a device fails at present.
-const RECENT: i64 = 600;
+/// Age of an error up to which it shows that a device fails at present.
+const RECENT: SignedDuration = SignedDuration::from_mins(10);
 
 /// The last messages, each by what it is about.
 #[derive(Default)]
@@ -65,16 +67,20 @@ impl KernelSays {
         self.servers.get(&server.to_ascii_lowercase()).filter(is_smbs)
     }
 
-    /// The last warning about the device with this number, `major:minor`.
-    pub(crate) fn of_device(&self, number: &str) -> Option<&Said> {
-        self.devices.get(number)
+    /// The last warning about the device with this number, `major:minor`, if it was written since then: device numbers
+    /// are reused.
+    pub(crate) fn of_device(&self, number: &str, since: Timestamp) -> Option<&Said> {
+        self.devices.get(number).filter(|said| said.at >= since)
     }
 
-    /// The same, if it is an error of the last minutes.
+    /// The same of the last minutes.
+    pub(crate) fn recent(&self, context: &Context<'_>, number: &str) -> Option<&Said> {
+        self.of_device(number, context.clock.at(context.now) - RECENT)
+    }
+
+    /// The same, if it is an error.
     pub(crate) fn fails_now(&self, context: &Context<'_>, number: &str) -> Option<&Said> {
-        let is_recent =
-            |said: &&Said| context.clock.at(context.now).as_second() - said.at.as_second() < RECENT;
-        self.of_device(number).filter(|said| said.level == Level::Error).filter(is_recent)
+        self.recent(context, number).filter(|said| said.level == Level::Error)
     }
 }
 
@@ -111,8 +117,6 @@ fn is_smb_text(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use jiff::Timestamp;
-
     use super::*;
     use crate::model::identity::Component;
 

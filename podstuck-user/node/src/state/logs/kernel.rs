@@ -116,7 +116,7 @@ fn buffer() -> io::Result<impl Iterator<Item = Record>> {
 /// A record that the kernel wrote.
 pub(super) struct Record {
     /// Time since the boot, without the time suspended.
-    at: Duration,
+    pub(super) since_boot: Duration,
     /// 0 (emergency) to 7 (debug).
     pub(super) level: u32,
     pub(super) text: String,
@@ -125,7 +125,7 @@ pub(super) struct Record {
 impl Record {
     /// When it was written.
     pub(super) fn at(&self, clock: Clock) -> Timestamp {
-        clock.at(Monotonic(u64::try_from(self.at.as_nanos()).unwrap_or(u64::MAX)))
+        clock.at(Monotonic(u64::try_from(self.since_boot.as_nanos()).unwrap_or(u64::MAX)))
     }
 }
 
@@ -134,9 +134,9 @@ pub(super) fn of_kernel(record: &str) -> Option<Record> {
     let (head, text) = record.split_once(';')?;
     let mut head = head.split(',');
     let priority: u32 = head.next()?.parse().ok()?;
-    let at = Duration::from_micros(head.nth(1)?.parse().ok()?);
+    let since_boot = Duration::from_micros(head.nth(1)?.parse().ok()?);
     let text = text.lines().next().unwrap_or_default().to_owned();
-    (priority >> 3 == 0).then_some(Record { at, level: priority & 7, text })
+    (priority >> 3 == 0).then_some(Record { since_boot, level: priority & 7, text })
 }
 
 /// fs/smb/client/connect.c, `server_unresponsive`, and before Linux 5.4; fs/ceph/mds_client.c, `handle_session`,
@@ -252,7 +252,7 @@ mod tests {
     #[test]
     fn only_what_the_kernel_writes_counts() {
         let own = of_kernel("5,1,2000000,-;audit: x\n SUBSYSTEM=a\n").unwrap();
-        assert_eq!((own.text.as_str(), own.at), ("audit: x", Duration::from_secs(2)));
+        assert_eq!((own.text.as_str(), own.since_boot), ("audit: x", Duration::from_secs(2)));
         assert!(of_kernel("12,1,2,-;audit: x").is_none(), "a program's");
         assert!(of_kernel("audit: x").is_none());
     }

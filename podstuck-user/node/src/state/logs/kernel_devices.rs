@@ -5,6 +5,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     path::Path,
+    time::Duration,
 };
 
 use super::kernel::{Record, said};
@@ -17,6 +18,8 @@ use podstuck_model::{
 const BLOCK: &str = "/sys/class/block";
 /// `KERN_WARNING`. What is less urgent tells of healthy devices.
 const WARNING: u32 = 4;
+/// Warnings this far apart are about different faults.
+const PAUSE: Duration = Duration::from_secs(600);
 /// Devices that a warning is kept of.
 const DEVICES: usize = 64;
 /// Levels of devices that are built on one another.
@@ -44,7 +47,7 @@ impl Devices {
         Self(names.into_iter().map(of).collect())
     }
 
-    /// For each device that a record names, the last warning about it and the number of them.
+    /// For each device that a record names, the last warning about it, and the number of those without a pause before it.
     pub(super) fn warnings(&self, records: &[Record], clock: Clock, source: &str) -> Vec<Said> {
         let mut last: BTreeMap<&str, (&Record, u64)> = BTreeMap::new();
         for record in records.iter().filter(|record| record.level <= WARNING) {
@@ -53,7 +56,9 @@ impl Devices {
                     continue;
                 }
                 let (newest, times) = last.entry(name).or_insert((record, 0));
-                (*newest, *times) = (record, *times + 1);
+                // After a pause, it is about something else: device names are reused.
+                let goes_on = record.since_boot.saturating_sub(newest.since_boot) < PAUSE;
+                (*newest, *times) = (record, if goes_on { *times + 1 } else { 1 });
             }
         }
         let warning = |(name, (record, times)): (&str, (&Record, u64))| Said {
@@ -142,12 +147,14 @@ mod tests {
             of_kernel(&format!("3,1,{at}000000,-;I/O error, dev sda, sector {at}\n")).unwrap()
         };
         let devices = Devices::of([("sda", "8:0", &[])]);
-        let said = devices.warnings(&[record(3), record(4), record(5)], BOOT, "log");
+        // The first two are of an older fault.
+        let all = [1, 2, 903, 904, 905].map(record);
+        let said = devices.warnings(&all, BOOT, "log");
         let [only] = &said[..] else { panic!("{said:?}") };
-        assert_eq!((only.times, only.at.as_second()), (3, 5));
+        assert_eq!((only.times, only.at.as_second()), (3, 905));
         assert_eq!(
             (only.text.as_str(), only.level),
-            ("I/O error, dev sda, sector 5", Level::Error)
+            ("I/O error, dev sda, sector 905", Level::Error)
         );
     }
 }
