@@ -18,8 +18,13 @@ use crate::{
     verdict::Draft,
 };
 
-/// The socket and the reason in the error of a failed connection, as Go writes it (`net.OpError`).
+/// The socket and the reason in the error of a failed connection, as Go writes it (`net.OpError`), or Docker's client
+/// (client/errors.go, `ErrorConnectionFailed`), which gives no reason.
 fn refused(error: &str) -> Option<(PathBuf, &str)> {
+    if let Some((_, rest)) = error.split_once("Cannot connect to the Docker daemon at unix://") {
+        let (path, _) = rest.split_once(". Is the docker daemon running")?;
+        return path.starts_with('/').then(|| (path.into(), "the client cannot connect"));
+    }
     let (_, rest) = error.split_once("dial unix ")?;
     let (path, why) = rest.split_once(": connect: ")?;
     let why = ["no such file or directory", "connection refused"]

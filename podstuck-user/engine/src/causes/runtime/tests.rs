@@ -1446,6 +1446,13 @@ fn a_runtime_that_no_client_can_connect_to_has_lost_its_sockets_file() {
         assert_eq!(draft.held_by.as_deref(), Some("containerd (pid 40)"));
     }
     assert!(verdict("/run/k3s/containerd.sock").is_none(), "it is not the one that kubelet calls");
+    let of_docker = "failed to \"KillContainer\" for \"front\" with KillContainerError: \"rpc error: code = Unknown desc = Cannot \
+        connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?\"";
+    let mut sample = pod(Some(true));
+    sample.runtimes = vec![runtime(Component::Dockerd, "/run/docker.sock")];
+    let draft = draft(&mut heard(Complaint::SocketRefused, of_docker), sample).unwrap();
+    draft.assert_is("runtime-socket-gone", Certainty::Likely);
+    assert_eq!(draft.held_by.as_deref(), Some("dockerd (pid 43)"));
 }
 
 /// gpu-operator#303.

@@ -81,7 +81,8 @@ pub(super) fn of_runtime(error: &str) -> Option<Complaint> {
     }
     // gRPC's and Go's text for a connection that fails.
     let refused = [": connect: no such file or directory", ": connect: connection refused"];
-    if has(&["dialing: dial unix ", "dialing dial unix "]) && has(&refused) {
+    let by_docker = has(&["Cannot connect to the Docker daemon at unix://"]);
+    if by_docker || has(&["dialing: dial unix ", "dialing dial unix "]) && has(&refused) {
         return Some(Complaint::SocketRefused);
     }
     // These wait for a container, not for an answer.
@@ -128,6 +129,11 @@ mod tests {
             (
                 "rpc error: code = Unavailable desc = connection error: desc = \"transport: Error while dialing: dial \
                  unix /run/containerd/containerd.sock: connect: no such file or directory\"",
+                Some(Complaint::SocketRefused),
+            ),
+            (
+                "rpc error: code = Unknown desc = Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the \
+                 docker daemon running?",
                 Some(Complaint::SocketRefused),
             ),
             (
