@@ -8,13 +8,23 @@ use podstuck_common::component::path_hash;
 
 use crate::{
     cause::{Cause, Kind, TriedWith, hidden, like, log, seen, way},
+    causes::shared::stat_errors::FRESH,
     command::{Step, View},
     event::{Event, What},
     family::Family,
     ids,
     model::{
-        degraded::Feed, diagnosis::Stage, evidence::Source, finding::Severity, identity::Target,
-        node::NodeSample, path::safe_path, space::Space, time::Monotonic,
+        call::Outcome,
+        degraded::Feed,
+        diagnosis::Stage,
+        evidence::Source,
+        finding::Severity,
+        identity::{Component, Target},
+        node::NodeSample,
+        path::{safe, safe_path},
+        said::Said,
+        space::Space,
+        time::Monotonic,
     },
     tracker::{Context, Steps, Tracker, TrackerId, TrackerSpec},
     verdict::{Draft, Verdict},
@@ -25,7 +35,7 @@ pub(crate) static FAMILY: Family = Family {
     causes: &[&DISK_FULL],
     trackers: &[TrackerSpec {
         id: TrackerId::DiskFull,
-        feeds: &[Feed::Node, Feed::Space],
+        feeds: &[Feed::Node, Feed::Space, Feed::Logs],
         yields: &[],
         new: || Box::<FullDisks>::default(),
     }],
@@ -34,10 +44,15 @@ pub(crate) static FAMILY: Family = Family {
 /// How long a disk must be full: two samples. Garbage collection of images frees room again.
 const LASTS: Duration = Duration::from_secs(5);
 
+/// Doubt while only root has space.
+const RESERVED: &str = "whether the daemons may use the blocks that are reserved for root";
+
 /// Full file systems, by target. The number of file systems that kubelet and the runtimes use bounds them.
 #[derive(Default)]
 pub(crate) struct FullDisks {
     full: BTreeMap<u64, Full>,
+    /// The last errors of the runtimes about space, by their names.
+    fails: BTreeMap<&'static str, Said>,
 }
 
 struct Full {
@@ -46,6 +61,31 @@ struct Full {
 }
 
 impl FullDisks {
+    /// Records a line of a runtime that has no space for its own files (learning-kubernetes#80). kubelet's log quotes what
+    /// containers say.
+    fn listen(&mut self, said: &Said) {
+        let is_runtimes =
+            matches!(said.component, Component::Containerd | Component::Dockerd | Component::CriO);
+        let outcome = Outcome::named_in(&said.text);
+        let is_full = [Errno::ENOSPC, Errno::EDQUOT]
+            .iter()
+            .any(|errno| outcome.is_some_and(|it| it.is(*errno)));
+        if !is_runtimes || !is_full {
+            return;
+        }
+        let known = self.fails.get(said.component.name());
+        if known.is_none_or(|known| known.at <= said.at) {
+            self.fails.insert(said.component.name(), said.clone());
+        }
+    }
+
+    /// The runtime that has no space on this file system: its error names a path below the root directory.
+    fn failing(&self, context: &Context<'_>, space: &Space) -> Option<&Said> {
+        let below = format!("{}/", safe_path(&space.path));
+        let is_fresh = |said: &&Said| space.at.since(context.when(said.at)) <= FRESH;
+        self.fails.values().filter(is_fresh).find(|said| said.text.contains(&below))
+    }
+
     fn sampled(&mut self, context: &Context<'_>, sample: &NodeSample, steps: &mut Steps) {
         let mut full = BTreeMap::new();
         for space in &sample.spaces {
@@ -55,7 +95,11 @@ impl FullDisks {
             let mut this = before.unwrap_or(Full { since: space.at, reported: false });
             if space.at.since(this.since) >= LASTS {
                 this.reported = true;
-                steps.found([draft(context, space, what, target_id, this.since)]);
+                let mut draft = draft(context, space, what, target_id, this.since);
+                if let Some(said) = self.failing(context, space) {
+                    fails(&mut draft, space, said, sample);
+                }
+                steps.found([draft]);
             }
             full.insert(target_id, this);
         }
@@ -73,8 +117,10 @@ impl Tracker for FullDisks {
     }
 
     fn take(&mut self, event: &Event, context: &Context<'_>, steps: &mut Steps) {
-        if let What::Sample(sample) = &event.what {
-            self.sampled(context, sample, steps);
+        match &event.what {
+            What::Sample(sample) => self.sampled(context, sample, steps),
+            What::Said(said) => self.listen(said),
+            _ => {}
         }
     }
 }
@@ -138,7 +184,7 @@ pub(crate) fn draft(
     }
     // Root may still use the reserved blocks, unless it is a container's root.
     if room.free > room.available {
-        draft.doubt("whether the daemons may use the blocks that are reserved for root");
+        draft.doubt(RESERVED);
     }
     let fact = if what == "blocks" {
         let (left, all) = (room.available >> 10, room.bytes >> 10);
@@ -187,6 +233,29 @@ pub(crate) fn draft(
         ),
     );
     draft
+}
+
+/// Adds that a runtime fails because of it.
+fn fails(draft: &mut Draft, space: &Space, said: &Said, sample: &NodeSample) {
+    let name = said.component.name();
+    let runtime = sample.runtimes.iter().find(|it| it.component == said.component);
+    draft.held_by(runtime.map_or_else(|| name.to_owned(), |it| format!("{name} (pid {})", it.pid)));
+    draft.must = Some("write its files");
+    draft.waits_for = Some(format!("space on {}", safe_path(&space.path)));
+    draft.blocks_deletion = Some(true);
+    draft.doubts.retain(|doubt| *doubt != RESERVED);
+    let times = if said.times > 1 { format!("{} times, ", said.times) } else { String::new() };
+    draft.fact(
+        format!("{name} logged, {times}last at {:.0}: {}", said.at, safe(said.text.as_bytes())),
+        Source::Log(said.source.clone()),
+    );
+    draft.rule_out(ids::RUNTIME_HANG, format!("{name} fails with an error: it has no space"));
+    draft.doubt("whether the pod waits for that error: some steps need no space");
+    draft.explanation = format!(
+        "The file system of {} is full, and {name} cannot write its files there. It fails at steps of the pod's deletion, or \
+         does not finish them, until there is space again.",
+        safe_path(&space.path)
+    );
 }
 
 /// The cause of a removal that fails with ENOSPC or EDQUOT.

@@ -2,10 +2,14 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
+
 use crate::{
     causes::disk_full::FullDisks,
     event::What,
-    model::{evidence::Certainty, node::NodeSample, time::Monotonic},
+    model::{
+        evidence::Certainty, identity::Component, node::NodeSample, said::Said, time::Monotonic,
+    },
     testing::{Alone, space},
     verdict::Verdict,
 };
@@ -27,6 +31,31 @@ fn a_disk_that_stays_full_is_a_likely_cause() {
     assert_eq!(draft.certainty(), Certainty::Likely, "a full disk alone is no proof");
     let over = sampled(&mut disks, 20, 1 << 29);
     assert!(matches!(over[..], [Verdict::Over { .. }]));
+}
+
+/// learning-kubernetes#80: dockerd cannot write the state of the container that it is to stop.
+#[test]
+fn a_runtime_that_says_so_is_named_before_one_that_may_hang() {
+    let found = |path: &str, second: i64| {
+        let mut disks = Alone::new();
+        sampled(&mut disks, 990, 0);
+        let at = Timestamp::from_second(second).unwrap();
+        let text = format!(
+            "Error saving dying container to disk: write {path}/x: no space left on device"
+        );
+        let said = Said::new(Component::Dockerd, "log of dockerd (pid 40), /log", "u", at, &text);
+        disks.take(Monotonic(991_000_000_000), What::Said(Box::new(Said { times: 8, ..said })));
+        let verdicts = sampled(&mut disks, 1000, 0);
+        let [Verdict::Found(draft)] = &verdicts[..] else { panic!("{verdicts:?}") };
+        (draft.blocks_deletion, draft.held_by.clone(), draft.certainty(), draft.ruled_out.len())
+    };
+    let root = space(0, Monotonic(0)).path;
+    let root = root.display().to_string();
+    let of_dockerd = (Some(true), Some("dockerd".to_owned()), Certainty::Likely, 2);
+    assert_eq!(found(&root, 980), of_dockerd);
+    let (blocks, held_by, ..) = found("/elsewhere", 980);
+    assert_eq!((blocks, held_by), (None, None), "of another disk");
+    assert_eq!(found(&root, 100).0, None, "of another time");
 }
 
 #[test]
