@@ -115,7 +115,7 @@ impl Mount {
     }
 }
 
-/// The option of a file system that an error has made read-only until it is mounted anew.
+/// The option of a file system that an error has made read-only, until it is unmounted and mounted again.
 pub const EMERGENCY: &str = "emergency_ro";
 
 fn has_option(options: &str, name: &str) -> bool {
