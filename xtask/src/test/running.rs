@@ -40,7 +40,7 @@ const BESIDE: [&str; 14] = [
 /// Test programs with probes that only watch their own pods and paths, and whose actions do not affect other counts:
 /// they run beside the others with probes. Tested beside each of these except [`ALONE`]. Not `diagnose`: the mount table
 /// that one of `labs` fills is an answer to any question on the node.
-const SECOND_LANE: [&str; 14] = [
+const SECOND_LANE: [&str; 13] = [
     "absence",
     "actors",
     "compare",
@@ -54,7 +54,6 @@ const SECOND_LANE: [&str; 14] = [
     "mass_estimate",
     "other_ways",
     "times",
-    "upgrade",
 ];
 
 /// Test programs that attribute any finding or loss on the node to themselves, require that there is no other
