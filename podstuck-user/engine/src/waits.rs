@@ -341,7 +341,7 @@ impl Waits {
 }
 
 fn who(waiting: &Waiting, clock: &Clock) -> Who {
-    Who::named(&waiting.name()).started(clock.after_boot(waiting.started))
+    Who::process(&waiting.command, waiting.pid).started(clock.after_boot(waiting.started))
 }
 
 /// The link of the last process, by its state and its call.

@@ -95,7 +95,8 @@ pub(super) fn of_containers(state: &PodState, facts: &Facts<'_>) -> Vec<Link> {
     }
     let source = format!("/proc/{}/task/{}/stat", first.pid, first.tid);
     let hidden = waits_for.is_none().then(hidden);
-    let who = Who::named(&name(first)).started(facts.clock.after_boot(first.started));
+    let who = Who::process(clip(&safe(first.comm.as_bytes()), COMM), first.pid)
+        .started(facts.clock.after_boot(first.started));
     links.push(Link { not_visible: hidden, ..seen(who, "end", waits_for, fact, &source) });
     links
 }

@@ -30,6 +30,7 @@ use crate::{
         identity::TargetKind,
         mountinfo::EMERGENCY,
         path::{safe, safe_path},
+        said::Level,
     },
     tracker::{Context, TrackerId},
     verdict::{Draft, times},
@@ -113,8 +114,9 @@ pub(super) fn quote_kernel(
     fs: &FileSystem,
     kernel: &KernelSays,
 ) -> bool {
-    kernel.recent(context, &fs.device).into_iter().for_each(|said| kernel_says::quote(draft, said));
-    kernel.fails_now(context, &fs.device).is_some()
+    let Some(said) = kernel.recent(context, &fs.device) else { return false };
+    kernel_says::quote(draft, said);
+    said.level == Level::Error
 }
 
 /// A subvolume that is read-only by its property.

@@ -231,8 +231,8 @@ fn scans_without_a_result_end() {
 const SET: Attributes = Attributes { immutable: true, append_only: false, known: true };
 const UNSET: Attributes = Attributes { immutable: false, append_only: false, known: true };
 
-fn verdict(object: Attributes, directory: Attributes) -> Draft {
-    verdict_of(Ok(ObjectAttributes {
+fn attributes(object: Attributes, directory: Attributes) -> ObjectAttributes {
+    ObjectAttributes {
         files: Some((FILE, FILE)),
         object,
         directory,
@@ -240,7 +240,11 @@ fn verdict(object: Attributes, directory: Attributes) -> Draft {
         sticky: false,
         swap: false,
         swap_unknown: false,
-    }))
+    }
+}
+
+fn verdict(object: Attributes, directory: Attributes) -> Draft {
+    verdict_of(Ok(attributes(object, directory)))
 }
 
 fn verdict_of(seen: Result<ObjectAttributes, NoAnswer>) -> Draft {
@@ -271,16 +275,7 @@ fn the_flag_of_an_image_layer_is_left_to_containerd() {
         refused.path = path.into();
         let mut refusals = Alone::<Refusals>::new();
         let query = refusals.ask(&refused).pop().unwrap();
-        let attributes = ObjectAttributes {
-            files: Some((FILE, FILE)),
-            object: SET,
-            directory: UNSET,
-            same_directory: true,
-            sticky: false,
-            swap: false,
-            swap_unknown: false,
-        };
-        refusals.answer(&query, Answer::Attributes(Ok(attributes))).unwrap()
+        refusals.answer(&query, Answer::Attributes(Ok(attributes(SET, UNSET)))).unwrap()
     };
     let of = "/var/lib/containerd/io.containerd.snapshotter.v1.erofs/snapshots/4";
     let draft = seen(&format!("{of}/layer.erofs"));
@@ -354,15 +349,7 @@ fn an_object_that_was_not_read_explains_nothing() {
 
 #[test]
 fn of_thousands_of_refusals_one_is_examined_and_reported() {
-    let seen = ObjectAttributes {
-        files: Some((FILE, FILE)),
-        object: SET,
-        directory: UNSET,
-        same_directory: true,
-        sticky: false,
-        swap: false,
-        swap_unknown: false,
-    };
+    let seen = attributes(SET, UNSET);
     let mut refusals = Alone::<Refusals>::new();
     let fail = |refusals: &mut Alone<Refusals>, number: u32, second: f64| {
         let at = second + f64::from(number) / 10_000.0;

@@ -9,7 +9,7 @@ use crate::{
         evidence::Source,
         file_system::{is_ceph, is_smb},
         path::safe,
-        said::{Complaint, Level, Said},
+        said::{Complaint, Said},
     },
     tracker::Context,
     verdict::Draft,
@@ -17,7 +17,7 @@ use crate::{
 
 /// Servers and devices remembered.
 const REMEMBERED: usize = 256;
-/// Age of an error up to which it shows that a device fails at present.
+/// How long a warning counts as one of the present.
 const RECENT: SignedDuration = SignedDuration::from_mins(10);
 
 /// The last messages, each by what it is about.
@@ -73,14 +73,9 @@ impl KernelSays {
         self.devices.get(number).filter(|said| said.at >= since)
     }
 
-    /// The same of the last minutes.
+    /// The same of the last minutes: an error shows that the device fails at present.
     pub(crate) fn recent(&self, context: &Context<'_>, number: &str) -> Option<&Said> {
         self.of_device(number, context.clock.at(context.now) - RECENT)
-    }
-
-    /// The same, if it is an error.
-    pub(crate) fn fails_now(&self, context: &Context<'_>, number: &str) -> Option<&Said> {
-        self.recent(context, number).filter(|said| said.level == Level::Error)
     }
 }
 
