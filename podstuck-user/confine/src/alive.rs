@@ -211,6 +211,7 @@ pub fn degraded() -> Vec<Degraded> {
         sentence: format!("{} {why}", safe_path(path)),
         feeds,
         place: Some(path.clone()),
+        is_passing: false,
     };
     let left_out = of(&LEFT_OUT);
     let left_out = left_out.iter().map(|((path, why), feeds)| (path, why, feeds.iter().copied()));

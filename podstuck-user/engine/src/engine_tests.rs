@@ -10,6 +10,7 @@ use crate::{
     ids,
     model::{
         call::Outcome,
+        degraded::{Degraded, Feed},
         diagnosis::Stage,
         evidence::{Certainty, Source},
         finding::FindingState,
@@ -331,6 +332,11 @@ fn a_likely_answer_whose_cause_is_never_certain_ends_the_run() {
     assert_eq!(found, [(ids::RUNTIME_HANDLER_GONE, Certainty::Likely)]);
     let ends = |second: u64| engine.is_firm(Monotonic(second * 1_000_000_000));
     assert_eq!([71, 98, 100].map(ends), [false, false, true]);
+    let reading = Degraded { is_passing: true, ..Degraded::new("logs", &[Feed::Logs]) };
+    for (parts, ends) in [(vec![reading], false), (Vec::new(), true)] {
+        engine.take(&Event { at: Monotonic(100_000_000_000), what: What::Degraded(parts) });
+        assert_eq!(engine.is_firm(Monotonic(101_000_000_000)), ends, "while logs are still read");
+    }
 }
 
 #[test]

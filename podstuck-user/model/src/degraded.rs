@@ -16,12 +16,15 @@ pub struct Degraded {
     /// The path that it cannot inspect, as the process under inspection sees it, if the rest still works.
     #[serde(with = "raw_path::option", skip_serializing_if = "Option::is_none", default)]
     pub place: Option<PathBuf>,
+    /// Whether it is about to end: an answer that is not firm waits for that.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub is_passing: bool,
 }
 
 impl Degraded {
     /// Everything that the part supplies is missing.
     pub fn new(sentence: impl Into<String>, feeds: &[Feed]) -> Self {
-        Self { sentence: sentence.into(), feeds: feeds.into(), place: None }
+        Self { sentence: sentence.into(), feeds: feeds.into(), place: None, is_passing: false }
     }
 
     /// Whether a finding about `object` that uses the feeds `made_of` may lack evidence.

@@ -142,7 +142,8 @@ impl LogNews {
     pub(super) fn degraded(&self) -> Option<Degraded> {
         let what =
             "the node's logs are still being read: attempts before the start are not known yet";
-        self.is_reading.then(|| Degraded::new(what, &[Feed::Logs]))
+        let passing = Degraded { is_passing: true, ..Degraded::new(what, &[Feed::Logs]) };
+        self.is_reading.then_some(passing)
     }
 
     /// Waits for new lines. Safe to cancel.

@@ -50,7 +50,9 @@ impl Engine {
         let lasts = |since, time| now.since(since) >= time;
         let is_settled = self.settled_since.is_some_and(|since| lasts(since, SETTLED_LIKELY))
             || self.at_most_since.is_some_and(|(_, since)| lasts(since, SETTLED_AT_MOST));
-        if self.run.has_target() && is_settled {
+        // What is still being read may show another cause.
+        let is_read = self.ledger.parts().iter().all(|part| !part.is_passing);
+        if self.run.has_target() && is_settled && is_read {
             return true;
         }
         let Some(since) = self.firm_since else { return false };

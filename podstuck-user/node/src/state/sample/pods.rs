@@ -242,6 +242,7 @@ impl<'a> Collisions<'a> {
             ),
             feeds: vec![Feed::Node],
             place: Some(directory(root, uid)),
+            is_passing: false,
         });
         let mut shown: Vec<Degraded> = shown.take(SHOWN).collect();
         let more = self.found.len().saturating_sub(SHOWN);
