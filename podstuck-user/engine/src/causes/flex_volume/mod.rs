@@ -70,6 +70,10 @@ const FAILED: &str = "unmount command failed, status: ";
 /// kubelet's error when it finds no plugin for a volume on the disk (pkg/volume/plugins.go).
 const NO_PLUGIN: &str = "no volume plugin matched";
 
+/// kubelet's own error after the driver has reported success: it removes the mount point then, and the kernel refuses to
+/// remove one that is still mounted (`TearDownAt` in pkg/volume/flexvolume/unmounter.go).
+const STILL_BUSY: (&str, &str) = ("remove /", ": device or resource busy");
+
 pub(crate) static FLEX_VOLUME_ERROR: Cause = Cause {
     id: ids::FLEX_VOLUME_ERROR,
     title: "kubelet cannot unmount a FlexVolume: its driver fails, or kubelet does not find the plugin",
@@ -77,11 +81,13 @@ pub(crate) static FLEX_VOLUME_ERROR: Cause = Cause {
     kind: Kind::Cause,
     meaning: "A FlexVolume driver is a program that kubelet runs to unmount the volume. It \
         returns a failure at each attempt, for instance because an object that it looks up for \
-        the volume no longer exists, or kubelet no longer finds the plugin after a restart. \
+        the volume no longer exists, or it reports success and does not unmount, or kubelet no \
+        longer finds the plugin after a restart. \
         kubelet does not unmount a FlexVolume by itself.",
     confirmed_by: &[
         seen(
-            "kubelet's log has the driver's failure for the pod, more than once, or that no volume plugin matches",
+            "kubelet's log has the driver's failure for the pod, more than once, or kubelet's own failure to remove the \
+             mount point after the driver's success, or that no volume plugin matches",
             &[Origin::Log],
         ),
         seen(
@@ -124,7 +130,8 @@ pub(crate) struct FlexVolumes {
 
 impl FlexVolumes {
     fn listen(&mut self, context: &Context<'_>, said: &Said) {
-        let is_error = said.text.starts_with(FAILED) || has_no_plugin(said);
+        let is_error =
+            said.text.starts_with(FAILED) || has_no_plugin(said) || is_left_mounted(said);
         if said.component != Component::Kubelet || said.uid.is_empty() || !is_error {
             return;
         }
@@ -139,12 +146,14 @@ impl FlexVolumes {
             let is_fresh = context.now.since(error.last) <= FRESH || has_no_plugin(&error.said);
             let Some(pod) = sample.pod(uid).filter(|_| is_fresh) else { continue };
             let Some(volume) = left(pod, &error.said.volume) else { continue };
-            // Without a plugin, kubelet drops a volume that is not mounted.
-            if volume.mounts.is_empty() && has_no_plugin(&error.said) {
+            // Without a plugin, kubelet drops a volume that is not mounted. After an unmount, the directory can be removed.
+            let is_left = is_left_mounted(&error.said);
+            if volume.mounts.is_empty() && (is_left || has_no_plugin(&error.said)) {
                 continue;
             }
             let subject = Subject { target_id: volume.target_id, path: &volume.path, pod: uid, at };
-            if context.is_explained(tracker, &subject) {
+            // The attempt that is refused as busy is the removal of the mount point, which no process holds.
+            if !is_left && context.is_explained(tracker, &subject) {
                 continue;
             }
             before.remove(uid);
@@ -158,6 +167,12 @@ impl FlexVolumes {
 
 fn has_no_plugin(said: &Said) -> bool {
     said.text.trim_end().ends_with(NO_PLUGIN)
+}
+
+/// Whether the driver has reported success without an unmount.
+fn is_left_mounted(said: &Said) -> bool {
+    let (begin, end) = STILL_BUSY;
+    said.text.starts_with(begin) && said.text.trim_end().ends_with(end)
 }
 
 /// The volume in question, if it is a FlexVolume. kubelet's unique name of a volume ends with the volume's name.
@@ -194,7 +209,7 @@ fn draft(
     (draft.severity, draft.blocks_deletion) = (Severity::Warning, Some(true));
     let plugin = volume.path.parent().and_then(Path::file_name).unwrap_or_default();
     let driver = safe(plugin.to_string_lossy().replace('~', "/").as_bytes()).into_owned();
-    let is_lost = has_no_plugin(&error.said);
+    let (is_lost, is_left) = (has_no_plugin(&error.said), is_left_mounted(&error.said));
     draft.held_by(match is_lost {
         true => format!("kubelet, which finds no plugin for the FlexVolume driver {driver}"),
         false => format!("the FlexVolume driver {driver}"),
@@ -205,6 +220,11 @@ fn draft(
         draft.lacks("a second failure in the log: a single one may be transient");
     }
     draft.explanation = match is_lost {
+        _ if is_left => format!(
+            "kubelet runs the FlexVolume driver {driver} to unmount the volume. The driver reports success, and the volume \
+             is still mounted: kubelet then fails to remove the mount point, and tries again with pauses of up to two \
+             minutes. It does not unmount the volume by itself."
+        ),
         true => format!(
             "At its start, kubelet found the volume's directory and no plugin for it, under the name {driver} that the \
              directory has. kubelet does not unmount the volume then, neither by the driver nor by itself, and does not \
@@ -250,10 +270,11 @@ fn draft(
         }
     }
     if !is_lost {
-        draft.advice(
-            "fix the error that the driver reports: kubelet's next attempt then succeeds",
-            "none",
-        );
+        let act = match is_left {
+            true => "fix the driver, whose `unmount` reports success and does not unmount",
+            false => "fix the error that the driver reports: kubelet's next attempt then succeeds",
+        };
+        draft.advice(act, "none");
     }
     draft
 }
@@ -330,6 +351,19 @@ mod tests {
         draft.assert_is("flexvolume-driver-error", Certainty::Firm);
         let command = draft.remedies[0].command.as_deref().unwrap_or_default();
         assert!(command.starts_with("rm -d ") && command.contains("/fs-store"), "{command}");
+    }
+
+    /// kubernetes-cifs-volumedriver#2.
+    #[test]
+    fn a_driver_that_reports_success_and_does_not_unmount_is_the_cause() {
+        let busy =
+            format!("remove /k/pods/{UID}/volumes/juliohm~cifs/fs-store: device or resource busy");
+        let draft = verdict(&busy, 3, "juliohm~cifs", true).unwrap();
+        draft.assert_is("flexvolume-driver-error", Certainty::Firm);
+        assert_eq!(draft.held_by.as_deref(), Some("the FlexVolume driver juliohm/cifs"));
+        assert!(draft.explanation.contains("reports success"), "{}", draft.explanation);
+        assert!(draft.remedies[0].words().contains("umount"), "{:?}", draft.remedies[0]);
+        assert!(verdict(&busy, 3, "juliohm~cifs", false).is_none(), "it can be removed now");
     }
 
     #[test]
