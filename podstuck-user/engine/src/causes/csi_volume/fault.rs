@@ -101,8 +101,11 @@ impl NotAttempted {
             || pod.volume_removed.is_some()
             || looked.torn_down.is_some()
             || !csi_volume::verdict::has_tokens(pod);
-        // The driver answered; its later state does not matter.
-        let is_forgotten = looked.torn_down.is_some() && !volume.mounts.is_empty() && !tried.any();
+        // The driver answered; its later state does not matter. Of other volumes, kubelet's own plugin reports success.
+        let is_forgotten = looked.torn_down.is_some()
+            && volume.csi.is_some()
+            && !volume.mounts.is_empty()
+            && !tried.any();
         let failed_mount = looked.failed_mount.as_ref();
         let mounts_again = failed_mount.is_some_and(|it| match &looked.standing {
             // No container of it has ever run.

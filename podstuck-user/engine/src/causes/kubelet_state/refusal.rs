@@ -64,6 +64,13 @@ pub(super) fn refusal<'a>(said: &'a Said, suspect: &Suspect<'a>) -> Option<Refus
             way: Way::Mounted(mount),
         });
     }
+    if let Some(mount) = taken_for_gone(text, suspect.pod) {
+        return Some(Refusal {
+            means: "The file system's server answers kubelet's stat of the mounted directory as if that did not exist: \
+                kubelet then treats the volume as unmounted, and leaves it mounted. No process is in the way.",
+            way: Way::Mounted(mount),
+        });
+    }
     if let Some(volume) = not_mounted(text, suspect.pod) {
         return Some(Refusal {
             means: "kubelet treats the volume's directory as a mount point and unmounts it at \
@@ -173,6 +180,14 @@ fn left_mounted<'a>(said: &Said, pod: &'a PodState) -> Option<&'a Mounted> {
 fn closed<'a>(said: &Said, pod: &'a PodState) -> Option<&'a Mounted> {
     let look = said.looked.as_ref().filter(|look| look.outcome.name() == "EACCES")?;
     pod.mount_of(&look.path)
+}
+
+/// The mount of a volume of kubelet's own plugins that does not exist according to kubelet's `stat`.
+fn taken_for_gone<'a>(text: &str, pod: &'a PodState) -> Option<&'a Mounted> {
+    let (before, _) = text.split_once(": no such file or directory")?;
+    let (_, path) = before.rsplit_once("stat ")?;
+    let its = pod.volumes.iter().filter(|volume| volume.csi.is_none());
+    its.flat_map(|volume| volume.mounts.iter().rev()).find(|it| it.point == Path::new(path))
 }
 
 /// Whether kubelet misses its own file about a CSI volume whose directory is gone.

@@ -496,6 +496,17 @@ fn what_kubelet_leaves_mounted_for_an_error_of_its_own_is_unmounted_by_hand() {
     let failed = format!("error processing /k: Failed to unmount path {}", stacked.path.display());
     let draft = of(&failed, &stacked).unwrap();
     assert!(command(&draft).contains("while umount"), "{}", command(&draft));
+    // kubernetes#65003.
+    let unseen = format!(
+        "pod \"{UID}\" found, but error stat {}: no such file or directory occurred during checking mounted volumes from \
+         disk",
+        huge.path.display()
+    );
+    let draft = of(&unseen, &huge).unwrap();
+    draft.assert_is("kubelet-step-fails", Certainty::Likely);
+    assert!(command(&draft).contains("umount "), "{}", command(&draft));
+    let elsewhere = unseen.replace(": no such", "/below: no such");
+    assert!(of(&elsewhere, &huge).is_none(), "nothing is mounted there");
     let refused = format!("remove {}: device or resource busy", huge.path.display());
     assert!(of(&refused, &huge).is_none(), "a call that the kernel refuses");
     let beyond = "open /proc/mounts: Too many open files in system";
