@@ -2,7 +2,7 @@
 
 use super::{
     facts::{Facts, RUNTIMES},
-    link::{COMM, CONTAINER, halted, logged, seen},
+    link::{COMM, CONTAINER, halted, logged, quote, seen},
 };
 use crate::{
     model::{
@@ -12,6 +12,7 @@ use crate::{
         path::{clip, process, safe, safe_path},
         pod_group::{PodGroup, Task},
         runtime::{Runtime, Shim, Unreaped},
+        said::Said,
         time::Clock,
         waiting::Part,
     },
@@ -183,6 +184,16 @@ pub(super) fn runtime<'a>(uid: &str, facts: &Facts<'a>) -> Option<&'a Runtime> {
     all.iter()
         .find(|it| Some(it.component) == its)
         .or_else(|| all.first().filter(|_| its.is_none()))
+}
+
+/// The link of a runtime that answers kubelet's requests with an error, before kubelet has asked it to stop a container.
+pub(super) fn of_answer(uid: &str, said: &Said, facts: &Facts<'_>) -> Option<Link> {
+    let runtime = runtime(uid, facts)?;
+    let who = Who::component(runtime.component.name(), Some(runtime.pid))
+        .started(facts.clock.after_boot(runtime.started));
+    let must = "answer kubelet's requests about the pod without an error";
+    let fact = quote(said).replacen("it", said.component.name(), 1);
+    Some(seen(who, must, None, fact, &said.source))
 }
 
 pub(super) fn of_runtime(uid: &str, tasks: &[&Task], facts: &Facts<'_>) -> Option<Link> {

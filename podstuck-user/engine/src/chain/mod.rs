@@ -14,9 +14,11 @@ pub(crate) use kubelet::failed_look;
 pub(crate) use link::quote;
 
 use cause::{end_with, of_cause};
-use containers::{of_containers, of_runtime};
+use containers::{of_answer, of_containers, of_runtime};
 use driver::{first_left, mount_of, of_driver};
-use kubelet::{fails_itself, kubelets_call, kubelets_task, of_kubelet, of_static_pod};
+use kubelet::{
+    fails_itself, is_of_runtime, kubelets_call, kubelets_task, of_kubelet, of_static_pod,
+};
 use link::{seen, waits_for};
 
 use crate::{
@@ -106,7 +108,10 @@ fn behind_containers(state: &PodState, cause: Option<CauseId>, facts: &Facts<'_>
             of_runtime(&state.uid, &[], facts).into_iter().collect()
         }
         Some(ids::POSTSTART_HOOK_PENDING) => Vec::new(),
-        _ if fails_itself(facts).is_some() => Vec::new(),
+        _ if let Some(said) = fails_itself(facts) => match is_of_runtime(said) {
+            true => of_answer(&state.uid, said, facts).into_iter().collect(),
+            false => Vec::new(),
+        },
         _ if facts.not_asked.is_some() || facts.watch.is_some() => Vec::new(),
         _ => of_containers(state, facts),
     }

@@ -300,6 +300,13 @@ fn a_kubelet_that_fails_before_it_asks_the_runtime_is_the_last_link() {
     let links = chain(&at(Stage::Containers), &facts);
     assert_eq!((links.len(), links[0].waits_for.as_deref()), (1, None), "{links:?}");
     assert!(links[0].fact().ends_with("No such container"), "{links:?}");
+    // kubernetes#24252: the runtime's answer.
+    let text = "Error syncing pod, skipping: API error (500): Unknown device 4b1d";
+    let answer = [Said { text: text.into(), ..fails[0].clone() }];
+    let answered = chain(&at(Stage::Containers), &Facts { said: &answer, ..facts });
+    assert_eq!(answered[0].waits_for.as_deref(), Some("containerd"));
+    assert_eq!((answered.len(), answered[1].who.name.as_str()), (2, "containerd"), "{answered:?}");
+    assert!(answered[1].fact().starts_with("kubelet logged, 3 times"), "{answered:?}");
     let acted = chain(&at(Stage::Containers), &Facts { has_acted: true, ..facts });
     assert_eq!(acted.len(), 3, "{acted:?}");
     let once = [Said { times: 1, ..fails[0].clone() }];
