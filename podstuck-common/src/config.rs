@@ -92,6 +92,16 @@ pub struct Offsets {
     pub request_filename: u32,
     /// `filename.name`
     pub filename_name: u32,
+    /// `task_struct.blocker`; [`NO_OFFSET`] before 6.16, and without `CONFIG_DETECT_HUNG_TASK_BLOCKER`
+    pub task_blocker: u32,
+    /// `task_struct.pid`
+    pub task_pid: u32,
+    /// `mutex.owner`
+    pub mutex_owner: u32,
+    /// `rw_semaphore.owner`
+    pub rwsem_owner: u32,
+    /// `semaphore.last_holder`; [`NO_OFFSET`] where the kernel does not keep it
+    pub semaphore_holder: u32,
     /// BTF id of a structure that begins with words that are not pointers. An address is cast to this type to load
     /// the words at it ([`CAST`]). 0 if the kernel does not permit that.
     pub words_type: u32,
@@ -194,6 +204,6 @@ mod pod {
     unsafe impl aya::Pod for Config {}
 }
 
-const _: () = assert!(size_of::<Offsets>() == 40 * 4);
+const _: () = assert!(size_of::<Offsets>() == 45 * 4);
 const _: () = assert!(size_of::<Marker>() == 16);
 const _: () = assert!(size_of::<Config>() == 5 * 8 + 6 * 4 + MARKERS * 16);

@@ -14,6 +14,7 @@ pub mod count;
 pub mod entry_point;
 pub mod in_flight;
 pub mod kept;
+pub mod lock;
 pub mod lru;
 pub mod record;
 pub mod root;

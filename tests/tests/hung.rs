@@ -2,6 +2,8 @@
 //! exit that probes see; and the tool itself beside all of them.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
 
+#[path = "hung/kernel_lock.rs"]
+mod kernel_lock;
 #[path = "hung/slow_server.rs"]
 mod slow_server;
 #[path = "common/stuck.rs"]

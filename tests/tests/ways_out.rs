@@ -31,6 +31,10 @@ const NOT_RUN: &[(&str, &str)] = &[
         "fanotify-listener-hung",
         "late/reports.rs runs it as printed, on a real listener that answers no more",
     ),
+    (
+        "kernel-lock-held",
+        "hung/kernel_lock.rs runs it as printed, on a real process that holds the lock",
+    ),
     ("zombie-not-reaped", "runtimes/pid_namespace.rs runs it as printed, on a real container"),
     ("tracer-keeps-process", "runtimes/pid_namespace.rs runs it as printed, on a real container"),
     ("runtime-socket-gone", "restarts a service of the node, which no test may"),
@@ -121,6 +125,7 @@ const NOT_FOLLOWED: &[&str] = &[
     "flexvolume-driver-error",
     "gpu-driver-dstate",
     "image-pull-pending",
+    "kernel-lock-held",
     "kubelet-down",
     "kubelet-root-symlink",
     "mirror-pod-deleted",

@@ -64,6 +64,7 @@ ids! {
     IMAGE_PULL_PENDING = "image-pull-pending",
     IMAGE_VOLUME_BUSY = "image-volume-busy",
     IMMUTABLE_ATTRIBUTE = "immutable-attribute",
+    KERNEL_LOCK_HELD = "kernel-lock-held",
     KUBELET_DOWN = "kubelet-down",
     KUBELET_MISSED_DELETION = "kubelet-missed-deletion",
     KUBELET_RESTART_LOST_VOLUME = "kubelet-restart-lost-volume",

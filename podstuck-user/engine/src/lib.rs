@@ -19,6 +19,7 @@ pub mod backoff;
 mod chain;
 mod command;
 mod container_stage;
+mod kernel_lock;
 mod kubelet_steps;
 pub mod tracker;
 mod unmounts;

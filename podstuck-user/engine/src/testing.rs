@@ -20,6 +20,7 @@ use crate::{
         holder::{HeldMount, Holder, How, Snapshot, Subject, Through},
         hung::{Phase, Since},
         identity::{Actor, Component, Pod, Target, TargetKind, Volume},
+        kernel_lock::{KernelLock, LockHolder},
         mounted::Mounted,
         mountinfo,
         mounts::{Device, Mounts},
@@ -215,6 +216,7 @@ pub(crate) fn task(comm: &str, pid: u32) -> Task {
         term: None,
         wait_channel: None,
         stack: Vec::new(),
+        lock: Vec::new(),
         directory: None,
         group: "/k/pod".into(),
         traced_by: None,
@@ -284,6 +286,22 @@ pub(crate) fn stuck(stack: &[&str]) -> StuckThread {
         stack: stack.iter().map(|f| (*f).to_owned()).collect(),
         progress: None,
         disks: Vec::new(),
+        lock: Vec::new(),
+    }
+}
+
+/// A sleeping process that holds an `rw_semaphore` of the kernel, in these functions.
+pub(crate) fn lock_holder(comm: &str, pid: u32, stack: &[&str]) -> LockHolder {
+    LockHolder {
+        lock: KernelLock::RwSemaphore,
+        is_proven: true,
+        thread: Thread::main(pid),
+        started: 7,
+        comm: comm.into(),
+        is_kernel: false,
+        state: 'S',
+        wait_channel: stack.first().map(|name| (*name).to_owned()),
+        stack: stack.iter().map(|name| (*name).to_owned()).collect(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a thread waits for, by its kernel functions: the table for hung calls, unkillable processes and the chain of
 //! waits.
 //!
-//! The names are those of Linux 5.10 to 6.18: fs/notify/fanotify/fanotify.c, fs/fuse/dev.c, fs/super.c and
+//! The names are those of Linux 5.10 to 6.18: fs/userfaultfd.c, fs/notify/fanotify/fanotify.c, fs/fuse/dev.c, fs/super.c and
 //! kernel/locking/percpu-rwsem.c (a frozen file system), net/sunrpc, fs/nfs, drivers/block.
 
 use crate::model::path::safe;
@@ -9,6 +9,8 @@ use crate::model::path::safe;
 /// What a thread waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WaitsFor {
+    /// The process that resolves the thread's page faults (userfaultfd(2)).
+    PageFault,
     /// A fanotify listener, which must permit the access.
     Fanotify,
     /// The server of a FUSE file system.
@@ -42,6 +44,7 @@ impl WaitsFor {
     /// In a few words; `None` if the functions do not show it.
     pub(crate) fn words(self) -> Option<&'static str> {
         Some(match self {
+            Self::PageFault => "the process that resolves its page faults (userfaultfd)",
             Self::Fanotify => "a fanotify listener, which must permit the access",
             Self::Fuse => "the server of a FUSE file system",
             Self::Thaw { named: true } => "a file system to be thawed",
@@ -77,7 +80,9 @@ const fn signs(
 
 /// Sorted by significance. The innermost functions say least: every thread that waits for a disk is in
 /// `io_schedule`.
-static TABLE: [Signs; 12] = [
+static TABLE: [Signs; 13] = [
+    // It may be in a call on a file, whose functions are on the stack as well.
+    signs(WaitsFor::PageFault, &["handle_userfault"], &[]),
     // A listener that reads its events is in `fanotify_read`.
     signs(WaitsFor::Fanotify, &["fanotify_handle_event", "fanotify_get_response"], &[]),
     signs(WaitsFor::Fuse, &["request_wait_answer", "fuse_", "__fuse"], &["fuse"]),
@@ -179,6 +184,7 @@ mod tests {
             (&["rpc_wait_bit_killable"][..], WaitsFor::Nfs),
             (&["fanotify_handle_event", "fsnotify", "do_dentry_open"], WaitsFor::Fanotify),
             (&["fanotify_read", "vfs_read"], WaitsFor::Unknown),
+            (&["handle_userfault", "ext4_buffered_write_iter"], WaitsFor::PageFault),
             (&["io_schedule", "folio_wait_bit", "nfs_wb_all"], WaitsFor::Nfs),
             (&["down_read", "wait_answer [nfsv4]"], WaitsFor::Nfs),
             (&["folio_wait_bit", "nfs_kill_super [nfs]"], WaitsFor::Page),

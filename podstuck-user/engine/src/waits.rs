@@ -9,9 +9,11 @@ use std::{
 use jiff::Timestamp;
 
 use crate::{
+    kernel_lock,
     model::{
         chain::{Link, Who},
         client::Request,
+        kernel_lock::LockHolder,
         node::NodeSample,
         path::{safe, safe_path},
         said::{Said, container_id},
@@ -208,6 +210,7 @@ impl Waits {
                     it.thread.pid == waiting.pid && it.actor.started == Some(waiting.started)
                 });
                 links.push(last(waiting, stuck, must, clock));
+                links.extend(stuck.iter().flat_map(|it| behind_locks(&it.lock, clock)));
                 return Followed { links, last: Some(waiting), stuck };
             };
             links.push(self.link(waiting, on, since, must, clock));
@@ -353,12 +356,14 @@ fn last(waiting: &Waiting, stuck: Option<&StuckThread>, must: String, clock: &Cl
     let (waits_for, fact) = match (state, stuck) {
         ('T' | 't', _) => (Some(GO_ON.to_owned()), format!("state {state}: stopped")),
         ('Z' | 'X', _) => (Some(COLLECTED.to_owned()), format!("state {state}: it has ended")),
-        (_, Some(StuckThread { thread, stack, phase, syscall, path, began, .. })) => {
+        (_, Some(StuckThread { thread, stack, phase, syscall, path, began, lock, .. })) => {
             let channel = stuck.and_then(|it| it.wait_channel.as_deref()).or(channel);
             let path = path.as_ref().map(|path| format!(" of {}", safe_path(path)));
             let call = format!("{}{}", safe(syscall.as_bytes()), path.unwrap_or_default());
             let fact = format!("{call} has not returned ({}): state {state}", phase.meaning());
-            let waits_for = channel.map(|channel| wait_channel::words(stack, channel));
+            let by_channel = |channel| wait_channel::words(stack, channel);
+            let by_lock = lock.first().map(kernel_lock::words);
+            let waits_for = by_lock.or_else(|| channel.map(by_channel));
             let source = format!("/proc/{pid}/task/{}/stack", thread.tid);
             let not_visible = waits_for.is_none().then(hidden);
             let since = Some(clock.at(*began));
@@ -375,6 +380,21 @@ fn last(waiting: &Waiting, stuck: Option<&StuckThread>, must: String, clock: &Cl
         _ => inside(&waiting.command),
     });
     Link { waits_for, not_visible, ..Link::new(who, must, fact, source) }
+}
+
+/// The links of the threads that hold the kernel locks for which the last process sleeps.
+fn behind_locks(lock: &[LockHolder], clock: &Clock) -> Vec<Link> {
+    let next = lock.iter().skip(1).map(Some).chain([None]);
+    let link = |(holder, next): (&LockHolder, Option<&LockHolder>)| {
+        let who = Who::process(&holder.comm, holder.thread.pid);
+        let who = who.started(clock.after_boot(holder.started));
+        let waits_for = next.map(kernel_lock::words).or_else(|| kernel_lock::waits_for(holder));
+        let fact = format!("the lock names it; state {}", holder.state);
+        let not_visible = waits_for.is_none().then(hidden);
+        let must = format!("release the {}", holder.lock.name());
+        Link { waits_for, not_visible, ..Link::new(who, must, fact, "the probes") }
+    };
+    lock.iter().zip(next).map(link).collect()
 }
 
 /// Why the wait of a thread in the kernel is not visible.

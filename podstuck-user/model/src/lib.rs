@@ -26,6 +26,7 @@ pub mod halted;
 pub mod holder;
 pub mod hung;
 pub mod identity;
+pub mod kernel_lock;
 pub mod linked_root;
 pub mod mounted;
 pub mod mountinfo;

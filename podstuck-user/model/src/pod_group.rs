@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     identity::Target,
+    kernel_lock::LockHolder,
     raw_path,
     runtime::{Shim, ShimOf},
 };
@@ -79,6 +80,10 @@ pub struct Task {
     pub wait_channel: Option<String>,
     /// The functions on its kernel stack, the innermost first; empty without `CAP_SYS_ADMIN`.
     pub stack: Vec<String>,
+    /// If it waits for a lock of the kernel: the threads that it waits for, as [`super::stuck::StuckThread::lock`]; read only if
+    /// it is to exit.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub lock: Vec<LockHolder>,
     /// Its working directory, as it sees the path.
     #[serde(with = "raw_path::option")]
     pub directory: Option<PathBuf>,

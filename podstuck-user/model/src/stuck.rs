@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     hung::{DiskWork, MountPoint, Phase, Since, WaitProgress},
     identity::{Actor, Target},
+    kernel_lock::LockHolder,
     raw_path,
     thread::{Thread, Times},
     time::Monotonic,
@@ -55,4 +56,8 @@ pub struct StuckThread {
     /// The I/O of block devices, if it may wait for one.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub disks: Vec<DiskWork>,
+    /// If it waits for a lock of the kernel: the thread that holds it, then the one that holds the lock which that one waits
+    /// for, and so on. Empty where the kernel does not name it.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub lock: Vec<LockHolder>,
 }

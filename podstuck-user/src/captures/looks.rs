@@ -237,6 +237,7 @@ impl Capture {
             term: None,
             wait_channel: is_frozen.then(|| "__refrigerator".into()),
             stack: Vec::new(),
+            lock: Vec::new(),
             directory: None,
             group: path.clone(),
             traced_by: None,

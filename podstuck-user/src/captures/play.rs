@@ -285,6 +285,7 @@ impl Play<'_> {
                 .into(),
             progress: None,
             disks: Vec::new(),
+            lock: Vec::new(),
         })
     }
 }

@@ -10,8 +10,9 @@ use tokio::sync::oneshot;
 use super::{lasting::Lasting, setup};
 use crate::model::{degraded::Degraded, summary::SelfCost, totals::Totals};
 use podstuck_confine::fork_server::{Held, hold};
+use podstuck_node::state::kernel_locks;
 use podstuck_probe::{
-    kernel::{attach::by_reason, links, load::Probes},
+    kernel::{attach::by_reason, links, load::Probes, locks},
     source::{
         cost::{self, ProgramTimes, Skipped},
         losses::Losses,
@@ -114,6 +115,19 @@ impl Probing {
             loaded.skipped = cost::skipped(&loaded.probes.ebpf);
         }
         Ok(drained)
+    }
+
+    /// Reads which threads sleep for a lock of the kernel, while that is of interest.
+    pub(super) fn locks(&mut self) {
+        let shown = self.0.as_mut().filter(|loaded| loaded.probes.shows_locks);
+        let Some(loaded) = shown.filter(|_| kernel_locks::are_wanted()) else { return };
+        match locks::waits(&mut loaded.probes.ebpf) {
+            Ok(waits) => kernel_locks::read(waits),
+            Err(why) => {
+                tracing::info!("holders of kernel locks are not known any more: {why:#}");
+                loaded.probes.shows_locks = false;
+            }
+        }
     }
 
     /// Waits for records; for ever without probes. Safe to cancel.

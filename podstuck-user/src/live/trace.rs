@@ -258,6 +258,7 @@ async fn trace(
             look = sampler.next() => session.looked(look),
             arrival = session.arrival() => session.take(arrival),
             _ = ticks.tick(), if draining.is_none() && !gone => {
+                probing.locks();
                 let totals = session.totals();
                 draining = probing.drain(Turn::Usual, session.forgotten(), totals);
             }

@@ -31,4 +31,5 @@ mod exec;
 mod function;
 mod io_uring;
 mod kprobe;
+mod lock;
 mod tracepoint;

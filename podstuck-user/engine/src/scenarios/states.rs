@@ -26,7 +26,7 @@ use crate::{
         space::{Capacity, Space},
     },
     query::{Fanotify, Listening},
-    testing::{self, holder, mounted, pod_group, runtime, task},
+    testing::{self, holder, lock_holder, mounted, pod_group, runtime, task},
 };
 
 pub(super) fn of_pod(populated: bool, volumes: Vec<VolumeState>) -> PodState {
@@ -222,6 +222,7 @@ pub(super) fn unkillable() -> Plays {
         term: None,
         wait_channel: Some(function.into()),
         stack: vec![function.into()],
+        lock: Vec::new(),
         directory: Some("/data".into()),
         group: format!("/sys/fs/cgroup/kubepods/pod{UID}/c").into(),
         traced_by: None,
@@ -324,6 +325,7 @@ pub(super) fn hung_call() -> Plays {
         ("CephFS", vec!["ceph_mdsc_wait_request [ceph]"], Some(mount("ceph"))),
         ("an NFS server elsewhere", vec!["rpc_wait_bit_killable", "nfs4_proc_getattr"], None),
         ("a lock", vec!["rwsem_down_write_slowpath", "do_unlinkat"], None),
+        ("a lock with a holder", vec!["rwsem_down_write_slowpath", "vfs_unlink"], None),
         (
             "a fanotify listener",
             vec!["fanotify_handle_event", "fsnotify", "do_dentry_open"],
@@ -340,6 +342,10 @@ pub(super) fn hung_call() -> Plays {
         for second in [4.0, 12.0, 40.0, 130.0] {
             let mut seen = stuck(42, EMPTY_DIR, &stack, second);
             seen.mount = on.clone();
+            if title == "a lock with a holder" {
+                let stack = ["handle_userfault", "ext4_buffered_write_iter"];
+                seen.lock = vec![lock_holder("restore", 77, &stack)];
+            }
             play.stuck(seen);
         }
         let mut seen = stuck(42, EMPTY_DIR, &stack, 131.0);

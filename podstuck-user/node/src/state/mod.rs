@@ -22,6 +22,7 @@ pub mod file_system;
 mod fuse_servers;
 pub mod holders;
 pub mod hung;
+pub mod kernel_locks;
 pub mod kubelet;
 pub mod kubelet_unit;
 mod listeners;

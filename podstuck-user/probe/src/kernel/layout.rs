@@ -31,6 +31,8 @@ pub struct Layout {
     pub io_uring: Option<IoUring>,
     /// Whether the kernel can report the directory that it resolved for a deletion.
     pub tells_directories: bool,
+    /// Whether the kernel keeps the lock that a task sleeps for (Linux 6.16).
+    pub keeps_locks: bool,
     /// The BTF number of the function that gives addresses a type; `None` without one, or the probes do not
     /// use it.
     pub cast: Option<u32>,
@@ -75,6 +77,7 @@ fn unusable(why: String) -> Layout {
         has_32_bit: false,
         io_uring: None,
         tells_directories: false,
+        keeps_locks: false,
         cast: None,
     }
 }
@@ -122,6 +125,11 @@ const NOTHING: Offsets = Offsets {
     request_flags: NO_OFFSET,
     request_filename: NO_OFFSET,
     filename_name: NO_OFFSET,
+    task_blocker: NO_OFFSET,
+    task_pid: NO_OFFSET,
+    mutex_owner: NO_OFFSET,
+    rwsem_owner: NO_OFFSET,
+    semaphore_holder: NO_OFFSET,
     words_type: 0,
 };
 
@@ -227,6 +235,11 @@ fn from_btf(btf: &Btf<'_>) -> Layout {
         request_flags: request("flags").unwrap_or(NO_OFFSET),
         request_filename: request("filename").unwrap_or(NO_OFFSET),
         filename_name: btf.offset("filename", "name").unwrap_or(NO_OFFSET),
+        task_blocker: btf.offset("task_struct", "blocker").unwrap_or(NO_OFFSET),
+        task_pid: btf.offset("task_struct", "pid").unwrap_or(NO_OFFSET),
+        mutex_owner: btf.offset("mutex", "owner").unwrap_or(NO_OFFSET),
+        rwsem_owner: btf.offset("rw_semaphore", "owner").unwrap_or(NO_OFFSET),
+        semaphore_holder: btf.offset("semaphore", "last_holder").unwrap_or(NO_OFFSET),
         ..NOTHING
     };
     problems.extend(TOGETHER.iter().filter_map(|together| together.problem(btf)));
@@ -246,7 +259,15 @@ fn from_btf(btf: &Btf<'_>) -> Layout {
     let has_32_bit = has_32_bit(btf);
     let has = |hook: &DirectoryHook| btf.has_function(hook.function());
     let tells_directories = offsets.usable != 0 && DirectoryHook::ALL.iter().all(has);
-    Layout { offsets, problems, has_32_bit, io_uring, tells_directories, cast }
+    let of_locks = [
+        offsets.task_blocker,
+        offsets.task_pid,
+        offsets.task_tgid,
+        offsets.mutex_owner,
+        offsets.rwsem_owner,
+    ];
+    let keeps_locks = !of_locks.contains(&NO_OFFSET) && btf.has_function("bpf_iter_task");
+    Layout { offsets, problems, has_32_bit, io_uring, tells_directories, keeps_locks, cast }
 }
 
 /// `compat_sys_openat` exists with `CONFIG_COMPAT` only; on arm64 the functions that matter always exist.

@@ -15,6 +15,7 @@ use super::{
     hooks::Form,
     layout::Layout,
     links::Links,
+    locks,
     pinned::Kept,
     programs,
 };
@@ -38,6 +39,8 @@ pub struct Probes {
     pub attached: Attached,
     /// Whether they go by the text of a path, for want of this kernel's layout.
     pub by_text: bool,
+    /// Whether [`locks::waits`] can be read.
+    pub shows_locks: bool,
     /// What outlives this process, if anything does.
     pub kept: Option<Kept>,
     /// Why nothing does although it was to.
@@ -116,8 +119,12 @@ pub fn load_kept(
     }
     let (attached, links) =
         attach::all(&mut ebpf, functions, forms, layout, config.stop_after == 0)?;
+    let shows_locks = layout.keeps_locks
+        && locks::load(&mut ebpf)
+            .inspect_err(|why| tracing::info!("holders of kernel locks are not known: {why:#}"))
+            .is_ok();
     give_back_memory();
-    Ok(Probes { links, ebpf, attached, by_text, kept, not_kept })
+    Ok(Probes { links, ebpf, attached, by_text, shows_locks, kept, not_kept })
 }
 
 /// Creates the maps, with working memory for programs on tracepoints only, or for all.

@@ -9,6 +9,7 @@ pub mod io_uring;
 pub mod layout;
 pub mod links;
 pub mod load;
+pub mod locks;
 pub mod memory;
 pub mod obstacle;
 pub mod pinned;

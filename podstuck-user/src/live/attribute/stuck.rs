@@ -41,7 +41,7 @@ impl Attributor {
         }
         let mnt_ns = seen.actor.mnt_ns;
         let Sighting { thread, phase, syscall, path, mount, began, since, before_start, .. } = seen;
-        let Sighting { at, over, times, wait_channel, stack, progress, disks, .. } = seen;
+        let Sighting { at, over, times, wait_channel, stack, progress, disks, lock, .. } = seen;
         Some(StuckThread {
             thread,
             phase,
@@ -62,6 +62,7 @@ impl Attributor {
             stack,
             progress,
             disks,
+            lock,
         })
     }
 

@@ -280,6 +280,40 @@ pub(crate) static DEVICE_SILENT: Cause = Cause {
     source: &["linux Documentation/admin-guide/iostats.rst, in-flight", "linux block/blk-mq.c"],
 };
 
+/// A lock of the kernel that another thread holds.
+pub(crate) static LOCK_HELD: Cause = Cause {
+    id: ids::KERNEL_LOCK_HELD,
+    title: "the call waits for a lock of the kernel that another process holds",
+    stage: Stage::Volumes,
+    kind: Kind::Cause,
+    meaning: "The kernel lets one thread at a time change a directory, a file or a file system, and the others sleep until \
+        it has finished. The thread that holds such a lock does not finish: it waits for something else, such as a page of \
+        a file whose server does not answer. A sleeping thread takes no signal.",
+    confirmed_by: &[
+        seen(
+            "the thread sleeps for a mutex or an rw_semaphore of the kernel (`task_struct.blocker`, Linux 6.16), and the \
+             lock names the same holder at two reads",
+            &[Origin::Calls],
+        ),
+        seen(
+            "it has waited for longer than 15 times `--hung-after`",
+            &[Origin::Calls, Origin::Proc],
+        ),
+    ],
+    log: log("the kernel", "blocked on a mutex likely owned by task"),
+    look_alikes: &[like(ids::CALL_HUNG_UNEXPLAINED, "the holder of the lock is known")],
+    ways_out: &[way(
+        "end the wait of the process that holds the lock, or `kill -9` that process",
+        "its work is lost; in state D, it ends only when its own wait does",
+    )],
+    field: &[],
+    tried: &[TriedWith::Test],
+    source: &[
+        "linux include/linux/hung_task.h, hung_task_set_blocker",
+        "linux kernel/locking/mutex.c and rwsem.c, owner",
+    ],
+};
+
 /// A stack that does not show the cause.
 pub(crate) static CALL_HUNG_UNEXPLAINED: Cause = Cause {
     id: ids::CALL_HUNG_UNEXPLAINED,

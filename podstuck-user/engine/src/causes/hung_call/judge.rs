@@ -9,11 +9,12 @@ use crate::{
     causes::{
         hung_call::causes::{
             CALL_HUNG_UNEXPLAINED, DEVICE_SILENT, FANOTIFY_LISTENER_HUNG, FILESYSTEM_FROZEN,
-            FLUSH_SLOW, FUSE_DAEMON_HUNG, KERNEL_HANG, NFS_UNREACHABLE,
+            FLUSH_SLOW, FUSE_DAEMON_HUNG, KERNEL_HANG, LOCK_HELD, NFS_UNREACHABLE,
         },
         network_storage::Server,
-        shared::claim::UNKNOWN_DEVICE,
+        shared::{claim::UNKNOWN_DEVICE, kernel_lock::MAY_BE_RELEASED},
     },
+    kernel_lock::is_proven,
     model::{
         call::Call,
         file_system::{is_ceph, is_fuse, is_smb},
@@ -38,6 +39,8 @@ pub(crate) enum Waits {
     Disk,
     Flush,
     Shutdown,
+    /// A lock of the kernel, whose holder is known.
+    Lock,
     Unknown,
 }
 
@@ -55,6 +58,7 @@ impl Waits {
             Self::Disk => &DEVICE_SILENT,
             Self::Flush => &FLUSH_SLOW,
             Self::Shutdown => &KERNEL_HANG,
+            Self::Lock => &LOCK_HELD,
             Self::Unknown => &CALL_HUNG_UNEXPLAINED,
         }
     }
@@ -84,6 +88,8 @@ pub(super) const SLOW_DEVICE: &str =
 pub(super) const NO_STACK: &str = "what the thread waits for: only its mount points to this server";
 const UNNAMED_FREEZE: &str =
     "which lock the thread waits for: a freeze, or another lock of the same kind";
+pub(super) const BUSY_HOLDER: &str =
+    "whether the holder of the lock is only slow: it has held the lock for some seconds";
 pub(super) const FEW_SIGNS: &str = "whether it makes progress: this wait gives few signs of it";
 
 /// A flush that was woken within this time makes progress.
@@ -125,6 +131,9 @@ pub(crate) fn judge(seen: &StuckThread, beside: Beside) -> Option<Judged> {
         }
         _ => after(server, Waits::Fuse, doubt),
     };
+    if let Some(judged) = by_lock(seen, beside, by_fuse) {
+        return judged;
+    }
     match waits_for(functions(seen)) {
         WaitsFor::Fanotify => {
             let doubt = (!beside.lasts(seen, server)).then_some(SLOW_LISTENER);
@@ -138,7 +147,7 @@ pub(crate) fn judge(seen: &StuckThread, beside: Beside) -> Option<Judged> {
         WaitsFor::Smb => return after(server, Waits::Smb, None),
         WaitsFor::Ceph => return after(server, Waits::Ceph, None),
         // These do not show why the call waits for them.
-        WaitsFor::Nvidia | WaitsFor::NetworkDisk => {}
+        WaitsFor::PageFault | WaitsFor::Nvidia | WaitsFor::NetworkDisk => {}
         WaitsFor::DiskFileSystem | WaitsFor::BlockDevice | WaitsFor::Page | WaitsFor::Unknown => {}
     }
     let unmounts = seen.phase == Phase::AfterExit
@@ -169,6 +178,30 @@ pub(crate) fn judge(seen: &StuckThread, beside: Beside) -> Option<Judged> {
         return None;
     }
     after(device, Waits::Unknown, None)
+}
+
+/// The verdict about a thread that sleeps for a kernel lock whose holder is known: if that one waits for the server of
+/// the call's own file system, that server is the cause. `None` if no holder is known.
+fn by_lock(
+    seen: &StuckThread,
+    beside: Beside,
+    by_fuse: impl FnOnce(Option<&'static str>) -> Option<Judged>,
+) -> Option<Option<Judged>> {
+    let last = seen.lock.last()?;
+    let fs_type = seen.mount.as_ref().map_or("", |mount| mount.fs_type.as_str());
+    let doubt = (!is_proven(&seen.lock)).then_some(MAY_BE_RELEASED);
+    let [freeze, server, device] = PATIENCE;
+    let of_holder = wait_channel::functions(&last.stack, last.wait_channel.as_deref());
+    Some(match waits_for(of_holder) {
+        WaitsFor::Fuse if is_fuse(fs_type) => by_fuse(doubt),
+        WaitsFor::Nfs if fs_type.starts_with("nfs") => nfs(seen, beside, doubt),
+        _ => {
+            let is_busy = last.state == 'R' || !beside.lasts(seen, server);
+            let times = if last.state == 'R' { device } else { freeze };
+            let doubt = doubt.or(is_busy.then_some(BUSY_HOLDER));
+            beside.lasts(seen, times).then_some(Judged { waits: Waits::Lock, doubt })
+        }
+    })
 }
 
 /// Whether a thread that waits for an NFS server was woken lately, if the bytes from the server are not known: an answer
@@ -202,6 +235,10 @@ pub(super) fn functions(seen: &StuckThread) -> impl Iterator<Item = &str> + Clon
 /// a request in flight need not be waited for: drivers are known that leave one in the counters of an idle device.
 pub(crate) fn waits_for_disk(seen: &StuckThread) -> bool {
     use WaitsFor::{BlockDevice, DiskFileSystem, Page};
+    // A thread that sleeps for a lock may be in any function of its file system.
+    if !seen.lock.is_empty() {
+        return false;
+    }
     matches!(waits_for(functions(seen)), BlockDevice | DiskFileSystem | Page)
         || functions(seen).any(|f| f == "wb_wait_for_completion")
 }

@@ -23,6 +23,7 @@ pub(crate) static FAMILY: Family = Family {
         &causes::FLUSH_SLOW,
         &causes::KERNEL_HANG,
         &causes::DEVICE_SILENT,
+        &causes::LOCK_HELD,
         &causes::CALL_HUNG_UNEXPLAINED,
     ],
     trackers: &[TrackerSpec {

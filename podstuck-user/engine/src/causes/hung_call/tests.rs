@@ -9,12 +9,12 @@ use crate::{
     causes::{
         hung_call::{
             judge::{
-                Beside, FEW_SIGNS, Judged, NO_STACK, SLOW_DEVICE, SLOW_LISTENER, SLOW_SERVER,
-                Waits, judge, waits_for_disk,
+                BUSY_HOLDER, Beside, FEW_SIGNS, Judged, NO_STACK, SLOW_DEVICE, SLOW_LISTENER,
+                SLOW_SERVER, Waits, judge, waits_for_disk,
             },
             tracker::HungCalls,
         },
-        shared::claim::UNKNOWN_DEVICE,
+        shared::{claim::UNKNOWN_DEVICE, kernel_lock::MAY_BE_RELEASED},
     },
     event::What,
     model::{
@@ -24,6 +24,7 @@ use crate::{
         holder::{Holder, How, Through},
         hung::{DiskWork, MountPoint, NfsServer, Phase, WaitProgress},
         identity::{Component, Pod, Target},
+        kernel_lock::LockHolder,
         mounts::{Device, Mounts, NodeMounts},
         node::{NodeSample, PodState},
         pod_record::PodRecord,
@@ -33,7 +34,7 @@ use crate::{
         time::Monotonic,
     },
     query::{Answer, Fanotify, FindListener, Listening, NoAnswer},
-    testing::{Alone, failed, found, holder, pod_record, pod_state, stuck},
+    testing::{Alone, failed, found, holder, lock_holder, pod_record, pod_state, stuck},
     tracker::{Claim, Subject, Tracker},
     verdict::Verdict,
 };
@@ -74,6 +75,31 @@ fn a_call_is_slow_before_it_hangs() {
     }
     let busy = judged(&aged(stuck(&locked), 600), Some(true));
     assert_eq!(busy, None, "its device works");
+}
+
+#[test]
+fn a_call_that_sleeps_for_a_lock_waits_for_its_holder() {
+    let waits = |holder: &LockHolder, age| {
+        let stack = ["rwsem_down_write_slowpath", "ext4_rmdir"];
+        aged(StuckThread { lock: vec![holder.clone()], ..stuck(&stack) }, age)
+    };
+    let sleeps = lock_holder("sh", 7, &["pipe_read", "vfs_read"]);
+    let judged = |holder: &LockHolder, age| judged(&waits(holder, age), Some(true));
+    assert_eq!(judged(&sleeps, 9), None);
+    let (early, late) = (judged(&sleeps, 10).unwrap(), judged(&sleeps, 30).unwrap());
+    assert_eq!((early.waits, early.doubt), (Waits::Lock, Some(BUSY_HOLDER)));
+    assert_eq!(late, Judged { waits: Waits::Lock, doubt: None });
+    let reader = LockHolder { is_proven: false, ..sleeps.clone() };
+    assert_eq!(judged(&reader, 30).unwrap().doubt, Some(MAY_BE_RELEASED));
+    let works = LockHolder { state: 'R', ..sleeps };
+    assert_eq!(judged(&works, 119), None);
+    assert_eq!(judged(&works, 120).unwrap().doubt, Some(BUSY_HOLDER));
+    // The holder waits for the server of the call's own file system.
+    let of_server = lock_holder("sh", 7, &["request_wait_answer", "fuse_lookup"]);
+    let mut seen = waits(&of_server, 30);
+    assert_eq!(id(&seen), "kernel-lock-held", "of another file system's server");
+    seen.mount = Some(MountPoint { fs_type: "fuse".into(), ..MountPoint::default() });
+    assert_eq!(id(&seen), "fuse-daemon-hung");
 }
 
 #[test]

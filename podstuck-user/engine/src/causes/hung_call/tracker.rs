@@ -126,6 +126,7 @@ impl HungCalls {
         let said = before.and_then(|before| before.judged);
         let of_server = |said: &Judged| matches!(said.waits, Waits::Fuse | Waits::Nfs);
         let said = said.filter(|said| !(answers && of_server(said)));
+        let said = said.filter(|said| said.waits != Waits::Lock || !seen.lock.is_empty());
         let judged = judge::judge(seen, beside).or(said);
         threads.insert(seen.thread.tid, Waiting { seen: seen.clone(), judged, answered });
         // The verdict follows with the answer.

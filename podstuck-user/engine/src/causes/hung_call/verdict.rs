@@ -9,10 +9,11 @@ use crate::{
             judge::{Judged, Waits},
         },
         network_storage,
-        shared::{fuse, kernel_says, stalled::Silent, thaw::thaw},
+        shared::{fuse, kernel_lock, kernel_says, stalled::Silent, thaw::thaw},
     },
     command::{Step, View},
     ids,
+    kernel_lock::words,
     model::{
         call::Call,
         evidence::Source,
@@ -59,6 +60,9 @@ pub(crate) fn fill(
     draft.call = Call::ALL.into_iter().find(|call| call.name() == seen.syscall);
     draft.blocks_deletion = draft.target.pod.is_some().then_some(true);
     facts(draft, seen);
+    if judged.waits != Waits::Lock {
+        kernel_lock::tell(draft, &seen.lock);
+    }
     match judged.waits {
         Waits::Fanotify => fanotify::fill(draft, view(context, seen), around.fanotify),
         Waits::Fuse => unanswered(context, draft, seen, sharers()),
@@ -72,6 +76,7 @@ pub(crate) fn fill(
         Waits::Flush => flush(draft),
         Waits::Shutdown => shutdown(draft, around.silent),
         Waits::Disk => disk(draft, around.silent),
+        Waits::Lock => locked(draft, seen),
         Waits::Unknown => unknown(draft),
     }
     if !matches!(judged.waits, Waits::Smb | Waits::Ceph) {
@@ -79,6 +84,8 @@ pub(crate) fn fill(
     }
     // Without a kernel function, no wait can be ruled out.
     let has_functions = functions(&seen.stack, seen.wait_channel.as_deref()).next().is_some();
+    // A thread that sleeps for a lock waits for what its holder waits for.
+    let has_functions = has_functions && seen.lock.is_empty();
     if has_functions && judged.waits != Waits::Fuse {
         let fact = "the thread does not wait for the answer of a FUSE server";
         draft.rule_out(ids::FUSE_DAEMON_HUNG, fact);
@@ -104,9 +111,10 @@ pub(crate) fn waits(seen: &StuckThread, slow: Duration, now: Monotonic, is_asked
         let uid = safe(pod.uid.as_bytes());
         format!(", or run podstuck diagnose --pod-uid {uid}, which waits for it")
     });
-    let channel = seen.wait_channel.as_deref();
-    let waits = channel
-        .map(|channel| format!(", and waits for {}", wait_channel::words(&seen.stack, channel)));
+    let by_channel = |channel: &String| wait_channel::words(&seen.stack, channel);
+    let by_lock = seen.lock.first().map(words);
+    let waits = by_lock.or_else(|| seen.wait_channel.as_ref().map(by_channel));
+    let waits = waits.map(|what| format!(", and waits for {what}"));
     format!(
         "{} of {} by {} (pid {}) has not returned for {:.0} s: it is {}{}. A slow device takes up to {} s, so it is \
          too early to name the cause: keep watching{}",
@@ -437,6 +445,13 @@ fn disk(draft: &mut Draft, silent: Option<(Silent<'_>, bool)>) {
     draft.explanation = "The call waits for a block device that completes no request. Every call on the file system that \
         needs the disk waits and cannot be killed. When the device comes back, or fails for good, they end."
         .into();
+}
+
+fn locked(draft: &mut Draft, seen: &StuckThread) {
+    draft.severity = Severity::Critical;
+    kernel_lock::tell(draft, &seen.lock);
+    kernel_lock::release(draft, &seen.lock);
+    draft.rule_out(ids::CALL_HUNG_UNEXPLAINED, "the holder of the lock is known");
 }
 
 fn unknown(draft: &mut Draft) {

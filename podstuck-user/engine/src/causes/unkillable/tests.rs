@@ -8,7 +8,7 @@ use podstuck_common::record::reason;
 use crate::{
     causes::unkillable::{
         tracker::Unkillables,
-        wait::{UNKNOWN, of},
+        wait::{UNKNOWN, of, of_task},
     },
     event::What,
     model::{
@@ -24,7 +24,7 @@ use crate::{
         said::{Report, Said},
         time::Monotonic,
     },
-    testing::{self, Alone, FILE, failed, mounted},
+    testing::{self, Alone, FILE, failed, lock_holder, mounted},
     verdict::{Draft, Verdict},
 };
 
@@ -495,6 +495,22 @@ fn a_group_is_known_to_be_frozen_since_the_runtime_has_killed_its_container() {
     assert_eq!(finding(&id, 23), Some((Certainty::Likely, 23)), "a snapshot may have frozen it");
     assert_eq!(finding(&id, 28), None);
     assert_eq!(finding(&"d".repeat(64), 18), None, "one that ran before");
+}
+
+#[test]
+fn a_killed_process_that_sleeps_for_a_lock_waits_for_what_its_holder_waits_for() {
+    let holder = lock_holder("tar", 77, &["request_wait_answer", "fuse_lookup"]);
+    let channel = Some("rwsem_down_write_slowpath".into());
+    let task = Task { lock: vec![holder], wait_channel: channel, ..task('D', true) };
+    assert_eq!(of_task(&task).what, "a FUSE server");
+    let draft = Run::new().lasting(Some(pod(2)), &group(vec![task])).unwrap();
+    assert_eq!(draft.held_by.as_deref(), Some("tar (pid 77)"));
+    let says = format!("{:?}", draft.evidence);
+    assert!(
+        says.contains("the thread waits for a rw_semaphore of the kernel, held by tar"),
+        "{says}"
+    );
+    assert!(draft.remedies.iter().any(|it| it.words().contains("tar (pid 77")));
 }
 
 #[test]

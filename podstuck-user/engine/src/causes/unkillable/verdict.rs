@@ -6,7 +6,7 @@ use crate::{
     cause::Cause,
     causes::{
         network_storage,
-        shared::{fuse, stalled::Silent, thaw::thaw, unit},
+        shared::{fuse, kernel_lock, stalled::Silent, thaw::thaw, unit},
         unkillable::{
             causes::{CGROUP_POPULATED, DSTATE, FROZEN_V1, TRACED, ZOMBIE},
             tracker::{Fault, OnNfs, Suspect},
@@ -40,7 +40,7 @@ const UNMOUNTED: usize = 4;
 /// The finding.
 pub(crate) fn draft(suspect: &Suspect<'_>, target_id: u64, target: Arc<Target>) -> Draft {
     let task = suspect.task();
-    let wait = task.map(|task| super::wait::of(task.wait_channel.as_deref(), &task.stack));
+    let wait = task.map(super::wait::of_task);
     let cause: &'static Cause = match (suspect.fault, wait) {
         (Fault::Frozen, _) => &FROZEN_V1,
         (Fault::Leftover, _) => &CGROUP_POPULATED,
@@ -98,6 +98,7 @@ fn describe(draft: &mut Draft, task: &Task) {
 }
 
 fn unkillable(draft: &mut Draft, suspect: &Suspect<'_>, task: &Task, wait: &super::wait::Wait) {
+    kernel_lock::tell(draft, &task.lock);
     describe(draft, task);
     let place = format!("/proc/{}/task/{}", task.pid, task.tid);
     if let Some(channel) = &task.wait_channel {
@@ -153,6 +154,7 @@ fn unkillable(draft: &mut Draft, suspect: &Suspect<'_>, task: &Task, wait: &supe
         ),
         "none",
     );
+    kernel_lock::release(draft, &task.lock);
     draft.remedy(Step::new(wait.look.1, wait.look.0), "none");
     draft.advice(wait.advice.0, wait.advice.1);
     draft

@@ -3,6 +3,7 @@
 use crate::{
     cause::Cause,
     causes::unkillable::causes::{DSTATE, GPU_DSTATE},
+    model::pod_group::Task,
     wait_channel::{WaitsFor, functions, waits_for},
 };
 
@@ -111,6 +112,19 @@ pub(super) static PAGE: Wait = Wait {
     advice: ("find out which file system it is, and restore its disk or server", "none"),
 };
 
+static PAGE_FAULT: Wait = Wait {
+    cause: &DSTATE,
+    what: "the process that resolves its page faults (userfaultfd)",
+    look: (
+        "ls -l /proc/[0-9]*/fd 2>/dev/null | grep -e '^/proc' -e userfaultfd",
+        "list the processes with a userfaultfd: such as CRIU, or a hypervisor that migrates",
+    ),
+    advice: (
+        "end the process that has the other side: the faults are then resolved as usual",
+        "none",
+    ),
+};
+
 static FANOTIFY: Wait = Wait {
     cause: &DSTATE,
     what: "a fanotify listener, which must permit the access",
@@ -148,9 +162,18 @@ impl Wait {
     }
 }
 
+/// The wait of a task: of the thread that holds the lock it sleeps for, if that is known.
+pub(super) fn of_task(task: &Task) -> &'static Wait {
+    match task.lock.last() {
+        Some(holder) => of(holder.wait_channel.as_deref(), &holder.stack),
+        None => of(task.wait_channel.as_deref(), &task.stack),
+    }
+}
+
 /// The wait, by wait channel and stack.
 pub(crate) fn of(channel: Option<&str>, stack: &[String]) -> &'static Wait {
     match waits_for(functions(stack, channel)) {
+        WaitsFor::PageFault => &PAGE_FAULT,
         WaitsFor::Fanotify => &FANOTIFY,
         WaitsFor::Nvidia => &NVIDIA,
         WaitsFor::Nfs => &NFS,

@@ -13,13 +13,14 @@ use super::{
     room::Owner,
 };
 use crate::state::{
-    disks,
+    disks, kernel_locks,
     thread::{Doing, ReadThread as _},
 };
 use podstuck_confine::{mount_point, proc, timed_read::TimedReader};
 use podstuck_model::{
     call::Call,
     hung::{PATIENCE, Phase, Since, WaitProgress},
+    kernel_lock::LockHolder,
     thread::{Thread, Times},
     time::Monotonic,
 };
@@ -165,6 +166,9 @@ impl Followed {
             self.seen_woken = true;
         }
         self.last = times.or(self.last);
+        if self.age(now) >= self.threshold && times.is_some_and(|times| times.state == 'D') {
+            kernel_locks::want();
+        }
         position
     }
 
@@ -260,7 +264,14 @@ impl Followed {
             } else {
                 Vec::new()
             },
+            lock: if live { self.lock(reader) } else { Vec::new() },
         }
+    }
+
+    fn lock(&self, reader: &mut TimedReader) -> Vec<LockHolder> {
+        let mut holders = kernel_locks::holders(self.thread.tid);
+        holders.iter_mut().for_each(|it| it.stack = it.thread.stack(reader));
+        holders
     }
 
     /// Whether it may wait for a block device: it shuts a file system down, or is in uninterruptible sleep.

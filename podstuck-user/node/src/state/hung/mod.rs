@@ -37,6 +37,7 @@ use tokio::{
 use follower::Follower;
 use podstuck_model::{
     hung::{DiskWork, MountPoint, Phase, Since, WaitProgress},
+    kernel_lock::LockHolder,
     series::Span,
     thread::{Thread, Times},
     time::Monotonic,
@@ -142,6 +143,8 @@ pub struct Sighting {
     pub progress: Option<WaitProgress>,
     /// Completed requests of block devices, where it may wait for one.
     pub disks: Vec<DiskWork>,
+    /// The threads that hold the kernel locks it waits for.
+    pub lock: Vec<LockHolder>,
 }
 
 /// What the follower reports.

@@ -8,7 +8,7 @@ use std::{
 use procfs::FromBufRead as _;
 
 use super::namespace_members;
-use crate::state::thread::frames;
+use crate::state::{kernel_locks, thread::frames};
 use podstuck_confine::{nfs_stats, proc, silent};
 use podstuck_model::{
     path::safe,
@@ -83,6 +83,7 @@ fn thread(pid: u32, tid: u32, group: &Path) -> Option<Task> {
         received: None,
         wait_channel: None,
         stack: Vec::new(),
+        lock: Vec::new(),
         directory: None,
         group: group.to_owned(),
         traced_by: None,
@@ -134,6 +135,7 @@ fn details(task: &mut Task) {
     let stack = text("stack").unwrap_or_default();
     task.stack = frames(&String::from_utf8_lossy(&stack));
     if task.state == 'D' {
+        task.lock = kernel_locks::holders(task.tid);
         let pid = task.pid;
         task.received = silent::read(&place, |_| nfs_stats::received_by_all(pid));
     }
