@@ -87,7 +87,7 @@ fn note(finding: &Finding) -> String {
         note.push_str(text);
     };
     if let Some(held_by) = &finding.held_by {
-        add("held by ", held_by);
+        add("held by ", &held_by.to_string());
     }
     if let Some(remedy) = finding.remedies.first() {
         match (&remedy.does, &remedy.command, &remedy.advice) {

@@ -14,7 +14,7 @@ use crate::{
         identity::Component,
         mounted::Mounted,
         node::{PodState, VolumeState},
-        path::{clip, process, safe, safe_path},
+        path::{clip, safe, safe_path},
         remedy::Remedy,
         runtime::Runtime,
         said::Level,
@@ -66,19 +66,19 @@ struct Of<'a> {
 }
 
 impl Of<'_> {
-    /// A link about a process. It is compared as a whole: a pod's process can have any name, but not another one's pid.
+    /// A link about a process.
     fn process(&self, who: &Who) -> Option<Vec<Remedy>> {
         let Facts { sample, waits, .. } = self.facts;
-        let is = |name: &str, pid: u32| who.name == name && who.pid == Some(pid);
-        if sample.kubelets.iter().any(|pid| is("kubelet", *pid)) {
+        let is = |pid: u32| who.pid == Some(pid);
+        if sample.kubelets.iter().any(|pid| is(*pid)) {
             return Some(self.kubelet());
         }
-        if let Some(runtime) = sample.runtimes.iter().find(|it| is(it.component.name(), it.pid)) {
+        if let Some(runtime) = sample.runtimes.iter().find(|it| is(it.pid)) {
             return Some(std::iter::once(restart(runtime)).chain(self.forget()).collect());
         }
         let mut drivers = self.state.volumes.iter().filter_map(VolumeState::driver);
         let is_component = who.kind == WhoKind::Component;
-        if drivers.any(|driver| is_component && who.pid == Some(driver.pid)) {
+        if drivers.any(|driver| is_component && is(driver.pid)) {
             let act =
                 "restart the CSI driver's pod on this node: kubelet then calls the driver again";
             let mut all: Vec<Remedy> = self.umount().into_iter().collect();
@@ -88,7 +88,7 @@ impl Of<'_> {
         // Another command, such as a repair of a file system, may need its time.
         let is_unmount = |it: &&Waiting| it.part == Part::Task && it.command.starts_with("umount");
         let mut unmounts = waits.all().filter(is_unmount).filter(|it| it.state != 'D');
-        if let Some(task) = unmounts.find(|it| it.name() == who.to_string()) {
+        if let Some(task) = unmounts.find(|it| is(it.pid)) {
             let process = Process::new(task.pid, Some(task.started), Some(&task.command));
             return Some(vec![kill("kill -9", process).remedy(KILL_COMMAND)]);
         }
@@ -111,10 +111,10 @@ impl Of<'_> {
         let Facts { sample, .. } = self.facts;
         let group = sample.cgroups.iter().find(|it| it.uid == self.state.uid)?;
         let runs = |pid: u32| group.shims.iter().all(|shim| shim.pid != pid);
-        let is = |comm: &str, pid: u32| who.to_string() == process(comm, pid);
+        let is = |pid: u32| who.pid == Some(pid);
         let mut tasks = group.tasks.iter().chain(&group.outside);
-        let task = tasks.find(|it| runs(it.pid) && is(&it.comm, it.pid));
-        let shim = group.shims.iter().find(|it| is(&it.comm, it.pid));
+        let task = tasks.find(|it| runs(it.pid) && is(it.pid));
+        let shim = group.shims.iter().find(|it| is(it.pid));
         if task.is_none() && shim.is_none() {
             return None;
         }

@@ -15,6 +15,7 @@ use crate::{
     model::{
         block_volume::BlockVolume,
         call::{Call, Outcome},
+        chain::Who,
         csi::VolumeData,
         file_system::FileSystem,
         holder::{HeldMount, Holder, How, Snapshot, Subject, Through},
@@ -28,7 +29,7 @@ use crate::{
         object::FileId,
         operation::Operation,
         path::JsonPath,
-        pod_group::{PodGroup, Task},
+        pod_group::{PodGroup, Reaper, Task},
         pod_record::PodRecord,
         runtime::Runtime,
         space::{Capacity, Space},
@@ -49,6 +50,16 @@ pub(crate) const VOLUME: &str = "/k/pods/u/volumes/kubernetes.io~empty-dir/data"
 
 /// A file or directory that was checked.
 pub(crate) const FILE: FileId = FileId { device: 5, inode: 6 };
+
+/// The holder, as answers name it; empty if there is none.
+pub(crate) fn holder_of(held_by: &Option<Who>) -> String {
+    held_by.as_ref().map(Who::to_string).unwrap_or_default()
+}
+
+/// A process outside the pod that is to reap one of the pod's.
+pub(crate) fn reaper(comm: &str, pid: u32) -> Reaper {
+    Reaper { pid, started: 5, comm: comm.into(), state: 'S', traces: false, group: None }
+}
 
 /// kubelet's disk of one GiB, with this many bytes available.
 pub(crate) fn space(available: u64, at: Monotonic) -> Space {

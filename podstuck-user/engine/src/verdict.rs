@@ -13,6 +13,7 @@ use crate::{
     model::{
         call::{Call, Outcome},
         chain::Link,
+        chain::Who,
         evidence::{Certainty, Source},
         finding::Severity,
         identity::{Actor, Pod, Target, TargetKind},
@@ -121,7 +122,7 @@ pub(crate) struct Draft {
     /// The last time.
     pub(crate) last: Monotonic,
     /// The holder, in a few words, safe to show.
-    pub(crate) held_by: Option<String>,
+    pub(crate) held_by: Option<Who>,
     /// What the holder must do other than release the object.
     pub(crate) must: Option<&'static str>,
     /// What the holder waits for, where that is known. Safe to show.
@@ -225,8 +226,8 @@ impl Draft {
     }
 
     /// Sets the holder; the first one set is kept.
-    pub(crate) fn held_by(&mut self, who: impl Into<String>) {
-        self.held_by.get_or_insert_with(|| who.into());
+    pub(crate) fn held_by(&mut self, who: Who) {
+        self.held_by.get_or_insert(who);
     }
 
     /// Adds a fact.

@@ -257,8 +257,8 @@ impl Waits {
         all.min_by_key(|(on, since)| (rank(on), *since))
     }
 
-    fn name(&self, pid: u32) -> String {
-        self.of(pid).map_or_else(|| format!("pid {pid}"), Waiting::name)
+    fn who(&self, pid: u32) -> Who {
+        self.of(pid).map_or_else(|| Who::process("", pid), Waiting::who)
     }
 
     fn link(
@@ -272,7 +272,7 @@ impl Waits {
         let pid = waiting.pid;
         let other = on.other().map_or_else(
             || "a process that the kernel does not name".to_owned(),
-            |pid| self.name(pid),
+            |pid| self.who(pid).to_string(),
         );
         let (waits_for, fact, source) = match on {
             On::Child { pid, is_waited_for } => (
@@ -304,7 +304,7 @@ impl Waits {
             On::Connection { remote, request, unread, retries, .. } => {
                 let other = on.other().map_or_else(
                     || format!("the other end, {remote},"),
-                    |pid| format!("{} ({remote})", self.name(pid)),
+                    |pid| format!("{} ({remote})", self.who(pid)),
                 );
                 let again = match retries {
                     0 => String::new(),
@@ -327,7 +327,7 @@ impl Waits {
             }
             On::Pipe { reads, others, .. } => {
                 let names: Vec<String> =
-                    others.iter().take(NAMED).map(|pid| self.name(*pid)).collect();
+                    others.iter().take(NAMED).map(|pid| self.who(*pid).to_string()).collect();
                 let (does, fact) = match reads {
                     true => {
                         ("write to a pipe, or close it", "one of its threads reads from the pipe")
@@ -344,7 +344,7 @@ impl Waits {
 }
 
 fn who(waiting: &Waiting, clock: &Clock) -> Who {
-    Who::process(&waiting.command, waiting.pid).started(clock.after_boot(waiting.started))
+    waiting.who().started(clock.after_boot(waiting.started))
 }
 
 /// The link of the last process, by its state and its call.

@@ -4,9 +4,12 @@ use core::fmt;
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
-use super::cause::CauseId;
+use super::{
+    cause::CauseId,
+    path::{clip, safe},
+};
 
 /// A link of the chain. It waits for the next one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -69,12 +72,15 @@ pub struct LinkFact {
 pub struct Who {
     /// What it is.
     pub kind: WhoKind,
-    /// Its name: of a process its program, of an object its path or its kind and name.
+    /// Its name: of a process its program, empty if that is unknown; of an object its path or its kind and name.
     pub name: String,
     /// The process id, if it is one process.
     pub pid: Option<u32>,
     /// When that process was started, if known.
     pub start: Option<Timestamp>,
+    /// What is said after it in a sentence, such as ` of pod shop/cart-0` or `, which does not run`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub more: String,
 }
 
 /// The kind of a link.
@@ -90,28 +96,29 @@ pub enum WhoKind {
 }
 
 impl Who {
+    fn new(kind: WhoKind, name: impl Into<String>, pid: Option<u32>) -> Self {
+        Self { kind, name: name.into(), pid, start: None, more: String::new() }
+    }
+
     /// A component, by its process where that is known.
     pub fn component(name: impl Into<String>, pid: Option<u32>) -> Self {
-        Self { kind: WhoKind::Component, name: name.into(), pid, start: None }
+        Self::new(WhoKind::Component, name, pid)
     }
 
     /// A process.
     pub fn process(name: impl Into<String>, pid: u32) -> Self {
-        Self { kind: WhoKind::Process, name: name.into(), pid: Some(pid), start: None }
+        Self::new(WhoKind::Process, name, Some(pid))
     }
 
-    /// By its name in a sentence: a process, if that ends as [`Display`](fmt::Display) has it, or else an object.
-    pub fn named(text: &str) -> Self {
-        let parts = || {
-            let (name, rest) = text.strip_suffix(')')?.rsplit_once(" (pid ")?;
-            Some(Self::process(name, rest.parse().ok()?))
-        };
-        parts().unwrap_or_else(|| Self::object(text))
+    /// A process by the name that the kernel has for it, of which it keeps the first bytes. Safe to show.
+    pub fn task(comm: &str, pid: u32) -> Self {
+        const COMM: usize = 16;
+        Self::process(clip(&safe(comm.as_bytes()), COMM), pid)
     }
 
     /// An object.
     pub fn object(name: impl Into<String>) -> Self {
-        Self { kind: WhoKind::Object, name: name.into(), pid: None, start: None }
+        Self::new(WhoKind::Object, name, None)
     }
 
     /// Sets when its process was started.
@@ -119,12 +126,43 @@ impl Who {
     pub fn started(self, start: Timestamp) -> Self {
         Self { start: Some(start), ..self }
     }
+
+    /// Adds what is said after it.
+    #[must_use]
+    pub fn and(mut self, more: &str) -> Self {
+        self.more.push_str(more);
+        self
+    }
+
+    /// Whether both are the same process; without one of `other`, whether they are of one kind and have the same name: a
+    /// process may call itself after a component.
+    pub fn is(&self, other: &Self) -> bool {
+        fn name(who: &Who) -> &str {
+            who.name.strip_prefix("the ").unwrap_or(&who.name)
+        }
+        match other.pid {
+            Some(pid) => self.pid == Some(pid),
+            None => self.kind == other.kind && name(self) == name(other),
+        }
+    }
 }
 
-/// `NAME (pid PID)`
+/// Writes it as in a sentence.
+pub fn as_text<S: Serializer>(who: &Option<Who>, serializer: S) -> Result<S::Ok, S::Error> {
+    match who {
+        Some(who) => serializer.collect_str(who),
+        None => serializer.serialize_none(),
+    }
+}
+
+/// `NAME (pid PID)`, and what is said after it
 impl fmt::Display for Who {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.name)?;
-        self.pid.map_or(Ok(()), |pid| write!(formatter, " (pid {pid})"))
+        match self.pid {
+            Some(pid) if self.name.is_empty() => write!(formatter, "pid {pid}")?,
+            Some(pid) => write!(formatter, "{} (pid {pid})", self.name)?,
+            None => formatter.write_str(&self.name)?,
+        }
+        formatter.write_str(&self.more)
     }
 }

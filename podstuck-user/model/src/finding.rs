@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use super::{
     call::{Call, Outcome},
+    chain::{Who, as_text},
     diagnosis::Stage,
     evidence::{Certainty, Evidence, RuledOut},
     identity::{Actor, Pod, Volume},
@@ -116,8 +117,9 @@ pub struct Finding {
     #[serde(serialize_with = "timestamp")]
     pub last: Timestamp,
     /// The holder, in a few words; absent from JSON if the call's object already says it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub held_by: Option<String>,
+    #[serde(serialize_with = "as_text", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub held_by: Option<Who>,
     /// What the holder must do other than release the object; JSON has it in the chain.
     #[serde(skip)]
     pub must: Option<&'static str>,

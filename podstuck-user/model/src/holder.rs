@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
+    chain::Who,
     identity::{Component, Pod},
     mounts::Device,
     object::FileId,
@@ -199,11 +200,10 @@ pub struct Subject {
 
 impl Holder {
     /// The process, such as `backup (pid 42)`, or the kernel object. Safe to show.
-    pub fn who(&self) -> String {
-        match (self.pid, &self.comm) {
-            (Some(pid), Some(comm)) => format!("{comm} (pid {pid})"),
-            (Some(pid), None) => format!("pid {pid}"),
-            (None, _) => "the kernel".into(),
+    pub fn who(&self) -> Who {
+        match self.pid {
+            Some(pid) => Who::process(self.comm.as_deref().unwrap_or_default(), pid),
+            None => Who::object("the kernel"),
         }
     }
 }

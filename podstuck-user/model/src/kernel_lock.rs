@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::thread::Thread;
+use super::{chain::Who, thread::Thread};
 
 /// Such a thread, as `/proc` describes it. The lock's structure in the kernel names it (Linux 6.16).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,6 +27,13 @@ pub struct LockHolder {
     /// The functions on its kernel stack, the innermost first; empty without `CAP_SYS_ADMIN`.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub stack: Vec<String>,
+}
+
+impl LockHolder {
+    /// The process by its name.
+    pub fn who(&self) -> Who {
+        Who::task(&self.comm, self.thread.pid)
+    }
 }
 
 /// A sleeping lock of the kernel.

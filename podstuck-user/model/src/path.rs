@@ -73,12 +73,6 @@ pub fn near(path: &Path, columns: usize) -> String {
     names.map_or_else(|| clip(&text, columns), |at| format!("{ELLIPSIS}{}", &text[at..]))
 }
 
-/// A process in a sentence: `name (pid 7)`. The name is clipped to the kernel's length. Safe to show.
-pub fn process(comm: &str, pid: u32) -> String {
-    const COMM: usize = 16;
-    format!("{} (pid {pid})", clip(&safe(comm.as_bytes()), COMM))
-}
-
 /// The end of a text that exceeds `columns`.
 pub fn clip(text: &str, columns: usize) -> String {
     let more = text.chars().count().saturating_sub(columns);

@@ -5,6 +5,7 @@ use std::{path::PathBuf, sync::Arc};
 use serde::{Deserialize, Serialize};
 
 use super::{
+    chain::Who,
     identity::Target,
     kernel_lock::LockHolder,
     raw_path,
@@ -113,6 +114,13 @@ pub struct Member {
     pub reaper: Option<Reaper>,
 }
 
+impl Member {
+    /// The process by its name.
+    pub fn who(&self) -> Who {
+        Who::task(&self.comm, self.pid)
+    }
+}
+
 /// A process that is to collect the exit status of a [`Member`], and lives on when the namespace's init process ends; or
 /// the tracer of a [`Task`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -150,6 +158,11 @@ pub enum Term {
 }
 
 impl Reaper {
+    /// The process by its name.
+    pub fn who(&self) -> Who {
+        Who::task(&self.comm, self.pid)
+    }
+
     /// What it is to the zombie.
     pub fn role(&self) -> &'static str {
         if self.traces { "tracer" } else { "parent" }
@@ -203,6 +216,11 @@ impl PodGroup {
 }
 
 impl Task {
+    /// The process by its name.
+    pub fn who(&self) -> Who {
+        Who::task(&self.comm, self.pid)
+    }
+
     /// Whether it is a sandbox's own process, the `pause` of most images: it waits until the runtime stops the
     /// sandbox.
     pub fn is_pause(&self) -> bool {

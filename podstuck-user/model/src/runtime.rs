@@ -7,7 +7,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    container::ContainerName, halted::Halted, identity::Component, node::NodeSample, raw_path,
+    chain::Who, container::ContainerName, halted::Halted, identity::Component, node::NodeSample,
+    pod_group::Reaper, raw_path,
 };
 
 /// Docker's namespace in containerd, whose containers belong to dockerd (moby `containerd.DefaultNamespace`).
@@ -40,6 +41,11 @@ pub struct Runtime {
 }
 
 impl Runtime {
+    /// The daemon as a component.
+    pub fn who(&self) -> Who {
+        Who::component(self.component.name(), Some(self.pid))
+    }
+
     /// The socket of its API; `None` if it was not seen. The kernel lists sockets in no particular order, and
     /// daemons listen on other sockets with other protocols: dockerd on `metrics.sock` (moby,
     /// `daemon/metrics_unix.go`) and `libnetwork/ID.sock` (`libnetwork/sandbox_externalkey_unix.go`), containerd on
@@ -107,10 +113,17 @@ pub struct Unreaped {
     pub started: u64,
     /// Its name, safe to show.
     pub comm: String,
-    /// Its tracer, such as `strace (pid 77)`, safe to show: the parent is notified of the exit only after the tracer
-    /// has collected it (ptrace(2)).
+    /// Its tracer, if that is not its parent: the parent is notified of the exit only after the tracer has collected it
+    /// (ptrace(2)).
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub traced_by: Option<String>,
+    pub traced_by: Option<Reaper>,
+}
+
+impl Unreaped {
+    /// The process by its name.
+    pub fn who(&self) -> Who {
+        Who::task(&self.comm, self.pid)
+    }
 }
 
 /// The runtime that started a shim.
@@ -245,6 +258,11 @@ impl Daemon<'_> {
 }
 
 impl Shim {
+    /// The shim as a process.
+    pub fn who(&self) -> Who {
+        Who::process(&self.comm, self.pid)
+    }
+
     /// Whether dockerd had containerd start it.
     pub fn is_dockers(&self) -> bool {
         matches!(&self.of, Some(ShimOf::Containerd { namespace, .. }) if namespace == DOCKERS)

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::{client::Request, raw_path};
+use super::{chain::Who, client::Request, raw_path};
 
 /// A process that must act for a pod, or that such a process waits for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,9 +29,9 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    /// Its program and its process id.
-    pub fn name(&self) -> String {
-        format!("{} (pid {})", self.command, self.pid)
+    /// The process, by its program.
+    pub fn who(&self) -> Who {
+        Who::process(&self.command, self.pid)
     }
 }
 

@@ -1,7 +1,7 @@
 //! All stuck objects, one line each.
 
 use podstuck_engine::cluster::{Answer, Case};
-use podstuck_model::{path::safe, remedy::Remedy};
+use podstuck_model::{chain::Who, path::safe, remedy::Remedy};
 
 use super::{Kubectl, Report, age};
 
@@ -67,7 +67,7 @@ fn row(
     row.push(first.map_or_else(none, |found| found.certainty.word().to_owned()));
     row.push(leaf.node.clone().or_else(|| case.node.clone()).unwrap_or_else(none));
     if wide {
-        row.push(first.and_then(|found| found.held_by.clone()).unwrap_or_else(none));
+        row.push(first.and_then(|found| found.held_by.as_ref()).map_or_else(none, Who::to_string));
     }
     row.push(next(answer, kubectl, wide));
     row.iter().map(|cell| safe(cell.as_bytes()).into_owned()).collect()

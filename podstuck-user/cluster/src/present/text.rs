@@ -30,7 +30,8 @@ pub(super) fn one(report: &Report, kubectl: &Kubectl, color: bool) -> String {
         let [case, next] = pair else { continue };
         // The chain already names the object that this one waits for. What else keeps it is not in the chain.
         let next = next.key.to_string();
-        let is_named = |found: &Found| found.held_by.as_ref() == Some(&next);
+        let is_named =
+            |found: &Found| found.held_by.as_ref().is_some_and(|who| who.to_string() == next);
         for (at, found) in case.findings.iter().enumerate() {
             if at > 0 || !is_named(found) {
                 finding(&mut out, case, found, kubectl, paint);
@@ -74,8 +75,11 @@ fn findings(out: &mut String, case: &Case, kubectl: &Kubectl, paint: Paint) {
 }
 
 fn finding(out: &mut String, case: &Case, found: &Found, kubectl: &Kubectl, paint: Paint) {
-    let held =
-        found.held_by.as_ref().map(|it| format!(": {}", safe(it.as_bytes()))).unwrap_or_default();
+    let held = found
+        .held_by
+        .as_ref()
+        .map(|it| format!(": {}", safe(it.to_string().as_bytes())))
+        .unwrap_or_default();
     let later = if found.later { ", later" } else { "" };
     let head = format!("{} ({}{later}) of {}{held}", found.id, found.certainty.word(), show(case));
     out.push_str(&format!("\n{}\n  {}\n", paint.bold(&head), found.explanation));

@@ -35,20 +35,20 @@ pub(super) fn of_cause(pod: &PodStage, causes: &[Finding]) -> Option<Link> {
     let cause = holding(pod, causes)?;
     let (who, must) = match &cause.held_by {
         Some(who) => (who.clone(), cause.must.map_or_else(|| release(who, cause), str::to_owned)),
-        None => (safe_path(&cause.call.path.0).into_owned(), "be released".to_owned()),
+        None => (Who::object(safe_path(&cause.call.path.0)), "be released".to_owned()),
     };
     let sure = cause.certainty.word();
     let fact = catalogue::title(cause.id).unwrap_or_default().to_owned();
     let waits_for = cause.waits_for.clone();
     let source = format!("cause {}, {sure}", cause.id);
-    let link = seen(Who::named(&who), &must, waits_for, fact, &source);
+    let link = seen(who, &must, waits_for, fact, &source);
     Some(Link { since: Some(cause.first), explained_by: Some(cause.id), ..link })
 }
 
 /// What the holder must do by default.
-pub(super) fn release(who: &str, cause: &Finding) -> String {
+pub(super) fn release(who: &Who, cause: &Finding) -> String {
     let path = safe_path(&cause.call.path.0);
-    match path.is_empty() || who.contains(&*path) {
+    match path.is_empty() || who.to_string().contains(&*path) {
         true => "release the pod".to_owned(),
         false => format!("release {path}"),
     }
@@ -58,7 +58,7 @@ pub(super) fn release(who: &str, cause: &Finding) -> String {
 /// dropped, unless it waits for the next one.
 pub(super) fn end_with(links: &mut Vec<Link>, reason: Option<Link>) {
     let Some(reason) = reason else { return };
-    let Some(at) = links.iter().position(|link| is_same(&link.who, &reason.who)) else {
+    let Some(at) = links.iter().position(|link| link.who.is(&reason.who)) else {
         links.push(reason);
         return;
     };
@@ -76,24 +76,4 @@ pub(super) fn end_with(links: &mut Vec<Link>, reason: Option<Link>) {
         links[at].waits_for = reason.waits_for.or(supposed);
         links.truncate(at + 1);
     }
-}
-
-/// Whether a link is about the process or object that a cause names: by pid, or by name if there is no pid.
-pub(super) fn is_same(link: &Who, named: &Who) -> bool {
-    let (link, named) = (&link.to_string()[..], &named.to_string()[..]);
-    // The part after the comma says what that process waits for.
-    let named = named.split(", which").next().unwrap_or(named);
-    let name = named.strip_prefix("the ").unwrap_or(named);
-    match pid_of(named) {
-        Some(named) => pid_of(link) == Some(named),
-        None => link
-            .strip_prefix(name)
-            .is_some_and(|rest| matches!(rest.chars().next(), None | Some(' '))),
-    }
-}
-
-/// The pid in a process's name: `containerd (pid 7)`. The last one: a program can call itself `kubelet (pid 1)`.
-pub(super) fn pid_of(who: &str) -> Option<u32> {
-    let (_, rest) = who.rsplit_once("pid ")?;
-    rest.split(|at: char| !at.is_ascii_digit()).next()?.parse().ok()
 }

@@ -2,15 +2,15 @@
 
 use super::{
     facts::{Facts, RUNTIMES},
-    link::{COMM, CONTAINER, halted, logged, quote, seen},
+    link::{CONTAINER, halted, logged, quote, seen},
 };
 use crate::{
     model::{
         chain::{Link, Who},
         identity::Component,
         node::PodState,
-        path::{clip, process, safe, safe_path},
-        pod_group::{PodGroup, Task},
+        path::{clip, safe, safe_path},
+        pod_group::{PodGroup, Reaper, Task},
         runtime::{Runtime, Shim, Unreaped},
         said::Said,
         time::Clock,
@@ -87,8 +87,8 @@ pub(super) fn of_containers(state: &PodState, facts: &Facts<'_>) -> Vec<Link> {
     if let Some(container) = facts.container_of(first) {
         fact = format!("of the container {}; {fact}", clip(&safe(container.as_bytes()), CONTAINER));
     }
-    let name = |task: &Task| process(&task.comm, task.pid);
-    let others: Vec<String> = tasks.iter().skip(1).take(NAMED).map(|task| name(task)).collect();
+    let others: Vec<String> =
+        tasks.iter().skip(1).take(NAMED).map(|task| task.who().to_string()).collect();
     if !others.is_empty() {
         let more = tasks.len() - 1 - others.len();
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
@@ -96,8 +96,7 @@ pub(super) fn of_containers(state: &PodState, facts: &Facts<'_>) -> Vec<Link> {
     }
     let source = format!("/proc/{}/task/{}/stat", first.pid, first.tid);
     let hidden = waits_for.is_none().then(hidden);
-    let who = Who::process(clip(&safe(first.comm.as_bytes()), COMM), first.pid)
-        .started(facts.clock.after_boot(first.started));
+    let who = first.who().started(facts.clock.after_boot(first.started));
     links.push(Link { not_visible: hidden, ..seen(who, "end", waits_for, fact, &source) });
     links
 }
@@ -115,13 +114,10 @@ pub(super) fn of_shim(shim: &Shim, left: usize, clock: &Clock) -> Link {
         _ if shim.is_stopped() => (Some(GO_ON.to_owned()), "it is stopped".into()),
         (_, Some(channel)) => (Some(wait_channel::words(&[], channel)), format!("state {state}")),
         ([child, ..], _) => {
-            let name = clip(&safe(child.comm.as_bytes()), COMM);
-            let fact = format!(
-                "{name} (pid {}) has ended, but its exit status is not collected",
-                child.pid
-            );
-            let waits_for = child.traced_by.as_ref();
-            (waits_for.map(|tracer| format!("{tracer}, which traces {name}, to detach")), fact)
+            let fact = format!("{} has ended, but its exit status is not collected", child.who());
+            let name = child.who().name;
+            let tracer = child.traced_by.as_ref().map(Reaper::who);
+            (tracer.map(|tracer| format!("{tracer}, which traces {name}, to detach")), fact)
         }
         ([], None) if left > 0 => {
             (Some("these processes to end".to_owned()), format!("it is alive: state {state}"))
@@ -134,11 +130,11 @@ pub(super) fn of_shim(shim: &Shim, left: usize, clock: &Clock) -> Link {
 
 /// The link of a tracer that hides a process's exit from its parent.
 pub(super) fn of_tracer(child: &Unreaped) -> Option<Link> {
-    let tracer = child.traced_by.clone()?;
-    let name = process(&child.comm, child.pid);
+    let tracer = child.traced_by.as_ref()?.who();
+    let name = child.who();
     let must = format!("detach from {name}, or end");
     let fact = format!("it traces {name}, which has ended, and has not collected its exit status");
-    Some(seen(Who::named(&tracer), &must, None, fact, &format!("/proc/{}/status", child.pid)))
+    Some(seen(tracer, &must, None, fact, &format!("/proc/{}/status", child.pid)))
 }
 
 /// What a process of a container waits for, and the fact that says so.
@@ -151,7 +147,7 @@ pub(super) fn of_task(task: &Task) -> (Option<String>, String) {
         'D' => channel.map(|channel| wait_channel::words(&[], channel)),
         't' if let Some(tracer) = &task.traced_by => {
             let or = if task.exiting { "" } else { ", or SIGKILL" };
-            let tracer = process(&tracer.comm, tracer.pid);
+            let tracer = tracer.who();
             Some(format!("{tracer}, which traces it, to continue it{or}"))
         }
         'T' | 't' => Some(GO_ON.to_owned()),
@@ -166,11 +162,11 @@ pub(super) fn of_task(task: &Task) -> (Option<String>, String) {
 /// What the init process of a PID namespace waits for when it has exited.
 fn of_members(init: &Task) -> String {
     if let Some((zombie, reaper)) = init.zombie() {
-        let who = process(&reaper.comm, reaper.pid);
-        return format!("{who} to reap {}", process(&zombie.comm, zombie.pid));
+        let who = reaper.who();
+        return format!("{who} to reap {}", zombie.who());
     }
     let left: Vec<String> =
-        init.members.iter().take(NAMED).map(|it| process(&it.comm, it.pid)).collect();
+        init.members.iter().take(NAMED).map(|it| it.who().to_string()).collect();
     format!("the end of its PID namespace's other processes: {}", left.join(", "))
 }
 

@@ -7,9 +7,6 @@ use crate::model::{
     said::Said,
 };
 
-/// Maximum length of a process name.
-pub(super) const COMM: usize = 16;
-
 /// Maximum length of a container's name.
 pub(super) const CONTAINER: usize = 63;
 

@@ -26,7 +26,7 @@ use crate::{
         time::{Clock, Monotonic},
         waiting::{On, Part, Waiting},
     },
-    testing::{self, pod_group, pod_record, pod_state, runtime, task},
+    testing::{self, pod_group, pod_record, pod_state, reaper, runtime, task},
     tracker::TrackerId,
     verdict::{Draft, Verdict},
     waits::Waits,
@@ -129,7 +129,7 @@ fn a_shim_stands_between_its_runtime_and_its_processes() {
     let stop = Some("the runtime to stop the pod's sandbox".to_owned());
     assert_eq!(works[2], ("pause (pid 5)".into(), stop));
     assert_eq!(chain_with(vec![child.clone()])[1], (who(), None));
-    let traced = Unreaped { traced_by: Some("strace (pid 9)".into()), ..child };
+    let traced = Unreaped { traced_by: Some(reaper("strace", 9)), ..child };
     let tracer = Some("strace (pid 9), which traces api, to detach".to_owned());
     let chain = chain_with(vec![traced]);
     assert_eq!(chain[1..], [(who(), tracer), ("strace (pid 9)".into(), None)]);
@@ -215,30 +215,29 @@ fn what_kubelet_has_started_stands_behind_it() {
 
 #[test]
 fn a_cause_is_said_at_the_link_of_whom_it_names() {
-    let link = |who: &str, waits_for: Option<&str>| {
-        seen(Who::named(who), "act", waits_for.map(str::to_owned), "as seen".into(), "/proc")
+    let link = |who: Who, waits_for: Option<&str>| {
+        seen(who, "act", waits_for.map(str::to_owned), "as seen".into(), "/proc")
     };
-    let ended = |links: &[Link], named: &str| {
+    let ended = |links: &[Link], named: Who| {
         let mut links = links.to_vec();
-        end_with(
-            &mut links,
-            Some(seen(Who::named(named), "let go", None, "why".into(), "cause x")),
-        );
+        end_with(&mut links, Some(seen(named, "let go", None, "why".into(), "cause x")));
         links.iter().map(|link| format!("{}: {}", link.who, link.fact())).collect::<Vec<_>>()
     };
-    let umount = link("umount (pid 9)", None);
-    let csi = link("CSI driver a.b (plugin, pid 7)", Some("umount (pid 9) to end"));
-    let all = [csi, umount];
-    let said = "CSI driver a.b (plugin, pid 7): as seen; why";
-    assert_eq!(ended(&all, "the CSI driver a.b"), [said, "umount (pid 9): as seen"]);
-    let waits = "the CSI driver a.b, which waits for umount (pid 9)";
-    assert_eq!(ended(&all, waits), ended(&all, "the CSI driver a.b"));
-    assert_eq!(ended(&all, "umount (pid 9)")[1], "umount (pid 9): as seen; why");
-    assert_eq!(ended(&all, "the CSI driver a").len(), 3, "it is another one");
-    assert_eq!(ended(&all, "backup (pid 77)")[2], "backup (pid 77): why");
+    let umount = || Who::process("umount", 9);
+    let csi = Who::component("CSI driver a.b", Some(7));
+    let all = [link(csi, Some("umount (pid 9) to end")), link(umount(), None)];
+    let said = "CSI driver a.b (pid 7): as seen; why";
+    let driver = |name: &str| Who::component(format!("the CSI driver {name}"), None);
+    assert_eq!(ended(&all, driver("a.b")), [said, "umount (pid 9): as seen"]);
+    let waits = driver("a.b").and(", which waits for umount (pid 9)");
+    assert_eq!(ended(&all, waits), ended(&all, driver("a.b")));
+    assert_eq!(ended(&all, umount())[1], "umount (pid 9): as seen; why");
+    assert_eq!(ended(&all, driver("a")).len(), 3, "it is another one");
+    assert_eq!(ended(&all, Who::process("backup", 77))[2], "backup (pid 77): why");
     // A shim that is stopped does not wait for the pod's processes.
-    let shim = [link("shim (pid 6)", Some("a SIGCONT")), link("pause (pid 5)", None)];
-    assert_eq!(ended(&shim, "shim (pid 6)"), ["shim (pid 6): as seen; why"]);
+    let shim = || Who::process("shim", 6);
+    let halted = [link(shim(), Some("a SIGCONT")), link(Who::process("pause", 5), None)];
+    assert_eq!(ended(&halted, shim()), ["shim (pid 6): as seen; why"]);
 }
 
 #[test]
@@ -502,18 +501,18 @@ fn a_kubelet_that_waits_in_a_call_asks_no_runtime() {
     let (tracker, path) = (TrackerId::HungCall, "/k/pods/b/volumes/x~y/z".into());
     let mut draft = Draft::about_state(tracker, cause, 1, target, path, Monotonic(0));
     draft.blocks_deletion = Some(true);
-    let held_by = |who: &str| {
+    let held_by = |name: &str, pid: u32| {
         let mut draft = draft.clone();
-        draft.held_by(who);
+        draft.held_by(Who::process(name, pid));
         let causes = Ledger::new(CLOCK).admit(Verdict::Found(Box::new(draft)));
         chain(&at(Stage::Containers), &Facts { causes: &causes, ..facts(&sample) })
     };
-    let links = held_by("kubelet (pid 42)");
+    let links = held_by("kubelet", 42);
     assert_eq!(links.len(), 1, "{links:?}");
     let waits = "its call on /k/pods/b/volumes/x~y/z to return";
     assert_eq!(links[0].waits_for.as_deref(), Some(waits));
-    assert!(held_by("backup (pid 43)").len() > 2);
-    let called = held_by("kubelet (pid 42) (pid 43)");
+    assert!(held_by("backup", 43).len() > 2);
+    let called = held_by("kubelet (pid 42)", 43);
     assert_eq!(
         called.last().unwrap().who.to_string(),
         "kubelet (pid 42) (pid 43)",

@@ -14,7 +14,7 @@ use crate::{
         path::JsonPath,
     },
     query::Answer,
-    testing::{VOLUME, context, failed, holder, mounts, run, snapshot},
+    testing::{VOLUME, context, failed, holder, holder_of, mounts, run, snapshot},
     unmounts::Unmounts,
 };
 
@@ -76,7 +76,7 @@ fn who_would_make_the_advised_unmount_fail_is_named_and_lets_go_first() {
     assert!(commands[0].ends_with(" && kill 77"), "{commands:?}");
     assert!(commands[1].ends_with(&format!(" --namespace 42 '{VOLUME}/m'")), "{commands:?}");
     let last = findings.last().unwrap();
-    assert_eq!(last.held_by.as_deref(), Some("backup (pid 77)"), "it is reported at once");
+    assert_eq!(holder_of(&last.held_by), "backup (pid 77)", "it is reported at once");
     assert!(
         last.evidence.iter().any(|it| it.fact.contains("fails as long as the mount is in use"))
     );

@@ -26,7 +26,7 @@ use crate::{
         space::{Capacity, Space},
     },
     query::{Fanotify, Listening},
-    testing::{self, holder, lock_holder, mounted, pod_group, runtime, task},
+    testing::{self, holder, lock_holder, mounted, pod_group, reaper, runtime, task},
 };
 
 pub(super) fn of_pod(populated: bool, volumes: Vec<VolumeState>) -> PodState {
@@ -230,14 +230,7 @@ pub(super) fn unkillable() -> Plays {
     };
     let nfs = vec![task('D', true, "rpc_wait_bit_killable")];
     let gpu = vec![task('D', true, "os_acquire_mutex")];
-    let reaper = Reaper {
-        pid: 90,
-        started: 5,
-        comm: "agent".into(),
-        state: 'S',
-        traces: false,
-        group: None,
-    };
+    let reaper = reaper("agent", 90);
     let tracer = Some(Reaper { traces: true, ..reaper.clone() });
     let traced = Task { exiting: true, traced_by: tracer, ..task('t', false, "ptrace_stop") };
     let zombie = Member { pid: 50, comm: "probe".into(), state: 'Z', reaper: Some(reaper) };

@@ -6,6 +6,7 @@ use serde::{Deserialize, Deserializer};
 
 use podstuck_model::{
     call::{Call, Outcome},
+    chain::Who,
     diagnosis::Stage,
     evidence::{Certainty, Evidence, RuledOut, Source},
     finding::{FaultyCall, Finding, FindingState, Severity},
@@ -123,7 +124,7 @@ impl Line {
             count: parts.count,
             first: parts.first,
             last: parts.last,
-            held_by: parts.held_by,
+            held_by: parts.held_by.map(Who::object),
             must: None,
             waits_for: None,
             evidence: evidence.collect(),

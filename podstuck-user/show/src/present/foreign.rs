@@ -105,7 +105,7 @@ impl Foreign {
                 parent: Some(Parent { pid: 1, comm: self.text() }),
             }),
             call,
-            held_by: Some(self.text()),
+            held_by: Some(Who::object(self.text())),
             must: None,
             waits_for: None,
             evidence: sources.map(|source| Evidence { fact: self.text(), source, since }).to_vec(),

@@ -32,7 +32,7 @@ impl Near {
         let mut near = answer.clone();
         near.stages.iter_mut().for_each(|it| self.prose(&mut it.fact));
         for link in near.stages.iter_mut().flat_map(|pod| &mut pod.chain) {
-            [&mut link.who.name, &mut link.must]
+            [&mut link.who.name, &mut link.who.more, &mut link.must]
                 .into_iter()
                 .chain(&mut link.waits_for)
                 .chain(link.facts.iter_mut().map(|it| &mut it.fact))

@@ -15,6 +15,7 @@ use podstuck_engine::cause::Kind;
 
 use podstuck_model::{
     call::{Call, Outcome},
+    chain::Who,
     diagnosis::Stage,
     evidence::{Certainty, Evidence, RuledOut, Source},
     finding::{FaultyCall, Finding, FindingState, Progress, Severity},
@@ -87,7 +88,7 @@ pub fn finding() -> Finding {
         count: 3,
         first: time(0),
         last: time(244),
-        held_by: Some("backup (pid 4242) of /system.slice/backup.service".into()),
+        held_by: Some(Who::process("backup", 4242).and(" of /system.slice/backup.service")),
         must: None,
         waits_for: None,
         evidence: vec![

@@ -13,6 +13,7 @@ use crate::present::{
     words,
 };
 use podstuck_model::{
+    chain::Who,
     finding::{Finding, Severity},
     hung::Hung,
     remedy::{Place, Remedy},
@@ -191,7 +192,7 @@ pub(super) fn holders(model: &Model) -> Option<Markup> {
             tbody {
                 @for cause in causes {
                     tr {
-                        td.name { (Shown(cause.held_by.as_deref().unwrap_or_default())) }
+                        td.name { (Shown(&cause.held_by.as_ref().map(Who::to_string).unwrap_or_default())) }
                         td.name { code { (Shown(&nouns::path(&cause.call.path))) } }
                         td { (cause.id.as_str()) }
                     }

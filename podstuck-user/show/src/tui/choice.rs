@@ -95,7 +95,7 @@ impl Choice {
             || has(&nouns::path(&finding.call.path))
             || finding.pod.as_ref().is_some_and(|pod| has(&nouns::pod(pod)))
             || volume.is_some_and(|volume| has(&nouns::volume(volume)))
-            || finding.held_by.as_ref().is_some_and(|who| has(&safe(who.as_bytes())))
+            || finding.held_by.as_ref().is_some_and(|who| has(&safe(who.to_string().as_bytes())))
     }
 
     /// Index of the chosen finding among those shown.

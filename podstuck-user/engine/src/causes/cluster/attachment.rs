@@ -8,6 +8,7 @@ use crate::{
     cause::{Cause, Kind, Origin, TriedWith, seen, way},
     ids,
     model::{
+        chain::Who,
         cluster::{self, Facts, Key, Object},
         diagnosis::Stage,
         path::safe,
@@ -102,7 +103,7 @@ pub(super) fn judge(case: &mut Case, attachment: &Object, facts: &Facts) {
     }
     let shown = safe(node.as_bytes()).into_owned();
     let mut draft = draft(&IN_USE_ON_NODE);
-    draft.held_by(format!("kubelet on {shown}"));
+    draft.held_by(Who::component("kubelet", None).and(&format!(" on {shown}")));
     draft.fact(
         format!(
             "status.volumesInUse of Node {shown} has {}: kubelet there has not unmounted it",

@@ -10,6 +10,7 @@ use super::PATIENCE;
 use crate::{
     cause::{Cause, CauseId},
     model::{
+        chain::{Who, as_text},
         cluster::{Key, Object},
         evidence::{Certainty, Evidence, RuledOut, Source},
         identity::Target,
@@ -109,7 +110,9 @@ pub struct Found {
     /// `certainty` as a number.
     pub confidence: f64,
     /// The component or object that keeps the object, in a few words.
-    pub held_by: Option<String>,
+    #[serde(serialize_with = "as_text")]
+    #[schemars(with = "Option<String>")]
+    pub held_by: Option<Who>,
     /// The facts.
     pub evidence: Vec<Evidence>,
     /// The explanation, in a few sentences.

@@ -43,7 +43,7 @@ impl Answer {
         let next = |at: usize| cases.get(at + 1).map(|case| show(&case.key));
         let link = |(at, case): (usize, &&Case)| {
             let first = case.first()?;
-            let waits_for = next(at).or_else(|| first.held_by.clone());
+            let waits_for = next(at).or_else(|| first.held_by.as_ref().map(Who::to_string));
             let evidence = first.evidence.first()?;
             let (fact, source) = (evidence.fact.clone(), evidence.source.to_string());
             let link = Link::new(Who::object(show(&case.key)), "be removed", fact, source);

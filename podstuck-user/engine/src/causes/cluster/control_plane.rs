@@ -7,6 +7,7 @@ use crate::{
     cause::{Cause, Kind, Origin, TriedWith, like, seen, way},
     ids,
     model::{
+        chain::Who,
         cluster::{self, Facts, Key, Known, Object},
         diagnosis::Stage,
         path::safe,
@@ -103,7 +104,7 @@ pub(super) fn judge(facts: &Facts) -> Option<Draft> {
     let renewed = lease.spec.renew_time?;
     let age = facts.now.duration_since(renewed).as_secs();
     let holder = lease.spec.holder_identity.as_deref().unwrap_or_default();
-    draft.held_by("kube-controller-manager, which has no leader");
+    draft.held_by(Who::component("kube-controller-manager", None).and(", which has no leader"));
     draft.fact(
         format!(
             "the Lease kube-system/kube-controller-manager was last renewed at {renewed:.0}, {age} s ago, by {}",

@@ -12,6 +12,7 @@ use crate::{
     cause::{Cause, Kind, Origin, TriedWith, like, seen, way},
     ids,
     model::{
+        chain::Who,
         cluster::{self, Facts, Key, Known, Meta, Object},
         diagnosis::Stage,
         path::safe,
@@ -89,7 +90,7 @@ pub(super) fn not_deleted(case: &mut Case, set: &Object, facts: &Facts) {
         return;
     }
     let mut draft = draft(&NOT_SYNCED);
-    draft.held_by("the DaemonSet controller of kube-controller-manager");
+    draft.held_by(Who::component("the DaemonSet controller of kube-controller-manager", None));
     if lags {
         lag(&mut draft, meta, status.observed_generation, facts);
     }

@@ -8,6 +8,7 @@ use crate::{
     cause::{Cause, Kind, Origin, TriedWith, seen, way},
     ids,
     model::{
+        chain::Who,
         cluster::{self, Facts, Key, Known, Object},
         diagnosis::Stage,
         path::safe,
@@ -111,7 +112,9 @@ pub(super) fn judge(case: &mut Case, pod: &Object, facts: &Facts) {
     for (driver, claim) in missing {
         let node = safe(node.as_bytes()).into_owned();
         let mut draft = draft(&NOT_ON_NODE);
-        draft.held_by(format!("the DRA driver {driver} on {node}"));
+        draft.held_by(
+            Who::component(format!("the DRA driver {driver}"), None).and(&format!(" on {node}")),
+        );
         draft.fact(
             format!(
                 "{} is reserved for the pod, and status.allocation has devices of {driver}",

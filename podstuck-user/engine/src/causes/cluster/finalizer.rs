@@ -13,6 +13,7 @@ use crate::{
     causes::pod_record,
     ids,
     model::{
+        chain::Who,
         cluster::{self, Condition, Facts, Key, Known, Object, Removal},
         diagnosis::Stage,
         path::safe,
@@ -168,7 +169,7 @@ fn of_controller(
         _ => &OBJECT_FINALIZER,
     };
     let mut draft = draft(cause);
-    draft.held_by(format!("the finalizer {name}"));
+    draft.held_by(Who::object(format!("the finalizer {name}")));
     draft.fact(format!("the finalizer {name} is set on the deleted object"), api(facts.now));
     if case.key.kind == cluster::Kind::POD {
         draft.fact(

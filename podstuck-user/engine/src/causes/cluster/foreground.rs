@@ -8,6 +8,7 @@ use crate::{
     cause::{Cause, Kind, Origin, TriedWith, seen, way},
     ids,
     model::{
+        chain::Who,
         cluster::{self, Facts, Key, Known, Object},
         diagnosis::Stage,
         path::safe,
@@ -78,7 +79,7 @@ pub(super) fn judge(case: &mut Case, object: &Object, facts: &Facts) -> Option<D
     found.sort_by_key(|(key, is_deleted)| (!is_deleted, key.clone()));
     let (first, _) = found.first()?;
     let mut draft = draft(&DEPENDENTS);
-    draft.held_by(first.to_string());
+    draft.held_by(Who::object(first.to_string()));
     draft.fact("the finalizer foregroundDeletion is set", api(facts.now));
     for (key, is_deleted) in found.iter().take(NAMED) {
         let state = if *is_deleted { "is being deleted" } else { "is not being deleted" };

@@ -18,6 +18,7 @@ use crate::{
         },
     },
     model::{
+        chain::Who,
         cluster::{self, AGAIN, Facts, Key, Kubelet, KubeletsList, Object},
         path::safe,
         shell::is_object_name,
@@ -67,7 +68,7 @@ pub(super) fn judge(case: &mut Case, pod: &Object, node: &Object, facts: &Facts)
     }
     let Some(end) = pod.metadata.deletion_timestamp else { return false };
     let mut draft = draft(&MISSED_DELETION);
-    draft.held_by(format!("kubelet on {shown}"));
+    draft.held_by(Who::component("kubelet", None).and(&format!(" on {shown}")));
     let late = facts.now.duration_since(end).as_secs();
     draft.fact(format!("its deletionTimestamp ({end:.0}) passed {late} s ago"), api(facts.now));
     lacks_deletion(&mut draft, AGAIN);

@@ -8,6 +8,7 @@ use crate::{
     cause::{Cause, Kind, Origin, TriedWith, like, seen, way},
     ids,
     model::{
+        chain::Who,
         cluster::{self, Condition, Facts, Key, Known, Object},
         diagnosis::Stage,
         path::safe,
@@ -115,7 +116,7 @@ pub(super) fn judge(case: &mut Case, namespace: &Object, facts: &Facts) {
     let content = holds(namespace, "NamespaceDeletionContentFailure");
     if let Some(condition) = content.filter(|it| it.message.contains("conversion webhook")) {
         let mut draft = draft(&CONVERSION_FAILS);
-        draft.held_by("a conversion webhook that does not answer");
+        draft.held_by(Who::object("a conversion webhook").and(" that does not answer"));
         draft.rule_out(
             ids::STORED_OBJECT_UNREADABLE,
             "the message of the condition names a conversion webhook",
@@ -167,7 +168,8 @@ fn unavailable(condition: &Condition, facts: &Facts) -> Draft {
     for service in services.iter().filter(down) {
         let Some(available) = service.condition("Available") else { continue };
         let name = safe(service.metadata.name.as_bytes()).into_owned();
-        draft.held_by(format!("the APIService {name}, which is not available"));
+        let who = Who::object(format!("the APIService {name}"));
+        draft.held_by(who.and(", which is not available"));
         let why = format!("{}: {}", available.reason, available.message);
         draft.fact(
             format!("the APIService {name} is not available: {}", safe(why.as_bytes())),
@@ -249,10 +251,10 @@ fn remains(
             .fact(format!("{} is being deleted", safe(key.to_string().as_bytes())), api(facts.now));
     }
     if let Some(first) = left.first() {
-        draft.held_by(first.to_string());
+        draft.held_by(Who::object(first.to_string()));
         draft.remedies.extend(remedy::ask(first));
     } else {
-        draft.held_by("the objects in the namespace");
+        draft.held_by(Who::object("the objects in the namespace"));
         draft.doubt(
             "whether anything is left: no object of the types that the condition names was found",
         );

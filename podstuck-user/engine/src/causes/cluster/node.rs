@@ -12,6 +12,7 @@ use crate::{
     cause::{Cause, Kind, Origin, TriedWith, like, or_seen, seen, way},
     ids,
     model::{
+        chain::Who,
         cluster::{self, Facts, Key, Known, Meta, Object},
         diagnosis::Stage,
         path::safe,
@@ -206,13 +207,13 @@ pub(super) fn judge(case: &mut Case, pod: &Object, facts: &Facts) {
     };
     if let Some(fact) = provider(&node.metadata) {
         let mut draft = draft(&VIRTUAL);
-        draft.held_by(format!("the provider of {}", safe(name.as_bytes())));
+        draft.held_by(Who::object(format!("the provider of {}", safe(name.as_bytes()))));
         draft.fact(fact, api(facts.now));
         draft.advice("read the log of the node's provider", "none");
         case.found(draft, facts.now);
     } else if node.metadata.labels.get("kubernetes.io/os").is_some_and(|os| os == "windows") {
         let mut draft = draft(&WINDOWS);
-        draft.held_by(format!("the Windows node {}", safe(name.as_bytes())));
+        draft.held_by(Who::object(format!("the Windows node {}", safe(name.as_bytes()))));
         draft.fact("the node has the label kubernetes.io/os=windows", api(facts.now));
         draft.advice("read the log of kubelet on that node", "none");
         case.found(draft, facts.now);
@@ -252,7 +253,7 @@ fn off_by_machine(node: &Object, facts: &Facts) -> Option<Draft> {
     let proof = machine::off(node, heard(node, facts), facts)?;
     let name = safe(node.metadata.name.as_bytes()).into_owned();
     let mut draft = draft(&OFF);
-    draft.held_by(format!("the node {name}, which is off"));
+    draft.held_by(Who::object(format!("the node {name}")).and(", which is off"));
     draft.fact(proof, api(facts.now));
     draft.fact(since("its Ready condition is", ready), api(facts.now));
     draft.remedies.extend(out_of_service(node));
@@ -270,7 +271,7 @@ fn off(node: &Object, facts: &Facts) -> Option<Draft> {
     let ready = ready(node).filter(|ready| ready.status != "True")?;
     let name = safe(node.metadata.name.as_bytes()).into_owned();
     let mut draft = draft(&OFF);
-    draft.held_by(format!("the node {name}, which is off"));
+    draft.held_by(Who::object(format!("the node {name}")).and(", which is off"));
     draft.fact(format!("the node {name} has the taint {taint}"), api(facts.now));
     draft.fact(since("its Ready condition is", ready), api(facts.now));
     if taint == SHUT_DOWN {
@@ -306,7 +307,7 @@ fn not_heard(node: &Object, facts: &Facts) -> Option<Draft> {
     }
     let name = safe(name.as_bytes()).into_owned();
     let mut draft = draft(&NOT_HEARD);
-    draft.held_by(format!("the node {name}, which does not report"));
+    draft.held_by(Who::object(format!("the node {name}")).and(", which does not report"));
     match unknown {
         Some(ready) => {
             draft.fact(since("its Ready condition is", ready), api(facts.now));
@@ -401,7 +402,7 @@ fn gone(case: &mut Case, pod: &Object, facts: &Facts) {
     }
     let name = safe(pod.spec.node_name.as_bytes()).into_owned();
     let mut draft = draft(&GONE);
-    draft.held_by(format!("the node {name}, which does not exist"));
+    draft.held_by(Who::object(format!("the node {name}")).and(", which does not exist"));
     draft.fact(
         format!("spec.nodeName is {name}, and the API server has no Node of that name"),
         api(facts.now),

@@ -8,6 +8,7 @@ use crate::{
     causes::pod_record,
     ids,
     model::{
+        chain::Who,
         cluster::{Condition, Facts, Last, Object},
         path::safe,
     },
@@ -66,7 +67,7 @@ pub(super) fn judge(case: &mut Case, pod: &Object, facts: &Facts) {
     for name in &meta.finalizers {
         let mut draft = draft(&pod_record::FINALIZER);
         draft.is_later = true;
-        draft.held_by(format!("the finalizer {}", safe(name.as_bytes())));
+        draft.held_by(Who::object(format!("the finalizer {}", safe(name.as_bytes()))));
         draft.fact(format!("the finalizer {} is set", safe(name.as_bytes())), api(facts.now));
         draft.lacks("that nothing of the pod is left on its node");
         draft.explanation = "kubelet has not reported that the pod has ended, so the finalizer \
@@ -116,7 +117,8 @@ pub(super) fn disruption(pod: &Object) -> Option<&Condition> {
 
 fn mirror(case: &mut Case, pod: &Object, facts: &Facts) {
     let mut draft = draft(&pod_record::MIRROR);
-    draft.held_by("the static pod's manifest, in the directory of kubelet's staticPodPath");
+    let place = ", in the directory of kubelet's staticPodPath";
+    draft.held_by(Who::object("the static pod's manifest").and(place));
     draft.fact(
         format!("it has the annotation {MIRROR}, and its grace period has passed"),
         api(facts.now),

@@ -11,6 +11,7 @@ use crate::{
     causes::pod_record::STATUS_REFUSED,
     ids,
     model::{
+        chain::Who,
         cluster::{
             self, By, Facts, Key, Known, Last, LastRequest, Meta, Object, Refusal, Removal, Webhook,
         },
@@ -98,10 +99,12 @@ pub(super) fn judge(removal: &Removal, facts: &Facts) -> Option<Draft> {
 /// Adds what refuses a request, and the API server's message.
 fn said(draft: &mut Draft, by: &By, message: &str, what: &str, facts: &Facts) {
     draft.held_by(match by {
-        By::Webhook(name) => format!("the webhook {name}, which denies the request"),
-        By::Call(name) => format!("the webhook {name}, whose call fails"),
-        By::Policy(name) => format!("the ValidatingAdmissionPolicy {name}"),
-        By::Validation => "admission, after which the object is not valid".into(),
+        By::Webhook(name) => {
+            Who::object(format!("the webhook {name}")).and(", which denies the request")
+        }
+        By::Call(name) => Who::object(format!("the webhook {name}")).and(", whose call fails"),
+        By::Policy(name) => Who::object(format!("the ValidatingAdmissionPolicy {name}")),
+        By::Validation => Who::object("admission").and(", after which the object is not valid"),
     });
     let short: String = message.chars().take(SHOWN).collect();
     let short = safe(short.trim().as_bytes()).into_owned();

@@ -12,6 +12,7 @@ use crate::{
     cause::{Cause, Kind, Origin, TriedWith, like, seen, way},
     ids,
     model::{
+        chain::Who,
         cluster::{self, Consumer, Facts, Key, Known, Object},
         diagnosis::Stage,
         path::safe,
@@ -237,7 +238,7 @@ fn reserved(case: &mut Case, claim: &Object, holders: &[&Reserved], facts: &Fact
         draft.fact(format!("{} more consumers exist", holders.len() - NAMED), api(facts.now));
     }
     if let Some(first) = holders.first() {
-        draft.held_by(first.shown.clone());
+        draft.held_by(Who::object(&first.shown));
         let key = first.key.as_ref();
         if matches!(first.state, State::Holds("is being deleted")) {
             draft.remedies.extend(key.and_then(remedy::ask));
@@ -276,7 +277,7 @@ fn not_released(
         return None;
     }
     let mut draft = draft(&NOT_RELEASED);
-    draft.held_by("the ResourceClaim controller of kube-controller-manager");
+    draft.held_by(Who::component("the ResourceClaim controller of kube-controller-manager", None));
     describe(&mut draft, claim, facts);
     match unread {
         Some(unread) => {

@@ -5,6 +5,7 @@ use crate::{
     cause::{Cause, Kind, Origin, TriedWith, like, seen, way},
     ids,
     model::{
+        chain::Who,
         cluster::{self, Condition, Facts},
         diagnosis::Stage,
         path::safe,
@@ -91,7 +92,8 @@ pub(super) fn judge(case: &mut Case, condition: &Condition, facts: &Facts) {
         let short: String = message.chars().take(SHOWN).collect();
         let short = safe(short.as_bytes()).into_owned();
         let mut draft = draft(&UNREADABLE);
-        draft.held_by(format!("an object of the type {plural} that the API server cannot read"));
+        let object = Who::object(format!("an object of the type {plural}"));
+        draft.held_by(object.and(" that the API server cannot read"));
         draft.fact(super::namespace::words(condition), api(facts.now));
         draft.fact(
             format!("the list of {plural} in {namespace} fails with the same message: {short}"),

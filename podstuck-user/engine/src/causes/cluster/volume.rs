@@ -9,6 +9,7 @@ use crate::{
     cause::{Cause, Kind, Origin, TriedWith, like, seen, way},
     ids,
     model::{
+        chain::Who,
         cluster::{self, Facts, Key, Known, Object},
         diagnosis::Stage,
         path::safe,
@@ -180,7 +181,7 @@ fn in_use(case: &mut Case, facts: &Facts) -> Option<Draft> {
     users.sort_by_key(|pod| (pod.metadata.deletion_timestamp.is_none(), pod.metadata.name.clone()));
     let first = *users.first()?;
     let mut draft = draft(&CLAIM_IN_USE);
-    draft.held_by(format!("Pod {namespace}/{}", first.metadata.name));
+    draft.held_by(Who::object(format!("Pod {namespace}/{}", first.metadata.name)));
     draft.fact(format!("the finalizer {CLAIM_PROTECTION} is set"), api(facts.now));
     draft.rule_out(ids::OBJECT_FINALIZER, "a pod that has a node names the claim");
     for pod in users.iter().take(NAMED) {
@@ -234,7 +235,7 @@ fn bound(case: &mut Case, volume: &Object, facts: &Facts) -> Option<Draft> {
     }
     let mut draft = draft(&BOUND);
     let name = safe(key.to_string().as_bytes()).into_owned();
-    draft.held_by(name.clone());
+    draft.held_by(Who::object(&name));
     draft.fact(format!("the finalizer {VOLUME_PROTECTION} is set"), api(facts.now));
     let state = if there.metadata.deletion_timestamp.is_some() {
         "is being deleted"
@@ -265,7 +266,7 @@ fn attached(case: &mut Case, finalizer: &str, facts: &Facts) -> Option<Draft> {
     let first = *found.first()?;
     let key = Key::global(cluster::Kind::ATTACHMENT, &first.metadata.name);
     let mut draft = draft(&ATTACHED);
-    draft.held_by(key.to_string());
+    draft.held_by(Who::object(key.to_string()));
     draft.fact(format!("the finalizer {} is set", safe(finalizer.as_bytes())), api(facts.now));
     for it in &found {
         let text =
@@ -315,16 +316,16 @@ fn detaching(case: &Case, attachment: &Object, finalizer: &str, facts: &Facts) -
     }
     if let Some(name) = volume.filter(|_| is_gone) {
         let name = safe(name.as_bytes()).into_owned();
-        draft.held_by(format!("the PersistentVolume {name}, which does not exist"));
+        let who = Who::object(format!("the PersistentVolume {name}"));
+        draft.held_by(who.and(", which does not exist"));
         draft.fact(format!("the PersistentVolume {name} does not exist"), api(facts.now));
         draft.rule_out(
             ids::VOLUME_DETACH_FAILS,
             "without its PersistentVolume the attacher asks nothing of the storage",
         );
     } else {
-        draft.held_by(format!(
-            "the storage of {driver}, which refuses to detach the volume from {node}"
-        ));
+        let refuses = format!(", which refuses to detach the volume from {node}");
+        draft.held_by(Who::object(format!("the storage of {driver}")).and(&refuses));
         if matches!(there, Some(Known::Is(_)) | None) {
             draft.rule_out(ids::ATTACHED_VOLUME_GONE, "its volume exists");
         }

@@ -8,6 +8,7 @@ use crate::{
     cause::{Cause, Kind, Origin, TriedWith, like, seen, way},
     ids,
     model::{
+        chain::Who,
         cluster::{self, Facts, Key, Known, Object, Rule, ServiceRef, Webhook},
         diagnosis::Stage,
         path::safe,
@@ -218,7 +219,7 @@ impl Refusal<'_> {
         let place = format!("{}/{}", service.namespace, service.name);
         let place = safe(place.as_bytes()).into_owned();
         let mut draft = draft(&UNAVAILABLE);
-        draft.held_by(format!("the webhook {name}, which does not answer"));
+        draft.held_by(Who::object(format!("the webhook {name}")).and(", which does not answer"));
         let (operation, resource) = request;
         draft.fact(
             format!(

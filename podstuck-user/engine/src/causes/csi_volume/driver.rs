@@ -17,6 +17,7 @@ use crate::{
     ids,
     model::{
         call::Outcome,
+        chain::Who,
         evidence::Source,
         halted::Halted,
         path::{safe, safe_path},
@@ -60,6 +61,11 @@ pub(crate) fn cause(fault: Fault) -> &'static Cause {
 fn name(suspect: &Suspect<'_>) -> String {
     let csi = suspect.volume.csi.as_ref();
     csi.and_then(|csi| csi.data.driver()).unwrap_or_default()
+}
+
+/// The driver as what must act.
+fn who(suspect: &Suspect<'_>) -> Who {
+    Who::component(format!("the CSI driver {}", name(suspect)), None)
 }
 
 fn registration_socket(suspect: &Suspect<'_>) -> String {
@@ -208,8 +214,8 @@ pub(crate) fn hangs(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<
     let task = process.map(|it| context.waits.task(it.pid, "unpublish the volume", context.clock));
     let task = task.unwrap_or_default();
     draft.held_by(match task.links.last() {
-        Some(last) => format!("the CSI driver {name}, which waits for {}", last.who),
-        None => format!("the CSI driver {name}"),
+        Some(last) => who(suspect).and(&format!(", which waits for {}", last.who)),
+        None => who(suspect),
     });
     let started = process.and_then(|process| process.ticks);
     let halted = process.and_then(|process| Some((process.pid, process.halted.as_ref()?)));
@@ -293,7 +299,7 @@ pub(crate) fn hangs(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<
 pub(crate) fn error(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<'_>) {
     let name = name(suspect);
     doubt_after_restart(context, draft, suspect);
-    draft.held_by(format!("the CSI driver {name}"));
+    draft.held_by(who(suspect));
     registrar(draft, suspect);
     draft.explanation = format!(
         "The CSI driver {name} answers kubelet's NodeUnpublishVolume with an error at each \
@@ -342,7 +348,7 @@ fn answers_with_errors(draft: &mut Draft) {
 /// A driver that serves one call on a volume at a time, and refuses those of other pods meanwhile.
 pub(crate) fn in_turn(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<'_>) {
     let name = name(suspect);
-    draft.held_by(format!("the CSI driver {name}"));
+    draft.held_by(who(suspect));
     draft.waits_for = Some("its calls on the same volume for other pods".into());
     listens(draft, suspect);
     if let Some(said) = suspect.of_another {

@@ -29,7 +29,7 @@ use crate::{
         waiting::{On, Part, Waiting},
     },
     query::Answer,
-    testing::{self, Alone, FILE, failed, pod_record},
+    testing::{self, Alone, FILE, failed, holder_of, pod_record},
     tracker::{self, TrackerId},
     verdict::{Draft, Verdict},
 };
@@ -1073,12 +1073,12 @@ fn a_driver_is_named_with_the_command_that_it_waits_for() {
         ("csi-unpublish-hung-lock", "the CSI driver d.example, which waits for umount (pid 78)");
     let known = found(Some("pv"));
     known.assert_is(id, Certainty::Firm);
-    assert_eq!(known.held_by.as_deref(), Some(who));
+    assert_eq!(holder_of(&known.held_by), who);
     let fact = "umount (pid 78) waits for a page of a file to be read or written, in the kernel function folio_wait_bit:";
     assert!(known.evidence.iter().any(|it| it.fact.starts_with(fact)), "{:?}", known.evidence);
     found(Some("another")).assert_is(id, Certainty::Likely);
     found(None).assert_is(id, Certainty::Likely);
-    assert_eq!(found(None).held_by.as_deref(), Some(who));
+    assert_eq!(holder_of(&found(None).held_by), who);
 }
 
 /// While that `umount` is seen, and its own cause is not known yet.

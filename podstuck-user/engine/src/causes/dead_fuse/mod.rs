@@ -22,6 +22,7 @@ use crate::{
     ids,
     model::{
         call::Call,
+        chain::Who,
         degraded::Feed,
         diagnosis::Stage,
         evidence::Source,
@@ -292,7 +293,7 @@ fn tell(draft: &mut Draft, mount: &MountPoint, view: View, pid: u32) {
                 "whether the connection was aborted: the FUSE server still runs, and may return \
                  ENOTCONN itself, as GlusterFS's does while its own servers are unreachable",
             );
-            draft.held_by(format!("the FUSE server (pid {server})"));
+            draft.held_by(Who::process("the FUSE server", server));
             draft.explanation = format!(
                 "stat(2) of this mount fails with ENOTCONN. Removals call stat(2) before they \
                  delete, so they fail there, and the directories above stay. The mount's FUSE \

@@ -19,7 +19,7 @@ use crate::{
         time::Monotonic,
     },
     query::Answer,
-    testing::{Alone, VOLUME, failed, mounted, pod_state},
+    testing::{Alone, VOLUME, failed, holder_of, mounted, pod_state},
     tracker::{Claim, Steps, Subject, Tracker},
     verdict::Verdict,
 };
@@ -71,7 +71,7 @@ fn a_server_that_lives_is_not_surely_gone_whatever_it_answers() {
     let lives = of(Some(FuseServer::Lives(9)));
     assert_eq!(lives.certainty(), Certainty::Likely, "it may be aborted");
     // As in kubernetes issue 65703.
-    assert_eq!(lives.held_by.as_deref(), Some("the FUSE server (pid 9)"));
+    assert_eq!(holder_of(&lives.held_by), "the FUSE server (pid 9)");
     assert!(!lives.explanation.contains("has ended"), "{}", lives.explanation);
     assert_eq!(of(Some(FuseServer::Gone)).certainty(), Certainty::Firm);
     assert_eq!(of(Some(FuseServer::NotShown)).certainty(), Certainty::Likely);

@@ -15,6 +15,7 @@ use crate::{
     event::{Event, What},
     model::{
         block_volume::{BlockVolume, DeviceUser},
+        chain::Who,
         csi::VolumeData,
         evidence::Source,
         holder::{About, Holder, How, Snapshot},
@@ -195,12 +196,12 @@ pub(crate) fn draft(context: &Context<'_>, left: &Left) -> Option<Draft> {
     }
     tell(&mut draft, &culprits);
     for user in volume.users.iter().take(NAMED) {
-        draft.fact(made_of(user), Source::proc(&user.source));
+        draft.fact(made_of(user).to_string(), Source::proc(&user.source));
     }
     let is_held = !culprits.is_empty() || !volume.users.is_empty();
     let refuses = refuses(left).filter(|_| !is_held);
     if let Some(driver) = &refuses {
-        draft.held_by(format!("CSI driver {driver}"));
+        draft.held_by(Who::component(format!("CSI driver {driver}"), None));
         draft.explanation = format!(
             "The pod's containers have ended, and its raw block volume is still mapped. kubelet \
              asks the CSI driver {driver} to remove its map of the device, and the driver answers \
@@ -297,9 +298,9 @@ fn what_is_left(draft: &mut Draft, volume: &BlockVolume) {
 }
 
 /// `loop4 is built on /k/map`
-pub(crate) fn made_of(user: &DeviceUser) -> String {
+pub(crate) fn made_of(user: &DeviceUser) -> Who {
     let what = if user.what.is_empty() { String::new() } else { format!(" ({})", user.what) };
-    format!("{}{what} is built on {}", user.name, user.of)
+    Who::object(&user.name).and(&format!("{what} is built on {}", user.of))
 }
 
 /// The devices on which none is made, but which are made of one that is made of the volume's.

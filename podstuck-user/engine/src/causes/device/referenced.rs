@@ -259,7 +259,7 @@ pub(super) fn mapped(draft: &mut Draft, said: &Said, sample: &NodeSample) {
         let fact = format!("it is still mapped for pod {uid}: {}", safe_path(volume.path()));
         draft.fact(fact, Source::file("kubelet's directories"));
         for user in volume.users.iter().take(NAMED) {
-            draft.fact(made_of(user), Source::proc(&user.source));
+            draft.fact(made_of(user).to_string(), Source::proc(&user.source));
         }
     }
     if found.is_empty() {

@@ -23,7 +23,7 @@ use crate::{
         time::Monotonic,
     },
     query::{Answer, Query},
-    testing::{Alone, block_volume, failed, found, holder, mounts, pod_state, snapshot},
+    testing::{Alone, block_volume, failed, found, holder, holder_of, mounts, pod_state, snapshot},
     tracker::{Steps, TrackerId},
     verdict::{Draft, Verdict},
 };
@@ -112,11 +112,11 @@ fn a_driver_that_fails_is_named_where_no_process_holds_the_device() {
     };
     let draft = finding(error, Vec::new());
     draft.assert_is("raw-block-volume-in-use", Certainty::Likely);
-    assert_eq!(draft.held_by.as_deref(), Some("CSI driver block.example"));
+    assert_eq!(holder_of(&draft.held_by), "CSI driver block.example");
     let first = draft.remedies[0].words();
     assert!(first.contains("umount ") && first.contains("/publish/pv/u"), "{first}");
     let held = finding(error, vec![holder(How::Fd, Through::Itself, Some(true))]);
-    assert_ne!(held.held_by.as_deref(), Some("CSI driver block.example"));
+    assert_ne!(holder_of(&held.held_by), "CSI driver block.example");
     let busy = finding("rpc error: code = Internal desc = umount: target is busy", Vec::new());
     assert_eq!(busy.held_by, None);
 }
@@ -151,16 +151,16 @@ fn of_devices_that_are_made_of_one_another_the_last_goes_first() {
         let (answer, query) = (Box::new(Answer::Holders(Ok(held))), Box::new(query.clone()));
         let draft = found(all.take(at(5), What::Answer { query, answer }).verdicts).pop().unwrap();
         (
-            draft.held_by.clone(),
+            holder_of(&draft.held_by),
             draft.remedies.iter().map(|it| it.words().to_string()).collect::<Vec<_>>(),
         )
     };
     let (who, ways) = first(vec![user("loop3", "/k/map"), user("dm-4", "loop3")]);
-    assert_eq!(who.as_deref(), Some("dm-4 is built on loop3"));
+    assert_eq!(who, "dm-4 is built on loop3");
     assert!(ways[0].contains("vgchange --activate n"), "{ways:?}");
     assert!(ways.iter().all(|way| !way.contains("losetup -d")), "it has no effect: {ways:?}");
     let (who, ways) = first(vec![user("loop3", "/k/map"), user("loop5", "/dev/loop3")]);
-    assert_eq!(who.as_deref(), Some("loop5 is built on /dev/loop3"));
+    assert_eq!(who, "loop5 is built on /dev/loop3");
     assert!(
         ways[0].contains("losetup -d /dev/loop5") && ways[0].contains("/sys/block/loop5"),
         "{ways:?}"

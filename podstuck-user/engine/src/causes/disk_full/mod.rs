@@ -15,6 +15,7 @@ use crate::{
     ids,
     model::{
         call::Outcome,
+        chain::Who,
         degraded::Feed,
         diagnosis::Stage,
         evidence::Source,
@@ -239,7 +240,7 @@ pub(crate) fn draft(
 fn fails(draft: &mut Draft, space: &Space, said: &Said, sample: &NodeSample) {
     let name = said.component.name();
     let runtime = sample.runtimes.iter().find(|it| it.component == said.component);
-    draft.held_by(runtime.map_or_else(|| name.to_owned(), |it| format!("{name} (pid {})", it.pid)));
+    draft.held_by(Who::component(name, runtime.map(|it| it.pid)));
     draft.must = Some("write its files");
     draft.waits_for = Some(format!("space on {}", safe_path(&space.path)));
     draft.blocks_deletion = Some(true);

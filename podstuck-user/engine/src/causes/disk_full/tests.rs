@@ -10,7 +10,7 @@ use crate::{
     model::{
         evidence::Certainty, identity::Component, node::NodeSample, said::Said, time::Monotonic,
     },
-    testing::{Alone, space},
+    testing::{Alone, holder_of, space},
     verdict::Verdict,
 };
 
@@ -47,14 +47,14 @@ fn a_runtime_that_says_so_is_named_before_one_that_may_hang() {
         disks.take(Monotonic(991_000_000_000), What::Said(Box::new(Said { times: 8, ..said })));
         let verdicts = sampled(&mut disks, 1000, 0);
         let [Verdict::Found(draft)] = &verdicts[..] else { panic!("{verdicts:?}") };
-        (draft.blocks_deletion, draft.held_by.clone(), draft.certainty(), draft.ruled_out.len())
+        (draft.blocks_deletion, holder_of(&draft.held_by), draft.certainty(), draft.ruled_out.len())
     };
     let root = space(0, Monotonic(0)).path;
     let root = root.display().to_string();
-    let of_dockerd = (Some(true), Some("dockerd".to_owned()), Certainty::Likely, 2);
+    let of_dockerd = (Some(true), "dockerd".to_owned(), Certainty::Likely, 2);
     assert_eq!(found(&root, 980), of_dockerd);
     let (blocks, held_by, ..) = found("/elsewhere", 980);
-    assert_eq!((blocks, held_by), (None, None), "of another disk");
+    assert_eq!((blocks, &*held_by), (None, ""), "of another disk");
     assert_eq!(found(&root, 100).0, None, "of another time");
 }
 

@@ -24,6 +24,7 @@ use crate::{
     command::{Step, View},
     ids,
     model::{
+        chain::Who,
         evidence::Source,
         file_system::{FileSystem, Subvolume, is_fuse},
         finding::Severity,
@@ -128,7 +129,7 @@ fn make_writable(draft: &mut Draft, view: View, fs: &FileSystem, subvolume: &Sub
     draft.fact(format!("it lies in the btrfs subvolume {shown}"), Source::Look("statx"));
     let refused = "access(2) for writing fails with EROFS in its directory, where statfs(2) shows no read-only flag";
     draft.fact(refused, Source::Look("access(2)"));
-    draft.held_by(format!("the read-only subvolume {shown}"));
+    draft.held_by(Who::object(format!("the read-only subvolume {shown}")));
     draft.explanation = format!(
         "The btrfs subvolume {shown} is read-only by its property `ro`, as a snapshot for `btrfs send` is. Nothing in it \
          can be removed, and every attempt fails at the same place; the rest of the file system can be written."

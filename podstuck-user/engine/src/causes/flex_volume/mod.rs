@@ -14,6 +14,7 @@ use crate::{
     family::Family,
     ids,
     model::{
+        chain::Who,
         degraded::Feed,
         diagnosis::Stage,
         evidence::Source,
@@ -211,8 +212,9 @@ fn draft(
     let driver = safe(plugin.to_string_lossy().replace('~', "/").as_bytes()).into_owned();
     let (is_lost, is_left) = (has_no_plugin(&error.said), is_left_mounted(&error.said));
     draft.held_by(match is_lost {
-        true => format!("kubelet, which finds no plugin for the FlexVolume driver {driver}"),
-        false => format!("the FlexVolume driver {driver}"),
+        true => Who::component("kubelet", None)
+            .and(&format!(", which finds no plugin for the FlexVolume driver {driver}")),
+        false => Who::component(format!("the FlexVolume driver {driver}"), None),
     });
     if is_lost {
         draft.doubt("whether kubelet has found the plugin since: it says nothing of that");
@@ -304,7 +306,7 @@ mod tests {
     use super::*;
     use crate::{
         model::{evidence::Certainty, identity::Target},
-        testing::{Alone, found, mounted as mount_at, pod_state},
+        testing::{Alone, found, holder_of, mounted as mount_at, pod_state},
     };
 
     const UID: &str = "0f0e0d0c-1111-2222-3333-444455556666";
@@ -338,7 +340,7 @@ mod tests {
     fn a_driver_that_fails_while_its_volume_is_mounted_is_the_cause() {
         let draft = verdict(ROOK, 3, "ceph.rook.io~rook", true).unwrap();
         draft.assert_is("flexvolume-driver-error", Certainty::Firm);
-        assert_eq!(draft.held_by.as_deref(), Some("the FlexVolume driver ceph.rook.io/rook"));
+        assert_eq!(holder_of(&draft.held_by), "the FlexVolume driver ceph.rook.io/rook");
         assert!(draft.remedies[0].words().contains("umount"), "{:?}", draft.remedies[0]);
         let once = verdict(ROOK, 1, "ceph.rook.io~rook", true).unwrap();
         assert_ne!(once.certainty(), Certainty::Firm);
@@ -375,6 +377,6 @@ mod tests {
         let lost = verdict(lost, 1, "hulk~lvm", true).unwrap();
         lost.assert_is("flexvolume-driver-error", Certainty::Likely);
         let who = "kubelet, which finds no plugin for the FlexVolume driver hulk/lvm";
-        assert_eq!(lost.held_by.as_deref(), Some(who));
+        assert_eq!(holder_of(&lost.held_by), who);
     }
 }

@@ -53,11 +53,13 @@ pub(super) fn fill(draft: &mut Draft, view: View, found: Option<&Result<Fanotify
         [_] => {}
         _ => draft.doubt(ONE_OF_SEVERAL),
     }
-    let who: Vec<String> =
-        listeners.iter().take(NAMED).map(|it| format!("{}{}", it.who(), place(it))).collect();
-    let more = listeners.len() - who.len();
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    draft.held_by(format!("{}{more}", who.join(", ")));
+    let mut named = listeners.iter().take(NAMED).map(|it| it.who().and(&place(it)));
+    if let Some(first) = named.next() {
+        let others: String = named.map(|it| format!(", {it}")).collect();
+        let more = listeners.len().saturating_sub(NAMED);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        draft.held_by(first.and(&others).and(&more));
+    }
     for listener in listeners.into_iter().take(NAMED) {
         draft.fact(describe(listener), Source::proc(&listener.source));
         draft.remedies.push(let_go(view, listener, ", which does not permit the access"));

@@ -8,6 +8,7 @@ use jiff::SignedDuration;
 use crate::{
     kubelet_steps,
     model::{
+        chain::Who,
         evidence::Source,
         finding::Severity,
         identity::Target,
@@ -58,7 +59,7 @@ pub(super) fn beside(
     let path = seen.path.as_deref().map(safe_path).unwrap_or_default();
     draft.target = Arc::new(Target { pod: Some(record.pod.clone()), ..Target::unknown() });
     (draft.severity, draft.blocks_deletion) = (Severity::Critical, Some(true));
-    draft.held_by(format!("kubelet (pid {pid})"));
+    draft.held_by(Who::component("kubelet", Some(pid)));
     draft.must = Some(MUST);
     draft.fact(format!("the call is kubelet's own, on {other}: {path}"), Source::proc("/proc"));
     draft.fact(

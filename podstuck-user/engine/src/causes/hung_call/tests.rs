@@ -34,7 +34,7 @@ use crate::{
         time::Monotonic,
     },
     query::{Answer, Fanotify, FindListener, Listening, NoAnswer},
-    testing::{Alone, failed, found, holder, lock_holder, pod_record, pod_state, stuck},
+    testing::{Alone, failed, found, holder, holder_of, lock_holder, pod_record, pod_state, stuck},
     tracker::{Claim, Subject, Tracker},
     verdict::Verdict,
 };
@@ -267,7 +267,7 @@ fn the_silent_device_of_an_unmount_is_named() {
     let shuts_down = ["folio_wait_bit", "sync_inodes_sb", "generic_shutdown_super"];
     let likely = found_with(NodeMounts::default(), &shuts_down).unwrap();
     likely.assert_is("umount-kernel-hang", Certainty::Likely);
-    assert_eq!(likely.held_by.as_deref(), Some("sda"));
+    assert_eq!(holder_of(&likely.held_by), "sda");
     assert!(likely.remedies[0].words().starts_with("bring back the disk sda"));
     let certain = found_with(mounted, &shuts_down).unwrap();
     certain.assert_is("umount-kernel-hang", Certainty::Firm);
@@ -545,12 +545,12 @@ fn a_fanotify_listener_is_named_where_it_is_the_only_one() {
     let another = Holder { pid: Some(78), ..agent.clone() };
     let (whole, part) = (Certainty::Firm, Certainty::Likely);
     for (listeners, unread, certainty, who) in [
-        (vec![agent.clone()], 0, whole, Some("backup (pid 77)")),
-        (vec![of_files.clone(), agent.clone()], 0, whole, Some("backup (pid 77)")),
-        (vec![agent.clone()], 1, part, Some("backup (pid 77)")),
-        (vec![agent, another], 0, part, Some("backup (pid 77), backup (pid 78)")),
-        (vec![of_files], 0, part, Some("backup (pid 77)")),
-        (Vec::new(), 0, part, None),
+        (vec![agent.clone()], 0, whole, "backup (pid 77)"),
+        (vec![of_files.clone(), agent.clone()], 0, whole, "backup (pid 77)"),
+        (vec![agent.clone()], 1, part, "backup (pid 77)"),
+        (vec![agent, another], 0, part, "backup (pid 77), backup (pid 78)"),
+        (vec![of_files], 0, part, "backup (pid 77)"),
+        (Vec::new(), 0, part, ""),
     ] {
         let mut hung = Alone::<HungCalls>::new();
         let seen = aged(stuck(&["fanotify_handle_event", "fsnotify"]), 30);
@@ -560,7 +560,7 @@ fn a_fanotify_listener_is_named_where_it_is_the_only_one() {
         let answer = Answer::Fanotify(Ok(Fanotify { listeners, unread }));
         let draft = hung.answer(query, answer).unwrap();
         draft.assert_is("fanotify-listener-hung", certainty);
-        assert_eq!(draft.held_by.as_deref(), who);
+        assert_eq!(holder_of(&draft.held_by), who);
         assert!(!draft.remedies.is_empty());
     }
 }
@@ -679,7 +679,7 @@ fn a_call_of_kubelets_on_another_pods_volume_keeps_the_pod_in_question() {
     let runs = || PodState { populated: Some(true), ..pod_state(UID) };
     let draft = finding(record(), runs(), &[42], &[]).unwrap();
     assert_eq!((draft.id(), draft.certainty()), ("fuse-daemon-hung", Certainty::Likely));
-    assert_eq!(draft.held_by.as_deref(), Some("kubelet (pid 42)"));
+    assert_eq!(holder_of(&draft.held_by), "kubelet (pid 42)");
     assert_eq!(draft.target.pod.as_ref().map(|pod| pod.uid.as_str()), Some(UID));
     assert_eq!(draft.blocks_deletion, Some(true));
     assert!(draft.explanation.contains("(another)"), "{}", draft.explanation);

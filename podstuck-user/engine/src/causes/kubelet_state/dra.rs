@@ -2,6 +2,7 @@
 
 use crate::{
     model::{
+        chain::Who,
         csi::Registration,
         dra::{DeviceDriver, KeptClaim},
         evidence::Source,
@@ -49,7 +50,7 @@ pub(super) fn driver_fails(draft: &mut Draft, pod: &PodState) {
     let mut drivers = pod.claims.iter().flat_map(|claim| &claim.drivers);
     let only = drivers.next().filter(|first| drivers.all(|other| other.name == first.name));
     let Some(only) = only else {
-        draft.held_by("a DRA driver of the pod");
+        draft.held_by(Who::component("a DRA driver of the pod", None));
         draft.advice(
             "look into the DRA driver's log on this node for the claim that the error names",
             "none",
@@ -57,7 +58,7 @@ pub(super) fn driver_fails(draft: &mut Draft, pod: &PodState) {
         return;
     };
     let name = safe(only.name.as_bytes());
-    draft.held_by(format!("the DRA driver {name}"));
+    draft.held_by(Who::component(format!("the DRA driver {name}"), None));
     let what = if only.registration == Registration::Listening {
         format!(
             "look into the log of the DRA driver {name} on this node for the claim that the error names"

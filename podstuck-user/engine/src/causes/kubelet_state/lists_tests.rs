@@ -17,7 +17,7 @@ use crate::{
         time::Monotonic,
     },
     query::{Answer, Query, ReadKubeletsPods, Wants},
-    testing::{Alone, found, pod_record, pod_state, runtime},
+    testing::{Alone, found, holder_of, pod_record, pod_state, runtime},
     verdict::Draft,
 };
 
@@ -116,7 +116,7 @@ fn a_deletion_that_two_reads_do_not_have_is_missed() {
     played.answer(613, query.unwrap(), read(None, 590));
     let draft = played.scan(614).0.unwrap();
     draft.assert_is(CAUSE, Firm);
-    assert_eq!(draft.held_by.as_deref(), Some("kubelet (pid 7)"));
+    assert_eq!(holder_of(&draft.held_by), "kubelet (pid 7)");
     assert!(draft.remedies[0].words().starts_with("restart kubelet"), "{draft:#?}");
     // A container that ends by itself is no step of the deletion.
     let ended = Said::new(Component::Kubelet, "log", UID, time(612), "x");

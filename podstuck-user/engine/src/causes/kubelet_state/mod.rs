@@ -31,6 +31,7 @@ use crate::{
     family::Family,
     ids,
     model::{
+        chain::Who,
         degraded::Feed,
         diagnosis::Stage,
         evidence::Source,
@@ -257,7 +258,7 @@ pub(crate) fn draft(suspect: &Suspect<'_>) -> Draft {
     draft.is_settled = true;
     let why = match state {
         State::Halted(kubelet) => {
-            draft.held_by(format!("kubelet (pid {})", kubelet.pid));
+            draft.held_by(Who::component("kubelet", Some(kubelet.pid)));
             let how = halted::go_on(
                 &mut draft,
                 Process::new(kubelet.pid, kubelet.started, Some("kubelet")),
@@ -267,7 +268,7 @@ pub(crate) fn draft(suspect: &Suspect<'_>) -> Draft {
             format!("kubelet (pid {}) does nothing: its {how}.", kubelet.pid)
         }
         State::Down => {
-            draft.held_by("kubelet, which does not run");
+            draft.held_by(Who::component("kubelet", None).and(", which does not run"));
             draft.fact("no kubelet process exists on this node", Source::proc("/proc/*/cmdline"));
             start(&mut draft, *stopped);
             draft.rule_out(ids::KUBELET_STOPPED, "no kubelet process exists");

@@ -9,11 +9,12 @@ use crate::{
     ids,
     kubelet_steps::{KubeletSteps, requested},
     model::{
+        chain::Who,
         degraded::Feed,
         diagnosis::Stage,
         evidence::Source,
         node::NodeSample,
-        path::{process, safe},
+        path::safe,
         pod_group::Task,
         pod_record::{ContainerRecord, PodRecord},
     },
@@ -87,8 +88,7 @@ pub(super) fn draft(
         ),
         Source::Record,
     );
-    let named: Vec<String> =
-        tasks.iter().take(NAMED).map(|task| process(&task.comm, task.pid)).collect();
+    let named: Vec<String> = tasks.iter().take(NAMED).map(|task| task.who().to_string()).collect();
     draft.fact(
         format!("processes of one of its containers are alive: {}", named.join(", ")),
         Source::proc("control groups"),
@@ -97,7 +97,7 @@ pub(super) fn draft(
         let fact = "neither kubelet's log nor the runtime's has a stop of a container of the pod since the request";
         draft.fact(fact, Source::Log(log.to_owned()));
     }
-    draft.held_by(format!("the postStart hook of container {name}"));
+    draft.held_by(Who::object(format!("the postStart hook of container {name}")));
     draft.must = Some("return");
     let first = tasks.first()?;
     draft.remedy(

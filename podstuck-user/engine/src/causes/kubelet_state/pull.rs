@@ -8,12 +8,13 @@ use crate::{
     ids,
     kubelet_steps::NotAsked,
     model::{
+        chain::Who,
         degraded::Feed,
         diagnosis::Stage,
         evidence::Source,
         identity::Component,
         node::NodeSample,
-        path::{process, safe},
+        path::safe,
         pod_group::Task,
         pod_record::{ContainerRecord, ContainerState, PodRecord},
     },
@@ -80,20 +81,17 @@ pub(super) fn draft(
     draft
         .fact(format!("its record shows container {name} as not created yet{why}"), Source::Record);
     for task in tasks.iter().take(1) {
-        let fact = format!(
-            "the only living process of the pod is its sandbox's own: {}",
-            process(&task.comm, task.pid)
-        );
+        let fact =
+            format!("the only living process of the pod is its sandbox's own: {}", task.who());
         draft.fact(fact, Source::proc("control groups"));
     }
     draft.fact(not_asked.fact(), Source::Log(not_asked.log.to_owned()));
     let runtime = sample.runtimes.first();
-    draft.held_by(match runtime {
-        Some(it) => {
-            format!("{} (pid {}), which creates container {name}", it.component.name(), it.pid)
-        }
-        None => format!("the runtime, which creates container {name}"),
-    });
+    let who = match runtime {
+        Some(it) => it.who(),
+        None => Who::component("the runtime", None),
+    };
+    draft.held_by(who.and(&format!(", which creates container {name}")));
     draft.must = Some("finish that");
     if runtime.is_some_and(|it| it.component == Component::Containerd) {
         let list = "ctr --namespace k8s.io content active";

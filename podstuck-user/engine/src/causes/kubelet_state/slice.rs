@@ -14,6 +14,7 @@ use crate::{
     event::{Event, What},
     ids,
     model::{
+        chain::Who,
         degraded::Feed,
         diagnosis::Stage,
         evidence::Source,
@@ -148,7 +149,7 @@ fn draft(said: &Repeated, slice: &str, uid: &str, sample: &NodeSample, left: Lef
     let pod = sample.pod(uid).map_or_else(unnamed, PodState::named);
     let mut draft = Draft::about_pod(TrackerId::SliceWait, &SLICE_TIMES_OUT, pod, None, sample.at);
     (draft.severity, draft.blocks_deletion) = (Severity::Warning, Some(true));
-    draft.held_by(format!("systemd's signal that {slice} is removed"));
+    draft.held_by(Who::object(format!("systemd's signal that {slice} is removed")));
     draft.must = Some("reach kubelet");
     said.tell(&mut draft);
     if said.lines < 2 {
@@ -220,7 +221,7 @@ mod tests {
     use super::*;
     use crate::{
         model::{evidence::Certainty, time::Monotonic},
-        testing::{Alone, found, pod_state},
+        testing::{Alone, found, holder_of, pod_state},
     };
 
     const UID: &str = "0f0e0d0c-1111-2222-3333-444455556666";
@@ -253,7 +254,7 @@ mod tests {
                 (draft.id(), draft.certainty()),
                 ("slice-removal-times-out", Certainty::Likely)
             );
-            assert!(draft.held_by.as_deref().unwrap().contains(SLICE));
+            assert!(holder_of(&draft.held_by).contains(SLICE));
             let commands: Vec<&str> =
                 draft.remedies.iter().filter_map(|it| it.command.as_deref()).collect();
             assert_eq!(commands[1], format!("systemctl stop {SLICE}"));

@@ -14,12 +14,14 @@ use crate::{
     ids,
     model::{
         call::Outcome,
+        chain::Who,
         diagnosis::Stage,
         evidence::Source,
         identity::Component,
         mounted::Mounted,
         node::PodState,
         path::{safe, safe_path},
+        runtime::Runtime,
         said::{self, Level, Said},
         shell::word,
     },
@@ -152,7 +154,8 @@ pub(super) fn step_fails(
         }
         Way::Driver(name) => {
             dra::tell(&mut draft, suspect.pod, Some(&name));
-            draft.held_by(format!("the DRA driver {name}, which is not registered"));
+            let driver = Who::component(format!("the DRA driver {name}"), None);
+            draft.held_by(driver.and(", which is not registered"));
             draft.advice(
                 format!(
                     "start the DRA driver {name} on this node: kubelet's next attempt then \
@@ -224,12 +227,11 @@ fn names_a_call(error: &str) -> bool {
 }
 
 /// The runtime that answers with this error.
-fn runtime(context: &Context<'_>, error: &str) -> String {
+fn runtime(context: &Context<'_>, error: &str) -> Who {
     let runtimes = context.sample.map_or(&[][..], |sample| &sample.runtimes);
     let is_dockerds = error.contains("response from daemon");
     let its = runtimes.iter().find(|it| (it.component == Component::Dockerd) == is_dockerds);
-    let named = its.map(|it| format!("{} (pid {})", it.component.name(), it.pid));
-    named.unwrap_or_else(|| "the container runtime".to_owned())
+    its.map_or_else(|| Who::component("the container runtime", None), Runtime::who)
 }
 
 /// Adds the mount that kubelet leaves, and its unmount.

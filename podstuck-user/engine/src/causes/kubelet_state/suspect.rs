@@ -9,7 +9,8 @@ use crate::{
     cause::Cause,
     causes::shared::forced_deletion,
     model::{
-        evidence::Source, finding::Severity, node::PodState, pod_record::PodRecord, time::Monotonic,
+        chain::Who, evidence::Source, finding::Severity, node::PodState, pod_record::PodRecord,
+        time::Monotonic,
     },
     tracker::TrackerId,
     verdict::Draft,
@@ -47,8 +48,8 @@ impl Suspect<'_> {
         draft
     }
 
-    pub(super) fn kubelet(&self) -> String {
-        format!("kubelet (pid {})", self.kubelet)
+    pub(super) fn kubelet(&self) -> Who {
+        Who::component("kubelet", Some(self.kubelet))
     }
 
     /// Adds the forced deletion of the record, if nothing of the pod uses the node.

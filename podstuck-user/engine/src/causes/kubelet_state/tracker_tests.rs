@@ -21,7 +21,7 @@ use crate::{
         said::{Complaint, Heard, Level, NamedLook, Report, Said},
         time::Monotonic,
     },
-    testing::{Alone, found, mounted, pod_group, pod_record, pod_state, runtime, task},
+    testing::{Alone, found, holder_of, mounted, pod_group, pod_record, pod_state, runtime, task},
     verdict::Draft,
 };
 
@@ -104,7 +104,7 @@ impl Case {
         let draft = self.draft()?;
         assert_eq!(draft.certainty(), Certainty::Likely, "{:?}", draft.not_known());
         let is_forced = draft.remedies.iter().any(|it| it.words().contains("--force"));
-        Some((draft.id(), draft.held_by.clone().unwrap_or_default(), is_forced))
+        Some((draft.id(), holder_of(&draft.held_by), is_forced))
     }
 }
 
@@ -270,7 +270,7 @@ fn the_driver_that_kubelet_has_to_ask_is_named_from_its_file() {
         let draft = case.draft().unwrap();
         let facts = draft.evidence.iter().filter(|it| it.fact.contains("keeps ResourceClaim"));
         let facts: Vec<String> = facts.map(|it| it.fact.clone()).collect();
-        (draft.held_by.clone().unwrap(), draft.remedies[0].words().to_owned(), facts)
+        (holder_of(&draft.held_by), draft.remedies[0].words().to_owned(), facts)
     };
     let deaf = claim("gpu", "gpu.example.com", Registration::Deaf);
     let fact = |name: &str, driver: &str, socket: &str| {
@@ -465,7 +465,7 @@ fn a_container_that_the_runtime_does_not_remove_is_the_runtimes() {
     for error in [error, of_crun] {
         let draft = of(&error).unwrap();
         draft.assert_is("kubelet-step-fails", Certainty::Likely);
-        assert_eq!(draft.held_by.as_deref(), Some("the container runtime"));
+        assert_eq!(holder_of(&draft.held_by), "the container runtime");
         let first = draft.remedies[0].advice.as_deref().unwrap_or_default();
         assert!(first.contains(&id) && !first.contains("restart"), "{first}");
     }
@@ -486,7 +486,7 @@ fn what_kubelet_leaves_mounted_for_an_error_of_its_own_is_unmounted_by_hand() {
     let size = "error getting page size from 'pagesize=2Mi' mount option: unable to parse quantity's suffix";
     let draft = of(size, &huge).unwrap();
     draft.assert_is("kubelet-step-fails", Certainty::Likely);
-    assert_eq!(draft.held_by, Some(kubelet()));
+    assert_eq!(holder_of(&draft.held_by), kubelet());
     let command = |draft: &Draft| draft.remedies[0].command.clone().unwrap_or_default();
     assert!(command(&draft).contains("umount "), "{}", command(&draft));
     let mut stacked = huge.clone();

@@ -19,6 +19,7 @@ use crate::{
     command::{NAME, View},
     ids,
     model::{
+        chain::Who,
         evidence::Source,
         finding::Severity,
         identity::{Component, Target, TargetKind},
@@ -129,7 +130,7 @@ fn draft(context: &Context<'_>, word: &Repeated, state: &PodState, at: Monotonic
         && let (Some(above), Some(name)) = (path.parent(), path.file_name().and_then(OsStr::to_str))
         && is_literal(name)
     {
-        draft.held_by(format!("the file {}", safe_path(&path)));
+        draft.held_by(Who::object(format!("the file {}", safe_path(&path))));
         let verb = format!("remove the empty file, link or socket {} in", clip(name, NAME));
         let remove = view.look(&verb, above, |it| {
             format!("find {it} -maxdepth 1 -name {name} {WITHOUT_DATA} -delete")

@@ -6,6 +6,7 @@ use crate::{
     command::Step,
     ids,
     model::{
+        chain::Who,
         diagnosis::Stage,
         evidence::Source,
         finding::Severity,
@@ -63,7 +64,8 @@ pub(super) fn runs_on(record: &PodRecord, here: Here<'_>) -> bool {
 pub(super) fn draft(record: &PodRecord, here: Here<'_>) -> Draft {
     let mut draft = super::draft(&MIRROR, record, here);
     (draft.severity, draft.blocks_deletion) = (Severity::Warning, Some(true));
-    draft.held_by("the static pod's manifest, in the directory of kubelet's staticPodPath");
+    let place = ", in the directory of kubelet's staticPodPath";
+    draft.held_by(Who::object("the static pod's manifest").and(place));
     draft.must = Some("be removed");
     draft.fact("it has the annotation kubernetes.io/config.mirror", of(record));
     draft.fact(

@@ -22,6 +22,7 @@ use crate::{
     ids,
     kubelet_steps::{self, NotAsked},
     model::{
+        chain::Who,
         degraded::Feed,
         diagnosis::Stage,
         evidence::Source,
@@ -393,7 +394,8 @@ fn in_grace(record: &PodRecord, here: Here<'_>, deletion: Timestamp) -> Draft {
 fn wait_for_ends(draft: &mut Draft, record: &PodRecord) {
     let all: Vec<_> = running(record).collect();
     if let [only] = all[..] {
-        draft.held_by(format!("the container {}", clip(&safe(only.name.as_bytes()), NAME)));
+        let name = clip(&safe(only.name.as_bytes()), NAME);
+        draft.held_by(Who::object(format!("the container {name}")));
         draft.must = Some("end");
     }
     for it in all {
@@ -448,8 +450,9 @@ fn in_stop(record: &PodRecord, here: Here<'_>, deletion: Timestamp) -> Option<Dr
     Some(draft)
 }
 
-fn hook_of(container: &ContainerRecord) -> String {
-    format!("the preStop hook of {}", clip(&safe(container.name.as_bytes()), NAME))
+fn hook_of(container: &ContainerRecord) -> Who {
+    let name = clip(&safe(container.name.as_bytes()), NAME);
+    Who::object(format!("the preStop hook of {name}"))
 }
 
 /// The containers that run, according to the record.
@@ -547,7 +550,7 @@ fn finalizer(record: &PodRecord, here: Here<'_>, nothing_left: bool) -> Draft {
     draft.severity = Severity::Warning;
     draft.blocks_deletion = Some(true);
     for name in &record.finalizers {
-        draft.held_by(format!("the finalizer {}", safe(name.as_bytes())));
+        draft.held_by(Who::object(format!("the finalizer {}", safe(name.as_bytes()))));
         draft.fact(
             format!("the finalizer {} is set: {}", safe(name.as_bytes()), owner(name)),
             of(record),

@@ -12,6 +12,7 @@ use crate::{
     event::{Event, What},
     ids,
     model::{
+        chain::Who,
         diagnosis::Stage,
         evidence::Source,
         finding::Severity,
@@ -183,14 +184,11 @@ fn draft(refusal: &Repeated, pod: Pod, left: &str, at: Monotonic) -> Option<Draf
     let because = match refuser {
         Refuser::Webhook { name, service } => {
             let name = safe(name.as_bytes()).into_owned();
-            draft.held_by(match service {
-                Some((service, namespace)) => {
-                    format!(
-                        "the admission webhook {name} (service {service} in namespace {namespace})"
-                    )
-                }
-                None => format!("the admission webhook {name}"),
+            let of = service.map(|(service, namespace)| {
+                format!(" (service {service} in namespace {namespace})")
             });
+            let who = Who::object(format!("the admission webhook {name}"));
+            draft.held_by(who.and(&of.unwrap_or_default()));
             if let Some((service, namespace)) = service {
                 draft.remedy(
                     Step::new(
@@ -224,7 +222,8 @@ fn draft(refusal: &Repeated, pod: Pod, left: &str, at: Monotonic) -> Option<Draf
             "an admission webhook denies it or does not answer"
         }
         Refuser::Policy { name, binding } => {
-            draft.held_by(format!("the ValidatingAdmissionPolicy {name} (binding {binding})"));
+            let who = Who::object(format!("the ValidatingAdmissionPolicy {name}"));
+            draft.held_by(who.and(&format!(" (binding {binding})")));
             let show =
                 format!("kubectl get validatingadmissionpolicybinding {binding} --output yaml");
             draft.remedy(Step::new("show to what the policy's binding applies", show), "none");
@@ -236,7 +235,7 @@ fn draft(refusal: &Repeated, pod: Pod, left: &str, at: Monotonic) -> Option<Draf
             "a ValidatingAdmissionPolicy denies it"
         }
         Refuser::Credentials => {
-            draft.held_by("kubelet's credentials");
+            draft.held_by(Who::object("kubelet's credentials"));
             draft.remedy(
                 Step::new(
                     "show until when kubelet's client certificate is valid",
@@ -251,7 +250,7 @@ fn draft(refusal: &Repeated, pod: Pod, left: &str, at: Monotonic) -> Option<Draf
             "the API server does not accept kubelet's credentials"
         }
         Refuser::Rights => {
-            draft.held_by("the API server's authorization or admission");
+            draft.held_by(Who::object("the API server's authorization or admission"));
             draft.advice(
                 "restore kubelet's rights of system:node, or remove the obstacle that the error \
                 names",
@@ -274,7 +273,7 @@ mod tests {
     use super::*;
     use crate::{
         model::{evidence::Certainty, said},
-        testing::{Alone, found, pod_state},
+        testing::{Alone, found, holder_of, pod_state},
     };
 
     const UID: &str = "0f0e0d0c-1111-2222-3333-444455556666";
@@ -301,7 +300,7 @@ mod tests {
             let draft = verdict(WEBHOOK, "log of kubelet", 590, state).unwrap();
             draft.assert_is("status-update-refused", Certainty::Firm);
             let by = "the admission webhook mutate.kyverno.svc-fail (service kyverno-svc in namespace kyverno)";
-            assert_eq!(draft.held_by.as_deref(), Some(by));
+            assert_eq!(holder_of(&draft.held_by), by);
             assert!(draft.remedies[0].words().contains("--namespace kyverno"));
         }
         let unproven = verdict(WEBHOOK, &said::unproven("log of kubelet"), 590, None).unwrap();
@@ -315,7 +314,7 @@ mod tests {
         let draft = verdict(text, "log of kubelet", 590, None).unwrap();
         draft.assert_is("status-update-refused", Certainty::Firm);
         let by = "the ValidatingAdmissionPolicy keep (binding keep-all)";
-        assert_eq!(draft.held_by.as_deref(), Some(by));
+        assert_eq!(holder_of(&draft.held_by), by);
         assert!(draft.remedies[0].words().contains("validatingadmissionpolicybinding keep-all"));
     }
 

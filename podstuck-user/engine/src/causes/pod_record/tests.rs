@@ -15,7 +15,7 @@ use crate::{
         pod_record::{ContainerRecord, ContainerState, PodRecord},
         time::Monotonic,
     },
-    testing::{Alone, found, pod_record},
+    testing::{Alone, found, holder_of, pod_record},
     verdict::Verdict,
 };
 
@@ -237,10 +237,10 @@ fn a_pod_after_its_grace_period_may_have_another_one_or_wait_for_its_hook() {
     let of = |record: &PodRecord, here| {
         let draft = verdict(record, here)?;
         assert_eq!(draft.remedies.len(), 1, "{:?}", draft.remedies);
-        Some((draft.id(), draft.certainty(), draft.held_by.clone()))
+        Some((draft.id(), draft.certainty(), holder_of(&draft.held_by)))
     };
     let running = Here { stop_ends: Some((later(60), "log")), ..asked };
-    let waits = ("grace-period-or-prestop", Certainty::Firm, None);
+    let waits = ("grace-period-or-prestop", Certainty::Firm, String::new());
     assert_eq!(of(&record, running), Some(waits));
     assert_eq!(of(&record, Here { stop_ends: Some((later(10), "log")), ..asked }), None);
     assert_eq!(of(&record, Here { is_killed: Some(true), ..running }), None);
@@ -249,11 +249,11 @@ fn a_pod_after_its_grace_period_may_have_another_one_or_wait_for_its_hook() {
     // cluster-operator#805: within the grace period, and not known how far kubelet is.
     let early = PodRecord { deletion: Some(later(60)), ..record.clone() };
     let within = verdict(&early, asked).unwrap();
-    assert_eq!(within.held_by.as_deref(), Some("the container app"));
+    assert_eq!(holder_of(&within.held_by), "the container app");
     let stop = format!("crictl stop {}", "a".repeat(64));
     assert_eq!(within.remedies[0].command.as_deref(), Some(stop.as_str()));
     let in_hook = Here { not_asked: Some(&not_asked), ..asked };
-    let waits = Some("the preStop hook of app".into());
+    let waits = "the preStop hook of app".to_owned();
     assert_eq!(of(&record, in_hook), Some(("grace-period-or-prestop", Certainty::Likely, waits)));
     assert_eq!(of(&PodRecord { containers: None, ..record }, in_hook), None, "none has a hook");
 }

@@ -21,6 +21,7 @@ use crate::{
     event::{Event, What},
     ids,
     model::{
+        chain::Who,
         container::ContainerName,
         evidence::{Certainty, Source},
         finding::Severity,
@@ -190,11 +191,10 @@ pub(crate) fn draft(
     let (tracker, at) = (TrackerId::DockerState, sample.at);
     let mut draft = Draft::about_state(tracker, cause, target_id, target.into(), path, at);
     draft.first = since;
+    let dockerd = Who::component("dockerd", Some(case.daemon));
     draft.held_by(match logger.as_ref().filter(|it| it.blocks()) {
-        Some(logger) => {
-            format!("dockerd (pid {}), which waits for {}", case.daemon, logger.name())
-        }
-        None => format!("dockerd (pid {})", case.daemon),
+        Some(logger) => dockerd.and(&format!(", which waits for {}", logger.name())),
+        None => dockerd,
     });
     let dockerd = sample.runtimes.iter().find(|it| it.pid == case.daemon);
     match (case.what, &logger) {

@@ -7,7 +7,7 @@ use crate::{
     causes::runtime::tracker::Suspect,
     command::Step,
     ids,
-    model::{degraded::Feed, diagnosis::Stage, evidence::Source, path::safe_path},
+    model::{chain::Who, degraded::Feed, diagnosis::Stage, evidence::Source, path::safe_path},
     verdict::Draft,
 };
 
@@ -59,9 +59,9 @@ pub(super) fn words(draft: &mut Draft, suspect: &Suspect<'_>) {
     let text = suspect.logged.said.text.as_str();
     let (is_own, program) = (text.contains(OF_CRI_O), program(text).map(safe_path));
     draft.held_by(match &program {
-        _ if is_own => "CRI-O's own post-stop hook".to_owned(),
-        Some(program) => format!("the poststop hook {program}"),
-        None => "a poststop hook of the OCI configuration".to_owned(),
+        _ if is_own => Who::object("CRI-O's own post-stop hook"),
+        Some(program) => Who::object(format!("the poststop hook {program}")),
+        None => Who::object("a poststop hook of the OCI configuration"),
     });
     draft.must = Some("succeed");
     match (suspect.container(), suspect.has_ended()) {

@@ -78,7 +78,7 @@ pub(super) fn draft(suspect: &Suspect<'_>, hung: &HungCommand<'_>, now: Monotoni
     let HungCommand { by, command, since, followed } = hung;
     let links = &followed.links;
     let mut draft = verdict::about(&COMMAND_HANGS, suspect);
-    let (own, parent) = (command.name(), by.name());
+    let (own, parent) = (command.who(), by.who());
     let age = now.since(*since);
     draft.fact_since(
         format!("{own}, a child of {parent}, has run for {} s", age.as_secs()),
@@ -86,9 +86,9 @@ pub(super) fn draft(suspect: &Suspect<'_>, hung: &HungCommand<'_>, now: Monotoni
         *since,
     );
     draft.links(links);
-    let last = links.last().filter(|last| last.who.to_string() != own && links.len() > 1);
+    let last = links.last().filter(|last| !last.who.is(&own) && links.len() > 1);
     draft.held_by(match last {
-        Some(last) => format!("{own}, which waits for {}", last.who),
+        Some(last) => own.clone().and(&format!(", which waits for {}", last.who)),
         None => own.clone(),
     });
     draft.must = Some("return");

@@ -12,6 +12,7 @@ use crate::{
     },
     command::{Step, pods_of_node},
     ids,
+    model::chain::Who,
     model::path::{clip, safe},
     verdict::Draft,
 };
@@ -222,7 +223,7 @@ pub(super) fn words(draft: &mut Draft, suspect: &Suspect<'_>) {
 
 fn plugin_fails(draft: &mut Draft, suspect: &Suspect<'_>) {
     let fault = Fault::of(&suspect.logged.said.text);
-    draft.held_by(PLUGIN);
+    draft.held_by(Who::object(PLUGIN));
     draft.must = Some("succeed");
     verdict::processes(draft, suspect);
     draft.explanation = format!(

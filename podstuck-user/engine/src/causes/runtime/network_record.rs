@@ -4,6 +4,7 @@ use crate::{
     causes::runtime::{tracker::Suspect, verdict},
     command::{Step, docker_rm},
     ids,
+    model::chain::Who,
     model::said::container_id,
     verdict::Draft,
 };
@@ -63,7 +64,7 @@ impl Fault {
     pub(super) fn words(&self, draft: &mut Draft, suspect: &Suspect<'_>) {
         match self {
             Self::NoContainer => {
-                draft.held_by(DOCKER);
+                draft.held_by(Who::component(DOCKER, None));
                 draft.must = Some(MUST);
             }
             _ => verdict::must_act(draft, suspect, MUST),

@@ -6,13 +6,7 @@ use crate::{
     causes::runtime::{tracker::Suspect, verdict},
     command::{Process, kill},
     ids,
-    model::{
-        evidence::Source,
-        path::{process, safe_path},
-        pod_group::Task,
-        said::Complaint,
-        time::Monotonic,
-    },
+    model::{evidence::Source, path::safe_path, pod_group::Task, said::Complaint, time::Monotonic},
     verdict::Draft,
 };
 
@@ -45,11 +39,6 @@ pub(super) fn has_waited(error: &str) -> bool {
     words.iter().any(|words| error.contains(words))
 }
 
-/// A process by its name and pid.
-pub(super) fn name(task: &Task) -> String {
-    process(&task.comm, task.pid)
-}
-
 /// Adds the doubt that the grace period may not be over.
 pub(super) fn doubt_grace(draft: &mut Draft) {
     draft.doubt("whether the pod's grace period is over: the wait for the container was cancelled");
@@ -62,14 +51,14 @@ pub(super) fn live(draft: &mut Draft, tasks: &[&Task], of: &str, is_outside: boo
         let term = task.term.map(|term| format!(", {}", term.words())).unwrap_or_default();
         let text = format!(
             "process {} of the {of} is alive: state {state}{term}, no SIGKILL is pending",
-            name(task)
+            task.who()
         );
         draft.fact(text, Source::proc(format!("/proc/{pid}/stat")));
         if is_outside {
             let text = format!(
                 "process {} is in the control group {}, outside the pod's: a signal to the container's control group \
                  does not reach it",
-                name(task),
+                task.who(),
                 safe_path(&task.group)
             );
             draft.fact(text, Source::proc(format!("/proc/{pid}/cgroup")));
@@ -93,8 +82,8 @@ pub(super) fn words(
     if is_outside {
         draft.lacks("that it is a process of this container");
     }
-    let who = name(first);
-    draft.held_by(&who);
+    let who = first.who();
+    draft.held_by(who.clone());
     if let Some((at, log)) = killed {
         draft.fact_since("the runtime logged that it sent SIGKILL", Source::Log(log.into()), at);
         draft.doubt("where that SIGKILL went: gVisor and Kata send it inside their sandbox");

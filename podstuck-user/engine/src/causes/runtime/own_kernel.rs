@@ -2,12 +2,7 @@
 //! reach the processes in it.
 
 use crate::{
-    causes::runtime::{
-        causes::SANDBOX_STAYS,
-        not_killed::{self, name},
-        tracker::Suspect,
-        verdict,
-    },
+    causes::runtime::{causes::SANDBOX_STAYS, not_killed, tracker::Suspect, verdict},
     command::{Process, kill},
     ids,
     model::{evidence::Source, pod_group::Task, runtime::Shim},
@@ -38,16 +33,18 @@ pub(super) fn draft(suspect: &Suspect<'_>) -> Option<Draft> {
 
 fn words(draft: &mut Draft, shim: &Shim, tasks: &[&Task]) {
     not_killed::live(draft, tasks, "sandbox", false);
-    let Shim { pid, comm, state, .. } = shim;
+    let (own, Shim { pid, comm, state, .. }) = (shim.who(), shim);
     draft.fact(
-        format!("{comm} (pid {pid}), the shim of the sandbox, is alive: state {state}"),
+        format!("{own}, the shim of the sandbox, is alive: state {state}"),
         Source::proc(format!("/proc/{pid}/stat")),
     );
-    let own = format!("{comm} (pid {pid})");
     let (who, what) = match tasks.first() {
         Some(first) => {
-            let first = name(first);
-            (format!("{own}, with {first}"), format!("which does not answer, or refuses ({first})"))
+            let first = first.who();
+            (
+                own.clone().and(&format!(", with {first}")),
+                format!("which does not answer, or refuses ({first})"),
+            )
         }
         None => (own.clone(), "which has no other process left".to_owned()),
     };

@@ -156,7 +156,7 @@ pub(crate) fn draft(idle: &Idle<'_>, target_id: u64, now: Monotonic) -> Draft {
 /// Describes the state of a shim that cannot run.
 pub(crate) fn tell(draft: &mut Draft, shim: &Shim, whose: &str) {
     let Shim { pid, comm, state, .. } = shim;
-    draft.held_by(format!("{comm} (pid {pid})"));
+    draft.held_by(shim.who());
     draft.must = Some(MUST);
     let what = match (shim.is_stopped(), &shim.wait_channel) {
         (true, _) => format!("is stopped (state {state})"),
@@ -185,7 +185,7 @@ pub(crate) fn ways_out(draft: &mut Draft, shim: &Shim, risk: &'static str) {
 pub(crate) fn does_not_collect(draft: &mut Draft, collects: Collects<'_>) {
     let Collects { shim, child, since } = collects;
     let Shim { pid, comm, .. } = shim;
-    draft.held_by(format!("{comm} (pid {pid})"));
+    draft.held_by(shim.who());
     draft.must = Some(MUST);
     let Unreaped { pid: ended, comm: name, .. } = child;
     draft.fact_since(

@@ -68,7 +68,7 @@ pub(super) fn unreached<'a>(suspect: &'a Suspect<'_>) -> Option<Unreached<'a>> {
 pub(super) fn words(draft: &mut Draft, suspect: &Suspect<'_>) {
     let Some(Unreached { runtime, path, why, listens }) = unreached(suspect) else { return };
     let (path, name) = (safe_path(&path), runtime.component.name());
-    let who = format!("{name} (pid {})", runtime.pid);
+    let who = runtime.who();
     draft.held_by(who.clone());
     let unit = runtime.group.as_deref().and_then(unit::of);
     let does = if listens {

@@ -25,6 +25,7 @@ use crate::{
     event::{Event, What},
     ids,
     model::{
+        chain::Who,
         client::Client,
         container::ContainerState,
         evidence::{Certainty, Source},
@@ -277,8 +278,8 @@ pub(crate) fn draft(
     draft.first = first.since;
     let name = name(first.daemon);
     draft.held_by(match first.daemon {
-        Daemon::Runs(runtime) => format!("{name} (pid {})", runtime.pid),
-        Daemon::Gone(_) => format!("{name}, which does not run"),
+        Daemon::Runs(runtime) => runtime.who(),
+        Daemon::Gone(_) => Who::component(name, None).and(", which does not run"),
     });
     if matches!(first.daemon, Daemon::Gone(_)) {
         draft.must = Some("be started");

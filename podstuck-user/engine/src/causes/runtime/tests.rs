@@ -19,7 +19,7 @@ use crate::{
         mounted::Mounted,
         mounts::Device,
         node::{LeftRootfs, NodeSample, PodState},
-        pod_group::{PodGroup, Task, Term},
+        pod_group::{PodGroup, Reaper, Task, Term},
         runtime::{
             Differs, GoneRuntime, HaltedShim, LogDriver, OutOfStep, Runtime, Shim, ShimOf, Unreaped,
         },
@@ -27,7 +27,7 @@ use crate::{
         time::Monotonic,
     },
     query::{Answer, Listening},
-    testing::{Alone, found, pod_record, pod_state, space},
+    testing::{Alone, found, holder_of, pod_record, pod_state, reaper, space},
     tracker::{Claim, Subject, Tracker, TrackerId},
     verdict::{Draft, Verdict},
 };
@@ -565,7 +565,7 @@ fn a_runtime_that_says_nothing_of_a_stop_that_it_was_asked_for_is_named() {
     };
     let silent = finding(&[]);
     assert_eq!((silent.id(), silent.certainty()), ("runtime-hang", Certainty::Likely));
-    assert_eq!(silent.held_by.as_deref(), Some("cri-o (pid 40)"));
+    assert_eq!(holder_of(&silent.held_by), "cri-o (pid 40)");
     let stopped = finding(&[report(Report::SandboxStopped, 446)]);
     assert_eq!((stopped.certainty(), stopped.held_by), (Certainty::Possible, None));
 }
@@ -672,7 +672,7 @@ fn a_container_of_crio_that_has_ended_without_its_conmon_is_named_once_that_last
     let (first, draft) = answers(Component::CriO, pod_of());
     assert_eq!(first, "runtime-hang", "CRI-O may be about to write it");
     draft.assert_is("shim-or-containerd-state-lost", Certainty::Likely);
-    assert_eq!(draft.held_by.as_deref(), Some("cri-o (pid 44)"));
+    assert_eq!(holder_of(&draft.held_by), "cri-o (pid 44)");
     assert!(draft.evidence.iter().any(|it| it.fact.contains("as running, with process 77")));
     for (by, its) in [(Component::Dockerd, pod_of()), (Component::CriO, None)] {
         assert_eq!(answers(by, its).1.id(), "runtime-hang");
@@ -927,13 +927,13 @@ fn an_exit_that_a_tracer_keeps_is_not_the_shims_to_collect() {
         sample.cgroups[0].shims = vec![Shim { unreaped: vec![child], ..shim_of_shim('S') }];
         sample
     };
-    let found = |traced_by: Option<&str>| {
+    let found = |traced_by: Option<Reaper>| {
         let mut alone = heard(Complaint::ContainerStays, STAYS);
-        drop(draft(&mut alone, sample(602, traced_by.map(Into::into))));
-        draft(&mut alone, sample(613, traced_by.map(Into::into))).map(|draft| draft.id())
+        drop(draft(&mut alone, sample(602, traced_by.clone())));
+        draft(&mut alone, sample(613, traced_by)).map(|draft| draft.id())
     };
     assert_eq!(found(None), Some("shim-hung"));
-    assert_eq!(found(Some("strace (pid 9)")), None);
+    assert_eq!(found(Some(reaper("strace", 9))), None);
 }
 
 /// kata-containers#10969, #4043 and #635, gvisor#11308.
@@ -1443,7 +1443,7 @@ fn a_runtime_that_no_client_can_connect_to_has_lost_its_sockets_file() {
         let draft = verdict(socket).unwrap();
         draft.assert_is("runtime-socket-gone", Certainty::Likely);
         assert!(draft.remedies[0].words().contains("restart containerd.service"));
-        assert_eq!(draft.held_by.as_deref(), Some("containerd (pid 40)"));
+        assert_eq!(holder_of(&draft.held_by), "containerd (pid 40)");
     }
     assert!(verdict("/run/k3s/containerd.sock").is_none(), "it is not the one that kubelet calls");
     let of_docker = "failed to \"KillContainer\" for \"front\" with KillContainerError: \"rpc error: code = Unknown desc = Cannot \
@@ -1452,7 +1452,7 @@ fn a_runtime_that_no_client_can_connect_to_has_lost_its_sockets_file() {
     sample.runtimes = vec![runtime(Component::Dockerd, "/run/docker.sock")];
     let draft = draft(&mut heard(Complaint::SocketRefused, of_docker), sample).unwrap();
     draft.assert_is("runtime-socket-gone", Certainty::Likely);
-    assert_eq!(draft.held_by.as_deref(), Some("dockerd (pid 43)"));
+    assert_eq!(holder_of(&draft.held_by), "dockerd (pid 43)");
 }
 
 /// gpu-operator#303.
@@ -1505,7 +1505,7 @@ fn a_runtime_that_fails_by_itself_must_act() {
         sample.runtimes = vec![runtime(Component::CriO, "/run/crio/crio.sock")];
         let draft = draft(&mut heard(complaint, &text), sample).unwrap();
         draft.assert_is(cause, Certainty::Likely);
-        assert_eq!(draft.held_by.as_deref(), Some("cri-o (pid 40)"));
+        assert_eq!(holder_of(&draft.held_by), "cri-o (pid 40)");
         let first = match populated {
             true => "restore the handler nvidia in the runtime's configuration",
             false => "restart cri-o.service",

@@ -19,11 +19,12 @@ use crate::{
     command::{NAME, Process, Step, has_ended, if_same, kill},
     ids,
     model::{
+        chain::Who,
         container::ContainerName,
         evidence::Source,
         finding::Severity,
         identity::{Component, Pod},
-        path::{clip, process, safe, safe_path},
+        path::{clip, safe, safe_path},
         pod_group::PodGroup,
         runtime::{Daemon, Differs, OutOfStep, Runtime, Shim},
         said::Complaint,
@@ -197,9 +198,8 @@ fn signal(draft: &mut Draft, suspect: &Suspect<'_>) {
 
 /// Names the runtime, with its process where the node has one runtime, as what must act.
 pub(super) fn must_act(draft: &mut Draft, suspect: &Suspect<'_>, must: &'static str) {
-    let runtime = runtime(suspect);
-    let who = runtime.map(|it| format!("{} (pid {})", it.component.name(), it.pid));
-    draft.held_by(who.unwrap_or_else(|| "the container runtime".to_owned()));
+    let who = runtime(suspect).map(Runtime::who);
+    draft.held_by(who.unwrap_or_else(|| Who::component("the container runtime", None)));
     draft.must = Some(must);
 }
 
@@ -352,9 +352,9 @@ fn kill_unheard(draft: &mut Draft, shim: &Shim) {
 }
 
 /// Names a shim that is alive.
-fn alive(draft: &mut Draft, shim: &Shim) -> String {
-    let Shim { pid, comm, state, .. } = shim;
-    let who = process(comm, *pid);
+fn alive(draft: &mut Draft, shim: &Shim) -> Who {
+    let Shim { pid, state, .. } = shim;
+    let who = shim.who();
     draft.fact(
         format!("{who}, the pod's shim, is alive: state {state}"),
         Source::proc(format!("/proc/{pid}/stat")),
@@ -445,8 +445,8 @@ fn runtime<'a>(suspect: &Suspect<'a>) -> Option<&'a Runtime> {
 
 /// The runtime's log has the request, and no result.
 fn silent(draft: &mut Draft, runtime: &Runtime, since: Monotonic) {
-    let (name, pid) = (runtime.component.name(), runtime.pid);
-    draft.held_by(format!("{name} (pid {pid})"));
+    let name = runtime.component.name();
+    draft.held_by(runtime.who());
     draft.must = Some("answer kubelet");
     draft.fact_since(
         format!(

@@ -6,6 +6,7 @@ use crate::{
     causes::shared::unit,
     command::{NAME, Process, Step, View, has_ended, if_same, kill},
     model::{
+        chain::Who,
         evidence::Source,
         holder::{Holder, How, Snapshot, Through},
         identity::{Component, Pod, Target},
@@ -89,10 +90,10 @@ pub(crate) fn tell(draft: &mut Draft, holders: &[&Holder]) {
             more => format!(", and {more} more"),
         };
         let who = match first.how {
-            How::NestedMount => describe(first),
-            _ => format!("{}{}", first.who(), place(first)),
+            How::NestedMount => Who::object(describe(first)),
+            _ => first.who().and(&place(first)),
         };
-        draft.held_by(who + &more);
+        draft.held_by(who.and(&more));
     }
     for holder in holders.iter().take(NAMED) {
         draft.fact(describe(holder), Source::proc(&holder.source));

@@ -2,7 +2,7 @@
 
 use crate::{
     command::{Process, Step, kill},
-    kernel_lock::{is_proven, name, waits_for, words},
+    kernel_lock::{is_proven, waits_for, words},
     model::{evidence::Source, kernel_lock::LockHolder, path::safe},
     verdict::Draft,
 };
@@ -20,7 +20,7 @@ pub(crate) fn tell(draft: &mut Draft, lock: &[LockHolder]) {
     let mut who = "the thread".to_owned();
     for holder in lock {
         draft.fact(format!("{who} waits for {}", words(holder)), Source::Probe);
-        who = name(holder);
+        who = holder.who().to_string();
     }
     let LockHolder { thread, state, .. } = last;
     let waits = waits_for(last).map(|what| format!(", and waits for {what}")).unwrap_or_default();
@@ -33,7 +33,7 @@ pub(crate) fn tell(draft: &mut Draft, lock: &[LockHolder]) {
             Source::proc(format!("{place}/stack")),
         );
     }
-    draft.held_by(who);
+    draft.held_by(last.who());
     draft.must = Some("release a lock of the kernel");
     draft.waits_for = waits_for(last);
     if !is_proven(lock) {
@@ -45,7 +45,7 @@ pub(crate) fn tell(draft: &mut Draft, lock: &[LockHolder]) {
 pub(crate) fn release(draft: &mut Draft, lock: &[LockHolder]) {
     let Some(last) = lock.last() else { return };
     let LockHolder { thread, started, comm, is_kernel, .. } = last;
-    let who = name(last);
+    let who = last.who();
     if DAEMONS.contains(&comm.as_str()) {
         let risk = "low: containers continue to run, except with Docker without live-restore";
         draft.advice(format!("restart {who}"), risk);

@@ -8,6 +8,7 @@ use std::{
 use crate::{
     command::Step,
     model::{
+        chain::Who,
         disk::{Disk, NvmeController, ServedBy},
         evidence::Source,
         mounts::Device,
@@ -158,9 +159,9 @@ impl Silent<'_> {
     }
 
     /// The device and what serves it.
-    pub(crate) fn who(self) -> String {
+    pub(crate) fn who(self) -> Who {
         let served = self.served().map(|(words, _)| format!(", {words}")).unwrap_or_default();
-        format!("{}{served}", self.disk.name)
+        Who::object(&self.disk.name).and(&served)
     }
 
     /// Adds what brings it back; `doubt` is a clause on whether the call waits for it.

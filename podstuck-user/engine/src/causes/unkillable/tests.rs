@@ -24,7 +24,7 @@ use crate::{
         said::{Report, Said},
         time::Monotonic,
     },
-    testing::{self, Alone, FILE, failed, lock_holder, mounted},
+    testing::{self, Alone, FILE, failed, lock_holder, mounted, reaper},
     verdict::{Draft, Verdict},
 };
 
@@ -365,14 +365,8 @@ fn a_frozen_group_is_reported_with_its_thaw() {
 
 #[test]
 fn a_zombie_that_no_process_outside_reaps_keeps_the_init_process() {
-    let reaper = Reaper {
-        pid: 90,
-        started: 5,
-        comm: "agent".into(),
-        state: 'S',
-        traces: false,
-        group: Some("/system.slice/agent.service".into()),
-    };
+    let group_of_agent = Some("/system.slice/agent.service".into());
+    let reaper = Reaper { group: group_of_agent, ..reaper("agent", 90) };
     let of = |state, reaper: Option<Reaper>| {
         let member = Member { pid: 50, comm: "probe".into(), state, reaper };
         let channel = Some("zap_pid_ns_processes".into());

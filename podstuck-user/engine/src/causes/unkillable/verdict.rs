@@ -15,10 +15,11 @@ use crate::{
     command::{NAME, Process, Step, View, has_ended, if_same, kill},
     ids,
     model::{
+        chain::Who,
         evidence::Source,
         finding::Severity,
         identity::{Actor, Component, Target},
-        path::{clip, process, safe_path},
+        path::{clip, safe_path},
         pod_group::{Reaper, Task},
         shell::word,
     },
@@ -93,7 +94,7 @@ fn describe(draft: &mut Draft, task: &Task) {
     };
     let thread = if pid == tid { String::new() } else { format!(", in thread {tid}") };
     let source = Source::proc(format!("/proc/{pid}/task/{tid}/stat"));
-    draft.held_by(format!("{comm} (pid {pid})"));
+    draft.held_by(Who::process(comm, *pid));
     draft.fact(format!("process {pid} ({comm}) is in state {state}{thread}{end}"), source);
 }
 
@@ -278,7 +279,7 @@ fn thaws(draft: &mut Draft, suspect: &Suspect<'_>) {
 
 fn frozen(draft: &mut Draft, suspect: &Suspect<'_>) {
     let file = draft.path.join("freezer.state");
-    draft.held_by(format!("the frozen control group {}", safe_path(&draft.path)));
+    draft.held_by(Who::object(format!("the frozen control group {}", safe_path(&draft.path))));
     draft.fact("the control group is frozen", Source::proc(safe_path(&file)));
     if let Some(task) = suspect.task() {
         describe(draft, task);
@@ -320,14 +321,14 @@ fn frozen(draft: &mut Draft, suspect: &Suspect<'_>) {
 
 fn zombie(draft: &mut Draft, suspect: &Suspect<'_>, init: &Task) {
     let Some((zombie, reaper)) = init.zombie() else { return };
-    let (name, who) = (process(&zombie.comm, zombie.pid), process(&reaper.comm, reaper.pid));
+    let (name, who) = (zombie.who(), reaper.who());
     let (role, stat) = (reaper.role(), format!("/proc/{}/stat", reaper.pid));
     held_by(draft, reaper);
     draft.must = Some("reap a zombie in the container, or end");
     draft.fact(
         format!(
             "{} has exited, and waits in zap_pid_ns_processes until its PID namespace is empty",
-            process(&init.comm, init.pid)
+            init.who()
         ),
         Source::proc(format!("/proc/{}/wchan", init.pid)),
     );
@@ -358,7 +359,7 @@ fn zombie(draft: &mut Draft, suspect: &Suspect<'_>, init: &Task) {
 
 fn traced(draft: &mut Draft, suspect: &Suspect<'_>, task: &Task) {
     let Some(tracer) = &task.traced_by else { return };
-    let (name, who) = (process(&task.comm, task.pid), process(&tracer.comm, tracer.pid));
+    let (name, who) = (task.who(), tracer.who());
     held_by(draft, tracer);
     draft.must = Some("continue or detach from a process of the pod, or end");
     draft.fact(
@@ -391,7 +392,7 @@ fn held_by(draft: &mut Draft, reaper: &Reaper) {
         pod: None,
         parent: None,
     }));
-    draft.held_by(process(&reaper.comm, reaper.pid));
+    draft.held_by(reaper.who());
 }
 
 fn of_group(reaper: &Reaper) -> String {

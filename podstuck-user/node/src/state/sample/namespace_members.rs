@@ -77,14 +77,9 @@ fn reaping(pid: u32, traces: bool) -> Option<Reaper> {
 }
 
 /// The process that traces another one.
-pub(super) fn tracer(process: &Path) -> Option<u32> {
+fn tracer(process: &Path) -> Option<u32> {
     let status = silent::read(process, |process| Status::from_file(process.join("status")).ok())?;
     u32::try_from(status.tracerpid).ok().filter(|tracer| *tracer != 0)
-}
-
-/// A process, such as `strace (pid 77)`.
-pub(super) fn named(pid: u32) -> String {
-    format!("{} (pid {pid})", safe(&proc::comm(&place(pid))))
 }
 
 /// Whether its parent is to collect its exit: the first thread of a process stands as a zombie, too, as long as

@@ -174,7 +174,7 @@ fn differs(id: &str, state: DockerState, shims: &NodeShims) -> Option<(Differs, 
 /// that of a container with a kernel of its own is its virtual machine, in a group that its shim has named.
 fn runs_below(shim: &Shim, pid: u32) -> bool {
     let is_machine = || shim.has_own_kernel() && proc::exists(pid, pid);
-    shim.is_halted() || parent(pid) == Some(shim.pid.cast_signed()) || is_machine()
+    shim.is_halted() || parent(pid) == Some(shim.pid) || is_machine()
 }
 
 /// The shim's first child that is the container's.
@@ -258,7 +258,7 @@ mod tests {
         let (kata, runc) = (shim("containerd-shim-kata-v2"), shim("containerd-shim-runc-v2"));
         assert!(runs_below(&kata, own) && !runs_below(&kata, gone), "it is there, or is not");
         assert!(!runs_below(&runc, own), "another's");
-        assert!(runs_below(&Shim { pid: parent(own).unwrap().cast_unsigned(), ..runc }, own));
+        assert!(runs_below(&Shim { pid: parent(own).unwrap(), ..runc }, own));
     }
 
     #[test]

@@ -6,10 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use procfs::process::Process;
-
 use super::{
-    namespace_members::{has_ended, named, stat, tracer},
+    namespace_members::{has_ended, stat, tracer_of},
     tasks,
 };
 use crate::{
@@ -43,9 +41,9 @@ const LOOKED_AT: usize = 8;
 pub(super) fn of(tasks: &[Task], containers: &[String], all: &NodeShims) -> Vec<Shim> {
     let parents = tasks.iter().take(LOOKED_AT).filter_map(|task| parent(task.pid));
     let is_named = |task: &&Task| NAMES.iter().any(|name| task.comm.starts_with(name));
-    let own = tasks.iter().filter(is_named).map(|task| task.pid.cast_signed());
+    let own = tasks.iter().filter(is_named).map(|task| task.pid);
     let started = all.pids_of(containers);
-    let all: BTreeSet<i32> = parents.chain(own).chain(started).collect();
+    let all: BTreeSet<u32> = parents.chain(own).chain(started).collect();
     all.into_iter().filter_map(look).collect()
 }
 
@@ -64,7 +62,7 @@ pub(super) fn look_at_children(group: &mut PodGroup) {
         let Some(shim) = shims.iter_mut().find(|shim| shim.pid == parent) else { continue };
         if has_ended(&stat) {
             let comm = safe(stat.comm.as_bytes()).into_owned();
-            let traced_by = tracer(&place).filter(|tracer| *tracer != parent).map(named);
+            let traced_by = tracer_of(pid).filter(|tracer| tracer.pid != parent);
             shim.unreaped.push(Unreaped { pid, started: stat.starttime, comm, traced_by });
             continue;
         }
@@ -91,15 +89,14 @@ fn has_own_mounts(pid: u32, shim: u32) -> bool {
     both.is_some_and(|(its, of_shim)| its != of_shim)
 }
 
-pub(super) fn parent(pid: u32) -> Option<i32> {
-    Some(Process::new(pid.cast_signed()).ok()?.stat().ok()?.ppid)
+pub(super) fn parent(pid: u32) -> Option<u32> {
+    Some(stat(pid)?.ppid.cast_unsigned())
 }
 
 /// A process that may be one.
-fn look(pid: i32) -> Option<Shim> {
-    let process = Process::new(pid).ok()?;
+fn look(pid: u32) -> Option<Shim> {
+    let stat = stat(pid)?;
     let place = PathBuf::from(format!("/proc/{pid}"));
-    let stat = silent::read(&place, |_| process.stat().ok())?;
     if !NAMES.iter().any(|name| stat.comm.starts_with(name)) {
         return None;
     }
@@ -112,7 +109,7 @@ fn look(pid: i32) -> Option<Shim> {
     let waits = (stat.state == 'D').then(channel).flatten();
     let mut arguments = arguments(&place);
     Some(Shim {
-        pid: pid.cast_unsigned(),
+        pid,
         comm: safe(arguments.program(&stat.comm).as_bytes()).into_owned(),
         state: stat.state,
         started: stat.starttime,
@@ -146,7 +143,7 @@ impl NodeShims {
         let mut before = std::mem::take(&mut self.known);
         for pid in named {
             let Some(started) = proc::started(*pid) else { continue };
-            let look = || look(pid.cast_signed()).filter(|shim| shim.started == started);
+            let look = || look(*pid).filter(|shim| shim.started == started);
             let known = before.remove(&(*pid, started)).unwrap_or_else(look);
             self.known.insert((*pid, started), known);
         }
@@ -158,10 +155,10 @@ impl NodeShims {
     }
 
     /// Those that were started for one of these containers.
-    fn pids_of(&self, containers: &[String]) -> impl Iterator<Item = i32> {
+    fn pids_of(&self, containers: &[String]) -> impl Iterator<Item = u32> {
         let is_its =
             |shim: &&Shim| shim.container.as_ref().is_some_and(|id| containers.contains(id));
-        self.all().filter(is_its).map(|shim| shim.pid.cast_signed())
+        self.all().filter(is_its).map(|shim| shim.pid)
     }
 
     /// Those of one container each that cannot run now, with the container.
@@ -170,8 +167,7 @@ impl NodeShims {
             let id = known.container.clone()?;
             let (state, started) = proc::stat(known.pid, known.pid)?;
             let is_halted = proc::is_stopped(state) || state == 'D';
-            let now =
-                (is_halted && started == known.started).then(|| look(known.pid.cast_signed()))?;
+            let now = (is_halted && started == known.started).then(|| look(known.pid))?;
             Some((id, now.filter(Shim::is_halted)?))
         };
         let mut all: Vec<(String, Shim)> = self.all().filter_map(halted).collect();
@@ -183,7 +179,7 @@ impl NodeShims {
     pub(super) fn of_docker(&self, id: &str) -> Option<Shim> {
         let is_dockers = |shim: &Shim| matches!(&shim.of, Some(ShimOf::Containerd { namespace, .. }) if namespace == DOCKERS);
         let known = self.all().find(|it| it.container.as_deref() == Some(id) && is_dockers(it))?;
-        look(known.pid.cast_signed()).filter(|shim| shim.started == known.started)
+        look(known.pid).filter(|shim| shim.started == known.started)
     }
 
     /// The shim of a container, whose first process is its child.
@@ -191,7 +187,7 @@ impl NodeShims {
         let parent = init.and_then(parent).and_then(look);
         let named = || {
             let known = self.all().find(|known| known.container.as_deref() == Some(id))?;
-            look(known.pid.cast_signed())
+            look(known.pid)
         };
         parent.or_else(named)
     }
@@ -321,7 +317,7 @@ mod tests {
         let mut shim = shim.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         shim.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
         let mut group = without_processes("0f0e0d0c-1111-2222-3333-444455556666");
-        group.shims.push(look(shim.id().cast_signed()).unwrap());
+        group.shims.push(look(shim.id()).unwrap());
         look_at_children(&mut group);
         drop(shim.stdin.take());
         shim.wait().unwrap();

@@ -112,7 +112,7 @@ fn held_since(
     let title = catalogue::title(cause.id).map(|title| line("what", title, style));
     let mut out = title.unwrap_or_default();
     out.push_str(&match &cause.held_by {
-        Some(who) => line("who", &text(who), style),
+        Some(who) => line("who", &text(&who.to_string()), style),
         None => line("where", &style.path(&nouns::path(&cause.call.path), LABEL), style),
     });
     out.push_str(&match terminating {

@@ -38,7 +38,7 @@ pub(crate) fn links(links: &[Link], style: Style) -> String {
 pub(crate) fn duty(link: &Link) -> String {
     let waits = link.waits_for.as_ref().map(|what| format!(", and waits for {}", text(what)));
     // A relative clause ends with a comma.
-    let who = link.who.to_string();
-    let comma = if who.contains(", which ") { "," } else { "" };
-    format!("{}{comma} must {}{}", text(&who), text(&link.must), waits.unwrap_or_default())
+    let comma = if link.who.more.contains(", which ") { "," } else { "" };
+    let who = text(&link.who.to_string());
+    format!("{who}{comma} must {}{}", text(&link.must), waits.unwrap_or_default())
 }

@@ -23,7 +23,7 @@ pub fn holder(holder: &Holder, style: Style) -> String {
 
 /// `backup (pid 42) in pod shop/cart-0, container …`
 fn who(holder: &Holder) -> String {
-    let mut who = text(&holder.who());
+    let mut who = text(&holder.who().to_string());
     if let Some(pod) = &holder.pod {
         who.push_str(&format!(" in pod {}", nouns::pod_short(pod)));
     } else if let Some(cgroup) = &holder.cgroup {

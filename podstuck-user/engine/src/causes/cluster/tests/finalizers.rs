@@ -5,6 +5,7 @@ use crate::model::{
     cluster::{Answer, Key, Kind, Last, Refusal},
     evidence::Certainty::{Firm, Likely},
 };
+use crate::testing::holder_of;
 
 const NAME: &str = "kueue.x-k8s.io/managed";
 
@@ -502,7 +503,7 @@ fn what_refuses_a_removal_is_named() {
     ] {
         let case = with_account(refused(status, message)).case(&pod("cart-0"));
         let found = the(&case, "finalizer-removal-refused", certainty);
-        assert_eq!(found.held_by.as_deref(), Some(held_by));
+        assert_eq!(holder_of(&found.held_by), held_by);
     }
 }
 

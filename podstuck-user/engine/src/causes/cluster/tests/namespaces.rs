@@ -5,6 +5,7 @@ use crate::model::{
     cluster::{Key, Kind},
     evidence::Certainty::{Firm, Likely, Possible},
 };
+use crate::testing::holder_of;
 
 fn namespace(conditions: Value) -> Value {
     json!({"metadata": deleted(None, "shop", json!({})), "spec": {"finalizers": ["kubernetes"]},
@@ -44,7 +45,7 @@ fn a_namespace_waits_for_its_content() {
         .with(Kind::CLAIM, data);
     let judged = world.judged(&key());
     let found = the(&judged.case, "namespace-content-remains", Firm);
-    assert_eq!(found.held_by.as_deref(), Some("PersistentVolumeClaim shop/data"));
+    assert_eq!(holder_of(&found.held_by), "PersistentVolumeClaim shop/data");
     assert_eq!(commands(&found), ["kubectl podstuck persistentvolumeclaim/data --namespace shop"]);
     the(judged.leaf(), "object-finalizer", Firm);
     // A condition may be outdated.

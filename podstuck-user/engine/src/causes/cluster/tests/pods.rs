@@ -6,6 +6,7 @@ use crate::model::{
     evidence::Certainty::{Firm, Likely, Possible},
     remedy::Place,
 };
+use crate::testing::holder_of;
 
 fn node(ready: &str, more: Value) -> Value {
     let mut node = json!({"metadata": living(None, "n1"),
@@ -37,8 +38,8 @@ fn a_node_is_not_heard_by_its_lease_and_its_condition() {
         "{found:#?}"
     );
     assert_eq!(
-        (case.examine, found.held_by.as_deref()),
-        (None, Some("the node n1, which does not report"))
+        (case.examine, holder_of(&found.held_by)),
+        (None, "the node n1, which does not report".to_owned())
     );
     // The first remedy is to repair the node.
     assert_eq!(found.remedies[0].command, None);

@@ -5,6 +5,7 @@ use crate::model::{
     cluster::{Key, Kind},
     evidence::Certainty::{Firm, Likely},
 };
+use crate::testing::holder_of;
 
 const PROTECTION: &str = "resource.kubernetes.io/delete-protection";
 
@@ -40,7 +41,7 @@ fn a_claim_stays_while_a_consumer_exists() {
     let case = world.case(&key());
     assert_eq!(ids(&case), ["resource-claim-reserved"]);
     let found = the(&case, "resource-claim-reserved", Firm);
-    assert_eq!(found.held_by.as_deref(), Some("Pod shop/train-0"));
+    assert_eq!(holder_of(&found.held_by), "Pod shop/train-0");
     let text = facts(&found);
     for part in [
         "status.allocation has devices of gpu.example.com",
@@ -65,7 +66,7 @@ fn a_consumer_that_is_being_deleted_is_followed_to_its_node() {
         );
     let judged = world.judged(&key());
     let found = the(&judged.case, "resource-claim-reserved", Firm);
-    assert_eq!(found.held_by.as_deref(), Some("Pod shop/train-0"));
+    assert_eq!(holder_of(&found.held_by), "Pod shop/train-0");
     assert_eq!(commands(&found), ["kubectl podstuck pod/train-0 --namespace shop"]);
     assert_eq!(judged.leaf().key, pod("train-0"));
     assert_eq!(judged.leaf().examine.as_deref(), Some("n1"));
@@ -202,7 +203,7 @@ fn a_driver_that_publishes_nothing_for_the_node_is_likely() {
     let other = json!({"driver": "nic.example.com", "nodeName": "n1"});
     let case = with_devices(&[elsewhere, other]).case(&pod("train-0"));
     let found = the(&case, "device-driver-not-on-node", Likely);
-    assert_eq!(found.held_by.as_deref(), Some("the DRA driver gpu.example.com on n1"));
+    assert_eq!(holder_of(&found.held_by), "the DRA driver gpu.example.com on n1");
     assert_eq!(case.examine.as_deref(), Some("n1"), "the node decides");
     for (why, world) in [
         (
