@@ -19,7 +19,7 @@ use crate::{
         identity::{Actor, Pod, Target, TargetKind},
         operation::Operation,
         remedy::Remedy,
-        said::{self, NOT_ROOTS},
+        said::{self, NOT_ROOTS, Said},
         time::Monotonic,
     },
     tracker::TrackerId,
@@ -233,6 +233,11 @@ impl Draft {
     /// Adds a fact.
     pub(crate) fn fact(&mut self, fact: impl Into<String>, source: Source) {
         self.take(Fact { fact: fact.into(), source, since: None });
+    }
+
+    /// Adds a component's message.
+    pub(crate) fn quote(&mut self, who: &str, said: &Said) {
+        self.fact(said.quote(who), Source::Log(said.source.clone()));
     }
 
     /// Adds a fact that is known since a time.

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     call::{Call, Outcome},
     identity::Component,
+    path::safe,
     raw_path,
 };
 
@@ -262,6 +263,12 @@ pub struct Said {
 }
 
 impl Said {
+    /// The last such message, and how often it was logged, as a fact about its author.
+    pub fn quote(&self, who: &str) -> String {
+        let times = if self.times > 1 { format!("{} times, ", self.times) } else { String::new() };
+        format!("{who} logged, {times}last at {:.0}: {}", self.at, safe(self.text.as_bytes()))
+    }
+
     /// An error message about a pod. The other fields are empty.
     pub fn new(component: Component, source: &str, uid: &str, at: Timestamp, text: &str) -> Self {
         Self {

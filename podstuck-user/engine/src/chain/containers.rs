@@ -2,7 +2,7 @@
 
 use super::{
     facts::{Facts, RUNTIMES},
-    link::{CONTAINER, halted, logged, quote, seen},
+    link::{CONTAINER, halted, logged, seen},
 };
 use crate::{
     model::{
@@ -188,7 +188,7 @@ pub(super) fn of_answer(uid: &str, said: &Said, facts: &Facts<'_>) -> Option<Lin
     let who = Who::component(runtime.component.name(), Some(runtime.pid))
         .started(facts.clock.after_boot(runtime.started));
     let must = "answer kubelet's requests about the pod without an error";
-    let fact = quote(said).replacen("it", said.component.name(), 1);
+    let fact = said.quote(said.component.name());
     Some(seen(who, must, None, fact, &said.source))
 }
 

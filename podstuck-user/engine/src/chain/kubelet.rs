@@ -7,7 +7,7 @@ use super::{
     containers::runtime,
     driver::{driver, first_left, mount_of},
     facts::Facts,
-    link::{CONTAINER, halted, logged, logs, quote, seen},
+    link::{CONTAINER, halted, logged, logs, seen},
 };
 use crate::{
     ids,
@@ -90,7 +90,7 @@ pub(super) fn of_kubelet(pod: &PodStage, facts: &Facts<'_>) -> (Link, bool) {
         (_, Some(it)) if pod.stage == Stage::Containers => {
             let own = facts.last_of(&[Component::Kubelet]);
             let fails = own.filter(|said| said.level == Level::Error && said.times > 1);
-            let fails = fails.map(|said| format!("; {}", quote(said))).unwrap_or_default();
+            let fails = fails.map(|said| format!("; {}", said.quote("it"))).unwrap_or_default();
             let fact = format!("{}{fails}", it.fact());
             Link { facts: vec![LinkFact { fact, source: it.log.to_owned() }], ..link }
         }
@@ -182,7 +182,7 @@ impl FailedLook<'_> {
 
     pub(super) fn link(&self) -> Link {
         let must = format!("answer stat(2) of {}", safe_path(&self.mount.point));
-        let fact = quote(self.said).replacen("it", self.said.component.name(), 1);
+        let fact = self.said.quote(self.said.component.name());
         seen(Who::object(&self.mount.what), &must, None, fact, &self.said.source)
     }
 }

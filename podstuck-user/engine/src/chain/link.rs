@@ -36,13 +36,7 @@ pub(super) fn logged(link: Link, said: Option<&Said>) -> Link {
 
 /// A component's log message, as the only fact.
 pub(super) fn logs(said: &Said) -> Vec<LinkFact> {
-    vec![LinkFact { fact: quote(said), source: said.source.clone() }]
-}
-
-/// A component's log message, as a fact.
-pub(crate) fn quote(said: &Said) -> String {
-    let times = if said.times > 1 { format!("{} times, ", said.times) } else { String::new() };
-    format!("it logged, {times}last at {:.0}: {}", said.at, safe(said.text.as_bytes()))
+    vec![LinkFact { fact: said.quote("it"), source: said.source.clone() }]
 }
 
 /// Why a component does nothing, as a fact.

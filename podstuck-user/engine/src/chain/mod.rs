@@ -11,7 +11,6 @@ mod link;
 pub(crate) use cause::{holding, is_of_kubelet};
 pub(crate) use facts::{Facts, weightiest};
 pub(crate) use kubelet::failed_look;
-pub(crate) use link::quote;
 
 use cause::{end_with, of_cause};
 use containers::{of_answer, of_containers, of_runtime};

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, ffi::OsStr, path::PathBuf, time::Duration};
 
 use crate::{
     causes::{pod_record, shared::claim},
-    chain::{Facts, chain, is_of_kubelet, quote, weightiest},
+    chain::{Facts, chain, is_of_kubelet, weightiest},
     container_stage,
     engine::Engine,
     ids,
@@ -217,7 +217,7 @@ impl Engine {
                 // The last link of the chain may already have the message.
                 let ends = |said: &Said| {
                     let mut links = answer.stages.iter().filter_map(|pod| pod.chain.last());
-                    links.any(|link| link.fact() == quote(said))
+                    links.any(|link| link.fact() == said.quote("it"))
                 };
                 last.filter(|said| !ends(said))
             },

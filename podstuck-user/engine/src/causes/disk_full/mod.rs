@@ -22,7 +22,7 @@ use crate::{
         finding::Severity,
         identity::{Component, Target},
         node::NodeSample,
-        path::{safe, safe_path},
+        path::safe_path,
         said::Said,
         space::Space,
         time::Monotonic,
@@ -245,11 +245,7 @@ fn fails(draft: &mut Draft, space: &Space, said: &Said, sample: &NodeSample) {
     draft.waits_for = Some(format!("space on {}", safe_path(&space.path)));
     draft.blocks_deletion = Some(true);
     draft.doubts.retain(|doubt| *doubt != RESERVED);
-    let times = if said.times > 1 { format!("{} times, ", said.times) } else { String::new() };
-    draft.fact(
-        format!("{name} logged, {times}last at {:.0}: {}", said.at, safe(said.text.as_bytes())),
-        Source::Log(said.source.clone()),
-    );
+    draft.quote(name, said);
     draft.rule_out(ids::RUNTIME_HANG, format!("{name} fails with an error: it has no space"));
     draft.doubt("whether the pod waits for that error: some steps need no space");
     draft.explanation = format!(

@@ -15,11 +15,7 @@ use crate::{
             tracker::Failing,
         },
         network_storage,
-        shared::{
-            claim::UNSEEN_DEVICE,
-            kernel_says::{self, KernelSays},
-            sharers,
-        },
+        shared::{claim::UNSEEN_DEVICE, kernel_says::KernelSays, sharers},
     },
     command::{Step, View},
     ids,
@@ -116,7 +112,7 @@ pub(super) fn quote_kernel(
     kernel: &KernelSays,
 ) -> bool {
     let Some(said) = kernel.recent(context, &fs.device) else { return false };
-    kernel_says::quote(draft, said);
+    draft.quote("the kernel", said);
     said.level == Level::Error
 }
 

@@ -9,7 +9,7 @@ use crate::{
             judge::{Judged, Waits},
         },
         network_storage,
-        shared::{fuse, kernel_lock, kernel_says, stalled::Silent, thaw::thaw},
+        shared::{fuse, kernel_lock, stalled::Silent, thaw::thaw},
     },
     command::{Step, View},
     ids,
@@ -80,7 +80,7 @@ pub(crate) fn fill(
         Waits::Unknown => unknown(draft),
     }
     if !matches!(judged.waits, Waits::Smb | Waits::Ceph) {
-        around.kernel.into_iter().for_each(|said| kernel_says::quote(draft, said));
+        around.kernel.into_iter().for_each(|said| draft.quote("the kernel", said));
     }
     // Without a kernel function, no wait can be ruled out.
     let has_functions = functions(&seen.stack, seen.wait_channel.as_deref()).next().is_some();

@@ -10,11 +10,7 @@ use nix::errno::Errno;
 
 use crate::{
     cause::{Cause, Kind, absent, hidden, like, log, seen, way},
-    causes::shared::{
-        kernel_says::{self, KernelSays},
-        sharers,
-        stat_errors::StatErrors,
-    },
+    causes::shared::{kernel_says::KernelSays, sharers, stat_errors::StatErrors},
     command::{Step, View},
     event::{Event, What},
     family::Family,
@@ -332,7 +328,7 @@ pub(crate) fn tell(draft: &mut Draft, errno: Option<Errno>, kernel: Option<&Said
     draft.severity = Severity::Critical;
     draft.explanation = explanation(draft.cause, errno).into();
     if let Some(said) = kernel {
-        kernel_says::quote(draft, said);
+        draft.quote("the kernel", said);
     }
     if *draft.cause == SMB_HOST_DOWN {
         match errno {

@@ -6,13 +6,10 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     model::{
-        evidence::Source,
         file_system::{is_ceph, is_smb},
-        path::safe,
         said::{Complaint, Said},
     },
     tracker::Context,
-    verdict::Draft,
 };
 
 /// Servers and devices remembered.
@@ -77,16 +74,6 @@ impl KernelSays {
     pub(crate) fn recent(&self, context: &Context<'_>, number: &str) -> Option<&Said> {
         self.of_device(number, context.clock.at(context.now) - RECENT)
     }
-}
-
-/// Adds a message as a fact.
-pub(crate) fn quote(draft: &mut Draft, said: &Said) {
-    let text = safe(said.text.as_bytes());
-    let times = if said.times > 1 { format!("{} times, last ", said.times) } else { String::new() };
-    draft.fact(
-        format!("the kernel logged, {times}at {:.0}: {text}", said.at),
-        Source::Log(said.source.clone()),
-    );
 }
 
 fn keep(all: &mut BTreeMap<String, Said>, key: String, said: &Said) {
