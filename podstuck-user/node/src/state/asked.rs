@@ -1,12 +1,24 @@
 //! Answers the engine's questions. Each answer is in the file that reads it.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
-use serde::{Deserialize, Serialize};
+use anyhow::Result;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use tokio::{task::spawn_blocking, time::timeout};
 
-use podstuck_confine::helper::{self, Share, ask, ask_for};
-use podstuck_model::query::{NoAnswer, Question};
+use super::seen_by::while_it_lives;
+use podstuck_confine::{
+    alive::Occasion,
+    helper::{self, Named, Share, Teller, ask, ask_for},
+    role::Role,
+};
+use podstuck_model::{
+    degraded::Feed,
+    query::{NoAnswer, Question},
+};
 
 /// Later than this, an answer from `/proc` is not waited for.
 const STALE: Duration = Duration::from_secs(2);
@@ -15,6 +27,55 @@ const STALE: Duration = Duration::from_secs(2);
 pub(crate) trait Asked: Question {
     /// Looks, on behalf of a pod.
     fn answer(self, share: Share, whom: &AsWhom) -> impl Future<Output = Self::Answer> + Send;
+}
+
+/// A question about one path that a process sees, which a helper reads.
+pub(super) trait Beneath: Question<Answer = Result<Self::Found, NoAnswer>> {
+    /// What is read.
+    type Found: Serialize + DeserializeOwned + Send;
+    /// See [`helper::Question::IS_SHORT`].
+    const IS_SHORT: bool = true;
+    /// See [`helper::Question::OCCASION`].
+    const OCCASION: Occasion = Occasion::Answered;
+
+    /// The path, and the process that sees it.
+    fn path(&self) -> (u32, &Path);
+
+    /// The helper's side. It is called again if the process has ended meanwhile.
+    ///
+    /// # Errors
+    /// Fails as the file system does.
+    fn read(&self) -> Result<Self::Found>;
+}
+
+impl<Q: Beneath + Serialize + Send + 'static> Asked for Q
+where
+    Helped<Q>: Named,
+{
+    async fn answer(self, share: Share, _: &AsWhom) -> Self::Answer {
+        in_helper(share, Helped(self)).await
+    }
+}
+
+impl<Q: Beneath + Serialize> helper::Question for Helped<Q>
+where
+    Self: Named,
+{
+    const IS_SHORT: bool = Q::IS_SHORT;
+    const FEEDS: Option<Feed> = Some(Feed::Objects);
+    const OCCASION: Occasion = Q::OCCASION;
+    const ROLE: Role = Role::HelperBeneath;
+    type Step = ();
+    type Part = ();
+    type Answer = Q::Found;
+
+    fn enters(&self) -> Option<(u32, &Path)> {
+        Some(self.0.path())
+    }
+
+    fn answer(self, _: &mut Teller<(), ()>) -> Result<Q::Found> {
+        while_it_lives(self.0.path().0, || self.0.read())
+    }
 }
 
 /// The source of the credentials.

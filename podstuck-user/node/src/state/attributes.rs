@@ -6,48 +6,24 @@ use anyhow::{Context, Result};
 use rustix::fs::{AtFlags, OFlags, StatxAttributes, StatxFlags, statx};
 
 use super::{
-    asked::{AsWhom, Asked, Helped, in_helper},
-    seen_by::{Root, file_id, while_it_lives},
+    asked::Beneath,
+    seen_by::{Root, file_id},
     swap,
 };
-use podstuck_confine::role::Role;
-use podstuck_confine::{
-    alive::Occasion,
-    helper::{Question, Share, Teller},
-};
 use podstuck_model::{
-    degraded::Feed,
     object::Attributes,
-    query::{NoAnswer, ObjectAttributes, ReadAttributes},
+    query::{ObjectAttributes, ReadAttributes},
 };
 
-impl Asked for ReadAttributes {
-    async fn answer(self, share: Share, _: &AsWhom) -> Result<ObjectAttributes, NoAnswer> {
-        in_helper(share, Helped(self)).await
-    }
-}
+impl Beneath for ReadAttributes {
+    type Found = ObjectAttributes;
 
-impl Question for Helped<ReadAttributes> {
-    const IS_SHORT: bool = true;
-    const FEEDS: Option<Feed> = Some(Feed::Objects);
-    const OCCASION: Occasion = Occasion::Answered;
-    const ROLE: Role = Role::HelperBeneath;
-    type Step = ();
-    type Part = ();
-    type Answer = ObjectAttributes;
-
-    fn enters(&self) -> Option<(u32, &Path)> {
-        Some((self.0.pid, &self.0.directory))
+    fn path(&self) -> (u32, &Path) {
+        (self.pid, &self.directory)
     }
 
-    fn answer(self, _: &mut Teller<(), ()>) -> Result<ObjectAttributes> {
-        while_it_lives(self.0.pid, || self.read())
-    }
-}
-
-impl Helped<ReadAttributes> {
     fn read(&self) -> Result<ObjectAttributes> {
-        let ReadAttributes { pid, directory, name, expected } = &self.0;
+        let Self { pid, directory, name, expected } = self;
         let root = Root::of(*pid)?;
         let open = root
             .open(directory, OFlags::DIRECTORY)
@@ -105,7 +81,7 @@ mod tests {
         let pid = std::process::id();
         let directory = dir.path().into();
         let asked = ReadAttributes { pid, directory, name: "f".into(), expected };
-        let ObjectAttributes { object, same_directory, .. } = Helped(asked).read().unwrap();
+        let ObjectAttributes { object, same_directory, .. } = asked.read().unwrap();
         assert!(!object.immutable && !object.append_only && same_directory);
     }
 }

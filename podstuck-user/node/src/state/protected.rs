@@ -17,18 +17,12 @@ use rustix::{
 };
 
 use super::{
-    asked::{AsWhom, Asked, Helped, in_helper},
+    asked::Beneath,
     attributes::attribute_bits,
-    seen_by::{Root, file_id, while_it_lives},
+    seen_by::{Root, file_id},
 };
-use podstuck_confine::helper::{Question, Share, Teller};
-use podstuck_confine::role::{self, Role};
-use podstuck_model::{
-    degraded::Feed,
-    object::Protected,
-    path::JsonPath,
-    query::{FindProtected, NoAnswer},
-};
+use podstuck_confine::{alive::Occasion, role};
+use podstuck_model::{object::Protected, path::JsonPath, query::FindProtected};
 
 /// How long it may look.
 const LOOKING: Duration = Duration::from_millis(700);
@@ -40,31 +34,21 @@ const WANTED: StatxFlags = StatxFlags::TYPE.union(StatxFlags::INO);
 /// Directories inside each other that are gone into.
 const DEPTH: usize = 64;
 
-impl Asked for FindProtected {
-    async fn answer(self, share: Share, _: &AsWhom) -> Result<Protected, NoAnswer> {
-        in_helper(share, Helped(self)).await
-    }
-}
+impl Beneath for FindProtected {
+    type Found = Protected;
+    const IS_SHORT: bool = false;
+    const OCCASION: Occasion = Occasion::Unknown;
 
-impl Question for Helped<FindProtected> {
-    const FEEDS: Option<Feed> = Some(Feed::Objects);
-    const ROLE: Role = Role::HelperBeneath;
-    type Step = ();
-    type Part = ();
-    type Answer = Protected;
-
-    fn enters(&self) -> Option<(u32, &Path)> {
-        Some((self.0.pid, &self.0.directory))
+    fn path(&self) -> (u32, &Path) {
+        (self.pid, &self.directory)
     }
 
-    fn answer(self, _: &mut Teller<(), ()>) -> Result<Protected> {
-        let FindProtected { pid, directory: there } = &self.0;
-        while_it_lives(*pid, || {
-            let held = Root::of(*pid)?.directory(there);
-            let held = held.with_context(|| format!("opening {}", there.display()))?;
-            role::open_no_more_unseen();
-            Look::at(&held, there).context("looking for attributes")
-        })
+    fn read(&self) -> Result<Protected> {
+        let Self { pid, directory: there } = self;
+        let held = Root::of(*pid)?.directory(there);
+        let held = held.with_context(|| format!("opening {}", there.display()))?;
+        role::open_no_more_unseen();
+        Look::at(&held, there).context("looking for attributes")
     }
 }
 

@@ -10,52 +10,25 @@ use rustix::{
 };
 
 use super::{
-    asked::{AsWhom, Asked, Helped, in_helper},
-    seen_by::{Root, file_id, while_it_lives},
+    asked::Beneath,
+    seen_by::{Root, file_id},
 };
-use podstuck_confine::{
-    alive::Occasion,
-    helper::{Question, Share, Teller},
-    role::Role,
-};
-use podstuck_model::{
-    degraded::Feed,
-    file_system::Subvolume,
-    query::{NoAnswer, ReadSubvolume},
-};
+use podstuck_model::{file_system::Subvolume, query::ReadSubvolume};
 
 /// `BTRFS_SUPER_MAGIC` (linux/magic.h).
 const BTRFS: u64 = 0x9123_683e;
 /// Inode number of the root directory of each subvolume (linux/btrfs_tree.h, `BTRFS_FIRST_FREE_OBJECTID`).
 const TOP: u64 = 256;
 
-impl Asked for ReadSubvolume {
-    async fn answer(self, share: Share, _: &AsWhom) -> Result<Option<Subvolume>, NoAnswer> {
-        in_helper(share, Helped(self)).await
-    }
-}
+impl Beneath for ReadSubvolume {
+    type Found = Option<Subvolume>;
 
-impl Question for Helped<ReadSubvolume> {
-    const IS_SHORT: bool = true;
-    const FEEDS: Option<Feed> = Some(Feed::Objects);
-    const OCCASION: Occasion = Occasion::Answered;
-    const ROLE: Role = Role::HelperBeneath;
-    type Step = ();
-    type Part = ();
-    type Answer = Option<Subvolume>;
-
-    fn enters(&self) -> Option<(u32, &Path)> {
-        Some((self.0.pid, &self.0.directory))
+    fn path(&self) -> (u32, &Path) {
+        (self.pid, &self.directory)
     }
 
-    fn answer(self, _: &mut Teller<(), ()>) -> Result<Option<Subvolume>> {
-        while_it_lives(self.0.pid, || self.read())
-    }
-}
-
-impl Helped<ReadSubvolume> {
     fn read(&self) -> Result<Option<Subvolume>> {
-        let ReadSubvolume { pid, directory } = &self.0;
+        let Self { pid, directory } = self;
         let root = Root::of(*pid)?;
         let shown = || directory.display();
         let open = root.open(directory, OFlags::DIRECTORY);
@@ -89,8 +62,8 @@ mod tests {
     #[test]
     fn only_btrfs_has_subvolumes() {
         let (pid, directory) = (std::process::id(), "/proc".into());
-        assert_eq!(Helped(ReadSubvolume { pid, directory }).read().unwrap(), None);
+        assert_eq!(ReadSubvolume { pid, directory }.read().unwrap(), None);
         let directory = "/nowhere".into();
-        assert!(Helped(ReadSubvolume { pid, directory }).read().is_err());
+        assert!(ReadSubvolume { pid, directory }.read().is_err());
     }
 }
