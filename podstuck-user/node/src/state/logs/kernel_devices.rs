@@ -25,26 +25,19 @@ const DEVICES: usize = 64;
 /// Levels of devices that are built on one another.
 const LEVELS: usize = 8;
 
-/// The numbers of block devices, `major:minor`, by name: its own, and those of what is built on it.
-pub(super) struct Devices(BTreeMap<String, BTreeSet<String>>);
+/// The numbers of a block device, `major:minor`: its own, and those of what is built on it.
+type Numbers = Box<dyn Fn(&str) -> BTreeSet<String>>;
+
+/// The names of the block devices.
+pub(super) struct Devices {
+    names: BTreeSet<String>,
+    numbers: Numbers,
+}
 
 impl Devices {
     pub(super) fn read() -> Self {
-        let names = names(Path::new(BLOCK));
-        let number = |name: &str| {
-            let number = fs::read_to_string(Path::new(BLOCK).join(name).join("dev")).ok()?;
-            Some(number.trim().to_owned())
-        };
-        let of = |name: String| {
-            let mut all = BTreeSet::from([name.clone()]);
-            let mut last = vec![name.clone()];
-            for _ in 0..LEVELS {
-                last = last.iter().flat_map(|name| built_on(name)).collect();
-                last.retain(|name| all.insert(name.clone()));
-            }
-            (name, all.iter().filter_map(|name| number(name)).collect())
-        };
-        Self(names.into_iter().map(of).collect())
+        let names = names(Path::new(BLOCK)).into_iter().collect();
+        Self { names, numbers: Box::new(numbers) }
     }
 
     /// For each device that a record names, the last warning about it, and the number of those without a pause before it.
@@ -62,7 +55,7 @@ impl Devices {
             }
         }
         let warning = |(name, (record, times)): (&str, (&Record, u64))| Said {
-            devices: self.0[name].iter().cloned().collect(),
+            devices: (self.numbers)(name).into_iter().collect(),
             times,
             level: if record.level < WARNING { Level::Error } else { Level::Warning },
             ..said(record.at(clock), Complaint::DeviceWarning, &record.text, source)
@@ -74,9 +67,19 @@ impl Devices {
     fn named<'a>(&'a self, text: &str) -> impl Iterator<Item = &'a str> {
         let is_part = |c: char| c.is_ascii_alphanumeric() || "-_!".contains(c);
         let words: BTreeSet<&str> = text.split(|c| !is_part(c)).collect();
-        let known = words.into_iter().filter_map(|word| self.0.get_key_value(word));
-        known.map(|(name, _)| name.as_str())
+        words.into_iter().filter_map(|word| self.names.get(word)).map(String::as_str)
     }
+}
+
+fn numbers(name: &str) -> BTreeSet<String> {
+    let mut all = BTreeSet::from([name.to_owned()]);
+    let mut last = vec![name.to_owned()];
+    for _ in 0..LEVELS {
+        last = last.iter().flat_map(|name| built_on(name)).collect();
+        last.retain(|name| all.insert(name.clone()));
+    }
+    let number = |name: &String| fs::read_to_string(Path::new(BLOCK).join(name).join("dev")).ok();
+    all.iter().filter_map(number).map(|number| number.trim().to_owned()).collect()
 }
 
 /// The partitions of a device, and the devices that hold it open (device mapper, md, bcache).
@@ -109,7 +112,9 @@ mod tests {
                 let numbers = above.iter().chain([&own]).map(|number| (*number).to_owned());
                 (name.to_owned(), numbers.collect())
             };
-            Self(all.into_iter().map(of).collect())
+            let all: BTreeMap<String, BTreeSet<String>> = all.into_iter().map(of).collect();
+            let names = all.keys().cloned().collect();
+            Self { names, numbers: Box::new(move |name| all[name].clone()) }
         }
     }
 
