@@ -267,6 +267,7 @@ impl Ledger {
             first: self.clock.at(draft.first),
             last: self.clock.at(draft.last),
             held_by: draft.held_by,
+            chain: Vec::new(),
             must: draft.must,
             waits_for: draft.waits_for,
             evidence: evidence.collect(),

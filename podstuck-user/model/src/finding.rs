@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use super::{
     call::{Call, Outcome},
-    chain::{Who, as_text},
+    chain::{Link, Who, as_text},
     diagnosis::Stage,
     evidence::{Certainty, Evidence, RuledOut},
     identity::{Actor, Pod, Volume},
@@ -126,6 +126,9 @@ pub struct Finding {
     /// What the holder waits for, where that is known; JSON has it in the chain.
     #[serde(skip)]
     pub waits_for: Option<String>,
+    /// The chain of waits of its pod that ends with this finding; an answer (`diagnosis`) has it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub chain: Vec<Link>,
     /// The evidence.
     pub evidence: Vec<Evidence>,
     /// The meaning, in a few sentences.

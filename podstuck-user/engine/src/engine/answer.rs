@@ -102,6 +102,9 @@ impl Engine {
             pod.follow(chain);
             answer.remedies = remedies;
         }
+        for cause in &mut answer.causes {
+            cause.chain = self.chain_of(cause, &answer.stages);
+        }
         // Of several pods, none is in question.
         if answer.stages.len() > 1 || answer.firm {
             answer.remedies.clear();
@@ -141,6 +144,17 @@ impl Engine {
         let given =
             releases.into_iter().map(|it| self.ledger.given(it, Certainty::Possible, of_pod, now));
         (links, given.collect())
+    }
+
+    /// The chain of a finding's pod as if this finding alone held it; empty if it does not hold the pod.
+    fn chain_of(&self, cause: &Finding, stages: &[PodStage]) -> Vec<Link> {
+        let pod = match &cause.pod {
+            Some(pod) => stages.iter().find(|at| at.pod.uid == pod.uid),
+            None => stages.first().filter(|_| stages.len() == 1),
+        };
+        let holds = cause.blocks_deletion.unwrap_or(true);
+        let Some(pod) = pod.filter(|_| holds) else { return Vec::new() };
+        self.chain(pod, &[Finding { blocks_deletion: Some(true), ..cause.clone() }])
     }
 
     /// What is known of a pod; `None` before the first scan.

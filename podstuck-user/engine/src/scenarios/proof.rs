@@ -11,6 +11,7 @@ use super::{
 use crate::{
     catalogue,
     cause::{CauseId, Origin, TriedWith},
+    chain::is_of_kubelet,
     engine::{Engine, Output},
     event::{Event, What},
     ids,
@@ -163,6 +164,10 @@ impl Run {
 }
 
 fn findings_of(steps: &[Step], without: &Without) -> Vec<Finding> {
+    played(steps, without).findings
+}
+
+fn played(steps: &[Step], without: &Without) -> Run {
     let mut play = Run { engine: engine(steps), answer: without.answer, findings: Vec::new() };
     if let (Some(feed), Some(first)) = (without.blind, steps.first()) {
         let parts = vec![Degraded::new("a part does not see everything", &[feed])];
@@ -173,7 +178,7 @@ fn findings_of(steps: &[Step], without: &Without) -> Vec<Finding> {
             play.take(node, *at, what.clone());
         }
     }
-    play.findings
+    play
 }
 
 fn firm(findings: &[Finding]) -> BTreeSet<CauseId> {
@@ -246,6 +251,22 @@ fn a_first_command_without_a_risk_was_tried() {
         }
     }
     assert!(first.len() > 10, "{first:?}");
+}
+
+/// Each cause of an answer that may hold the pod has the chain that it explains.
+#[test]
+fn each_cause_of_an_answer_explains_its_own_chain() {
+    let mut explained = BTreeSet::new();
+    for (title, play) in all() {
+        for cause in played(&play.steps, &NOTHING).engine.diagnosis().causes {
+            let links = cause.chain.iter().filter_map(|link| link.explained_by);
+            let by: Vec<CauseId> = links.collect();
+            let is_said = !cause.chain.is_empty() && !is_of_kubelet(cause.id);
+            assert_eq!(by, vec![cause.id; usize::from(is_said)], "{title}: {:#?}", cause.chain);
+            explained.extend(by);
+        }
+    }
+    assert!(explained.len() > 5, "{explained:?}");
 }
 
 #[test]

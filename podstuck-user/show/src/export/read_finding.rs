@@ -125,6 +125,7 @@ impl Line {
             first: parts.first,
             last: parts.last,
             held_by: parts.held_by.map(Who::object),
+            chain: Vec::new(),
             must: None,
             waits_for: None,
             evidence: evidence.collect(),

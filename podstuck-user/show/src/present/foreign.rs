@@ -106,6 +106,7 @@ impl Foreign {
             }),
             call,
             held_by: Some(Who::object(self.text())),
+            chain: Vec::new(),
             must: None,
             waits_for: None,
             evidence: sources.map(|source| Evidence { fact: self.text(), source, since }).to_vec(),

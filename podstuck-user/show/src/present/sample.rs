@@ -89,6 +89,7 @@ pub fn finding() -> Finding {
         first: time(0),
         last: time(244),
         held_by: Some(Who::process("backup", 4242).and(" of /system.slice/backup.service")),
+        chain: Vec::new(),
         must: None,
         waits_for: None,
         evidence: vec![
