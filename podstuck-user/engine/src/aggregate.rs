@@ -240,19 +240,8 @@ mod tests {
     };
 
     fn count(target_id: u64, bucket: u16, calls: u64) -> Count {
-        Count {
-            target_id,
-            pid: 1,
-            started: None,
-            call: Call::Rmdir,
-            outcome: Outcome(16),
-            component: Component::Other,
-            bucket,
-            calls,
-            total_ns: calls * 10,
-            min_ns: 9,
-            max_ns: 11 + calls,
-        }
+        let count = crate::testing::count(Call::Rmdir, Outcome(16), calls);
+        Count { target_id, bucket, total_ns: calls * 10, min_ns: 9, max_ns: 11 + calls, ..count }
     }
 
     #[test]

@@ -22,7 +22,7 @@ use crate::{
         said::{Complaint, Said},
     },
     query::{Answer, ObjectAttributes},
-    testing::{FILE, actor, block_volume, failed, pod_record, pod_state, run, stuck},
+    testing::{actor, attributes, block_volume, failed, pod_record, pod_state, run, stuck},
     tracker::TrackerId,
 };
 
@@ -144,15 +144,10 @@ fn logged_and_checked(immutable: bool) -> (Vec<Query>, Engine) {
     (op.logged_in, op.directory) = (Some("log of kubelet".into()), (0, 0));
     let at = Monotonic(9_000_000_000);
     let (queries, _) = sorted(engine.take(&Event { at, what: What::Logged(Box::new(op)) }));
-    let attributes = Attributes { known: true, immutable, append_only: false };
+    let object = Attributes { known: true, immutable, append_only: false };
     let seen = ObjectAttributes {
-        files: Some((FILE, FILE)),
-        object: attributes,
-        directory: Attributes { immutable: false, ..attributes },
         same_directory: false,
-        sticky: false,
-        swap: false,
-        swap_unknown: false,
+        ..attributes(object, Attributes { immutable: false, ..object })
     };
     for query in &queries {
         let (query, answer) = (Box::new(query.clone()), Box::new(Answer::Attributes(Ok(seen))));
@@ -242,16 +237,8 @@ fn a_pod_that_the_api_server_does_not_have_is_not_blocked() {
             engine.take(&Event { at: Monotonic(1), what: What::Node(Box::new(node)) });
         }
         let query = Box::new(show(&mut engine, &op).0.remove(0));
-        let attributes = Attributes { known: true, ..Attributes::default() };
-        let attributes = ObjectAttributes {
-            files: Some((FILE, FILE)),
-            object: Attributes { immutable: true, ..attributes },
-            directory: attributes,
-            same_directory: true,
-            sticky: false,
-            swap: false,
-            swap_unknown: false,
-        };
+        let plain = Attributes { known: true, ..Attributes::default() };
+        let attributes = attributes(Attributes { immutable: true, ..plain }, plain);
         let answer = Box::new(Answer::Attributes(Ok(attributes)));
         engine.take(&Event { at: op.end, what: What::Answer { query, answer } });
         let found: Vec<&Finding> = engine.findings().collect();

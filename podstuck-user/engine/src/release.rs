@@ -257,12 +257,11 @@ mod tests {
     use crate::{
         chain::{
             chain,
-            tests::{UID, at, container_record, facts, node, said, shim},
+            tests::{UID, at, facts, node, said, shim},
         },
         model::{
             call::Outcome,
             diagnosis::Terminating,
-            identity::Target,
             node::NodeSample,
             pod_group::{PodGroup, Task},
             pod_record::{ContainerRecord, ContainerState, PodRecord},
@@ -270,7 +269,10 @@ mod tests {
             said::{Complaint, NamedLook, Said},
             time::Monotonic,
         },
-        testing::{mounted, pod_group, pod_record, pod_state, runtime, task},
+        testing::{
+            container_record, mounted, pod_group, pod_record, pod_state, runtime, task,
+            volume_state,
+        },
     };
 
     /// The commands, or else the advice, that are given at this stage.
@@ -301,14 +303,8 @@ mod tests {
 
     fn volume(name: &str) -> VolumeState {
         let path = Path::new("/k/pods/u/volumes/kubernetes.io~nfs").join(name);
-        VolumeState {
-            target_id: 1,
-            target: std::sync::Arc::new(Target::unknown()),
-            mounts: vec![mounted(&path, 12)],
-            path,
-            file: None,
-            csi: None,
-        }
+        let mounts = vec![mounted(&path, 12)];
+        volume_state(path, mounts)
     }
 
     fn with_volumes(names: &[&str]) -> NodeSample {

@@ -4,7 +4,6 @@ use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
-    sync::Arc,
     time::Duration,
 };
 
@@ -12,7 +11,6 @@ use jiff::Timestamp;
 
 use crate::model::{
     call::Call,
-    identity::Target,
     mounted::Mounted,
     mountinfo,
     mounts::{Mount, Mounts},
@@ -21,6 +19,7 @@ use crate::model::{
     pod_record::PodRecord,
 };
 use podstuck_node::identity::pod_record;
+use podstuck_testing::samples;
 
 /// kubelet's process id and mount namespace: the captures lack them.
 pub(super) const KUBELET: (u32, u32) = (7632, 4026531841);
@@ -141,29 +140,20 @@ impl Capture {
         above.extend(["", "containers", "plugins", "volumes"].map(|name| directory.join(name)));
         above.iter_mut().for_each(|path| *path = path.components().collect());
         PodState {
-            uid: self.uid.clone(),
-            started: true,
-            before_boot: false,
             populated: Some(!self.pids.is_empty()),
             changed: self.changed(&above),
             volume_removed: self.changed(&emptied),
             seen_by: Some(KUBELET),
             devices: self.devices(),
-            claims: Vec::new(),
             volumes: paths.into_iter().map(|path| self.volume(path)).collect(),
             directory,
+            ..samples::pod_state(&self.uid)
         }
     }
 
     fn volume(&self, path: PathBuf) -> VolumeState {
         let mounts = self.mounts.all.iter().filter(|mount| mount.point.starts_with(&path));
-        VolumeState {
-            target_id: 0,
-            target: Arc::new(Target::unknown()),
-            file: None,
-            csi: None,
-            mounts: mounts.map(|mount| self.mounted(mount)).collect(),
-            path,
-        }
+        let mounts = mounts.map(|mount| self.mounted(mount)).collect();
+        VolumeState { target_id: 0, ..samples::volume_state(path, mounts) }
     }
 }

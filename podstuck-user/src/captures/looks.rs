@@ -5,6 +5,8 @@ use std::{
     time::Duration,
 };
 
+use podstuck_testing::samples;
+
 use super::capture::{Capture, KUBELET};
 use crate::{
     event::What,
@@ -107,16 +109,8 @@ impl Capture {
         if self.case != "image-volume-held-containerd-2" {
             return Vec::new();
         }
-        vec![Runtime {
-            pid: CONTAINERD,
-            component: Component::Containerd,
-            started: 4,
-            mnt_ns: Some(KUBELET.1),
-            halted: None,
-            sockets: Vec::new(),
-            group: None,
-            connections: Vec::new(),
-        }]
+        let mnt_ns = Some(KUBELET.1);
+        vec![Runtime { pid: CONTAINERD, mnt_ns, ..samples::runtime(Component::Containerd) }]
     }
 
     /// The driver of a CSI volume, and its registration.
@@ -224,36 +218,20 @@ impl Capture {
             .iter()
             .find(|group| is_frozen && group.starts_with("/sys/fs/cgroup/freezer"));
         let task = |pid: &u32| Task {
-            pid: *pid,
-            tid: *pid,
-            comm: "sh".into(),
             state: if is_frozen { 'D' } else { 'S' },
             killed: is_frozen,
-            exiting: false,
             started: 7,
-            woken: None,
-            moved: None,
-            received: None,
-            term: None,
             wait_channel: is_frozen.then(|| "__refrigerator".into()),
-            stack: Vec::new(),
-            lock: Vec::new(),
-            directory: None,
             group: path.clone(),
-            traced_by: None,
-            members: Vec::new(),
+            ..samples::task("sh", *pid)
         };
         vec![PodGroup {
             target_id: 0,
-            target: Target::unknown().into(),
-            uid: self.uid.clone(),
             path: path.clone(),
             has_containers: false,
-            containers: Vec::new(),
             frozen: frozen.cloned(),
             tasks: self.pids.iter().map(task).collect(),
-            outside: Vec::new(),
-            shims: Vec::new(),
+            ..samples::pod_group(&self.uid)
         }]
     }
 
@@ -287,16 +265,8 @@ impl Capture {
                 let object = self.attributes(&directory.join(name));
                 let directory = self.attributes(directory);
                 let files = Some((FileId { device: 1, inode: 2 }, FileId { device: 1, inode: 3 }));
-                let (same_directory, sticky, swap) = (true, false, false);
-                Answer::Attributes(Ok(ObjectAttributes {
-                    object,
-                    directory,
-                    same_directory,
-                    sticky,
-                    swap,
-                    swap_unknown: false,
-                    files,
-                }))
+                let attributes = samples::attributes(object, directory);
+                Answer::Attributes(Ok(ObjectAttributes { files, ..attributes }))
             }
             Wants::Protected(FindProtected { directory, .. }) => {
                 let below = self.files.keys().filter(|path| path.starts_with(directory));
@@ -400,29 +370,21 @@ impl Capture {
 
     fn nested(&self, mount: &Mount, child: &Mount) -> Holder {
         Holder {
-            how: How::NestedMount,
             object: JsonPath(child.point.clone()),
             file: None,
             nested: (mount.id != child.id).then_some(child.id),
-            count: 1,
-            through: Through::Itself,
             mount: HeldMount {
                 id: mount.id,
                 namespace: Some(KUBELET.1),
                 point: JsonPath(mount.point.clone()),
                 detached: None,
             },
-            explains_ebusy: Some(true),
-            exact: true,
             pid: None,
             started: None,
             comm: None,
             component: None,
-            cgroup: None,
-            is_child: false,
-            container: None,
-            pod: None,
             source: self.mounts.source.clone(),
+            ..samples::holder(How::NestedMount, Through::Itself, Some(true))
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::{
         call::{Call, Outcome},
         diagnosis::Diagnosis,
         evidence::Certainty,
-        hung::{Phase, Since},
+        hung::Since,
         identity::{Actor, Component},
         mounts::NodeMounts,
         node::NodeSample,
@@ -37,6 +37,7 @@ use podstuck_node::{
         captures::{Growing, all_said},
     },
 };
+use podstuck_testing::samples;
 
 /// Uptime of the node.
 const UP: Duration = Duration::from_secs(86_400);
@@ -265,7 +266,6 @@ impl Play<'_> {
         let volume = self.sample(at).pods[0].volumes[0].clone();
         Some(StuckThread {
             thread: Thread { pid: KUBELET.0, tid: KUBELET.0 + 1 },
-            phase: Phase::InSyscall,
             syscall: "openat".into(),
             path: Some(mount.point.clone()),
             mount: Some(mount),
@@ -277,29 +277,11 @@ impl Play<'_> {
             since: Since::FirstLook,
             before_start: true,
             at,
-            over: false,
-            times: None,
-            wait_channel: Some("request_wait_answer".into()),
-            stack: ["request_wait_answer", "fuse_simple_request", "fuse_send_open"]
-                .map(str::to_owned)
-                .into(),
-            progress: None,
-            disks: Vec::new(),
-            lock: Vec::new(),
+            ..samples::stuck(&["request_wait_answer", "fuse_simple_request", "fuse_send_open"])
         })
     }
 }
 
 fn kubelet() -> Arc<Actor> {
-    let comm = "kubelet".into();
-    let actor = Actor {
-        pid: KUBELET.0,
-        started: None,
-        comm,
-        cgroup: None,
-        component: Component::Kubelet,
-        pod: None,
-        parent: None,
-    };
-    actor.into()
+    Arc::new(Actor { pid: KUBELET.0, ..samples::actor(Component::Kubelet) })
 }

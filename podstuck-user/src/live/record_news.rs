@@ -341,8 +341,8 @@ impl Schedule {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::node::PodState;
     use podstuck_node::state::api::OfNode;
+    use podstuck_testing::samples;
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -359,19 +359,7 @@ mod tests {
     }
 
     fn sample(numbers: &[usize]) -> NodeSample {
-        let state = |number: &usize| PodState {
-            seen_by: None,
-            uid: uid(*number),
-            directory: format!("/k/pods/{}", uid(*number)).into(),
-            started: true,
-            before_boot: false,
-            populated: Some(false),
-            changed: None,
-            volume_removed: None,
-            volumes: Vec::new(),
-            devices: Vec::new(),
-            claims: Vec::new(),
-        };
+        let state = |number: &usize| samples::pod_state(&uid(*number));
         NodeSample {
             pods: numbers.iter().map(state).collect(),
             kubelets: vec![7],
@@ -391,14 +379,7 @@ mod tests {
             grace_s,
             finalizers: vec!["example.org/x".into()],
             node: Some("n".into()),
-            is_mirror: false,
-            all_terminated: true,
-            read: None,
-            claims: Vec::new(),
-            bidirectional: None,
-            containers: None,
-            reason: None,
-            unmade_claims: Vec::new(),
+            ..samples::pod_record("")
         }
     }
 

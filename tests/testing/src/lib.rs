@@ -1,5 +1,5 @@
-//! What the tests of all crates share: being skipped, running in a process of their own, and a server
-//! that answers as an API server does.
+//! What the tests of all crates share: being skipped, running in a process of their own, a server
+//! that answers as an API server does, and samples of the model's types.
 
 mod again;
 #[cfg(feature = "api-server")]
@@ -9,6 +9,7 @@ pub mod api_server;
 mod freeze;
 mod hearing;
 mod own_words;
+pub mod samples;
 #[allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
 mod schema;
 mod service;

@@ -20,13 +20,16 @@ use crate::{
         mounts::Device,
         node::{NodeSample, VolumeState},
         pod_group::{PodGroup, Task, Term},
-        pod_record::{ContainerRecord, ContainerState, PodRecord},
+        pod_record::{ContainerState, PodRecord},
         runtime::{Runtime, Shim, ShimOf, Unreaped},
         said::{Level, NamedLook, Said},
         time::{Clock, Monotonic},
         waiting::{On, Part, Waiting},
     },
-    testing::{self, pod_group, pod_record, pod_state, reaper, runtime, task},
+    testing::{
+        self, container_record, pod_group, pod_record, pod_state, reaper, runtime, task,
+        volume_state,
+    },
     tracker::TrackerId,
     verdict::{Draft, Verdict},
     waits::Waits,
@@ -98,17 +101,7 @@ fn of_containers_that_live_their_process_is_the_last_link() {
 }
 
 pub(crate) fn shim(pid: u32) -> Shim {
-    Shim {
-        pid,
-        comm: "containerd-shim-runc-v2".into(),
-        state: 'S',
-        started: 2,
-        group: None,
-        wait_channel: None,
-        of: None,
-        container: None,
-        unreaped: Vec::new(),
-    }
+    Shim { pid, started: 2, ..testing::shim() }
 }
 
 #[test]
@@ -312,18 +305,6 @@ fn a_kubelet_that_fails_before_it_asks_the_runtime_is_the_last_link() {
     assert_eq!(chain(&at(Stage::Containers), &Facts { said: &once, ..facts }).len(), 3);
 }
 
-pub(crate) fn container_record(state: ContainerState) -> ContainerRecord {
-    ContainerRecord {
-        name: "app".into(),
-        is_sidecar: false,
-        state,
-        reason: None,
-        id: Some(format!("containerd://{}", "a".repeat(64))),
-        has_pre_stop: false,
-        has_post_start: false,
-    }
-}
-
 /// knative/serving#12865 and cri-o#7004: sandboxes have processes of other names than pause, too.
 #[test]
 fn a_shim_and_a_record_tell_containers_from_the_sandbox() {
@@ -421,14 +402,7 @@ fn a_stat_that_fails_each_time_is_what_kubelet_waits_for() {
         let device = Device { major, minor: 40 };
         let what = "//a/share of type fuse.smb".to_owned();
         let mount = Mounted { device, what, ..testing::mounted(point, 12) };
-        let volume = VolumeState {
-            target_id: 1,
-            target: Target::unknown().into(),
-            path: point.parent().unwrap().into(),
-            file: None,
-            csi: None,
-            mounts: vec![mount],
-        };
+        let volume = volume_state(point.parent().unwrap(), vec![mount]);
         let pods = vec![PodState { volumes: vec![volume], ..pod_state(UID) }];
         let sample = NodeSample { pods, ..node() };
         let outcome = Outcome(Errno::EHOSTDOWN as u16);
@@ -464,14 +438,8 @@ fn a_driver_that_kubelet_does_not_call_is_no_link() {
     let (registration, data) = (Registration::Listening, VolumeData::Missing);
     let socket = "/k/plugins_registry/d-reg.sock".into();
     let csi = CsiState { data, socket, registration, registry_changed: None, driver };
-    let volume = VolumeState {
-        target_id: 1,
-        target: Target::unknown().into(),
-        path: path.into(),
-        file: None,
-        csi: Some(csi),
-        mounts: vec![testing::mounted(&std::path::Path::new(path).join("mount"), 12)],
-    };
+    let mounts = vec![testing::mounted(format!("{path}/mount"), 12)];
+    let volume = VolumeState { csi: Some(csi), ..volume_state(path, mounts) };
     let pods = vec![PodState { volumes: vec![volume], ..pod_state(UID) }];
     let sample = NodeSample { pods, ..node() };
     let who = |cause| {

@@ -20,7 +20,7 @@ use crate::{
         said::{Complaint, Report, Said},
         waiting::{On, Part, Waiting},
     },
-    testing::{FILE, block_volume, holder, mounted as mounted_at, runtime, task},
+    testing::{FILE, block_volume, holder, mounted as mounted_at, runtime, shim, task},
 };
 
 /// The shim has started `runc delete`, which waits for a lock held by another process.
@@ -178,18 +178,8 @@ const RUNTIME: &str = "/system.slice/containerd.service";
 const STOPPED: &str = "a shim that is stopped";
 
 fn with_shim(state: char, tasks: Vec<Task>) -> PodGroup {
-    let (comm, wait_channel) = ("containerd-shim".into(), None);
-    let shim = Shim {
-        pid: 41,
-        comm,
-        state,
-        started: 5,
-        group: Some(RUNTIME.into()),
-        wait_channel,
-        of: None,
-        container: None,
-        unreaped: Vec::new(),
-    };
+    let group_of_shim = Some(RUNTIME.into());
+    let shim = Shim { comm: "containerd-shim".into(), state, group: group_of_shim, ..shim() };
     PodGroup { shims: vec![shim], ..group(tasks, true, false) }
 }
 

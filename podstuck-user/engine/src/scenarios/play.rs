@@ -19,7 +19,7 @@ use crate::{
         finding::{Finding, FindingState},
         holder::Holder,
         hung::MountPoint,
-        identity::{Component, Pod, Target, TargetKind, Volume},
+        identity::{Pod, Target, TargetKind, Volume},
         mounted::Mounted,
         mounts::{Mounts, NodeMounts},
         node::{NodeSample, VolumeState},
@@ -40,7 +40,7 @@ use crate::{
         Wants,
     },
     scenarios::check_sentences,
-    testing::{FILE, mounts, run, snapshot},
+    testing::{self, FILE, attributes, mounts, pod_group, run, snapshot},
 };
 
 /// UID of the pod of all scenarios.
@@ -103,16 +103,7 @@ impl Node {
             Wants::Attributes(_) if node.is_hung => Answer::Attributes(Err(hung())),
             Wants::Attributes(_) => {
                 let (object, directory, swap) = node.attributes;
-                let (same_directory, sticky) = (true, false);
-                let seen = ObjectAttributes {
-                    object,
-                    directory,
-                    same_directory,
-                    sticky,
-                    swap,
-                    swap_unknown: false,
-                    files: Some((FILE, FILE)),
-                };
+                let seen = ObjectAttributes { swap, ..attributes(object, directory) };
                 Answer::Attributes(Ok(seen))
             }
             Wants::Protected(_) => Answer::Protected(Ok(node.protected)),
@@ -218,19 +209,8 @@ impl Play {
 
     /// A second's counts of kubelet on one target: call, outcome, number.
     pub(super) fn counts(&mut self, second: f64, target_id: u64, of: &[(Call, Outcome, u64)]) {
-        let count = |&(call, outcome, calls)| Count {
-            target_id,
-            pid: 42,
-            started: None,
-            call,
-            outcome,
-            component: Component::Kubelet,
-            bucket: 0,
-            calls,
-            total_ns: 0,
-            min_ns: 0,
-            max_ns: 0,
-        };
+        let count =
+            |&(call, outcome, calls)| Count { target_id, ..testing::count(call, outcome, calls) };
         self.show(at(second), What::Counts(of.iter().map(count).collect()));
     }
 
@@ -286,7 +266,7 @@ pub(super) fn target(name: &str) -> (u64, Target) {
 
 /// An operation on an object of a volume; the empty name is the volume itself.
 pub(super) fn on(name: &str, call: Call, errno: i32, object: &str, second: f64) -> Operation {
-    let mut op = crate::testing::failed(call, nix::errno::Errno::EIO, "", second);
+    let mut op = testing::failed(call, nix::errno::Errno::EIO, "", second);
     let (id, target) = target(name);
     op.path = if object.is_empty() { target.root.clone() } else { target.root.join(object) };
     op.outcome = Outcome(u16::try_from(errno).unwrap());
@@ -303,18 +283,10 @@ pub(super) fn volume_state(name: &str, csi: Option<CsiState>, mounts: Vec<Mounte
 pub(super) fn group(tasks: Vec<Task>, has_containers: bool, frozen: bool) -> PodGroup {
     let kind = TargetKind::PodDirectory;
     let path = std::path::PathBuf::from(format!("/sys/fs/cgroup/kubepods/pod{UID}"));
-    PodGroup {
-        target_id: podstuck_common::component::name_hash(UID.as_bytes()),
-        target: Arc::new(Target { kind, pod: Some(pod()), ..Target::unknown() }),
-        uid: UID.into(),
-        has_containers,
-        containers: Vec::new(),
-        frozen: frozen.then(|| path.clone()),
-        path,
-        tasks,
-        outside: Vec::new(),
-        shims: Vec::new(),
-    }
+    let target_id = podstuck_common::component::name_hash(UID.as_bytes());
+    let target = Arc::new(Target { kind, pod: Some(pod()), ..Target::unknown() });
+    let frozen = frozen.then(|| path.clone());
+    PodGroup { target_id, target, has_containers, frozen, path, tasks, ..pod_group(UID) }
 }
 
 /// An empty scan.
@@ -331,7 +303,7 @@ pub(super) fn node_mounts(tables: &[(u32, &str)]) -> NodeMounts {
 
 /// A thread of kubelet, with this kernel stack, whose call started at second 1.
 pub(super) fn stuck(tid: u32, name: &str, stack: &[&str], second: f64) -> StuckThread {
-    let mut seen = crate::testing::stuck(stack);
+    let mut seen = testing::stuck(stack);
     let (target_id, target) = target(name);
     seen.thread.tid = tid;
     seen.path = Some(target.root.join("m"));

@@ -10,14 +10,14 @@ use super::{
 use crate::{
     model::{
         client::{Client, Request},
-        container::{ContainerName, ContainerState},
+        container::ContainerState,
         halted::Halted,
         identity::Component,
         node::NodeSample,
         runtime::{Differs, GoneRuntime, HaltedShim, LogDriver, OutOfStep, Runtime, Shim, ShimOf},
         said::{Report, Said},
     },
-    testing::space,
+    testing::{self, space},
 };
 
 const SOCKET: &str = "/run/containerd/containerd.sock";
@@ -25,23 +25,12 @@ const GROUP: &str = "/system.slice/containerd.service";
 
 fn shim(namespace: &str) -> Shim {
     let of = ShimOf::Containerd { socket: SOCKET.into(), namespace: namespace.into() };
-    Shim {
-        pid: 41,
-        comm: "containerd-shim-runc-v2".into(),
-        state: 'S',
-        started: 5,
-        group: Some(GROUP.into()),
-        wait_channel: None,
-        of: Some(of),
-        container: None,
-        unreaped: Vec::new(),
-    }
+    Shim { group: Some(GROUP.into()), of: Some(of), ..testing::shim() }
 }
 
 fn running(component: Component, pid: u32, halted: Option<Halted>) -> Runtime {
     let socket = if component == Component::Dockerd { "/run/docker.sock" } else { SOCKET };
-    let (sockets, group, connections) = (vec![socket.into()], None, Vec::new());
-    Runtime { pid, component, started: 4, mnt_ns: None, halted, sockets, group, connections }
+    Runtime { pid, halted, sockets: vec![socket.into()], ..testing::runtime(component) }
 }
 
 fn gone(component: Component) -> GoneRuntime {
@@ -51,18 +40,7 @@ fn gone(component: Component) -> GoneRuntime {
 
 /// A Docker container.
 fn container() -> ContainerState {
-    let id = "a1".repeat(32);
-    ContainerState {
-        container: ContainerName { id, name: Some("web".into()), pod: None },
-        runtime: Component::Dockerd,
-        init: Some(42),
-        shim: Some(shim("moby")),
-        recorded: true,
-        to_go: false,
-        seen_by: None,
-        mounts: Vec::new(),
-        parts: Vec::new(),
-    }
+    ContainerState { init: Some(42), shim: Some(shim("moby")), ..testing::container_state() }
 }
 
 fn client(pid: u32, command: &str, request: Request) -> Client {

@@ -15,7 +15,7 @@ use crate::{
         runtime::Runtime,
         said::{Complaint, Said},
     },
-    testing::holder,
+    testing::{self, holder},
 };
 
 const NETNS: &str = "/var/run/netns/cni-45ff10e9-dcc1-b779-f1a1-3515a5d56e61";
@@ -99,16 +99,7 @@ pub(super) fn device_busy() -> Plays {
 }
 
 fn runtime(component: Component) -> Runtime {
-    Runtime {
-        pid: 9,
-        component,
-        started: 4,
-        mnt_ns: Some(4),
-        halted: None,
-        sockets: Vec::new(),
-        group: None,
-        connections: Vec::new(),
-    }
+    Runtime { pid: 9, mnt_ns: Some(4), ..testing::runtime(component) }
 }
 
 /// Logged twice; the mount is seen, and gone at last.

@@ -26,23 +26,14 @@ use crate::{
         space::{Capacity, Space},
     },
     query::{Fanotify, Listening},
-    testing::{self, holder, lock_holder, mounted, pod_group, reaper, runtime, task},
+    testing::{
+        self, container_record, holder, lock_holder, mounted, pod_group, pod_state, reaper,
+        runtime, task,
+    },
 };
 
 pub(super) fn of_pod(populated: bool, volumes: Vec<VolumeState>) -> PodState {
-    PodState {
-        seen_by: None,
-        uid: UID.into(),
-        directory: format!("/k/pods/{UID}").into(),
-        started: true,
-        before_boot: false,
-        populated: Some(populated),
-        changed: None,
-        volume_removed: None,
-        volumes,
-        devices: Vec::new(),
-        claims: Vec::new(),
-    }
+    PodState { populated: Some(populated), volumes, ..pod_state(UID) }
 }
 
 fn csi(registration: Registration, data: VolumeData) -> VolumeState {
@@ -209,24 +200,15 @@ pub(super) fn arrived_late() -> Plays {
 
 pub(super) fn unkillable() -> Plays {
     let task = |state, killed, function: &str| Task {
-        pid: 42,
-        tid: 42,
-        comm: "app".into(),
         state,
         killed,
-        exiting: false,
         started: 7,
-        woken: None,
-        moved: None,
-        received: None,
-        term: None,
         wait_channel: Some(function.into()),
         stack: vec![function.into()],
         lock: Vec::new(),
         directory: Some("/data".into()),
         group: format!("/sys/fs/cgroup/kubepods/pod{UID}/c").into(),
-        traced_by: None,
-        members: Vec::new(),
+        ..testing::task("app", 42)
     };
     let nfs = vec![task('D', true, "rpc_wait_bit_killable")];
     let gpu = vec![task('D', true, "os_acquire_mutex")];
@@ -522,15 +504,7 @@ pub(super) fn kubelet_state() -> Plays {
 /// Waits inside kubelet.
 fn kubelets_part() -> Plays {
     let second = |second| Timestamp::from_second(second).unwrap();
-    let waiting = ContainerRecord {
-        name: "app".into(),
-        is_sidecar: false,
-        state: ContainerState::Waiting,
-        reason: None,
-        id: None,
-        has_pre_stop: false,
-        has_post_start: false,
-    };
+    let waiting = ContainerRecord { id: None, ..container_record(ContainerState::Waiting) };
     let named = Pod { namespace: Some("shop".into()), name: Some("cart".into()), ..pod() };
     let record = PodRecord { pod: named, all_terminated: false, ..testing::pod_record(UID) };
     let creating = ContainerRecord { reason: Some("ContainerCreating".into()), ..waiting.clone() };

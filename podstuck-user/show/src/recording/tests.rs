@@ -16,6 +16,7 @@ use podstuck_model::{
     summary::{Completeness, SelfCost, Start},
     time::{Clock, Monotonic},
 };
+use podstuck_testing::samples;
 
 const UID: &str = "0f0e0d0c-1111-2222-3333-444455556666";
 
@@ -38,60 +39,22 @@ fn run() -> Run {
 
 fn operation(second: u64, name: &[u8]) -> Operation {
     let path = Path::new("/var/lib/kubelet/pods").join(UID).join("volumes/kubernetes.io~csi/pv");
-    let target = Target {
-        kind: TargetKind::PodVolume,
-        root: path.clone(),
-        pod: run().pod,
-        volume: None,
-        container: None,
-        container_name: None,
-    };
-    let actor = Actor {
-        pid: 7,
-        started: None,
-        comm: "kubelet".into(),
-        cgroup: Some("/system.slice/kubelet.service".into()),
-        component: Component::Kubelet,
-        pod: None,
-        parent: None,
-    };
+    let (kind, root) = (TargetKind::PodVolume, path.clone());
+    let target = Target { kind, root, pod: run().pod, ..Target::unknown() };
+    let cgroup = Some("/system.slice/kubelet.service".into());
+    let actor = Actor { pid: 7, cgroup, ..samples::actor(Component::Kubelet) };
     Operation {
         end: Monotonic(second * 1_000_000_000),
-        duration: std::time::Duration::from_micros(9),
-        call: Call::UnlinkatDir,
-        outcome: Outcome(16),
-        reason: 1,
-        flaws: 0,
-        flags: 0,
         path: path.join(OsStr::from_bytes(name)),
         target_id: u64::MAX,
         target: target.into(),
         actor: actor.into(),
-        tid: 8,
-        mnt_ns: 1,
-        directory: (1, 2),
-        mount_id: 9,
-        depth: 1,
-        mount_depth: 0,
-        suppressed: 0,
-        logged_in: None,
+        ..samples::operation(Call::UnlinkatDir, Outcome(16))
     }
 }
 
 fn sample(second: u64, pods: &[&str], mounts: &[u32]) -> NodeSample {
-    let pod = |uid: &&str| PodState {
-        seen_by: None,
-        uid: (*uid).into(),
-        directory: Path::new("/k/pods").join(uid),
-        started: true,
-        before_boot: false,
-        populated: None,
-        changed: None,
-        volume_removed: None,
-        volumes: Vec::new(),
-        devices: Vec::new(),
-        claims: Vec::new(),
-    };
+    let pod = |uid: &&str| PodState { populated: None, ..samples::pod_state(uid) };
     let all = |id: &u32| Mount { id: *id, point: "/v".into(), ..Mount::default() };
     let table = |id: &u32| Mounts { all: vec![all(id)], source: "t".into(), pid: 1 };
     let tables = mounts.iter().map(|id| (*id, table(id).into())).collect();
@@ -115,19 +78,8 @@ fn said() -> Said {
 }
 
 fn events() -> Vec<Event> {
-    let count = Count {
-        target_id: 7,
-        pid: 1,
-        started: Some(5),
-        call: Call::Rmdir,
-        outcome: Outcome::OK,
-        component: Component::Kubelet,
-        bucket: 3,
-        calls: 9,
-        total_ns: 77,
-        min_ns: 2,
-        max_ns: 31,
-    };
+    let count = samples::count(Call::Rmdir, Outcome::OK, 9);
+    let count = Count { bucket: 3, total_ns: 77, min_ns: 2, max_ns: 31, ..count };
     let what = [
         What::Counts(vec![
             count,

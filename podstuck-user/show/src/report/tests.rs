@@ -88,25 +88,11 @@ fn operation_of(all: &mut Foreign) -> podstuck_model::operation::Operation {
     actor.component = podstuck_model::identity::Component::Kubelet;
     let target = Target { pod: finding.pod, volume: finding.volume, ..Target::unknown() };
     Operation {
-        end: Monotonic(0),
-        duration: Duration::from_micros(5),
-        call: Call::Umount2,
-        outcome: Outcome(16),
-        reason: 0,
-        flaws: 0,
-        flags: 0,
         path: finding.call.path.0,
-        target_id: 1,
         target: Arc::new(target),
         actor: Arc::new(actor),
-        tid: 1,
-        mnt_ns: 1,
-        directory: (1, 1),
-        mount_id: 1,
-        depth: 0,
-        mount_depth: 0,
-        suppressed: 0,
         logged_in: Some(all.text().into()),
+        ..podstuck_testing::samples::operation(Call::Umount2, Outcome(16))
     }
 }
 

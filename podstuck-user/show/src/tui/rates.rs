@@ -226,22 +226,12 @@ fn add(rows: &mut Rows, name: String, counted: &Counted) {
 mod tests {
     use super::*;
     use crate::present::sample;
-    use podstuck_model::{call::Outcome, identity::Component};
+    use podstuck_model::call::Outcome;
+    use podstuck_testing::samples;
 
     fn count(target_id: u64, pid: u32, errno: u16, calls: u64) -> Count {
-        Count {
-            target_id,
-            pid,
-            started: None,
-            call: Call::Unlinkat,
-            outcome: Outcome(errno),
-            component: Component::Kubelet,
-            bucket: 20,
-            calls,
-            total_ns: calls * 1_000,
-            min_ns: 0,
-            max_ns: 0,
-        }
+        let count = samples::count(Call::Unlinkat, Outcome(errno), calls);
+        Count { target_id, pid, bucket: 20, total_ns: calls * 1_000, ..count }
     }
 
     fn target() -> Arc<Target> {

@@ -22,7 +22,7 @@ use crate::{
         identity::{Component, Pod, Target, TargetKind, Volume},
         mounted::Mounted,
         mountinfo,
-        mounts::{Device, Mount, Mounts},
+        mounts::{Mount, Mounts},
         node::{LeftRootfs, NodeSample, PodState, VolumeState},
         operation::Operation,
         path::JsonPath,
@@ -31,7 +31,10 @@ use crate::{
         time::Monotonic,
     },
     query::{Answer, NoAnswer, Query, Wants},
-    testing::{Alone, FILE, VOLUME, failed, found, holder, mounted, pod_state, snapshot},
+    testing::{
+        Alone, FILE, VOLUME, failed, found, holder, mounted, pod_group, pod_state, snapshot,
+        volume_state,
+    },
     tracker::{Claim, Steps, Subject, Tracker as _},
     unmounts::{Tried, Unmounts},
     verdict::{Draft, Verdict},
@@ -44,27 +47,12 @@ fn at(second: u64) -> Monotonic {
 /// A pod that kubelet is ending, one of whose processes was killed and stays.
 fn sample(second: u64) -> NodeSample {
     let volume = VolumeState {
-        target_id: 7,
-        target: Target::unknown().into(),
-        path: VOLUME.into(),
         file: Some(FILE),
-        csi: None,
-        mounts: vec![mounted(Path::new(VOLUME), 9)],
+        ..volume_state(VOLUME, vec![mounted(Path::new(VOLUME), 9)])
     };
     let task =
         Task { killed: true, started: 7, group: "/g".into(), ..crate::testing::task("app", 42) };
-    let group = PodGroup {
-        target_id: 8,
-        target: Target::unknown().into(),
-        uid: "u".into(),
-        path: "/g".into(),
-        has_containers: true,
-        containers: Vec::new(),
-        frozen: None,
-        tasks: vec![task],
-        outside: Vec::new(),
-        shims: Vec::new(),
-    };
+    let group = PodGroup { target_id: 8, path: "/g".into(), tasks: vec![task], ..pod_group("u") };
     let pod = PodState { populated: Some(true), volumes: vec![volume], ..pod_state("u") };
     NodeSample { at: at(second), pods: vec![pod], cgroups: vec![group], ..NodeSample::default() }
 }
@@ -168,7 +156,7 @@ fn a_mount_that_kubelet_does_not_unmount_may_be_used() {
         let (name, path) = ("data".into(), JsonPath(VOLUME.into()));
         let of = Some(Volume { name, plugin: plugin.into(), path });
         volume.target = Target { volume: of, ..Target::unknown() }.into();
-        volume.mounts = vec![mounted(&Path::new(VOLUME).join("m"), 9)];
+        volume.mounts = vec![mounted(Path::new(VOLUME).join("m"), 9)];
         to_be_deleted().take(at(1), What::Sample(Arc::new(sample))).queries.len()
     };
     assert_eq!(deeper("kubernetes.io/empty-dir"), 0, "kubelet fails at the mount, held or not");
@@ -296,16 +284,9 @@ const POINT: &str = "/run/containerd/io.containerd.runtime.v2.task/k8s.io/aa/roo
 
 fn left() -> LeftRootfs {
     let mount = Mounted {
-        point: POINT.into(),
-        id: 9,
         what: "overlay of type overlay, device 0:59".into(),
-        is_fuse: false,
-        device: Device::default(),
-        root: "/".into(),
-        shared: false,
         namespace: 4,
-        pid: 1,
-        source: "/proc/1/mountinfo".into(),
+        ..mounted(POINT, 9)
     };
     let target = Target { kind: TargetKind::ContainerBundle, ..Target::unknown() };
     LeftRootfs {

@@ -17,7 +17,6 @@ use crate::{
         hung::MountPoint,
         identity::{Actor, Component, Pod, Target, TargetKind, Volume},
         mounted::Mounted,
-        mounts::Device,
         node::{NodeSample, PodState, VolumeState},
         node_record::NodeRecord,
         operation::Operation,
@@ -46,14 +45,8 @@ fn volume(path: &str, csi: Option<CsiState>, mounts: Vec<Mounted>) -> VolumeStat
         ..Target::unknown()
     };
     let target_id = podstuck_common::component::path_hash(path.as_bytes());
-    VolumeState {
-        target_id,
-        target: Arc::new(target),
-        path: path.into(),
-        file: Some(FILE),
-        csi,
-        mounts,
-    }
+    let target = Arc::new(target);
+    VolumeState { target_id, target, file: Some(FILE), csi, ..testing::volume_state(path, mounts) }
 }
 
 fn csi(registration: Registration) -> VolumeState {
@@ -63,18 +56,7 @@ fn csi(registration: Registration) -> VolumeState {
         handle: "h".into(),
         lifecycle: "Persistent".into(),
     };
-    let mounted = Mounted {
-        point: format!("{path}/mount").into(),
-        id: 7,
-        what: "a disk".into(),
-        is_fuse: false,
-        device: Device::default(),
-        root: "/".into(),
-        shared: false,
-        namespace: 1,
-        pid: 1,
-        source: "/proc/1/mountinfo".into(),
-    };
+    let mounted = Mounted { what: "a disk".into(), ..testing::mounted(format!("{path}/mount"), 7) };
     let socket = "/k/plugins_registry/d.example-reg.sock".into();
     let csi = CsiState { data, socket, registration, driver: None, registry_changed: None };
     volume(&path, Some(csi), vec![mounted])
@@ -86,19 +68,7 @@ fn tokens() -> VolumeState {
 }
 
 fn pod(volumes: Vec<VolumeState>) -> PodState {
-    PodState {
-        seen_by: None,
-        uid: UID.into(),
-        directory: ROOT.into(),
-        started: true,
-        before_boot: false,
-        populated: Some(false),
-        changed: None,
-        volume_removed: None,
-        volumes,
-        devices: Vec::new(),
-        claims: Vec::new(),
-    }
+    PodState { directory: ROOT.into(), volumes, ..testing::pod_state(UID) }
 }
 
 struct Played(Alone<NotAttempted>);

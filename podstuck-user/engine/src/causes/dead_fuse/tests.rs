@@ -12,14 +12,14 @@ use crate::{
         call::{Call, Outcome},
         evidence::Certainty,
         hung::{FuseServer, MountPoint},
-        identity::{Component, Target},
+        identity::Component,
         mounted::Mounted,
-        node::{NodeSample, PodState, VolumeState},
+        node::{NodeSample, PodState},
         said::{NamedLook, Said},
         time::Monotonic,
     },
     query::Answer,
-    testing::{Alone, VOLUME, failed, holder_of, mounted, pod_state},
+    testing::{Alone, VOLUME, failed, holder_of, mounted, pod_state, volume_state},
     tracker::{Claim, Steps, Subject, Tracker},
     verdict::Verdict,
 };
@@ -78,15 +78,8 @@ fn a_server_that_lives_is_not_surely_gone_whatever_it_answers() {
 }
 
 fn sample(second: u64, is_mounted: bool) -> What {
-    let mount = Mounted { is_fuse: true, ..mounted(&Path::new(VOLUME).join("m"), 12) };
-    let volume = VolumeState {
-        target_id: 7,
-        target: Arc::new(Target::unknown()),
-        path: VOLUME.into(),
-        file: None,
-        csi: None,
-        mounts: is_mounted.then_some(mount).into_iter().collect(),
-    };
+    let mount = Mounted { is_fuse: true, ..mounted(Path::new(VOLUME).join("m"), 12) };
+    let volume = volume_state(VOLUME, is_mounted.then_some(mount).into_iter().collect());
     let pod = PodState { seen_by: Some((1, 1)), volumes: vec![volume], ..pod_state("u") };
     let at = Monotonic(second * 1_000_000_000);
     What::Sample(Arc::new(NodeSample { at, pods: vec![pod], ..NodeSample::default() }))

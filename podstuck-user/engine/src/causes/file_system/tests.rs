@@ -1,6 +1,6 @@
 //! file system: facts against verdicts.
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use jiff::Timestamp;
 use nix::errno::Errno;
@@ -13,15 +13,15 @@ use crate::{
         call::{Call, Outcome},
         evidence::Certainty,
         file_system::{Counted, FileSystem, Subvolume},
-        identity::{Component, Pod, Target},
-        node::{NodeSample, PodState, VolumeState},
+        identity::{Component, Pod},
+        node::{NodeSample, PodState},
         object::FileId,
         operation::Operation,
         said::{Complaint, Level, NamedLook, Said},
         time::Monotonic,
     },
     query::{Answer, NoAnswer, ReadFileSystem, Wants},
-    testing::{Alone, failed, file_system, mounted, pod_state, run},
+    testing::{Alone, failed, file_system, mounted, pod_state, run, volume_state},
     tracker::{Steps, Tracker, TrackerId},
     verdict::Draft,
 };
@@ -339,33 +339,28 @@ fn a_mount_point_lies_on_the_file_system_above() {
     assert_eq!(unmounted, asked);
 }
 
+/// The verdict on a volume whose mount kubelet fails to stat(2) with this error.
+fn stat_fails(mount: &Path, text: &str, errno: Errno, fs: FileSystem) -> Option<Draft> {
+    let mut alone = Alone::<FileSystemErrors>::new();
+    let at = Timestamp::from_second(590).unwrap();
+    let said = Said::new(Component::Kubelet, "log of kubelet (pid 7), /log", UID, at, text);
+    let looked = Some(NamedLook { path: mount.into(), outcome: Outcome(errno as u16) });
+    alone.take(Monotonic(600_000_000_000), What::Said(Box::new(Said { looked, ..said })));
+    let volume = volume_state(mount.parent().unwrap(), vec![mounted(mount, 12)]);
+    let pods = vec![PodState { seen_by: Some((1, 1)), volumes: vec![volume], ..pod_state(UID) }];
+    let at = Monotonic(602_000_000_000);
+    let sample = NodeSample { at, pods, ..NodeSample::default() };
+    let query = alone.take(at, What::Sample(sample.into())).queries.pop().unwrap();
+    alone.answer(&query, Answer::FileSystem(Some(fs)))
+}
+
 /// As in kubernetes issue 71584: kubelet calls stat(2) on a subPath, and comes to no unmount.
 #[test]
 fn a_stat_that_nfs_answers_with_estale_is_the_servers_fault() {
-    const POD: &str = "/k/pods/u";
-    let subpath = std::path::PathBuf::from(format!("{POD}/volume-subpaths/content/app/2"));
+    let subpath = Path::new("/k/pods/u/volume-subpaths/content/app/2");
     let verdict = |fs: FileSystem| {
-        let mut alone = Alone::<FileSystemErrors>::new();
-        let at = Timestamp::from_second(590).unwrap();
         let text = format!("lstat {}: stale NFS file handle", subpath.display());
-        let said = Said::new(Component::Kubelet, "log of kubelet (pid 7), /log", UID, at, &text);
-        let outcome = Outcome(Errno::ESTALE as u16);
-        let looked = Some(NamedLook { path: subpath.clone(), outcome });
-        alone.take(Monotonic(600_000_000_000), What::Said(Box::new(Said { looked, ..said })));
-        let volume = VolumeState {
-            target_id: 7,
-            target: Target::unknown().into(),
-            path: format!("{POD}/volumes/kubernetes.io~nfs/content").into(),
-            file: None,
-            csi: None,
-            mounts: vec![mounted(&subpath, 12)],
-        };
-        let pods =
-            vec![PodState { seen_by: Some((1, 1)), volumes: vec![volume], ..pod_state(UID) }];
-        let at = Monotonic(602_000_000_000);
-        let sample = NodeSample { at, pods, ..NodeSample::default() };
-        let query = alone.take(at, What::Sample(sample.into())).queries.pop().unwrap();
-        let draft = alone.answer(&query, Answer::FileSystem(Some(fs)));
+        let draft = stat_fails(subpath, &text, Errno::ESTALE, fs);
         draft.map(|draft| (draft.id(), draft.remedies[0].words().to_owned()))
     };
     let of =
@@ -381,44 +376,23 @@ fn a_stat_that_nfs_answers_with_estale_is_the_servers_fault() {
 /// As in openebs/zfs-localpv issue 615: the driver calls stat(2) on the volume, and gives up.
 #[test]
 fn a_stat_on_a_failed_file_system_is_its_fault_and_no_drivers() {
-    const VOLUME: &str = "/k/pods/u/volumes/kubernetes.io~csi/pv";
-    let path = std::path::PathBuf::from(VOLUME).join("mount");
+    let mount = "/k/pods/u/volumes/kubernetes.io~csi/pv/mount";
     let verdict = |fs: FileSystem| {
-        let mut alone = Alone::<FileSystemErrors>::new();
-        let at = Timestamp::from_second(590).unwrap();
-        let text = format!("stat {VOLUME}/mount: input/output error");
-        let said = Said::new(Component::Kubelet, "log of kubelet (pid 7), /log", UID, at, &text);
-        let outcome = Outcome(Errno::EIO as u16);
-        let looked = Some(NamedLook { path: path.clone(), outcome });
-        alone.take(Monotonic(600_000_000_000), What::Said(Box::new(Said { looked, ..said })));
-        let volume = VolumeState {
-            target_id: 7,
-            target: Target::unknown().into(),
-            path: VOLUME.into(),
-            file: None,
-            csi: None,
-            mounts: vec![mounted(&path, 12)],
-        };
-        let pods =
-            vec![PodState { seen_by: Some((1, 1)), volumes: vec![volume], ..pod_state(UID) }];
-        let at = Monotonic(602_000_000_000);
-        let sample = NodeSample { at, pods, ..NodeSample::default() };
-        let query = alone.take(at, What::Sample(sample.into())).queries.pop().unwrap();
-        let draft = alone.answer(&query, Answer::FileSystem(Some(fs)));
+        let text = format!("stat {mount}: input/output error");
+        let draft = stat_fails(Path::new(mount), &text, Errno::EIO, fs);
         draft.map(|draft| (draft.id(), draft.certainty(), draft.remedies[0].words().to_owned()))
     };
     let at = |point: &str| FileSystem { device_exists: Some(true), ..file_system(point) };
-    let mount = format!("{VOLUME}/mount");
-    let shut_down = FileSystem { options: vec!["shutdown".into()], ..at(&mount) };
+    let shut_down = FileSystem { options: vec!["shutdown".into()], ..at(mount) };
     let (id, certainty, words) = verdict(shut_down.clone()).unwrap();
     assert_eq!((id, certainty), ("device-io-error", Certainty::Firm));
     assert!(words.contains("umount"), "{words}");
     let counted = Counted { file: "/sys/fs/ext4/sda/errors_count".into(), value: "3".into() };
-    let old = FileSystem { errors: vec![counted], ..at(&mount) };
+    let old = FileSystem { errors: vec![counted], ..at(mount) };
     assert_eq!(verdict(old).unwrap().1, Certainty::Likely, "these errors may be old ones");
     // As in kubernetes issue 67072, of XFS: neither the mount table nor sysfs shows that it has shut itself down.
-    assert_eq!(verdict(at(&mount)).unwrap().1, Certainty::Likely, "the kernel shows nothing of it");
-    let other = FileSystem { device_exists: None, ..at(&mount) };
+    assert_eq!(verdict(at(mount)).unwrap().1, Certainty::Likely, "the kernel shows nothing of it");
+    let other = FileSystem { device_exists: None, ..at(mount) };
     assert_eq!(verdict(other), None, "it is on no disk of this node");
     let elsewhere = FileSystem { options: shut_down.options.clone(), ..at("/k") };
     assert_eq!(verdict(elsewhere), None, "it is not the volume's own");

@@ -305,8 +305,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        model::{evidence::Certainty, identity::Target},
-        testing::{Alone, found, holder_of, mounted as mount_at, pod_state},
+        model::evidence::Certainty,
+        testing::{Alone, found, holder_of, mounted as mount_at, pod_state, volume_state},
     };
 
     const UID: &str = "0f0e0d0c-1111-2222-3333-444455556666";
@@ -322,14 +322,10 @@ mod tests {
         let now = Monotonic(600_000_000_000);
         alone.take(now, What::Said(Box::new(Said { times, volume, ..said })));
         let path = format!("/k/pods/{UID}/volumes/{plugin}/fs-store");
-        let volume = VolumeState {
-            target_id: 7,
-            target: Target::unknown().into(),
-            path: path.clone().into(),
-            file: None,
-            csi: None,
-            mounts: is_mounted.then(|| mount_at(Path::new(&path), 12)).into_iter().collect(),
-        };
+        let volume = volume_state(
+            path.clone(),
+            is_mounted.then(|| mount_at(Path::new(&path), 12)).into_iter().collect(),
+        );
         let pods =
             vec![PodState { seen_by: Some((1, 1)), volumes: vec![volume], ..pod_state(UID) }];
         let sample = NodeSample { at: now, pods, ..NodeSample::default() };
@@ -362,7 +358,7 @@ mod tests {
             format!("remove /k/pods/{UID}/volumes/juliohm~cifs/fs-store: device or resource busy");
         let draft = verdict(&busy, 3, "juliohm~cifs", true).unwrap();
         draft.assert_is("flexvolume-driver-error", Certainty::Firm);
-        assert_eq!(draft.held_by.as_deref(), Some("the FlexVolume driver juliohm/cifs"));
+        assert_eq!(holder_of(&draft.held_by), "the FlexVolume driver juliohm/cifs");
         assert!(draft.explanation.contains("reports success"), "{}", draft.explanation);
         assert!(draft.remedies[0].words().contains("umount"), "{:?}", draft.remedies[0]);
         assert!(verdict(&busy, 3, "juliohm~cifs", false).is_none(), "it can be removed now");

@@ -21,7 +21,10 @@ use crate::{
         said::{Complaint, Heard, Level, NamedLook, Report, Said},
         time::Monotonic,
     },
-    testing::{Alone, found, holder_of, mounted, pod_group, pod_record, pod_state, runtime, task},
+    testing::{
+        Alone, container_record, found, holder_of, mounted, pod_group, pod_record, pod_state,
+        runtime, task,
+    },
     verdict::Draft,
 };
 
@@ -33,15 +36,7 @@ fn at(second: i64) -> Timestamp {
 }
 
 fn waiting() -> ContainerRecord {
-    ContainerRecord {
-        name: "app".into(),
-        is_sidecar: false,
-        state: ContainerState::Waiting,
-        reason: None,
-        id: None,
-        has_pre_stop: false,
-        has_post_start: false,
-    }
+    ContainerRecord { id: None, ..container_record(ContainerState::Waiting) }
 }
 
 /// A record whose grace ended at 600.

@@ -18,7 +18,7 @@ use crate::{
         time::Monotonic,
     },
     query::{Answer, CountRemaining, NoAnswer, Query},
-    testing::{Alone, failed},
+    testing::{self, Alone, failed},
     tracker::TrackerId,
     verdict::Verdict,
 };
@@ -139,19 +139,7 @@ fn a_sample_without_an_estimate_keeps_the_others() {
 }
 
 fn counted(calls: u64) -> Count {
-    Count {
-        target_id: 1,
-        pid: 1,
-        started: None,
-        call: Call::Unlink,
-        outcome: Outcome::OK,
-        component: crate::model::identity::Component::Kubelet,
-        bucket: 0,
-        calls,
-        total_ns: 0,
-        min_ns: 0,
-        max_ns: 0,
-    }
+    Count { target_id: 1, pid: 1, ..testing::count(Call::Unlink, Outcome::OK, calls) }
 }
 
 #[test]
@@ -197,22 +185,8 @@ fn a_process_id_that_is_given_again_takes_no_counts_over() {
         What::Operation(Box::new(op))
     };
     let count = |component, started| {
-        let (call, outcome) = (Call::Unlink, Outcome::OK);
-        let (bucket, calls, total_ns, min_ns, max_ns) = (0, 7, 0, 0, 0);
-        let (target_id, pid, started) = (0, 42, Some(started));
-        What::Counts(vec![Count {
-            target_id,
-            pid,
-            started,
-            call,
-            outcome,
-            component,
-            bucket,
-            calls,
-            total_ns,
-            min_ns,
-            max_ns,
-        }])
+        let count = testing::count(Call::Unlink, Outcome::OK, 7);
+        What::Counts(vec![Count { target_id: 0, started: Some(started), component, ..count }])
     };
     let at = |second: u64| Monotonic(second * 1_000_000_000);
     let deleted =

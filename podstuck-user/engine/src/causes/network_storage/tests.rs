@@ -39,7 +39,7 @@ fn said(errno: Errno, second: i64) -> Said {
 
 fn sample(second: u64, is_mounted: bool) -> NodeSample {
     let path = PathBuf::from(VOLUME);
-    let mounts = is_mounted.then(|| mounted(&path.join("mount"), 12)).into_iter().collect();
+    let mounts = is_mounted.then(|| mounted(path.join("mount"), 12)).into_iter().collect();
     let target = Arc::new(Target::unknown());
     let volume = VolumeState { target_id: 7, target, path, file: None, csi: None, mounts };
     let pod = PodState { seen_by: Some((1, 1)), volumes: vec![volume], ..pod_state(UID) };

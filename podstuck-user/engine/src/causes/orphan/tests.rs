@@ -15,14 +15,14 @@ use crate::{
         call::Call,
         csi::{CsiState, Registration, VolumeData},
         evidence::Certainty,
-        identity::{Component, Pod, Target},
+        identity::{Component, Pod},
         node::{NodeSample, PodState, VolumeState},
         node_record::NodeRecord,
         operation::Operation,
         said::Said,
         time::Monotonic,
     },
-    testing::{Alone, FILE, failed, found, mounted, pod_state},
+    testing::{Alone, FILE, failed, found, mounted, pod_state, volume_state},
     tracker::{Claim, Subject, Tracker},
     verdict::{Draft, Verdict},
 };
@@ -126,11 +126,9 @@ fn each_remaining_object_is_named_with_the_command_that_removes_it() {
     let report = |orphans: &mut Alone<Orphans>, mounts| {
         let volume = VolumeState {
             target_id: 5,
-            target: Target::unknown().into(),
-            path: path.clone(),
             file: Some(FILE),
             csi: Some(csi.clone()),
-            mounts,
+            ..volume_state(path.clone(), mounts)
         };
         let pods = vec![PodState { volumes: vec![volume], ..pod_state(UID) }];
         let at = Monotonic(2_000_000_000);
@@ -147,7 +145,7 @@ fn each_remaining_object_is_named_with_the_command_that_removes_it() {
     assert!(commands.iter().all(|command| !command.contains("grep -F")), "{commands:?}");
     let mut orphans = Alone::<Orphans>::new();
     orphans.take(Monotonic(1), node(UID));
-    let (facts, commands) = report(&mut orphans, vec![mounted(&path.join("mount"), 9)]);
+    let (facts, commands) = report(&mut orphans, vec![mounted(path.join("mount"), 9)]);
     assert!(facts.contains("/pv/mount is still mounted"), "{facts}");
     assert!(commands[0].starts_with("grep -F -- "), "{commands:?}");
     assert!(commands.iter().all(|command| !command.contains("rm ")), "{commands:?}");

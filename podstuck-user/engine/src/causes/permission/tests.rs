@@ -23,7 +23,9 @@ use crate::{
         time::Monotonic,
     },
     query::{Answer, NoAnswer, ObjectAttributes, Query},
-    testing::{Alone, FILE, failed, pod_record, pod_state},
+    testing::{
+        Alone, FILE, attributes, failed, pod_group, pod_record, pod_state, task, volume_state,
+    },
     tracker::Steps,
     verdict::{Draft, Verdict},
 };
@@ -31,15 +33,7 @@ use crate::{
 const VOLUME: &str = "/k/pods/u/volumes/kubernetes.io~empty-dir/data";
 
 fn torn_down() -> PodState {
-    let path = VOLUME.into();
-    let volume = VolumeState {
-        file: Some(FILE),
-        target_id: 1,
-        target: crate::model::identity::Target::unknown().into(),
-        path,
-        csi: None,
-        mounts: Vec::new(),
-    };
+    let volume = VolumeState { file: Some(FILE), ..volume_state(VOLUME, Vec::new()) };
     PodState {
         started: true,
         populated: Some(false),
@@ -148,25 +142,8 @@ fn while_containers_are_left_it_only_may_come() {
 fn with_container(killed: bool) -> NodeSample {
     let mut pod = torn_down();
     (pod.populated, pod.volume_removed) = (Some(true), None);
-    let task = Task {
-        state: 'D',
-        killed,
-        started: 7,
-        group: "/g/c".into(),
-        ..crate::testing::task("app", 42)
-    };
-    let group = PodGroup {
-        target_id: 8,
-        target: crate::model::identity::Target::unknown().into(),
-        uid: "u".into(),
-        path: "/g".into(),
-        has_containers: true,
-        containers: Vec::new(),
-        frozen: None,
-        tasks: vec![task],
-        outside: Vec::new(),
-        shims: Vec::new(),
-    };
+    let task = Task { state: 'D', killed, started: 7, group: "/g/c".into(), ..task("app", 42) };
+    let group = PodGroup { target_id: 8, path: "/g".into(), tasks: vec![task], ..pod_group("u") };
     NodeSample { pods: vec![pod], cgroups: vec![group], ..NodeSample::default() }
 }
 
@@ -231,18 +208,6 @@ fn scans_without_a_result_end() {
 const SET: Attributes = Attributes { immutable: true, append_only: false, known: true };
 const UNSET: Attributes = Attributes { immutable: false, append_only: false, known: true };
 
-fn attributes(object: Attributes, directory: Attributes) -> ObjectAttributes {
-    ObjectAttributes {
-        files: Some((FILE, FILE)),
-        object,
-        directory,
-        same_directory: true,
-        sticky: false,
-        swap: false,
-        swap_unknown: false,
-    }
-}
-
 fn verdict(object: Attributes, directory: Attributes) -> Draft {
     verdict_of(Ok(attributes(object, directory)))
 }
@@ -296,15 +261,7 @@ fn without_a_flag_nothing_is_claimed_and_the_flags_are_ruled_out() {
 
 #[test]
 fn an_active_swap_file_is_reported() {
-    let draft = verdict_of(Ok(ObjectAttributes {
-        files: Some((FILE, FILE)),
-        object: UNSET,
-        directory: UNSET,
-        same_directory: true,
-        sticky: false,
-        swap: true,
-        swap_unknown: false,
-    }));
+    let draft = verdict_of(Ok(ObjectAttributes { swap: true, ..attributes(UNSET, UNSET) }));
     assert_eq!(draft.id(), "swapfile-active");
     assert!(draft.remedies[0].words().contains("swapoff"));
 }
@@ -312,15 +269,7 @@ fn an_active_swap_file_is_reported() {
 #[test]
 fn an_object_that_was_not_read_explains_nothing() {
     const NONE: &str = "no attribute explains it";
-    let plain = Ok(ObjectAttributes {
-        files: Some((FILE, FILE)),
-        object: UNSET,
-        directory: UNSET,
-        same_directory: true,
-        sticky: false,
-        swap: false,
-        swap_unknown: false,
-    });
+    let plain = Ok(attributes(UNSET, UNSET));
     assert!(verdict_of(plain.clone()).explanation.contains(NONE));
     let mute = Attributes { known: false, ..UNSET };
     let mut looks = vec![

@@ -15,7 +15,7 @@ use crate::{
         pod_record::{ContainerRecord, ContainerState, PodRecord},
         time::Monotonic,
     },
-    testing::{Alone, found, holder_of, pod_record},
+    testing::{Alone, container_record, found, holder_of, pod_record, pod_state},
     verdict::Verdict,
 };
 
@@ -31,19 +31,7 @@ fn record(deletion: Timestamp, finalizers: &[&str]) -> What {
 }
 
 fn sample(populated: Option<bool>) -> What {
-    let pod = PodState {
-        seen_by: None,
-        uid: UID.into(),
-        directory: format!("/k/pods/{UID}").into(),
-        started: true,
-        before_boot: false,
-        populated,
-        changed: None,
-        volume_removed: None,
-        volumes: Vec::new(),
-        devices: Vec::new(),
-        claims: Vec::new(),
-    };
+    let pod = PodState { populated, ..pod_state(UID) };
     What::Sample(NodeSample { pods: vec![pod], ..NodeSample::default() }.into())
 }
 
@@ -156,22 +144,8 @@ fn a_finalizer_is_the_cause_only_when_the_node_is_done() {
         finding(&record_of_verdict(), Stage::Volumes),
         Some(("pod-finalizer", Certainty::Firm))
     );
-    let is_later = |stage| {
-        let here = Here {
-            node: "here",
-            is_named: true,
-            has_kubelet: true,
-            stage,
-            was_left: false,
-            is_killed: None,
-            not_asked: None,
-            stop_ends: None,
-            now: NOW,
-            at: Monotonic(1),
-        };
-        verdict(&record_of_verdict(), here).unwrap().is_later
-    };
-    assert!(is_later(Some(Stage::Volumes)) && !is_later(Some(Stage::Directories)));
+    let is_later = |stage| verdict(&record_of_verdict(), here(stage)).unwrap().is_later;
+    assert!(is_later(Stage::Volumes) && !is_later(Stage::Directories));
     let without = PodRecord { finalizers: Vec::new(), ..record_of_verdict() };
     assert_eq!(finding(&without, Stage::Directories), None);
     // Without a kubelet, the place of its pods is not known.
@@ -187,20 +161,7 @@ fn a_finalizer_is_the_cause_only_when_the_node_is_done() {
 fn a_finalizer_is_removed_from_the_pod_of_that_uid_only() {
     let names = ["x' ; reboot '", "example.com/keep"];
     let record = PodRecord { finalizers: names.map(String::from).to_vec(), ..record_of_verdict() };
-    let (node, at) = ("here", Monotonic(1));
-    let here = Here {
-        node,
-        is_named: true,
-        has_kubelet: true,
-        stage: Some(Stage::Directories),
-        was_left: false,
-        is_killed: None,
-        not_asked: None,
-        stop_ends: None,
-        now: NOW,
-        at,
-    };
-    let remedies = verdict(&record, here).unwrap().remedies;
+    let remedies = verdict(&record, here(Stage::Directories)).unwrap().remedies;
     let commands: Vec<&str> = remedies.iter().filter_map(|it| it.command.as_deref()).collect();
     let [command] = commands[..] else { panic!("{commands:?}") };
     let tests = r#"[{"op":"test","path":"/metadata/uid","value":"u"},{"op":"test","path":"/metadata/finalizers/1","value":"example.com/keep"},"#;
@@ -222,15 +183,8 @@ fn a_pod_that_is_not_stuck_is_not_reported_as_stuck() {
 #[test]
 fn a_pod_after_its_grace_period_may_have_another_one_or_wait_for_its_hook() {
     let later = |seconds| NOW.checked_add(jiff::SignedDuration::from_secs(seconds)).unwrap();
-    let container = ContainerRecord {
-        name: "app".into(),
-        is_sidecar: false,
-        state: ContainerState::Running,
-        reason: None,
-        id: Some(format!("containerd://{}", "a".repeat(64))),
-        has_pre_stop: true,
-        has_post_start: false,
-    };
+    let running = container_record(ContainerState::Running);
+    let container = ContainerRecord { has_pre_stop: true, ..running };
     let containers = Some(vec![container]);
     let record = PodRecord { deletion: Some(NOW), containers, ..pod_record("u") };
     let asked = Here { now: later(20), is_killed: Some(false), ..here(Stage::Containers) };
@@ -282,21 +236,7 @@ fn a_mirror_pod_whose_static_pod_runs_is_ended_by_its_manifest() {
             ..pod_record(UID)
         };
         let now = Timestamp::from_second(60).unwrap();
-        verdict(
-            &record,
-            Here {
-                node: "here",
-                is_named: true,
-                has_kubelet: true,
-                stage,
-                was_left: false,
-                is_killed,
-                not_asked: None,
-                stop_ends: None,
-                now,
-                at: at(1),
-            },
-        )
+        verdict(&record, Here { stage, is_killed, now, ..here(Stage::Containers) })
     };
     let draft = of(true, Some(Stage::Containers), Some(false)).unwrap();
     draft.assert_is("mirror-pod-deleted", Certainty::Likely);

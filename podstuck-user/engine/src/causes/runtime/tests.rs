@@ -17,7 +17,6 @@ use crate::{
         halted::Halted,
         identity::{Component, Pod, Target},
         mounted::Mounted,
-        mounts::Device,
         node::{LeftRootfs, NodeSample, PodState},
         pod_group::{PodGroup, Reaper, Task, Term},
         runtime::{
@@ -27,7 +26,7 @@ use crate::{
         time::Monotonic,
     },
     query::{Answer, Listening},
-    testing::{Alone, found, holder_of, pod_record, pod_state, reaper, space},
+    testing::{self, Alone, found, holder_of, pod_record, pod_state, reaper, space},
     tracker::{Claim, Subject, Tracker, TrackerId},
     verdict::{Draft, Verdict},
 };
@@ -39,34 +38,28 @@ fn at(second: u64) -> Monotonic {
 }
 
 fn id() -> String {
-    "a1".repeat(32)
+    name(None).id
+}
+
+/// Docker's container `web`.
+fn name(pod: Option<Pod>) -> ContainerName {
+    ContainerName { pod, ..testing::container_state().container }
 }
 
 fn shim() -> Shim {
     let socket = "/run/containerd/containerd.sock".into();
-    Shim {
-        pid: 41,
-        comm: "containerd-shim-runc-v2".into(),
-        state: 'S',
-        started: 5,
-        group: None,
-        wait_channel: None,
-        of: Some(ShimOf::Containerd { socket, namespace: "moby".into() }),
-        container: None,
-        unreaped: Vec::new(),
-    }
+    Shim { of: Some(ShimOf::Containerd { socket, namespace: "moby".into() }), ..testing::shim() }
 }
 
 fn runtime(component: Component, socket: &str) -> Runtime {
     let pid = if component == Component::Dockerd { 43 } else { 40 };
     let group = Some(format!("/system.slice/{}.service", component.name()));
-    let (sockets, connections) = (vec![socket.into()], Vec::new());
-    Runtime { pid, component, started: 4, mnt_ns: None, halted: None, sockets, group, connections }
+    Runtime { pid, sockets: vec![socket.into()], group, ..testing::runtime(component) }
 }
 
 fn node(what: Differs, shim: Option<Shim>, pod: Option<Pod>) -> NodeSample {
     let case = OutOfStep {
-        container: ContainerName { id: id(), name: Some("web".into()), pod },
+        container: name(pod),
         directory: format!("/var/lib/docker/containers/{}", id()).into(),
         runtime: Component::Dockerd,
         daemon: 43,
@@ -85,22 +78,14 @@ fn node(what: Differs, shim: Option<Shim>, pod: Option<Pod>) -> NodeSample {
 }
 
 fn asked(node: NodeSample) -> NodeSample {
-    let container = ContainerState {
-        container: node.out_of_step[0].container.clone(),
-        runtime: Component::Dockerd,
-        init: None,
-        shim: None,
-        recorded: true,
-        to_go: false,
-        seen_by: None,
-        mounts: Vec::new(),
-        parts: Vec::new(),
-    };
-    NodeSample { containers: vec![container], ..node }
+    let container = node.out_of_step[0].container.clone();
+    let containers = vec![ContainerState { container, ..testing::container_state() }];
+    NodeSample { containers, ..node }
 }
 
-fn last_verdicts(
-    alone: &mut Alone<DockerStates>,
+/// The verdicts after the last of these seconds, with the same sample at each.
+fn last_verdicts<T: Tracker>(
+    alone: &mut Alone<T>,
     seconds: &[u64],
     node: &NodeSample,
 ) -> Vec<Verdict> {
@@ -415,7 +400,7 @@ const DENIED: &str = "failed to kill container \"aa\": unknown error after kill:
     successfully: exit status 1: unable to signal init: permission denied";
 
 fn with_group(mut sample: NodeSample) -> NodeSample {
-    sample.cgroups.push(crate::testing::pod_group(UID));
+    sample.cgroups.push(testing::pod_group(UID));
     sample
 }
 
@@ -442,18 +427,7 @@ fn a_refused_signal_is_likely_where_processes_are_left() {
 
 /// The root file system of a container, mounted there, of a pod.
 fn left(container: &str, point: &str, pod: &str) -> LeftRootfs {
-    let mount = Mounted {
-        point: point.into(),
-        id: 7,
-        what: "overlay".into(),
-        is_fuse: false,
-        device: Device::default(),
-        root: "/".into(),
-        shared: false,
-        namespace: 4,
-        pid: 1,
-        source: "/proc/1/mountinfo".into(),
-    };
+    let mount = Mounted { what: "overlay".into(), namespace: 4, ..testing::mounted(point, 7) };
     let (container, pod) = (container.into(), pod.into());
     LeftRootfs { target_id: 8, target: Arc::new(Target::unknown()), container, pod, mount }
 }
@@ -466,21 +440,7 @@ fn what_only_a_log_names_is_in_no_command() {
     const BUNDLES: &str = "/run/containerd/io.containerd.runtime.v2.task";
     let commands = |rootfs: LeftRootfs, group: &str| -> Vec<String> {
         let mut sample = with_group(pod(Some(false)));
-        let comm = "containerd-shim".into();
-        let group = Some(group.into());
-        let shim = Shim {
-            pid: 5,
-            comm,
-            state: 'S',
-            started: 3,
-            group,
-            wait_channel: None,
-            of: None,
-            container: None,
-            unreaped: Vec::new(),
-        };
-        sample.cgroups[0].tasks.clear();
-        sample.cgroups[0].shims = vec![shim];
+        sample.cgroups[0].shims = vec![Shim { group: Some(group.into()), ..testing::shim() }];
         sample.rootfs = vec![rootfs];
         let remedies = draft(&mut heard(Complaint::StateLost, LOST), sample).unwrap().remedies;
         remedies.into_iter().filter_map(|remedy| remedy.command).collect()
@@ -873,24 +833,12 @@ fn a_shim_that_cannot_run_is_there() {
     let with = |state| {
         let mut sample = with_group(pod(Some(true)));
         sample.cgroups[0].tasks = vec![task("/k/pod/dc2c")];
-        let (comm, wait_channel) = ("containerd-shim".into(), None);
-        let shim = Shim {
-            pid: 5,
-            comm,
-            state,
-            started: 3,
-            group: None,
-            wait_channel,
-            of: None,
-            container: None,
-            unreaped: Vec::new(),
-        };
-        sample.cgroups[0].shims = vec![shim];
+        sample.cgroups[0].shims = vec![Shim { state, ..testing::shim() }];
         draft(&mut heard(Complaint::StateLost, text), sample).unwrap()
     };
     let stopped = with('T');
     stopped.assert_is("shim-hung", Certainty::Firm);
-    assert!(stopped.remedies[0].words().ends_with("kill -CONT 5"), "{:?}", stopped.remedies);
+    assert!(stopped.remedies[0].words().ends_with("kill -CONT 41"), "{:?}", stopped.remedies);
     assert_eq!((with('D').id(), with('D').certainty()), ("shim-hung", Certainty::Likely));
     assert_eq!(with('S').id(), "shim-or-containerd-state-lost");
 }
@@ -974,40 +922,18 @@ fn a_sandbox_with_a_kernel_of_its_own_is_ended_by_its_processes() {
 }
 
 fn task(group: &str) -> Task {
-    Task { group: group.into(), ..crate::testing::task("sleep", 7) }
+    Task { group: group.into(), ..testing::task("sleep", 7) }
 }
 
 fn shim_of_shim(state: char) -> Shim {
-    Shim {
-        pid: 41,
-        comm: "containerd-shim-runc-v2".into(),
-        state,
-        started: 5,
-        group: None,
-        wait_channel: (state == 'D').then(|| "jbd2_log_wait_commit".into()),
-        of: None,
-        container: None,
-        unreaped: Vec::new(),
-    }
-}
-
-fn name(pod: Option<Pod>) -> ContainerName {
-    ContainerName { id: "a1".repeat(32), name: Some("web".into()), pod }
+    let wait_channel = (state == 'D').then(|| "jbd2_log_wait_commit".into());
+    Shim { state, wait_channel, ..testing::shim() }
 }
 
 fn asked_of_shim(state: char, pod: Option<Pod>) -> NodeSample {
-    let container = ContainerState {
-        container: name(pod),
-        runtime: Component::Dockerd,
-        init: Some(42),
-        shim: Some(shim_of_shim(state)),
-        recorded: true,
-        to_go: false,
-        seen_by: None,
-        mounts: Vec::new(),
-        parts: Vec::new(),
-    };
-    NodeSample { containers: vec![container], ..NodeSample::default() }
+    let (container, shim) = (name(pod), Some(shim_of_shim(state)));
+    let asked = ContainerState { container, init: Some(42), shim, ..testing::container_state() };
+    NodeSample { containers: vec![asked], ..NodeSample::default() }
 }
 
 fn of_node(state: char, to_go: bool, pod: Option<Pod>) -> NodeSample {
@@ -1020,39 +946,26 @@ fn pod_of_shim() -> Option<Pod> {
     Some(Pod { uid, namespace: None, name: None })
 }
 
-fn shim_verdicts(
-    alone: &mut Alone<ShimStates>,
-    seconds: &[u64],
-    node: &NodeSample,
-) -> Vec<Verdict> {
-    let mut last = Vec::new();
-    for second in seconds {
-        let sample = NodeSample { at: at(*second), ..node.clone() };
-        last = alone.take(sample.at, What::Sample(sample.into())).verdicts;
-    }
-    last
-}
-
 fn drafts(seconds: &[u64], node: &NodeSample) -> Vec<Draft> {
-    found(shim_verdicts(&mut Alone::<ShimStates>::new(), seconds, node))
+    found(last_verdicts(&mut Alone::<ShimStates>::new(), seconds, node))
 }
 
 #[test]
 fn a_stopped_shim_is_reported() {
     let mut alone = Alone::<ShimStates>::new();
     assert!(
-        shim_verdicts(&mut alone, &[10, 12], &asked_of_shim('T', None)).is_empty(),
+        last_verdicts(&mut alone, &[10, 12], &asked_of_shim('T', None)).is_empty(),
         "as by a debugger"
     );
     let [draft] =
-        found(shim_verdicts(&mut alone, &[16], &asked_of_shim('T', None))).try_into().unwrap();
+        found(last_verdicts(&mut alone, &[16], &asked_of_shim('T', None))).try_into().unwrap();
     draft.assert_is("shim-hung", Certainty::Firm);
     assert_eq!((draft.blocks_deletion, draft.first), (Some(true), at(10)));
     assert!(draft.remedies[0].command.as_deref().unwrap().contains("kill -CONT 41"), "{draft:?}");
-    let over = shim_verdicts(&mut alone, &[18], &asked_of_shim('S', None));
+    let over = last_verdicts(&mut alone, &[18], &asked_of_shim('S', None));
     assert!(matches!(over[..], [Verdict::Over { tracker: TrackerId::ShimState, .. }]));
     assert!(
-        shim_verdicts(&mut alone, &[20], &asked_of_shim('T', None)).is_empty(),
+        last_verdicts(&mut alone, &[20], &asked_of_shim('T', None)).is_empty(),
         "from the beginning"
     );
 }
@@ -1064,10 +977,10 @@ fn a_shim_that_waits_in_the_kernel_must_last_longer() {
     assert_eq!(draft.certainty(), Certainty::Likely, "it may wait for another thing each time");
     assert!(draft.evidence[0].fact.contains("in jbd2_log_wait_commit"), "{draft:?}");
     let mut alone = Alone::<ShimStates>::new();
-    shim_verdicts(&mut alone, &[10, 20], &asked_of_shim('D', None));
-    assert!(shim_verdicts(&mut alone, &[22], &asked_of_shim('S', None)).is_empty());
+    last_verdicts(&mut alone, &[10, 20], &asked_of_shim('D', None));
+    assert!(last_verdicts(&mut alone, &[22], &asked_of_shim('S', None)).is_empty());
     assert!(
-        shim_verdicts(&mut alone, &[30], &asked_of_shim('D', None)).is_empty(),
+        last_verdicts(&mut alone, &[30], &asked_of_shim('D', None)).is_empty(),
         "it ran meanwhile"
     );
 }
@@ -1089,16 +1002,8 @@ fn halted_shims_of_containers_in_no_pod_are_reported() {
 }
 
 fn dockerd(connections: &[u64]) -> Runtime {
-    Runtime {
-        pid: 43,
-        component: Component::Dockerd,
-        started: 4,
-        mnt_ns: None,
-        halted: None,
-        sockets: vec!["/run/docker.sock".into()],
-        group: None,
-        connections: connections.to_vec(),
-    }
+    let connections = connections.to_vec();
+    Runtime { connections, ..runtime(Component::Dockerd, "/run/docker.sock") }
 }
 
 fn client(command: &str, since: u64, request: Request) -> Client {
@@ -1179,23 +1084,12 @@ const SOCKET: &str = "/run/containerd/containerd.sock";
 
 fn shim_of_state(namespace: &str) -> Shim {
     let of = ShimOf::Containerd { socket: SOCKET.into(), namespace: namespace.into() };
-    Shim {
-        pid: 41,
-        comm: "containerd-shim-runc-v2".into(),
-        state: 'S',
-        started: 5,
-        group: Some("/system.slice/containerd.service".into()),
-        wait_channel: None,
-        of: Some(of),
-        container: None,
-        unreaped: Vec::new(),
-    }
+    Shim { group: Some("/system.slice/containerd.service".into()), of: Some(of), ..testing::shim() }
 }
 
 fn runtime_of_state(component: Component, socket: &str, halted: Option<Halted>) -> Runtime {
     let pid = if socket == SOCKET { 40 } else { 43 };
-    let (sockets, group, connections) = (vec![socket.into()], None, Vec::new());
-    Runtime { pid, component, started: 4, mnt_ns: None, halted, sockets, group, connections }
+    Runtime { pid, halted, sockets: vec![socket.into()], ..testing::runtime(component) }
 }
 
 fn containerd(halted: Option<Halted>) -> Runtime {
@@ -1211,19 +1105,9 @@ fn gone() -> GoneRuntime {
 /// A pod that runs, with its shim.
 fn node_of_state(runtimes: Vec<Runtime>, gone: Vec<GoneRuntime>) -> NodeSample {
     let pod = PodState { populated: Some(true), ..pod_state(UID) };
-    let target = Target { pod: Some(named()), ..Target::unknown() };
-    let group = PodGroup {
-        target_id: 7,
-        target: target.into(),
-        uid: UID.into(),
-        path: "/sys/fs/cgroup/pod".into(),
-        has_containers: true,
-        containers: Vec::new(),
-        frozen: None,
-        tasks: Vec::new(),
-        outside: Vec::new(),
-        shims: vec![shim_of_state("k8s.io")],
-    };
+    let target = Target { pod: Some(named()), ..Target::unknown() }.into();
+    let shims = vec![shim_of_state("k8s.io")];
+    let group = PodGroup { target, shims, ..testing::pod_group(UID) };
     NodeSample { pods: vec![pod], cgroups: vec![group], runtimes, gone, ..NodeSample::default() }
 }
 
@@ -1240,30 +1124,15 @@ fn to_go() -> Alone<RuntimeStates> {
     alone
 }
 
-/// The verdicts after the last of these seconds, with the same sample at each.
-fn state_verdicts(
-    alone: &mut Alone<RuntimeStates>,
-    seconds: &[u64],
-    node: &NodeSample,
-) -> Vec<Verdict> {
-    let look = |second: &u64| NodeSample { at: at(*second), ..node.clone() };
-    let looks: Vec<NodeSample> = seconds.iter().map(look).collect();
-    let mut last = Vec::new();
-    for sample in looks {
-        last = alone.take(sample.at, What::Sample(sample.into())).verdicts;
-    }
-    last
-}
-
 #[test]
 fn a_pod_waits_for_a_runtime_that_is_stopped() {
     let mut alone = to_go();
     let stopped = node_of_state(vec![containerd(Some(Halted::Stopped))], Vec::new());
     assert!(
-        state_verdicts(&mut alone, &[20, 22], &stopped).is_empty(),
+        last_verdicts(&mut alone, &[20, 22], &stopped).is_empty(),
         "as by a debugger, for a moment"
     );
-    let [draft] = found(state_verdicts(&mut alone, &[24, 26], &stopped)).try_into().unwrap();
+    let [draft] = found(last_verdicts(&mut alone, &[24, 26], &stopped)).try_into().unwrap();
     draft.assert_is("runtime-hang", Certainty::Firm);
     assert_eq!((draft.blocks_deletion, draft.target.pod.clone()), (Some(true), Some(named())));
     assert!(draft.explanation.starts_with("containerd (pid 40) answers no request"), "{draft:?}");
@@ -1272,7 +1141,7 @@ fn a_pod_waits_for_a_runtime_that_is_stopped() {
     let pod = Subject { target_id: 0, path: std::path::Path::new(""), pod: UID, at: at(26) };
     assert!(alone.tracker.explains(&pod, Claim::Finding));
     let runs = node_of_state(vec![containerd(None)], Vec::new());
-    let over = state_verdicts(&mut alone, &[28], &runs);
+    let over = last_verdicts(&mut alone, &[28], &runs);
     assert!(matches!(over[..], [Verdict::Over { tracker: TrackerId::RuntimeState, .. }]));
     assert!(!alone.tracker.explains(&pod, Claim::Suspicion));
 }
@@ -1282,13 +1151,13 @@ fn a_pod_waits_for_a_runtime_without_descriptors() {
     let mut alone = to_go();
     let halted = |hard| Halted::NoDescriptors { open: 1024, most: 1024, hard };
     let node = |hard| node_of_state(vec![containerd(Some(halted(hard)))], Vec::new());
-    assert!(state_verdicts(&mut alone, &[20], &node(None)).is_empty(), "for a moment");
+    assert!(last_verdicts(&mut alone, &[20], &node(None)).is_empty(), "for a moment");
     let command = |draft: &Draft| draft.remedies[0].command.clone().unwrap();
-    let [draft] = found(state_verdicts(&mut alone, &[26], &node(None))).try_into().unwrap();
+    let [draft] = found(last_verdicts(&mut alone, &[26], &node(None))).try_into().unwrap();
     draft.assert_is("runtime-hang", Certainty::Firm);
     assert!(draft.evidence[0].fact.contains("1024 file descriptors open, of 1024"), "{draft:?}");
     assert!(command(&draft).ends_with("prlimit --pid 40 --nofile=2048:"), "{draft:?}");
-    let [draft] = found(state_verdicts(&mut alone, &[28], &node(Some(1024)))).try_into().unwrap();
+    let [draft] = found(last_verdicts(&mut alone, &[28], &node(Some(1024)))).try_into().unwrap();
     assert!(command(&draft).ends_with("--nofile=2048:2048"), "the hard limit, too: {draft:?}");
 }
 
@@ -1296,8 +1165,8 @@ fn a_pod_waits_for_a_runtime_without_descriptors() {
 fn a_pod_waits_for_a_runtime_that_is_gone_for_longer_than_a_restart_takes() {
     let mut alone = to_go();
     let node = node_of_state(Vec::new(), vec![gone()]);
-    assert!(state_verdicts(&mut alone, &[20, 28], &node).is_empty(), "it may be restarted");
-    let [draft] = found(state_verdicts(&mut alone, &[30], &node)).try_into().unwrap();
+    assert!(last_verdicts(&mut alone, &[20, 28], &node).is_empty(), "it may be restarted");
+    let [draft] = found(last_verdicts(&mut alone, &[30], &node)).try_into().unwrap();
     draft.assert_is("runtime-down", Certainty::Firm);
     assert!(draft.evidence[0].fact.contains(SOCKET), "{draft:?}");
     let command = draft.remedies[1].command.as_deref();
@@ -1308,10 +1177,10 @@ fn a_pod_waits_for_a_runtime_that_is_gone_for_longer_than_a_restart_takes() {
 fn a_pod_that_is_not_known_to_be_deleted_waits_for_nothing() {
     let mut alone = Alone::<RuntimeStates>::new();
     let node = node_of_state(Vec::new(), vec![gone()]);
-    let [draft] = found(state_verdicts(&mut alone, &[20, 30], &node)).try_into().unwrap();
+    let [draft] = found(last_verdicts(&mut alone, &[20, 30], &node)).try_into().unwrap();
     assert_eq!((draft.blocks_deletion, &draft.target.pod), (None, &None));
     let other = NodeSample { gone: Vec::new(), ..node };
-    assert_eq!(state_verdicts(&mut alone, &[32], &other).len(), 1, "over");
+    assert_eq!(last_verdicts(&mut alone, &[32], &other).len(), 1, "over");
 }
 
 #[test]
@@ -1319,7 +1188,7 @@ fn another_runtimes_fault_does_not_concern_the_pod() {
     let mut alone = to_go();
     let other = runtime_of_state(Component::Containerd, "/run/k3s/c.sock", Some(Halted::Stopped));
     let node = node_of_state(vec![containerd(None), other], Vec::new());
-    let [draft] = found(state_verdicts(&mut alone, &[20, 30], &node)).try_into().unwrap();
+    let [draft] = found(last_verdicts(&mut alone, &[20, 30], &node)).try_into().unwrap();
     assert_eq!(draft.blocks_deletion, None);
     assert_eq!(draft.path, std::path::Path::new("/run/k3s/c.sock"));
 }
@@ -1328,30 +1197,20 @@ fn another_runtimes_fault_does_not_concern_the_pod() {
 fn a_pod_that_a_sample_leaves_out_still_waits() {
     let mut alone = to_go();
     let node = node_of_state(vec![containerd(Some(Halted::Stopped))], Vec::new());
-    assert_eq!(state_verdicts(&mut alone, &[20, 30], &node).len(), 1);
+    assert_eq!(last_verdicts(&mut alone, &[20, 30], &node).len(), 1);
     let others = NodeSample { cgroups: Vec::new(), ..node.clone() };
-    assert!(state_verdicts(&mut alone, &[32, 34], &others).is_empty());
-    assert_eq!(state_verdicts(&mut alone, &[36], &node).len(), 1);
+    assert!(last_verdicts(&mut alone, &[32, 34], &others).is_empty());
+    assert_eq!(last_verdicts(&mut alone, &[36], &node).len(), 1);
 }
 
 #[test]
 fn a_container_of_docker_needs_both_its_daemons() {
-    let container = |shim: Option<Shim>| ContainerState {
-        container: ContainerName { id: "aa".into(), name: Some("web".into()), pod: None },
-        runtime: Component::Dockerd,
-        init: None,
-        shim,
-        recorded: true,
-        to_go: false,
-        seen_by: None,
-        mounts: Vec::new(),
-        parts: Vec::new(),
-    };
+    let container = |shim: Option<Shim>| ContainerState { shim, ..testing::container_state() };
     let dockerd = |halted| runtime_of_state(Component::Dockerd, "/run/docker.sock", halted);
     let causes = |shim: Option<Shim>, runtimes: Vec<Runtime>| {
         let containers = vec![container(shim)];
         let node = NodeSample { containers, runtimes, ..NodeSample::default() };
-        let drafts = found(state_verdicts(&mut Alone::<RuntimeStates>::new(), &[20, 30], &node));
+        let drafts = found(last_verdicts(&mut Alone::<RuntimeStates>::new(), &[20, 30], &node));
         let named = |it: &crate::verdict::Draft| {
             let of = it.target.container.clone();
             (of, it.blocks_deletion, it.explanation.split(' ').next().unwrap().to_owned())
@@ -1359,7 +1218,7 @@ fn a_container_of_docker_needs_both_its_daemons() {
         drafts.iter().map(named).collect::<Vec<_>>()
     };
     let stopped = Some(Halted::Stopped);
-    let of = |name: &str| vec![(Some("aa".into()), Some(true), name.to_owned())];
+    let of = |name: &str| vec![(Some(id()), Some(true), name.to_owned())];
     let with_shim = |runtimes| causes(Some(shim_of_state("moby")), runtimes);
     assert_eq!(with_shim(vec![containerd(None), dockerd(stopped.clone())]), of("dockerd"));
     assert_eq!(with_shim(vec![containerd(stopped.clone()), dockerd(None)]), of("containerd"));

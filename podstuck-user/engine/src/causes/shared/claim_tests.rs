@@ -12,11 +12,10 @@ use crate::{
         call::Call,
         evidence::Certainty,
         identity::{Pod, Target},
-        mounted::Mounted,
         node::{PodState, VolumeState},
         path::JsonPath,
     },
-    testing::{FILE, failed, pod_record, pod_state},
+    testing::{FILE, failed, mounted, pod_record, pod_state, volume_state},
     tracker::TrackerId,
 };
 
@@ -129,26 +128,9 @@ fn storage_that_is_detached_is_why_a_device_fails() {
 }
 
 fn sample(is_mounted: bool) -> NodeSample {
-    let mount = Mounted {
-        point: "/k/v/mount".into(),
-        id: 9,
-        what: String::new(),
-        is_fuse: false,
-        device: "8:1".parse().unwrap(),
-        root: "/".into(),
-        shared: false,
-        namespace: 1,
-        pid: 1,
-        source: String::new(),
-    };
-    let volume = VolumeState {
-        file: Some(FILE),
-        target_id: 7,
-        target: Arc::new(Target { volume: Some(volume(CSI, "pv-1")), ..Target::unknown() }),
-        path: "/k/v".into(),
-        csi: None,
-        mounts: if is_mounted { vec![mount] } else { Vec::new() },
-    };
+    let mounts = if is_mounted { vec![mounted("/k/v/mount", 9)] } else { Vec::new() };
+    let target = Target { volume: Some(volume(CSI, "pv-1")), ..Target::unknown() }.into();
+    let volume = VolumeState { file: Some(FILE), target, ..volume_state("/k/v", mounts) };
     let pod = PodState { volumes: vec![volume], ..pod_state("u") };
     NodeSample { pods: vec![pod], ..NodeSample::default() }
 }

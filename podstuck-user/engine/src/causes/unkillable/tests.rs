@@ -1,6 +1,6 @@
 //! unkillable: facts against verdicts.
 
-use std::{path::PathBuf, sync::Arc};
+use std::sync::Arc;
 
 use nix::errno::Errno;
 use podstuck_common::record::reason;
@@ -24,7 +24,7 @@ use crate::{
         said::{Report, Said},
         time::Monotonic,
     },
-    testing::{self, Alone, FILE, failed, lock_holder, mounted, reaper},
+    testing::{self, Alone, FILE, failed, holder_of, lock_holder, mounted, reaper},
     verdict::{Draft, Verdict},
 };
 
@@ -57,27 +57,8 @@ fn task(state: char, killed: bool) -> Task {
 }
 
 fn pod(volumes: usize) -> PodState {
-    let volume = VolumeState {
-        file: Some(FILE),
-        target_id: 7,
-        target: Arc::new(Target::unknown()),
-        path: PathBuf::from("/v"),
-        csi: None,
-        mounts: Vec::new(),
-    };
-    PodState {
-        seen_by: None,
-        uid: UID.into(),
-        directory: format!("/k/pods/{UID}").into(),
-        started: true,
-        before_boot: false,
-        populated: Some(true),
-        changed: None,
-        volume_removed: None,
-        volumes: vec![volume; volumes],
-        devices: Vec::new(),
-        claims: Vec::new(),
-    }
+    let volume = VolumeState { file: Some(FILE), ..testing::volume_state("/v", Vec::new()) };
+    PodState { populated: Some(true), volumes: vec![volume; volumes], ..testing::pod_state(UID) }
 }
 
 struct Run {
@@ -237,7 +218,7 @@ fn the_nfs_volume_of_the_pod_is_unmounted_by_force() {
         let tables = [(4, table.into())].into();
         let mut pod = pod(1);
         let device = Device { major: 0, minor: 40 };
-        let mount = mounted(point.as_ref(), 12);
+        let mount = mounted(&point, 12);
         pod.volumes[0].mounts = vec![Mounted { device, namespace: 4, ..mount }];
         let sample = NodeSample {
             pods: vec![pod],
@@ -407,17 +388,7 @@ fn a_zombie_that_no_process_outside_reaps_keeps_the_init_process() {
     assert!(says(&group(vec![Task { exiting: false, ..traced }])).is_none(), "it was not killed");
     // A shim that does not reap is a finding of its own.
     let mut of_shim = of('Z', Some(reaper));
-    of_shim.shims.push(Shim {
-        pid: 90,
-        comm: "containerd-shim".into(),
-        state: 'S',
-        started: 5,
-        group: None,
-        wait_channel: None,
-        of: None,
-        container: None,
-        unreaped: Vec::new(),
-    });
+    of_shim.shims.push(Shim { pid: 90, comm: "containerd-shim".into(), ..testing::shim() });
     assert!(says(&of_shim).is_none());
 }
 
@@ -498,7 +469,7 @@ fn a_killed_process_that_sleeps_for_a_lock_waits_for_what_its_holder_waits_for()
     let task = Task { lock: vec![holder], wait_channel: channel, ..task('D', true) };
     assert_eq!(of_task(&task).what, "a FUSE server");
     let draft = Run::new().lasting(Some(pod(2)), &group(vec![task])).unwrap();
-    assert_eq!(draft.held_by.as_deref(), Some("tar (pid 77)"));
+    assert_eq!(holder_of(&draft.held_by), "tar (pid 77)");
     let says = format!("{:?}", draft.evidence);
     assert!(
         says.contains("the thread waits for a rw_semaphore of the kernel, held by tar"),

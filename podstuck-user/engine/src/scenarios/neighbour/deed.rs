@@ -19,6 +19,7 @@ use crate::{
         stuck::StuckThread,
         time::Monotonic,
     },
+    testing,
 };
 
 /// The neighbour.
@@ -133,21 +134,8 @@ impl Deed {
     /// The same call as a count of many.
     pub(super) fn counted(&self, op: &Operation) -> Count {
         let Operation { target_id, call, outcome, .. } = *op;
-        let (pid, component, started) = (op.actor.pid, op.actor.component, op.actor.started);
-        let (bucket, calls, total_ns, min_ns, max_ns) = (0, 20_000, 0, 0, 0);
-        Count {
-            target_id,
-            pid,
-            started,
-            call,
-            outcome,
-            component,
-            bucket,
-            calls,
-            total_ns,
-            min_ns,
-            max_ns,
-        }
+        let Actor { pid, component, started, .. } = *op.actor;
+        Count { target_id, pid, started, component, ..testing::count(call, outcome, 20_000) }
     }
 
     fn operation(&self, end: Monotonic) -> Operation {
@@ -159,33 +147,27 @@ impl Deed {
             plugin: plugin.replace('~', "/"),
             path: JsonPath(root.clone()),
         };
+        let target = Target {
+            kind: TargetKind::PodVolume,
+            root: root.clone(),
+            pod: Some(pod.clone()),
+            volume: Some(volume),
+            ..Target::unknown()
+        };
         let actor = Actor {
             pid: 4711,
-            started: None,
             comm: "kubelet".into(),
             cgroup: Some(format!("/kubepods/pod{UID}/{}", "a".repeat(64))),
-            component: Component::Workload,
-            pod: Some(pod.clone()),
-            parent: None,
+            pod: Some(pod),
+            ..testing::actor(Component::Workload)
         };
         Operation {
             end,
             duration: self.took,
-            call: self.call,
-            outcome: Outcome(self.errno),
             reason: self.reason,
-            flaws: 0,
-            flags: 0,
-            path: if self.object.is_empty() { root.clone() } else { root.join(&self.object) },
             target_id: path_hash(root.to_str().unwrap().as_bytes()),
-            target: Arc::new(Target {
-                kind: TargetKind::PodVolume,
-                root,
-                pod: Some(pod),
-                volume: Some(volume),
-                container: None,
-                container_name: None,
-            }),
+            path: if self.object.is_empty() { root } else { root.join(&self.object) },
+            target: Arc::new(target),
             actor: Arc::new(actor),
             tid: 4711,
             mnt_ns: NAMESPACE,
@@ -193,8 +175,7 @@ impl Deed {
             mount_id: self.mount_id,
             depth: self.depths.0,
             mount_depth: self.depths.1,
-            suppressed: 0,
-            logged_in: None,
+            ..testing::operation(self.call, Outcome(self.errno))
         }
     }
 }

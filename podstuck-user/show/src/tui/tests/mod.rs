@@ -2,7 +2,7 @@
 
 mod choices;
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc};
 
 use podstuck_common::bucket::bucket_of;
 use ratatui::{Terminal, backend::TestBackend, buffer::Buffer, style::Color};
@@ -21,12 +21,13 @@ use podstuck_model::{
     chain::{Link, Who},
     event::{Count, Event, What},
     finding::{Finding, FindingState, Severity},
-    identity::{Component, Target, TargetKind},
+    identity::{Target, TargetKind},
     operation::Operation,
     path::safe,
     summary::NotLookedAt,
     time::{Clock, Monotonic},
 };
+use podstuck_testing::samples;
 
 const SIZES: [(u16, u16); 2] = [(80, 24), (200, 60)];
 
@@ -46,49 +47,23 @@ fn target(finding: &Finding) -> Arc<Target> {
         root: PathBuf::from("/v"),
         pod: finding.pod.clone(),
         volume: finding.volume.clone(),
-        container: None,
-        container_name: None,
+        ..Target::unknown()
     })
 }
 
 fn operation(finding: &Finding, at: f64, errno: u16) -> What {
     What::Operation(Box::new(Operation {
         end: second(at),
-        duration: Duration::from_micros(9),
-        call: Call::Umount2,
-        outcome: Outcome(errno),
-        reason: 0,
-        flaws: 0,
-        flags: 0,
         path: finding.call.path.0.clone(),
-        target_id: 7,
         target: target(finding),
         actor: Arc::new(finding.actor.clone().unwrap()),
-        tid: 812,
-        mnt_ns: 1,
-        directory: (1, 1),
-        mount_id: 1,
-        depth: 0,
-        mount_depth: 0,
-        suppressed: 0,
-        logged_in: None,
+        ..samples::operation(Call::Umount2, Outcome(errno))
     }))
 }
 
 fn count(ns: u64, calls: u64, errno: u16) -> Count {
-    Count {
-        target_id: 7,
-        pid: 812,
-        started: None,
-        call: Call::Unlinkat,
-        outcome: Outcome(errno),
-        component: Component::Kubelet,
-        bucket: bucket_of(ns),
-        calls,
-        total_ns: ns * calls,
-        min_ns: ns,
-        max_ns: ns,
-    }
+    let count = samples::count(Call::Unlinkat, Outcome(errno), calls);
+    Count { bucket: bucket_of(ns), total_ns: ns * calls, min_ns: ns, max_ns: ns, ..count }
 }
 
 /// A run of a minute with data in every pane, about the object of this finding.
