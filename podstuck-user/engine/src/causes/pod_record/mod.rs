@@ -2,20 +2,20 @@
 //! to look. Each sample judges the record again by how far the deletion has come on this node: the record stays the
 //! same, while the node makes progress.
 
+mod grace;
 mod mirror;
 mod refused;
 
-use crate::cause::Origin;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
     time::Duration,
 };
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use crate::{
-    cause::{Cause, Kind, TriedWith, absent, like, or_seen, seen, way},
+    cause::{Cause, Kind, Origin, TriedWith, absent, like, seen, way},
     command::{NAME, Step},
     event::{Event, What},
     family::Family,
@@ -29,7 +29,7 @@ use crate::{
         finding::{Finding, Severity},
         node::NodeSample,
         path::{clip, safe},
-        pod_record::{ContainerRecord, ContainerState, PodRecord},
+        pod_record::PodRecord,
         shell::{is_object_name, word},
         time::Monotonic,
     },
@@ -38,6 +38,7 @@ use crate::{
     verdict::{Draft, Verdict},
 };
 
+pub(crate) use grace::IN_GRACE;
 pub(crate) use mirror::MIRROR;
 pub(crate) use refused::STATUS_REFUSED;
 
@@ -46,7 +47,7 @@ pub(crate) static FAMILY: Family = Family {
     causes: &[
         &FINALIZER,
         &NOT_DELETED,
-        &IN_GRACE,
+        &grace::IN_GRACE,
         &NOT_ON_THIS_NODE,
         &mirror::MIRROR,
         &refused::STATUS_REFUSED,
@@ -183,9 +184,6 @@ impl Tracker for PodRecords {
     }
 }
 
-/// Tolerated difference between the clocks of a cluster.
-const CLOCKS: SignedDuration = SignedDuration::from_secs(5);
-
 const WHO: &str = "see the finding";
 
 /// A finalizer keeps the record.
@@ -230,44 +228,6 @@ pub(crate) static NOT_DELETED: Cause = Cause {
     field: &[],
     tried: &[TriedWith::RealKubelet],
     source: &["kubernetes pkg/registry/core/pod/storage/eviction.go"],
-};
-
-/// The grace period has not passed.
-pub(crate) static IN_GRACE: Cause = Cause {
-    id: ids::GRACE_PERIOD_OR_PRESTOP,
-    title: "the pod's grace period or preStop hook has not ended (according to the API server or `--pod-json`)",
-    stage: Stage::Containers,
-    kind: Kind::Cause,
-    meaning: "The pod is not stuck yet: its containers may use the whole grace period to end. A \
-        preStop hook that hangs can add the same time again, and a hook that was begun within a longer grace period \
-        is not ended by a deletion with a shorter one.",
-    confirmed_by: &[
-        seen(
-            "metadata.deletionTimestamp, the end of the grace period, has not passed",
-            &[Origin::Api],
-        ),
-        or_seen(
-            "or, by kubelet's log, the grace period that kubelet gave the runtime has not passed",
-            &[Origin::Log],
-        ),
-        or_seen(
-            "or kubelet has received the deletion and has not asked the runtime to stop a container, and one with a \
-             preStop hook runs",
-            &[Origin::Log],
-        ),
-    ],
-    log: None,
-    look_alikes: &[],
-    ways_out: &[
-        way("wait", ""),
-        way(
-            "stop a container that kubelet has not asked the runtime to stop (`crictl stop`)",
-            "nothing waits for its preStop hook",
-        ),
-    ],
-    field: &["kubernetes#115817", "kubernetes#117373", "kubernetes#127339", "kubernetes#125880"],
-    tried: &[TriedWith::RealKubelet, TriedWith::Recording],
-    source: &["kubernetes pkg/kubelet/kuberuntime/kuberuntime_container.go, killContainer"],
 };
 
 /// The pod is on another node.
@@ -320,14 +280,14 @@ pub(crate) struct Here<'a> {
 pub(crate) fn verdict(record: &PodRecord, here: Here<'_>) -> Option<Draft> {
     let Some(deletion) = record.deletion else { return Some(not_deleted(record, here)) };
     if here.now < deletion {
-        return Some(in_grace(record, here, deletion));
+        return Some(grace::in_grace(record, here, deletion));
     }
     let is_here = record.node.as_ref().is_none_or(|node| node == here.node);
     if here.stage == Some(Stage::Containers)
         && here.is_killed == Some(false)
         && is_here
         && !record.is_mirror
-        && let Some(draft) = in_stop(record, here, deletion)
+        && let Some(draft) = grace::in_stop(record, here, deletion)
     {
         return Some(draft);
     }
@@ -362,165 +322,6 @@ fn not_deleted(record: &PodRecord, here: Here<'_>) -> Draft {
         a PodDisruptionBudget makes an eviction wait."
         .into();
     draft
-}
-
-fn in_grace(record: &PodRecord, here: Here<'_>, deletion: Timestamp) -> Draft {
-    let mut draft = draft(&IN_GRACE, record, here);
-    draft.blocks_deletion = Some(false);
-    let left = deletion.duration_since(here.now).as_secs();
-    draft.fact(
-        format!("its grace period of {} s ends in {left} s, at {deletion}", record.grace_s),
-        of(record),
-    );
-    draft.explanation = "It is not stuck yet: its containers may take that long to end. A \
-        preStop hook that hangs can add the same time again."
-        .into();
-    // The two times come from two clocks.
-    let requested = kubelet_steps::requested(record).unwrap_or(deletion);
-    if requested.duration_since(here.now) > CLOCKS {
-        draft.doubt(
-            "whether the grace period still runs: by this node's clock the deletion has not been \
-            requested yet, so the clocks of node and API server differ",
-        );
-    }
-    match here.not_asked {
-        Some(not_asked) => wait_for_turns(&mut draft, record, not_asked),
-        None => wait_for_ends(&mut draft, record),
-    }
-    draft
-}
-
-/// Adds the containers that have not ended, where it is not known how far kubelet is.
-fn wait_for_ends(draft: &mut Draft, record: &PodRecord) {
-    let all: Vec<_> = running(record).collect();
-    if let [only] = all[..] {
-        let name = clip(&safe(only.name.as_bytes()), NAME);
-        draft.held_by(Who::object(format!("the container {name}")));
-        draft.must = Some("end");
-    }
-    for it in all {
-        let hook = match it.has_pre_stop {
-            true => {
-                " and has a preStop hook, which kubelet runs before it asks the runtime to stop the container"
-            }
-            false => "",
-        };
-        draft.fact(format!("{} runs{hook}", safe(it.name.as_bytes())), of(record));
-        end(draft, it, IN_ITS_TIME);
-    }
-}
-
-/// What the pod waits for after the end of its grace period, while no SIGKILL was sent: for one more, which the runtime
-/// was given after the preStop hook, or for that hook, which kubelet runs for as long as the grace period was when it
-/// began (pkg/kubelet/kuberuntime, `executePreStopHook`).
-fn in_stop(record: &PodRecord, here: Here<'_>, deletion: Timestamp) -> Option<Draft> {
-    let mut draft = draft(&IN_GRACE, record, here);
-    draft.blocks_deletion = Some(false);
-    draft.fact(format!("its deletionTimestamp has passed ({deletion:.0})"), of(record));
-    if let Some((ends, log)) = here.stop_ends.filter(|(ends, _)| here.now < *ends) {
-        let left = ends.duration_since(here.now).as_secs();
-        draft.fact(
-            format!(
-                "kubelet has asked the runtime to stop a container within a grace period that ends in {left} s, at \
-                 {ends:.0}"
-            ),
-            Source::Log(log.to_owned()),
-        );
-        draft.explanation = format!(
-            "It is not stuck yet: the runtime sends SIGKILL to the container at {ends:.0}. kubelet gives the runtime \
-             the whole grace period where a preStop hook has used it up before."
-        );
-        running(record).for_each(|it| end(&mut draft, it, BEFORE_ITS_TURN));
-        return Some(draft);
-    }
-    let not_asked = here.not_asked?;
-    let hooked: Vec<_> = running(record).filter(|it| it.has_pre_stop).collect();
-    draft.held_by(hook_of(hooked.first()?));
-    draft.fact(not_asked.fact(), Source::Log(not_asked.log.to_owned()));
-    for it in &hooked {
-        let name = safe(it.name.as_bytes());
-        draft.fact(format!("{name} runs and has a preStop hook"), of(record));
-        end(&mut draft, it, BEFORE_ITS_TURN);
-    }
-    draft.doubt("whether the hook still runs: kubelet logs neither its start nor its end");
-    draft.explanation = "kubelet waits for a preStop hook, and asks the runtime to stop the container afterwards. It \
-        waits as long as the grace period was when the hook began: a later deletion with a shorter one does not end \
-        the hook."
-        .into();
-    Some(draft)
-}
-
-fn hook_of(container: &ContainerRecord) -> Who {
-    let name = clip(&safe(container.name.as_bytes()), NAME);
-    Who::object(format!("the preStop hook of {name}"))
-}
-
-/// The containers that run, according to the record.
-fn running(record: &PodRecord) -> impl Iterator<Item = &ContainerRecord> {
-    let containers = record.containers.as_deref().unwrap_or_default();
-    containers.iter().filter(|it| it.state == ContainerState::Running)
-}
-
-/// An addition to what a command does, and its risk.
-type Early = (&'static str, &'static str);
-const IN_ITS_TIME: Early = (
-    " before its grace period ends",
-    "it loses the time to end by itself, and nothing waits for a preStop hook of it",
-);
-const BEFORE_ITS_TURN: Early = (
-    " before its turn",
-    "nothing waits for its preStop hook, and it ends before containers that may need it",
-);
-
-/// Adds the end of a container.
-fn end(draft: &mut Draft, it: &ContainerRecord, (early, risk): Early) {
-    let name = safe(it.name.as_bytes());
-    if let Some((is_dockers, id)) = it.docker_and_id() {
-        // crictl gives the container no time by default, Docker ten seconds.
-        let program = if is_dockers { "docker stop -t 0" } else { "crictl stop" };
-        draft.remedy(
-            Step::new(
-                format!("end the container {}", clip(&name, NAME)),
-                format!("{program} {id}"),
-            )
-            .so(early),
-            risk,
-        );
-    }
-}
-
-/// Adds what kubelet waits for: it runs a container's preStop hook before the container is stopped, and stops sidecars
-/// after the containers behind them (pkg/kubelet/kuberuntime, `killContainer` and `terminationOrdering`).
-fn wait_for_turns(draft: &mut Draft, record: &PodRecord, not_asked: &NotAsked<'_>) {
-    draft.fact(not_asked.fact(), Source::Log(not_asked.log.to_owned()));
-    if let Some(first) = running(record).find(|it| it.has_pre_stop) {
-        draft.held_by(hook_of(first));
-    }
-    let containers = record.containers.as_deref().unwrap_or_default();
-    let mut waits = Vec::new();
-    for it in running(record) {
-        let name = safe(it.name.as_bytes());
-        let behind = containers.iter().skip_while(|other| other.name != it.name).skip(1);
-        let mut behind =
-            behind.filter(|other| other.id.is_none() && other.state == ContainerState::Waiting);
-        waits.push(match behind.next() {
-            _ if it.has_pre_stop => format!("{name} runs and has a preStop hook"),
-            Some(other) if it.is_sidecar => format!(
-                "{name} runs and is a sidecar, which kubelet stops after the containers behind \
-                it, and {} was never started",
-                safe(other.name.as_bytes())
-            ),
-            _ => format!("{name} runs"),
-        });
-        end(draft, it, BEFORE_ITS_TURN);
-    }
-    for wait in waits {
-        draft.fact(wait, of(record));
-    }
-    draft.explanation = "It is not stuck yet: kubelet waits. kubelet asks the runtime to stop a \
-        container after its preStop hook, and a sidecar after the containers behind it, and \
-        waits at most for the grace period."
-        .into();
 }
 
 fn not_here(record: &PodRecord, here: Here<'_>, node: &str) -> Draft {

@@ -4,7 +4,7 @@
 use crate::{
     cause::{Cause, Kind, Origin, TriedWith, log, seen, way},
     causes::{
-        runtime::{own_kernel::RISK, tracker::Suspect},
+        runtime::{own_kernel::RISK, suspect::Suspect},
         shared::holders,
     },
     command::{Process, kill},

@@ -3,7 +3,7 @@
 
 use crate::{
     cause::{Cause, Kind, Origin, TriedWith, hidden, like, log, seen, way},
-    causes::runtime::{tracker::Suspect, verdict},
+    causes::runtime::{suspect::Suspect, verdict},
     ids,
     model::{
         diagnosis::Stage,

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::{
     cause::{Cause, Kind, Origin, TriedWith, absent, hidden, like, log, seen, way},
-    causes::runtime::tracker::Suspect,
+    causes::runtime::suspect::Suspect,
     command::Step,
     ids,
     model::{chain::Who, degraded::Feed, diagnosis::Stage, evidence::Source, path::safe_path},

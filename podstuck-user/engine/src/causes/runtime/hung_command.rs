@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::{
     cause::{Cause, Kind, Origin, TriedWith, like, log, or_seen, seen, way},
-    causes::runtime::{tracker::Suspect, verdict},
+    causes::runtime::{suspect::Suspect, verdict},
     command::{Process, kill},
     ids,
     model::{diagnosis::Stage, evidence::Source, time::Monotonic},

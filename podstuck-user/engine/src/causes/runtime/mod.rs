@@ -15,6 +15,7 @@ pub(crate) mod sandbox;
 pub(crate) mod shim;
 pub(crate) mod socket;
 pub(crate) mod state;
+pub(crate) mod suspect;
 pub(crate) mod tracker;
 pub(crate) mod unresponsive;
 pub(crate) mod verdict;

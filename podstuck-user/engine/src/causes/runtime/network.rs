@@ -5,7 +5,7 @@ use crate::{
     causes::{
         runtime::{
             network_record::{self, Fault as RecordFault},
-            tracker::Suspect,
+            suspect::Suspect,
             verdict,
         },
         shared::forced_deletion,

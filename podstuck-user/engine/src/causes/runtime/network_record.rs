@@ -1,7 +1,7 @@
 //! A runtime that fails at its own record of a sandbox's network, before it runs a CNI plugin.
 
 use crate::{
-    causes::runtime::{tracker::Suspect, verdict},
+    causes::runtime::{suspect::Suspect, verdict},
     command::{Step, docker_rm},
     ids,
     model::chain::Who,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::{
-    causes::runtime::{tracker::Suspect, verdict},
+    causes::runtime::{suspect::Suspect, verdict},
     command::{Process, kill},
     ids,
     model::{evidence::Source, path::safe_path, pod_group::Task, said::Complaint, time::Monotonic},

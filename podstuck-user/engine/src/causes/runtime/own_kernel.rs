@@ -2,7 +2,7 @@
 //! reach the processes in it.
 
 use crate::{
-    causes::runtime::{causes::SANDBOX_STAYS, not_killed, tracker::Suspect, verdict},
+    causes::runtime::{causes::SANDBOX_STAYS, not_killed, suspect::Suspect, verdict},
     command::{Process, kill},
     ids,
     model::{evidence::Source, pod_group::Task, runtime::Shim},

@@ -11,7 +11,7 @@ use crate::{
     causes::{
         runtime::{
             causes::{NETNS_BUSY, SHM_BUSY},
-            tracker::Suspect,
+            suspect::Suspect,
         },
         shared::holders::{self, culprits},
     },

@@ -10,7 +10,7 @@ use std::{
 use podstuck_common::component::name_hash;
 
 use crate::{
-    causes::runtime::{causes::SHIM_HANGS, tracker::Collects},
+    causes::runtime::{causes::SHIM_HANGS, suspect::Collects},
     command::{Process, kill},
     event::{Event, What},
     ids,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::{
     causes::{
-        runtime::{tracker::Suspect, verdict},
+        runtime::{suspect::Suspect, verdict},
         shared::unit,
     },
     command::Step,

@@ -12,7 +12,7 @@ use crate::{
                 SOCKET_GONE, STATE_LOST,
             },
             device, handler, hook, network, sandbox, shim, socket,
-            tracker::{Logged, Suspect},
+            suspect::{Logged, Suspect},
         },
         shared::unit,
     },
