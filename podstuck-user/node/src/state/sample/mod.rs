@@ -23,6 +23,7 @@ mod out_of_step;
 mod pace;
 mod pod_mounts;
 mod pods;
+mod roots_on_disk;
 mod runtimes;
 mod shims;
 mod space;
