@@ -4,6 +4,7 @@
 mod common;
 
 use std::{
+    collections::BTreeMap,
     fs::{self, File},
     io::Write,
     path::{Path, PathBuf},
@@ -12,16 +13,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::Agent;
+use common::{Agent, own, wait_for};
 use jiff::{Timestamp, tz::TimeZone};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use podstuck_test_node::ControlPlane;
-use podstuck_tests::Ending;
+use podstuck_tests::{Ending, podstuck};
 use procfs::{WithCurrentSystemInfo, process::Process};
 
-const PODS: usize = 200;
-/// A pod is deleted and another one is created: 600 an hour.
-const CHURN: Duration = Duration::from_secs(6);
 /// As often as Prometheus scrapes by default.
 const SCRAPE: Duration = Duration::from_secs(15);
 /// Files in each pod's emptyDir.
@@ -29,6 +27,8 @@ const FILES: usize = 50;
 /// The end of each pod's UID.
 const UIDS: &str = "-0000-4000-8000-000000000000";
 const CGROUPS: &str = "/sys/fs/cgroup";
+/// Where a real kubelet on this machine does not look for groups that it does not know.
+const GROUPS: &str = "podstuck-cost/kubepods";
 
 /// A kubelet that does nothing, and its log.
 struct Kubelet {
@@ -92,7 +92,7 @@ impl Pod {
         let shim = Ending::start(Command::new(shim).arg("100000"));
         let processes: Vec<Ending> =
             (0..2).map(|_| Ending::start(Command::new("sleep").arg("100000"))).collect();
-        let of_pod = format!("kubepods/burstable/pod{uid}");
+        let of_pod = format!("{GROUPS}/burstable/pod{uid}");
         let mut groups = Vec::new();
         for hierarchy in fs::read_dir(CGROUPS).unwrap() {
             let hierarchy = hierarchy.unwrap().path();
@@ -157,49 +157,147 @@ impl Drop for Pods {
             let _ = umount2(&token, MntFlags::MNT_DETACH);
         }
         for hierarchy in fs::read_dir(CGROUPS).into_iter().flatten().flatten() {
-            for group in ["kubepods/burstable", "kubepods"] {
-                let _ = fs::remove_dir(hierarchy.path().join(group));
-            }
+            let groups = hierarchy.path().join(GROUPS).join("burstable");
+            groups.ancestors().take(3).for_each(|group| drop(fs::remove_dir(group)));
         }
     }
 }
 
-/// CPU seconds of a process, of its ended children and of all that live below it, and the resident memory of those
-/// that live, in KiB.
-fn usage(pid: i32) -> (f64, u64) {
-    let Ok(process) = Process::new(pid) else { return (0.0, 0) };
-    let Ok(stat) = process.stat() else { return (0.0, 0) };
-    let ended = u64::try_from(stat.cutime + stat.cstime).unwrap_or_default();
-    let ticks = stat.utime + stat.stime + ended;
-    let own = (ticks as f64 / procfs::ticks_per_second() as f64, stat.rss_bytes().get() >> 10);
-    let tasks = process.tasks().into_iter().flatten().flatten();
-    let children = tasks.flat_map(|task| task.children().unwrap_or_default());
-    children.fold(own, |(cpu, rss), child| {
-        let (more, memory) = usage(child.cast_signed());
-        (cpu + more, rss + memory)
-    })
+/// CPU time of a process and of all that live below it, in ticks, by process and thread; and their resident memory.
+#[derive(Clone, Default)]
+struct Usage {
+    /// By process id, thread id and start: the name, and what this thread has used. Those that have ended stay.
+    threads: BTreeMap<(i32, i32, u64), (String, u64)>,
+    /// By process id: what its ended children have used.
+    ended: BTreeMap<i32, u64>,
+    /// All of the processes, with the threads that were never seen.
+    whole: u64,
+    rss_kib: u64,
+}
+
+impl Usage {
+    /// Adds what a process has used by now; returns its whole time.
+    fn look(&mut self, pid: i32, role: &str) {
+        let Ok(process) = Process::new(pid) else { return };
+        let Ok(stat) = process.stat() else { return };
+        let ended = u64::try_from(stat.cutime + stat.cstime).unwrap_or_default();
+        self.ended.insert(pid, ended);
+        self.whole += stat.utime + stat.stime + ended;
+        self.rss_kib += stat.rss_bytes().get() >> 10;
+        for task in process.tasks().into_iter().flatten().flatten() {
+            if let Ok(stat) = task.stat() {
+                let name = format!("{role}, thread {}", stat.comm);
+                let key = (pid, task.tid, stat.starttime);
+                self.threads.insert(key, (name, stat.utime + stat.stime));
+            }
+            for child in task.children().unwrap_or_default() {
+                let role = if role == "agent" { "watch" } else { "helpers" };
+                self.look(child.cast_signed(), role);
+            }
+        }
+    }
+
+    /// Looks again.
+    fn renew(&mut self, pid: i32) {
+        (self.whole, self.rss_kib) = (0, 0);
+        self.look(pid, "agent");
+    }
+
+    /// Percent of one core since then, by name.
+    fn since(&self, before: &Self, seconds: f64) -> BTreeMap<String, f64> {
+        let mut of: BTreeMap<String, f64> = BTreeMap::new();
+        let mut add = |name: &str, ticks: u64| {
+            let part = 100.0 * ticks as f64 / procfs::ticks_per_second() as f64 / seconds;
+            *of.entry(name.into()).or_default() += part;
+        };
+        for (key, (name, ticks)) in &self.threads {
+            let began = before.threads.get(key).map_or(0, |(_, ticks)| *ticks);
+            // Each of these processes answers one question; all of them are among the ended children.
+            if name != "helpers, thread helper" {
+                add(name, ticks - began);
+            }
+        }
+        for (pid, ticks) in &self.ended {
+            add("helpers that have ended", ticks - before.ended.get(pid).copied().unwrap_or(0));
+        }
+        add("all", self.whole.saturating_sub(before.whole));
+        of
+    }
+}
+
+/// An agent whose cost is measured.
+struct Measured {
+    name: &'static str,
+    agent: Agent,
+    now: Usage,
+    begun: Usage,
+    /// At the beginning of this minute.
+    minute: Usage,
+    most_kib: u64,
+}
+
+impl Measured {
+    fn of(name: &'static str, agent: Agent) -> Self {
+        let (now, begun, minute) = Default::default();
+        Self { name, agent, now, begun, minute, most_kib: 0 }
+    }
+
+    fn look(&mut self) {
+        self.now.renew(self.agent.pid());
+        self.most_kib = self.most_kib.max(self.now.rss_kib);
+    }
+
+    fn percent(&self, since: &Usage, seconds: f64) -> f64 {
+        self.now.since(since, seconds)["all"]
+    }
+}
+
+fn number(variable: &str, otherwise: u64) -> u64 {
+    std::env::var(variable).map_or(otherwise, |text| text.parse().unwrap())
+}
+
+/// The lower quartile, the median and the upper quartile.
+fn quartiles(mut all: Vec<f64>) -> [f64; 3] {
+    all.sort_by(f64::total_cmp);
+    [1, 2, 3].map(|quarter| all.get(all.len() * quarter / 4).copied().unwrap_or(f64::NAN))
 }
 
 #[test]
 #[ignore = "a measurement: says what an agent costs in an hour, or in PODSTUCK_COST_MINUTES"]
 fn an_hour_on_a_node_with_200_pods() {
-    let minutes = std::env::var("PODSTUCK_COST_MINUTES").map_or(60, |text| text.parse().unwrap());
+    let minutes = number("PODSTUCK_COST_MINUTES", 60);
+    let (count, churn) = (number("PODSTUCK_COST_PODS", 200), number("PODSTUCK_COST_CHURN", 6));
+    let churn = (churn > 0).then(|| Duration::from_secs(churn));
     let top = tempfile::tempdir().unwrap();
-    let plane = ControlPlane::up(top.path()).unwrap();
+    let plane = std::env::var_os("PODSTUCK_COST_NO_EVENTS").is_none();
+    let plane = plane.then(|| ControlPlane::up(top.path()).unwrap());
     let mut kubelet = Kubelet::start(top.path());
     let mut pods = Pods(Vec::new());
-    for number in 0..PODS {
-        pods.0.push(Pod::create(&mut kubelet, top.path(), number));
+    let mut number = usize::try_from(count).unwrap();
+    (0..number).for_each(|number| pods.0.push(Pod::create(&mut kubelet, top.path(), number)));
+    let root = kubelet.root.to_str().unwrap().to_owned();
+    let mut all = Vec::new();
+    // The directory with the programs of a version to compare with.
+    if let Some(other) = std::env::var_os("PODSTUCK_COST_AGAINST").map(PathBuf::from) {
+        let directory = top.path().join("other");
+        fs::create_dir(&directory).unwrap();
+        let programs = (other.join("podstuck-agent"), other.join("podstuck"));
+        all.push(Measured::of("other", agent(&directory, &programs, plane.as_ref(), &root)));
     }
-    let agent = Agent::start(top.path(), &plane, kubelet.root.to_str().unwrap());
+    let programs = (own(), podstuck());
+    all.push(Measured::of("this", agent(top.path(), &programs, plane.as_ref(), &root)));
     // What is done once is no part of it.
     thread::sleep(Duration::from_secs(30));
-    let (before, begun) = (usage(agent.pid()).0, Instant::now());
-    let (mut number, mut most, mut scrapes) = (PODS, 0, 0);
+    for one in &mut all {
+        one.look();
+        (one.begun, one.minute) = (one.now.clone(), one.now.clone());
+    }
+    let begun = Instant::now();
+    let (first, mut scrapes, mut ratios) = (number, 0, Vec::new());
     let (mut churned, mut scraped, mut noted) = (begun, begun, begun);
     while begun.elapsed() < Duration::from_secs(60 * minutes) {
         thread::sleep(Duration::from_millis(200));
-        if churned.elapsed() >= CHURN {
+        if churn.is_some_and(|churn| churned.elapsed() >= churn) {
             churned = Instant::now();
             pods.0.remove(0).delete(&mut kubelet);
             pods.0.push(Pod::create(&mut kubelet, top.path(), number));
@@ -207,44 +305,73 @@ fn an_hour_on_a_node_with_200_pods() {
         }
         if scraped.elapsed() >= SCRAPE {
             scraped = Instant::now();
-            assert_eq!(agent.get("/metrics").0, 200);
+            all.iter().for_each(|one| assert_eq!(one.agent.get("/metrics").0, 200));
             scrapes += 1;
         }
-        most = most.max(usage(agent.pid()).1);
+        all.iter_mut().for_each(Measured::look);
         if noted.elapsed() >= Duration::from_secs(60) {
+            let took = noted.elapsed().as_secs_f64();
             noted = Instant::now();
-            let (cpu, rss) = usage(agent.pid());
-            let took = begun.elapsed().as_secs_f64();
+            let parts: Vec<f64> = all.iter().map(|one| one.percent(&one.minute, took)).collect();
+            if let [other, this] = parts[..] {
+                ratios.push(this / other);
+            }
+            let rss: Vec<u64> = all.iter().map(|one| one.now.rss_kib).collect();
             println!(
-                "measured: {:.0} s: {:.2} % of one core, {rss} KiB",
-                took,
-                100.0 * (cpu - before) / took
+                "measured: {:.0} s: {parts:.2?} % of one core in this minute, {rss:?} KiB",
+                begun.elapsed().as_secs_f64(),
             );
+            all.iter_mut().for_each(|one| one.minute = one.now.clone());
         }
     }
     let took = begun.elapsed().as_secs_f64();
-    println!(
-        "measured: {} deletions and {scrapes} scrapes in {took:.0} s: {:.2} % of one core, at most {most} KiB \
-         resident in all processes",
-        number - PODS,
-        100.0 * (usage(agent.pid()).0 - before) / took,
-    );
-    let (_, metrics) = agent.get("/metrics");
-    let wanted = [
-        "podstuck_process",
-        "podstuck_lost",
-        "podstuck_calls_total",
-        "podstuck_finding_info",
-        "bpf",
-    ];
-    for line in metrics.lines().filter(|line| !line.starts_with('#')) {
-        if wanted.iter().any(|name| line.contains(name)) {
-            println!("measured: {line}");
+    println!("measured: {} deletions and {scrapes} scrapes in {took:.0} s", number - first);
+    for one in &all {
+        let Measured { name, most_kib, .. } = one;
+        println!(
+            "measured: {name}: {:.2} % of one core, at most {most_kib} KiB resident in all processes",
+            one.percent(&one.begun, took)
+        );
+        for (what, part) in one.now.since(&one.begun, took) {
+            println!("measured: {name}: {part:.3} % {what}");
         }
+        let (_, metrics) = one.agent.get("/metrics");
+        let wanted = [
+            "podstuck_process",
+            "podstuck_lost",
+            "podstuck_calls_total",
+            "podstuck_finding_info",
+            "bpf",
+        ];
+        for line in metrics.lines().filter(|line| !line.starts_with('#')) {
+            if wanted.iter().any(|name| line.contains(name)) {
+                println!("measured: {name}: {line}");
+            }
+        }
+        let lines = fs::read_to_string(&one.agent.out).unwrap();
+        // Another run on this machine may have a pod of its own.
+        let is_own = |line: &&str| line.contains("\"type\":\"finding\"") && line.contains(UIDS);
+        assert_eq!(lines.lines().find(is_own), None, "a healthy deletion");
     }
-    let lines = fs::read_to_string(&agent.out).unwrap();
-    // Another run on this machine may have a pod of its own.
-    let is_own = |line: &&str| line.contains("\"type\":\"finding\"") && line.contains(UIDS);
-    assert_eq!(lines.lines().find(is_own), None, "a healthy deletion");
+    println!("measured: ratio of the minutes, quartiles: {:.3?}", quartiles(ratios));
     drop(pods);
+}
+
+fn agent(
+    top: &Path,
+    programs: &(PathBuf, PathBuf),
+    plane: Option<&ControlPlane>,
+    root: &str,
+) -> Agent {
+    let of_watch = ["--", "--kubelet-root", root, "--api", "never"].map(str::to_owned);
+    let kubeconfig = plane.map(|plane| plane.kubeconfig().display().to_string());
+    let events = match kubeconfig {
+        Some(file) => vec!["--kubeconfig".to_owned(), file],
+        None => vec!["--no-events".to_owned()],
+    };
+    let words: Vec<String> = events.into_iter().chain(of_watch).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let agent = Agent::spawn(top, &programs.0, &programs.1, &words, &[]);
+    wait_for("ready agent", || (agent.get("/readyz").0 == 200).then_some(()));
+    agent
 }

@@ -57,6 +57,11 @@ pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
+/// The agent of this build.
+pub(crate) fn own() -> PathBuf {
+    env!("CARGO_BIN_EXE_podstuck-agent").into()
+}
+
 /// A running agent.
 pub(crate) struct Agent {
     child: Child,
@@ -79,20 +84,27 @@ impl Agent {
         let kubeconfig = plane.kubeconfig();
         let words = ["--kubeconfig", kubeconfig.to_str().unwrap(), "--", "--kubelet-root", root];
         let words = [&words[..], &["--api", "never"]].concat();
-        let agent = Self::spawn(top, &podstuck(), &words, environment);
+        let agent = Self::spawn(top, &own(), &podstuck(), &words, environment);
         wait_for("ready agent", || (agent.get("/readyz").0 == 200).then_some(()));
         agent
     }
 
     /// Starts an agent with this watch program.
     pub(crate) fn with(top: &Path, watch: &Path, options: &[&str]) -> Self {
-        Self::spawn(top, watch, options, &[])
+        Self::spawn(top, &own(), watch, options, &[])
     }
 
-    fn spawn(top: &Path, watch: &Path, options: &[&str], environment: &[(&str, &str)]) -> Self {
+    /// Starts this program with this watch program.
+    pub(crate) fn spawn(
+        top: &Path,
+        program: &Path,
+        watch: &Path,
+        options: &[&str],
+        environment: &[(&str, &str)],
+    ) -> Self {
         let port = free_port();
         let out = top.join("agent.jsonl");
-        let child = Command::new(env!("CARGO_BIN_EXE_podstuck-agent"))
+        let child = Command::new(program)
             .args(["--node", "n1", "--listen", &format!("127.0.0.1:{port}"), "--podstuck"])
             .arg(watch)
             .arg("--directory")
