@@ -24,7 +24,7 @@ use podstuck_confine::{
     fork_server::{self, Work},
     privilege,
 };
-use podstuck_node::state::questions;
+use podstuck_node::state::{logs, questions};
 use podstuck_show::{export, recording};
 
 fn main() -> ExitCode {
@@ -105,10 +105,10 @@ fn begin(command: Option<&Command>) -> anyhow::Result<()> {
             Command::Watch(_) | Command::Diagnose(_) | Command::Holders(_) | Command::Doctor(_),
         ) => {
             fork_server::stay_in_memory();
-            fork_server::start(work)
+            fork_server::start(work, logs::prepare)
         }
         // It scans nothing, but may export.
-        Some(Command::Replay(_)) => fork_server::start(work),
+        Some(Command::Replay(_)) => fork_server::start(work, logs::prepare),
         _ => Ok(()),
     }
 }

@@ -51,11 +51,12 @@ struct Server {
 }
 
 /// Forks the server. Call it while there is one thread; returns in this process only. Each process that the server
-/// starts runs `work`.
+/// starts runs `work`. Once the run has begun and the server has nothing to do, it runs `prepare`: what that leaves in
+/// memory, no process has to make again.
 ///
 /// # Errors
 /// Fails when there is no room for another process.
-pub fn start(work: fn(Work, UnixStream) -> Result<()>) -> Result<()> {
+pub fn start(work: fn(Work, UnixStream) -> Result<()>, prepare: fn()) -> Result<()> {
     let (orders, served) =
         socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
     let parent = getpid();
@@ -73,7 +74,7 @@ pub fn start(work: fn(Work, UnixStream) -> Result<()>) -> Result<()> {
                 tracing::warn!("the fork server: {error:#}");
                 std::process::exit(1);
             }
-            server::run(served, work)
+            server::run(served, work, prepare)
         }
     }
 }
@@ -229,7 +230,7 @@ mod tests {
             assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stdout));
             return;
         }
-        start(wait_for_the_end).unwrap();
+        start(wait_for_the_end, || {}).unwrap();
         let mut all: Vec<_> = (0..server::MOST).map(|_| spawn(Work::Look).unwrap()).collect();
         assert!(spawn(Work::Look).unwrap_err().contains("the limit of helper processes"));
         // One ends when its channel is closed, another when it is killed.

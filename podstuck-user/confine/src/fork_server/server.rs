@@ -11,7 +11,7 @@ use std::{
 
 use nix::unistd::{ForkResult, fork};
 use rustix::{
-    event::{PollFd, PollFlags, poll},
+    event::{PollFd, PollFlags, Timespec, poll},
     process::{
         Pid, PidfdFlags, Signal, WaitOptions, getpid, getppid, pidfd_open,
         set_parent_process_death_signal, waitpid,
@@ -28,9 +28,16 @@ use crate::role::Role;
 /// seven questions at a time for the engine, and a few more.
 pub(super) const MOST: usize = 24;
 
-/// Serves until the client has ended. Each process that is started runs `work`.
-pub(super) fn run(orders: OwnedFd, work: fn(Work, UnixStream) -> anyhow::Result<()>) -> ! {
-    let started = serve(&orders);
+/// Pause between two orders in which the server prepares: in the first moments of a run, an answer may be waited for.
+const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+
+/// Serves until the client has ended. Each process that is started runs `work`; see [`super::start`] for `prepare`.
+pub(super) fn run(
+    orders: OwnedFd,
+    work: fn(Work, UnixStream) -> anyhow::Result<()>,
+    prepare: fn(),
+) -> ! {
+    let started = serve(&orders, prepare);
     // A started process gives no orders.
     drop(orders);
     let ended = match started {
@@ -51,14 +58,21 @@ struct Forked {
 }
 
 /// `Some` in the forked process; `None` when the server is to end.
-fn serve(orders: &OwnedFd) -> io::Result<Option<Forked>> {
+fn serve(orders: &OwnedFd, prepare: fn()) -> io::Result<Option<Forked>> {
     let mut alive: Vec<(Pid, OwnedFd)> = Vec::new();
+    // Until the run begins there is no pause, and none after it was used.
+    let mut pause = None;
     loop {
         let ends =
             alive.iter().map(|(_, pidfd)| PollFd::from_borrowed_fd(pidfd.as_fd(), PollFlags::IN));
         let first = PollFd::from_borrowed_fd(orders.as_fd(), PollFlags::IN);
         let mut awaited: Vec<PollFd<'_>> = std::iter::once(first).chain(ends).collect();
-        match poll(&mut awaited, None) {
+        match poll(&mut awaited, pause.as_ref()) {
+            Ok(0) => {
+                pause = None;
+                prepare();
+                continue;
+            }
             Ok(_) => {}
             Err(rustix::io::Errno::INTR) => continue,
             Err(error) => return Err(error.into()),
@@ -71,7 +85,10 @@ fn serve(orders: &OwnedFd) -> io::Result<Option<Forked>> {
         }
         match next_order(orders)? {
             None => return Ok(None),
-            Some(Order::Limit) => Role::Look.assume(),
+            Some(Order::Limit) => {
+                Role::Look.assume();
+                pause = Some(PAUSE);
+            }
             Some(Order::Start(_, channel)) if alive.len() >= MOST => {
                 // The client may have ended.
                 let _ = say(channel, &Started::TooMany);

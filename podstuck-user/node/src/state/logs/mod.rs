@@ -74,6 +74,12 @@ static SILENT: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
 
 type Answered<T> = Result<T, Failure<OsString>>;
 
+/// Makes the patterns that usual lines of kubelet's log are compared with, for all processes that are forked afterwards.
+/// That takes as long as reading a thousand lines.
+pub fn prepare() {
+    read::prepare();
+}
+
 /// The result of reading a log. Notes a log whose file system did not answer in [`SILENT`].
 fn outcome<T>(log: String, answer: Answered<T>) -> Result<T, String> {
     let mut silent = SILENT.lock().unwrap_or_else(PoisonError::into_inner);

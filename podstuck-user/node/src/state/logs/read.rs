@@ -338,6 +338,29 @@ impl Found {
     }
 }
 
+/// Lines of the forms that an ordinary day has.
+const USUAL: &str = "\
+I0102 03:04:05.000001       7 kubelet.go:2442] \"SyncLoop ADD\" source=\"api\" pods=[\"a/b\"]
+I0102 03:04:05.000002       7 kubelet.go:2457] \"SyncLoop DELETE\" source=\"api\" pods=[\"a/b\"]
+I0102 03:04:05.000003       7 kubelet.go:2479] \"SyncLoop (PLEG): event for pod\" pod=\"a/b\" event={}
+I0102 03:04:05.000004       7 kuberuntime_container.go:808] \"Killing container with a grace period\" pod=\"a/b\"
+I0102 03:04:05.000005       7 operation_generator.go:803] UnmountVolume.TearDown succeeded for volume \"c\"
+W0102 03:04:05.000006       7 watcher.go:93] Error while processing event
+E0102 03:04:05.000007       7 pod_workers.go:1301] \"Error syncing pod, skipping\" err=\"d\" pod=\"a/b\"
+E0102 03:04:05.000008       7 nestedpendingoperations.go:348] Operation for \"{volumeName:c}\" failed. Error: d
+";
+
+/// Makes the patterns that these lines are compared with.
+pub(super) fn prepare() {
+    let open = Open { framing: Framing::default().of(7), ..Open::default() };
+    let news = News { text: USUAL.into(), ..News::default() };
+    let now = Timestamp::now();
+    if let Ok((mut found, _)) = go_on(news, Some(open), 7, now, || Ok(())) {
+        found.end(now);
+        drop(found.into_findings());
+    }
+}
+
 /// The findings in a text that the process `own` writes.
 #[cfg(any(test, feature = "captures"))]
 #[allow(clippy::unwrap_used, reason = "only tests call it")]
