@@ -58,11 +58,16 @@ fn sample(second: u64) -> NodeSample {
 }
 
 fn to_be_deleted() -> Alone<HeldVolumes> {
+    deleted_at(0)
+}
+
+/// kubelet's log has the deletion at this second of the run.
+fn deleted_at(second: u64) -> Alone<HeldVolumes> {
     let mut alone = Alone::<HeldVolumes>::new();
-    let said =
-        Said::new(Component::Kubelet, "log of kubelet", "u", jiff::Timestamp::UNIX_EPOCH, "");
+    let time = jiff::Timestamp::from_second(second.cast_signed()).unwrap();
+    let said = Said::new(Component::Kubelet, "log of kubelet", "u", time, "");
     let what = What::Said(Box::new(Said { report: Some(Report::ToGo), ..said }));
-    alone.take(at(0), what);
+    alone.take(at(second), what);
     alone
 }
 
@@ -139,6 +144,15 @@ fn the_pods_own_processes_and_changing_ones_do_not_count() {
         other.pid = Some(second);
         assert!(seen(&mut alone, u64::from(second), vec![other]).is_none(), "it reads each file");
     }
+}
+
+#[test]
+fn no_user_is_searched_for_while_a_deletion_during_the_run_takes_its_usual_time() {
+    let mut alone = deleted_at(10);
+    let queries: Vec<usize> =
+        [11, 13, 14, 15].map(|second| look(&mut alone, second).queries.len()).into();
+    assert_eq!(queries, [0, 0, 0, 1]);
+    assert_eq!(look(&mut to_be_deleted(), 11).queries.len(), 1, "it was deleted before");
 }
 
 #[test]
