@@ -71,44 +71,67 @@ pub fn utf8(file: &Path) -> Option<String> {
     String::from_utf8(text(file).ok()?).ok()
 }
 
-/// The names of all processes, from one look to the next. A process with a name that has stood for some looks is looked at
-/// again at a few looks only: a program that executes another one later is known by its new name some looks later.
-#[derive(Debug, Default)]
-pub struct Names {
+/// What is read of processes, from one look to the next. Of a process for which it has stood for some looks, it is read
+/// again at a few looks only: a later change is known some looks later.
+#[derive(Debug)]
+pub struct Looks<T> {
     turn: u32,
-    known: BTreeMap<u32, Named>,
+    known: BTreeMap<u32, Standing<T>>,
 }
 
 #[derive(Debug)]
-struct Named {
-    comm: Vec<u8>,
-    /// Number of looks at which it had this name.
+struct Standing<T> {
+    value: T,
+    /// Number of looks at which it was the same.
     stood: u32,
 }
 
-impl Names {
-    /// Looks at which each name is read that has changed lately.
+impl<T> Default for Looks<T> {
+    fn default() -> Self {
+        Self { turn: 0, known: BTreeMap::new() }
+    }
+}
+
+impl<T: PartialEq> Looks<T> {
+    /// Looks at which each value is read that has changed lately.
     const NEW: u32 = 3;
-    /// Looks among which each other name is read once.
+    /// Looks among which each other value is read once.
     const AGAIN: u32 = 8;
 
-    /// All processes below this `/proc` that have not ended, ascending, with their names.
-    pub fn look(&mut self, proc: &Path) -> impl Iterator<Item = (u32, &[u8])> {
+    /// These processes, ascending, each with its value. Others are forgotten.
+    pub fn look(
+        &mut self,
+        pids: impl IntoIterator<Item = u32>,
+        read: impl Fn(u32) -> T,
+    ) -> impl Iterator<Item = (u32, &T)> {
         self.turn = self.turn.wrapping_add(1);
         let mut before = std::mem::take(&mut self.known);
-        for pid in numbers(proc) {
+        for pid in pids {
             let is_due = self.turn.wrapping_add(pid).is_multiple_of(Self::AGAIN);
-            let named = match before.remove(&pid) {
+            let standing = match before.remove(&pid) {
                 Some(last) if last.stood >= Self::NEW && !is_due => last,
                 last => {
-                    let comm = comm(&proc.join(pid.to_string()));
-                    let stood = last.filter(|last| last.comm == comm).map_or(0, |last| last.stood);
-                    Named { comm, stood: stood.saturating_add(1) }
+                    let value = read(pid);
+                    let stood =
+                        last.filter(|last| last.value == value).map_or(0, |last| last.stood);
+                    Standing { value, stood: stood.saturating_add(1) }
                 }
             };
-            self.known.insert(pid, named);
+            self.known.insert(pid, standing);
         }
-        self.known.iter().map(|(pid, named)| (*pid, named.comm.as_slice()))
+        self.known.iter().map(|(pid, standing)| (*pid, &standing.value))
+    }
+}
+
+/// The names of all processes.
+#[derive(Debug, Default)]
+pub struct Names(Looks<Vec<u8>>);
+
+impl Names {
+    /// All processes below this `/proc` that have not ended, ascending, with their names.
+    pub fn look(&mut self, proc: &Path) -> impl Iterator<Item = (u32, &[u8])> {
+        let all = self.0.look(numbers(proc), |pid| comm(&proc.join(pid.to_string())));
+        all.map(|(pid, comm)| (pid, comm.as_slice()))
     }
 }
 
@@ -242,6 +265,26 @@ mod tests {
                 let _ = mounts.covering(&mount.point);
             }
         });
+    }
+
+    #[test]
+    fn what_has_stood_is_read_at_a_few_looks_and_a_change_is_seen_in_the_end() {
+        let (mut looks, reads) = (Looks::default(), std::cell::Cell::new(0));
+        let mut look = |pids: &[u32], value: u32| -> Vec<(u32, u32)> {
+            let read = |_| {
+                reads.set(reads.get() + 1);
+                value
+            };
+            looks.look(pids.iter().copied(), read).map(|(pid, value)| (pid, *value)).collect()
+        };
+        for _ in 0..16 {
+            assert_eq!(look(&[7, 9], 1), [(7, 1), (9, 1)]);
+        }
+        assert!((6..=10).contains(&reads.get()), "{}", reads.get());
+        let at = (1..=8).find(|_| look(&[7], 2) == [(7, 2)]).unwrap();
+        // What has changed is read at the next looks, and so is a process that comes back.
+        assert_eq!(look(&[7], 3), [(7, 3)], "after {at}");
+        assert_eq!(look(&[9], 3), [(9, 3)]);
     }
 
     #[test]

@@ -20,8 +20,6 @@ use podstuck_node::{
     state::logs::{Attempt, Follower, Logs},
 };
 
-/// Interval between reads.
-const EVERY: Duration = Duration::from_secs(2);
 /// Limit of reads that are not taken yet: no more are begun.
 const WAITING: usize = 4;
 
@@ -31,7 +29,7 @@ pub(super) type LogHistory = (Vec<Attempt>, Vec<Heard>, Option<Following>);
 /// The reader that continues.
 pub(super) enum Following {
     /// The existing lines have been read.
-    Read(Follower),
+    Read(Box<Follower>),
     /// The first read is still in progress: its lines arrive during the run.
     Reads(Reading<(Logs, Follower)>),
 }
@@ -83,7 +81,7 @@ impl LogReader {
         let here = pods.into_iter().filter(|pod| places.may_have_directory(&pod.uid));
         names.looked_in(read);
         names.learn(NameSource::Log, here.map(|pod| (pod.namespace, pod.name, pod.uid)));
-        self.history = (attempts, heard, Some(Following::Read(follower)));
+        self.history = (attempts, heard, Some(Following::Read(Box::new(follower))));
     }
 
     /// The lines read so far, and the read in progress.
@@ -103,20 +101,20 @@ pub(super) struct LogNews {
 }
 
 impl LogNews {
-    /// Starts the thread, which ends when the receiver is dropped.
-    pub(crate) fn start(following: Option<Following>) -> Self {
+    /// Starts the thread, which reads at this interval and ends when the receiver is dropped.
+    pub(crate) fn start(following: Option<Following>, every: Duration) -> Self {
         let (sender, news) = channel(WAITING);
         let is_reading = matches!(following, Some(Following::Reads(_)));
         let thread = following.map(|following| {
             let follow = move || {
                 Role::Look.assume();
                 match following {
-                    Following::Read(follower) => follow(follower, &sender),
+                    Following::Read(follower) => follow(*follower, &sender, every),
                     Following::Reads(reading) => {
                         if let Ok((logs, follower)) = reading.recv()
                             && sender.blocking_send(logs).is_ok()
                         {
-                            follow(follower, &sender);
+                            follow(follower, &sender, every);
                         }
                     }
                 }
@@ -159,9 +157,9 @@ impl LogNews {
     }
 }
 
-fn follow(mut follower: Follower, news: &Sender<Logs>) {
+fn follow(mut follower: Follower, news: &Sender<Logs>, every: Duration) {
     while !news.is_closed() {
-        thread::sleep(EVERY);
+        thread::sleep(every);
         let logs = follower.read();
         let not_read = logs.places.iter().filter_map(|place| place.read.as_ref().err());
         not_read.for_each(|why| tracing::info!("{why}"));
@@ -190,7 +188,7 @@ mod tests {
         reader.name_pods(&places, &mut pod_names(Vec::new()), Duration::ZERO);
         let (attempts, _, following) = reader.into_history();
         assert!(attempts.is_empty());
-        let mut news = LogNews::start(following);
+        let mut news = LogNews::start(following, Duration::from_secs(2));
         assert!(news.degraded().is_some());
         let nowhere = tempfile::tempdir().unwrap();
         sender.send((Logs::default(), Follower::new(nowhere.path()))).unwrap();
@@ -201,7 +199,7 @@ mod tests {
     #[test]
     fn an_ended_follower_is_detected() {
         let (sender, receiver) = reading();
-        let news = LogNews::start(Some(Following::Reads(receiver)));
+        let news = LogNews::start(Some(Following::Reads(receiver)), Duration::from_secs(2));
         assert!(!news.has_ended());
         // The first read never arrives.
         drop(sender);

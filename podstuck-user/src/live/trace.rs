@@ -174,13 +174,18 @@ async fn trace(
     // Without probes it is not known whether a call was made.
     let not_attempted = if traced { options.not_attempted_after } else { Thresholds::UNTRACED };
     let mut probing = Probing::take(probes, options.hung_after, measured)?;
-    let hung = HungCalls::start(options.hung_after, probing.sees_exec())?;
+    let pace = match until.is_asked() {
+        true => Pace::Asked(clock::now()),
+        false if options.low_overhead => Pace::Days,
+        false => Pace::Beside,
+    };
+    let hung = HungCalls::start(options.hung_after, probing.sees_exec(), pace.of_threads())?;
     // All steps that need more privileges are done; the rest reads.
     Role::Run.assume();
     fork_server::limit();
     probing.log_lines();
     let (attempts, heard, follower) = log_history;
-    let log_news = LogNews::start(follower);
+    let log_news = LogNews::start(follower, pace.of_logs());
     let drivers = DriverLogs::new(places.host_root.clone(), names.log_dirs().to_vec());
     // For one question, the API server is asked once.
     let again = (!until.is_asked()).then_some(&options.api);
@@ -194,11 +199,6 @@ async fn trace(
     let unknown_roots = UnknownRoots::new(places.host_root.clone(), places.takes_new_roots);
     let is_there = |name| program::find(&places.host_root, name).is_some();
     let has_xargs = is_there("xargs") && is_there("sh");
-    let pace = match until.is_asked() {
-        true => Pace::Asked(clock::now()),
-        false if options.low_overhead => Pace::Days,
-        false => Pace::Beside,
-    };
     let mut sampler = Sampler::start(places, pace)?;
     let run = Run {
         clock: clock::start(),

@@ -2,6 +2,7 @@
 //! may hang like any other. Nothing that a volume contains is touched, because it may be mounted.
 
 use std::{
+    collections::HashSet,
     ffi::OsString,
     io::{self, ErrorKind},
     os::linux::fs::MetadataExt,
@@ -35,6 +36,8 @@ const PODS: usize = 8192;
 pub(super) struct RootOnDisk {
     /// Each pod's directory.
     pub(super) pods: Vec<PodOnDisk>,
+    /// Directories of pods that are there, and were not read again.
+    pub(super) unchanged: Vec<String>,
     /// Sockets in `plugins_registry`, by name: drivers register there.
     pub(super) registered: Vec<OsString>,
     /// When one of them was made or removed last.
@@ -102,7 +105,8 @@ pub(super) struct VolumeOnDisk {
 /// What is below kubelet's roots: for each a part, with nothing where there are no pods, or why it cannot be read.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct ReadPods {
-    pub(super) roots: Vec<Place>,
+    /// Each with the pods whose directories need not be read again.
+    pub(super) roots: Vec<(Place, HashSet<String>)>,
 }
 
 impl Question for ReadPods {
@@ -114,11 +118,11 @@ impl Question for ReadPods {
     type Answer = ();
 
     fn answer(self, tell: &mut Teller<OsString, Reading>) -> Result<()> {
-        for place in &self.roots {
+        for (place, known) in &self.roots {
             tell.at(&shown(place))?;
             // Of a process that has ended nothing is there.
             let read = match Root::of_place(place) {
-                Ok(root) => read_root(&Directory { root: &root, path: (&place.1).into() }),
+                Ok(root) => read_root(&Directory { root: &root, path: (&place.1).into() }, known),
                 Err(_) => Ok(None),
             };
             tell.part(&read.map_err(|why| why.to_string()))?;
@@ -132,7 +136,7 @@ fn names(directory: &Directory<'_>) -> impl Iterator<Item = OsString> + use<> {
 }
 
 /// Reads one root; `None` when there are no pods.
-fn read_root(root: &Directory<'_>) -> io::Result<Option<RootOnDisk>> {
+fn read_root(root: &Directory<'_>, known: &HashSet<String>) -> io::Result<Option<RootOnDisk>> {
     let directory = root.join("pods");
     let names_of_pods = match directory.names() {
         Ok(names) => names,
@@ -146,7 +150,9 @@ fn read_root(root: &Directory<'_>) -> io::Result<Option<RootOnDisk>> {
     if uids.len() > PODS {
         return Err(io::Error::other(format!("it has more than {PODS} directories of pods")));
     }
-    let pods = uids.into_iter().map(|uid| read_pod(&directory.join(&uid), uid)).collect();
+    let (unchanged, read): (Vec<String>, Vec<String>) =
+        uids.into_iter().partition(|uid| known.contains(uid));
+    let pods = read.into_iter().map(|uid| read_pod(&directory.join(&uid), uid)).collect();
     let registry = root.join("plugins_registry");
     // Its time first: a removal meanwhile is then seen by the next read.
     let registry_changed = registry.changed();
@@ -157,7 +163,16 @@ fn read_root(root: &Directory<'_>) -> io::Result<Option<RootOnDisk>> {
     let maps = block_volumes::maps(root);
     let claims = dra::claims(root);
     let link = root.link().map(|(link, leads_to)| (link.into(), leads_to.into()));
-    Ok(Some(RootOnDisk { pods, registered, registry_changed, drivers, link, maps, claims }))
+    Ok(Some(RootOnDisk {
+        pods,
+        unchanged,
+        registered,
+        registry_changed,
+        drivers,
+        link,
+        maps,
+        claims,
+    }))
 }
 
 fn read_pod(directory: &Directory<'_>, uid: String) -> PodOnDisk {
@@ -217,7 +232,7 @@ mod tests {
 
     fn read(path: &Path) -> Option<RootOnDisk> {
         let root = Root::of(std::process::id()).unwrap();
-        read_root(&Directory { root: &root, path: path.into() }).unwrap()
+        read_root(&Directory { root: &root, path: path.into() }, &HashSet::new()).unwrap()
     }
     use crate::state::scratch::write;
 
@@ -284,6 +299,22 @@ mod tests {
         set(&tokens, 400);
         let found = times();
         assert_eq!((second(found.changed), second(found.volume_removed)), (Some(400), Some(400)));
+    }
+
+    #[test]
+    fn a_known_pod_is_listed_as_long_as_it_is_there_and_not_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let other = UID.replace('0', "1");
+        for uid in [UID, &other] {
+            fs::create_dir_all(dir.path().join("pods").join(uid).join("volumes")).unwrap();
+        }
+        let known = HashSet::from([UID.to_owned(), "gone".to_owned()]);
+        let root = Root::of(std::process::id()).unwrap();
+        let root = Directory { root: &root, path: dir.path().into() };
+        let found = read_root(&root, &known).unwrap().unwrap();
+        assert_eq!(found.unchanged, [UID]);
+        let read: Vec<&str> = found.pods.iter().map(|pod| pod.uid.as_str()).collect();
+        assert_eq!(read, [other]);
     }
 
     #[test]

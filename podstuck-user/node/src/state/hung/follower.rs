@@ -25,8 +25,6 @@ use crate::state::memory::{ReadCommandLine, ReadText};
 use podstuck_confine::{alive, helper::ask, role::Role, timed_read::TimedReader};
 use podstuck_model::{series::Span, thread::Thread, time::Monotonic};
 
-/// Interval between two scans of the processes that remove files.
-const SCAN_EVERY: Duration = Duration::from_secs(1);
 /// Longest delay of the probes' record of a call that has returned.
 const RECORD_LATE: Duration = Duration::from_millis(1500);
 /// Most threads that are followed at a time; others are counted. The threads that hang for longest are kept, and no pod
@@ -41,6 +39,8 @@ pub(super) struct Follower {
     crowd: Option<Crowd>,
     reader: TimedReader,
     scan: Scan,
+    /// Interval between two scans of the processes that remove files.
+    scan_every: Duration,
     scanned: Monotonic,
     /// Processes whose `/proc` files do not answer, as last reported.
     silent: BTreeSet<u32>,
@@ -55,7 +55,7 @@ impl Follower {
     /// `own` sends to the channel that [`Self::run`] receives from.
     pub(super) fn new(
         threshold: Duration,
-        sees_exec: bool,
+        (sees_exec, scan_every): (bool, Duration),
         reports: UnboundedSender<Report>,
         runtime: Handle,
         own: Sender<Notice>,
@@ -67,6 +67,7 @@ impl Follower {
             crowd: None,
             reader: TimedReader::default(),
             scan: Scan::new(threshold, sees_exec),
+            scan_every,
             scanned: Monotonic::default(),
             silent: BTreeSet::new(),
             reports,
@@ -103,7 +104,7 @@ impl Follower {
     fn pause(&self) -> Duration {
         let now = podstuck_confine::clock::now();
         let next = self.followed.values().map(|it| it.next_look.since(now)).min();
-        let scan = SCAN_EVERY.saturating_sub(now.since(self.scanned));
+        let scan = self.scan_every.saturating_sub(now.since(self.scanned));
         next.map_or(scan, |next| next.min(scan))
     }
 
@@ -153,7 +154,7 @@ impl Follower {
         for tid in due.collect::<Vec<_>>() {
             self.check(tid, now);
         }
-        if now.since(self.scanned) >= SCAN_EVERY {
+        if now.since(self.scanned) >= self.scan_every {
             self.scanned = now;
             for it in self.scan.run(now, &mut self.reader) {
                 if !self.followed.contains_key(&it.thread.tid) {

@@ -166,18 +166,18 @@ pub struct HungCalls {
 }
 
 impl HungCalls {
-    /// Starts the thread. To be called inside the runtime, which asks the helper processes, and before the main thread
+    /// Starts the thread, which scans the processes that remove files at this interval. To be called inside the runtime, which asks the helper processes, and before the main thread
     /// drops its privileges: the thread keeps those for reading kernel stacks.
     ///
     /// # Errors
     /// Fails when no thread can be started.
-    pub fn start(threshold: Duration, sees_exec: bool) -> Result<Self> {
+    pub fn start(threshold: Duration, sees_exec: bool, scan_every: Duration) -> Result<Self> {
         let (notices, queue) = channel();
         let (sender, reports) = unbounded_channel();
         let dropped = Arc::default();
         let follower = Follower::new(
             threshold,
-            sees_exec,
+            (sees_exec, scan_every),
             sender,
             Handle::current(),
             notices.clone(),

@@ -23,7 +23,7 @@ use super::{
 };
 use crate::identity::{
     on_host,
-    runtimes::{Daemons, running_daemons},
+    runtimes::{Daemons, daemons_among},
     trust::Belief,
 };
 use podstuck_confine::{back_off::BackOff, helper::ask_in_parts, proc};
@@ -68,6 +68,7 @@ pub struct Follower {
     /// The daemons that are services of the node.
     services: BTreeSet<u32>,
     looked: Option<Instant>,
+    names: proc::Names,
 }
 
 impl Follower {
@@ -80,6 +81,7 @@ impl Follower {
             ids: Bounded::new(IDS),
             services: BTreeSet::new(),
             looked: None,
+            names: proc::Names::default(),
         }
     }
 
@@ -121,7 +123,8 @@ impl Follower {
 
     /// Finds the running daemons. One that was restarted continues the log of the one before.
     fn find_daemons(&mut self) {
-        let daemons = running_daemons(&on_host(&self.host_root, Path::new("/proc")));
+        let proc = on_host(&self.host_root, Path::new("/proc"));
+        let daemons = daemons_among(&proc, &mut self.names);
         let is_service = |pid: &u32| daemons.belief(*pid) == Belief::Service;
         self.services = daemons.standings.keys().copied().filter(is_service).collect();
         let Daemons { kubelets, runtimes, .. } = daemons;

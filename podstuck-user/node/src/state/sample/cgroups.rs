@@ -15,9 +15,6 @@ use crate::identity::cgroup::container_id;
 use podstuck_confine::proc;
 use podstuck_model::{identity::Target, node::PodState, pod_group::PodGroup};
 
-/// Processes looked at in one sample, of pods that give no reason to be looked at. A node with two
-/// thousand of them is seen in ten seconds.
-const AT_A_TIME: usize = 400;
 /// Processes looked at of one pod.
 const OF_A_POD: usize = 256;
 
@@ -33,10 +30,10 @@ pub(super) struct CgroupCollector {
 }
 
 impl CgroupCollector {
-    /// Looks at the processes of pods: of those that give a reason, and of some of the others.
+    /// Looks at the processes of pods: of those that give a reason, and `at_a_time` of the others.
     pub(super) fn sample(
         &mut self,
-        only: &Only,
+        (only, at_a_time): (&Only, usize),
         hierarchies: &Hierarchies,
         pods: &[PodState],
         shims: &NodeShims,
@@ -55,7 +52,7 @@ impl CgroupCollector {
             None => had_directory.contains(uid),
         };
         let mut found = Vec::new();
-        let mut budget = AT_A_TIME;
+        let mut budget = at_a_time;
         let (after, before): (Vec<_>, Vec<_>) =
             hierarchies.groups().partition(|(uid, _)| **uid > self.last);
         for (uid, groups) in after.into_iter().chain(before) {
@@ -194,17 +191,22 @@ mod tests {
         write(group.join("cgroup.procs"), &format!("{own}\n"));
         let (mut look, hierarchies) = (CgroupCollector::default(), Hierarchies::of(root.path()));
         look.had_directory.insert(UID.into());
-        let found = look.sample(&Only::All, &hierarchies, &[], &NodeShims::default());
+        let found = look.sample((&Only::All, 400), &hierarchies, &[], &NodeShims::default());
         assert_eq!((found[0].uid.as_str(), &found[0].path), (UID, &group));
         assert_eq!((found[0].tasks[0].pid, found[0].has_containers), (own, false));
         fs::create_dir(group.join("a".repeat(64))).unwrap();
         assert!(
-            look.sample(&Only::Pod(UID.into()), &hierarchies, &[], &NodeShims::default())[0]
+            look.sample((&Only::Pod(UID.into()), 400), &hierarchies, &[], &NodeShims::default())[0]
                 .has_containers
         );
         assert!(
-            look.sample(&Only::Pod("another".into()), &hierarchies, &[], &NodeShims::default())
-                .is_empty()
+            look.sample(
+                (&Only::Pod("another".into()), 400),
+                &hierarchies,
+                &[],
+                &NodeShims::default()
+            )
+            .is_empty()
         );
     }
 
@@ -241,12 +243,12 @@ mod tests {
         let (mut look, hierarchies) = (CgroupCollector::default(), Hierarchies::of(root.path()));
         let mut seen = BTreeSet::new();
         for _ in 0..3 {
-            let found = look.sample(&Only::All, &hierarchies, &pods, &NodeShims::default());
+            let found = look.sample((&Only::All, 400), &hierarchies, &pods, &NodeShims::default());
             assert_eq!(found.len(), 2);
             seen.extend(found.into_iter().map(|group| group.uid));
         }
         assert_eq!(seen.len(), 5);
-        let found = look.sample(&Only::All, &hierarchies, &pods, &NodeShims::default());
+        let found = look.sample((&Only::All, 400), &hierarchies, &pods, &NodeShims::default());
         let mut group = found.into_iter().next().unwrap();
         group.outside = tasks::read(std::process::id(), Path::new("/g")).into_iter().collect();
         populate(&mut pods, std::slice::from_ref(&group));

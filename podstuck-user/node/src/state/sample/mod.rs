@@ -29,6 +29,7 @@ mod shims;
 mod space;
 mod target_roots;
 mod tasks;
+mod turns;
 mod views;
 
 use std::{
@@ -291,10 +292,11 @@ impl Collector {
         roots.extend_from_slice(self.daemons.found());
         let roots = Arc::new(roots);
         let kubelet_since = views::since(&kubelets);
-        let mut pods = self.pods.sample(&self.places, &mounts, &views, &self.hierarchies);
+        let (by_turns, seen) = (self.pace == Pace::Days, (&mounts, views.as_slice()));
+        let mut pods = self.pods.sample(&self.places, by_turns, seen, &self.hierarchies);
         self.shims.refresh(&daemons.shims);
-        let only = &self.places.only;
-        let mut cgroups = self.cgroups.sample(only, &self.hierarchies, &pods, &self.shims);
+        let whose = (&self.places.only, self.pace.processes());
+        let mut cgroups = self.cgroups.sample(whose, &self.hierarchies, &pods, &self.shims);
         cgroups::populate(&mut pods, &cgroups);
         let freezers = Freezers::among(self.hierarchies.trees());
         let (mut runtimes, gone) = runtimes::look(&daemons.runtimes, &self.shims, &freezers);

@@ -7,7 +7,7 @@
 //! are kept open and polled; the others are read each time.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     fs::{self, File},
     io::{Read, Seek},
     os::fd::AsFd,
@@ -17,7 +17,7 @@ use std::{
 use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::state::{mounts, namespaces};
-use podstuck_confine::proc::{mount_table, parse_mounts};
+use podstuck_confine::proc::{Looks, mount_table, parse_mounts, processes};
 use podstuck_model::mounts::{Mounts, NodeMounts};
 
 /// Reads mount tables, and remembers those that have not changed.
@@ -27,6 +27,8 @@ pub(super) struct MountPoller {
     open: HashMap<u32, Polled>,
     /// Those that have a process.
     read: HashMap<u32, Known>,
+    /// The namespaces of processes.
+    namespaces: Looks<Option<u32>>,
 }
 
 /// A table that is polled.
@@ -46,7 +48,7 @@ impl MountPoller {
     pub(super) fn sample(&mut self) -> NodeMounts {
         let mut tables = HashMap::new();
         let own = std::process::id();
-        for (namespace, pids) in namespaces::with_processes() {
+        for (namespace, pids) in self.with_processes() {
             let lasting = pids.iter().find(|pid| **pid == 1 || **pid == own);
             let table = match lasting {
                 Some(pid) => self.polled(namespace, *pid),
@@ -58,6 +60,17 @@ impl MountPoller {
         }
         self.read.retain(|namespace, _| tables.contains_key(namespace));
         mounts::of_node(tables.into_iter().collect())
+    }
+
+    /// Every mount namespace that a process is in, with its processes. Some may have left it since an earlier look.
+    fn with_processes(&mut self) -> BTreeMap<u32, Vec<u32>> {
+        let mut all: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        for (pid, namespace) in self.namespaces.look(processes(), namespaces::of_process) {
+            if let Some(namespace) = namespace {
+                all.entry(*namespace).or_default().push(pid);
+            }
+        }
+        all
     }
 
     fn polled(&mut self, namespace: u32, pid: u32) -> Option<Arc<Mounts>> {
@@ -77,8 +90,9 @@ impl MountPoller {
     }
 
     fn compared(&mut self, namespace: u32, pids: &[u32]) -> Option<Arc<Mounts>> {
-        let (pid, text) =
-            pids.iter().find_map(|pid| Some((*pid, fs::read(mount_table(*pid)).ok()?)))?;
+        let is_in = |pid: &&u32| namespaces::of_process(**pid) == Some(namespace);
+        let mut inside = pids.iter().filter(is_in);
+        let (pid, text) = inside.find_map(|pid| Some((*pid, fs::read(mount_table(*pid)).ok()?)))?;
         if let Some(known) = self.read.get(&namespace)
             && known.text == text
             && known.table.pid == pid
@@ -112,6 +126,15 @@ fn text_of(file: &mut File) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// It has left a namespace in which the poller has found it.
+    #[test]
+    fn the_table_of_a_process_that_has_left_is_not_taken_for_the_namespaces() {
+        let mut poller = MountPoller::default();
+        let own = std::process::id();
+        assert!(poller.compared(namespaces::of_process(own).unwrap(), &[own]).is_some());
+        assert!(poller.compared(1, &[own]).is_none());
+    }
 
     #[test]
     fn what_has_not_changed_is_the_same() {

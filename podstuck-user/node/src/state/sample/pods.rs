@@ -15,6 +15,7 @@ use super::{
     hierarchies::Hierarchies,
     pod_mounts::{Elsewhere, PodMounts},
     roots_on_disk::{Place, Reading, Shares},
+    turns::Turns,
     views::{View, mounts_of},
 };
 use crate::{
@@ -48,6 +49,8 @@ pub(super) struct PodCollector {
     unread: Vec<PathBuf>,
     shares: Shares,
     drivers: Drivers,
+    /// Number of the sample.
+    turn: usize,
 }
 
 impl PodCollector {
@@ -66,15 +69,17 @@ impl PodCollector {
         linked.collect()
     }
 
-    /// All pods now, by what these views show.
+    /// All pods now, by what these views show. If `by_turns`, not every directory of a pod that runs is read again.
     pub(super) fn sample(
         &mut self,
         places: &Places,
-        node: &NodeMounts,
-        views: &[View],
+        by_turns: bool,
+        (node, views): (&NodeMounts, &[View]),
         cgroups: &Hierarchies,
     ) -> Vec<PodState> {
-        self.read(places, views);
+        self.turn = self.turn.wrapping_add(1);
+        let turns = Turns::new(by_turns.then_some(self.turn), cgroups);
+        self.read(places, views, |pod| turns.is_known(pod));
         let elsewhere = Elsewhere::new(node, views);
         let mounts = PodMounts::of(views);
         let (maps, sysfs) = (block_volumes::maps_by_pod(views), Sysfs::default());
@@ -103,7 +108,7 @@ impl PodCollector {
                 // Where kubelet makes no groups for pods, a container is known by its mounts.
                 let unknown =
                     !cgroups.knows(&pod.uid) && mounted.iter().any(|(_, m)| elsewhere.has(m));
-                let populated = if unknown { None } else { cgroups.populated(&pod.uid) };
+                let populated = if unknown { None } else { turns.populated(&pod.uid) };
                 for volume in &mut volumes {
                     let Some(csi) = &mut volume.csi else { continue };
                     csi.registration = registration(csi, &on_disk.registered, &listening);
@@ -156,7 +161,7 @@ impl PodCollector {
 
     /// Reads all roots as every view shows them: a kubelet in a container of its own (kind, a lab)
     /// has its own files, too. Those that kubelets name come first, and of these those that are believed more.
-    fn read(&mut self, places: &Places, views: &[View]) {
+    fn read(&mut self, places: &Places, views: &[View], is_known: impl Fn(&PodOnDisk) -> bool) {
         let mut roots: Vec<Place> = Vec::new();
         for root in &places.kubelet_roots {
             roots.push((root.clone(), None, on_host(&places.host_root, root).into()));
@@ -175,7 +180,8 @@ impl PodCollector {
         }
         let looks = roots.iter().map(|(_, pid, path)| (mounts_of(*pid, views), Path::new(path)));
         let is_left_out = alive::left_out(Feed::Node, looks);
-        let (mut reading, mut left) = (Reading::default(), Vec::new());
+        let before = std::mem::take(&mut self.roots);
+        let (mut reading, mut left) = (Reading::after_sample(before), Vec::new());
         for (place, is_left_out) in roots.into_iter().zip(is_left_out) {
             if is_left_out {
                 reading.fail(place.0);
@@ -185,8 +191,8 @@ impl PodCollector {
             let covering = mounts_of(*pid, views).and_then(|it| it.covering(Path::new(path)));
             left.push(((root.clone(), covering.map(|mount| mount.device)), place));
         }
-        reading.read(left, &mut self.shares);
-        (self.roots, self.unread) = reading.after(std::mem::take(&mut self.roots));
+        reading.read(left, &mut self.shares, is_known);
+        (self.roots, self.unread) = reading.after();
     }
 }
 

@@ -1,13 +1,13 @@
 //! Reads kubelets' root directories in one sample, so that one that does not answer keeps no other from being read.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     ffi::OsString,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
-use crate::state::pod_dirs::{ReadPods, RootOnDisk};
+use crate::state::pod_dirs::{PodOnDisk, ReadPods, RootOnDisk};
 use podstuck_confine::{
     alive,
     back_off::BackOff,
@@ -76,11 +76,18 @@ fn came_to((_, pid, path): &Place, answer: bool) {
 /// What is read of roots in one sample.
 #[derive(Debug, Default)]
 pub(super) struct Reading {
+    /// What was read in the sample before.
+    before: BTreeMap<PathBuf, RootOnDisk>,
     read: BTreeMap<PathBuf, RootOnDisk>,
     unread: BTreeSet<PathBuf>,
 }
 
 impl Reading {
+    /// With what was read in the sample before.
+    pub(super) fn after_sample(before: BTreeMap<PathBuf, RootOnDisk>) -> Self {
+        Self { before, ..Self::default() }
+    }
+
     /// One could not be read in one of the ways.
     pub(super) fn fail(&mut self, root: PathBuf) {
         self.unread.insert(root);
@@ -98,6 +105,10 @@ impl Reading {
 
     fn add(&mut self, root: PathBuf, pid: Option<u32>, mut answer: RootOnDisk) {
         answer.pods.iter_mut().for_each(|pod| pod.seen_by = pid);
+        let unchanged: HashSet<&str> = answer.unchanged.iter().map(String::as_str).collect();
+        let before = self.before.get(&root).into_iter().flat_map(|root| &root.pods);
+        let same = before.filter(|it| it.seen_by == pid && unchanged.contains(it.uid.as_str()));
+        answer.pods.extend(same.cloned());
         let known = self.read.entry(root).or_default();
         known.pods.append(&mut answer.pods);
         known.registered.append(&mut answer.registered);
@@ -110,7 +121,12 @@ impl Reading {
 
     /// Reads them, root by root, as they are given. One that does not answer is not waited for a second time, and not by
     /// the others.
-    pub(super) fn read(&mut self, left: Vec<(Disk, Place)>, shares: &mut Shares) {
+    pub(super) fn read(
+        &mut self,
+        left: Vec<(Disk, Place)>,
+        shares: &mut Shares,
+        is_known: impl Fn(&PodOnDisk) -> bool,
+    ) {
         let mut disks: Vec<(Disk, Vec<Place>)> = Vec::new();
         for (disk, place) in left {
             match disks.iter_mut().find(|(known, _)| *known == disk) {
@@ -127,7 +143,7 @@ impl Reading {
                 continue;
             }
             let begun = Instant::now();
-            if self.read_root(&disk, places, shares) {
+            if self.read_root(&disk, places, shares, &is_known) {
                 taken.answering += begun.elapsed();
             } else {
                 taken.silent += 1;
@@ -136,8 +152,19 @@ impl Reading {
     }
 
     /// Whether it has answered.
-    fn read_root(&mut self, disk: &Disk, mut left: Vec<Place>, shares: &mut Shares) -> bool {
-        let roots = left.iter().map(|(_, pid, path)| (*pid, path.clone())).collect();
+    fn read_root(
+        &mut self,
+        disk: &Disk,
+        mut left: Vec<Place>,
+        shares: &mut Shares,
+        is_known: impl Fn(&PodOnDisk) -> bool,
+    ) -> bool {
+        let asked = left.iter().map(|(root, pid, path)| {
+            let before = self.before.get(root).into_iter().flat_map(|root| &root.pods);
+            let known = before.filter(|pod| pod.seen_by == *pid && is_known(pod));
+            ((*pid, path.clone()), known.map(|pod| pod.uid.clone()).collect())
+        });
+        let roots = asked.collect();
         let mut answers = Vec::new();
         let asked = ask_in_parts(ReadPods { roots }, |answer| answers.push(answer));
         let answered = answers.len().min(left.len());
@@ -157,13 +184,10 @@ impl Reading {
     }
 
     /// All roots that are known, by what was read before of those that could not be read in any way, and these.
-    pub(super) fn after(
-        mut self,
-        mut before: BTreeMap<PathBuf, RootOnDisk>,
-    ) -> (BTreeMap<PathBuf, RootOnDisk>, Vec<PathBuf>) {
+    pub(super) fn after(mut self) -> (BTreeMap<PathBuf, RootOnDisk>, Vec<PathBuf>) {
         self.unread.retain(|root| !self.read.contains_key(root));
         for root in &self.unread {
-            self.read.extend(before.remove_entry(root));
+            self.read.extend(self.before.remove_entry(root));
         }
         (self.read, self.unread.into_iter().collect())
     }
@@ -172,7 +196,7 @@ impl Reading {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::state::pod_dirs::{PodOnDisk, Times};
+    use crate::state::pod_dirs::Times;
 
     pub(in super::super) fn on_disk_pod(uid: &str) -> PodOnDisk {
         PodOnDisk {
@@ -196,18 +220,39 @@ pub(super) mod tests {
         let mut reading = Reading::default();
         reading.take(place("/a", None), Ok(Some(with("1"))));
         reading.take(place("/b", None), Ok(Some(with("2"))));
-        let (roots, unread) = reading.after(BTreeMap::new());
+        let (roots, unread) = reading.after();
         assert!(unread.is_empty());
-        let mut reading = Reading::default();
+        let mut reading = Reading::after_sample(roots);
         reading.take(place("/a", None), Err("it hangs".into()));
         reading.take(place("/a", Some(7)), Ok(None));
         reading.fail("/b".into());
         reading.take(place("/b", Some(7)), Ok(Some(with("3"))));
         reading.fail("/c".into());
-        let (roots, unread) = reading.after(roots);
+        let (roots, unread) = reading.after();
         assert_eq!((uids(&roots, "/a"), uids(&roots, "/b")), (vec!["1".into()], vec!["3".into()]));
         assert_eq!(unread, ["/a", "/c"].map(PathBuf::from), "as another sees it, /b has answered");
         assert_eq!(roots[Path::new("/b")].pods[0].seen_by, Some(7));
+    }
+
+    #[test]
+    fn a_directory_that_was_not_read_again_is_as_it_was_and_one_that_is_gone_is_not() {
+        let place = |pid| (PathBuf::from("/a"), pid, OsString::from("/nonexistent"));
+        let root = |read: &[&str], unchanged: &[&str]| RootOnDisk {
+            pods: read.iter().map(|uid| on_disk_pod(uid)).collect(),
+            unchanged: unchanged.iter().map(|uid| (*uid).to_owned()).collect(),
+            ..RootOnDisk::default()
+        };
+        let mut reading = Reading::default();
+        reading.take(place(None), Ok(Some(root(&["1", "2"], &[]))));
+        reading.take(place(Some(7)), Ok(Some(root(&["1"], &[]))));
+        let (before, _) = reading.after();
+        let mut reading = Reading::after_sample(before);
+        reading.take(place(None), Ok(Some(root(&["3"], &["1"]))));
+        reading.take(place(Some(7)), Ok(Some(root(&[], &[]))));
+        let (roots, _) = reading.after();
+        let pods: Vec<_> =
+            roots[Path::new("/a")].pods.iter().map(|pod| (&*pod.uid, pod.seen_by)).collect();
+        assert_eq!(pods, [("3", None), ("1", None)]);
     }
 
     #[test]

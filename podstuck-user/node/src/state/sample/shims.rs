@@ -135,17 +135,19 @@ fn is_in_its_pod(living: &Living) -> bool {
 pub(super) struct NodeShims {
     /// By id and start; `None` for what only has such a name.
     known: HashMap<(u32, u64), Option<Shim>>,
+    /// The starts of processes.
+    starts: proc::Looks<Option<u64>>,
 }
 
 impl NodeShims {
     /// Those among processes that have such a name.
     pub(super) fn refresh(&mut self, named: &[u32]) {
         let mut before = std::mem::take(&mut self.known);
-        for pid in named {
-            let Some(started) = proc::started(*pid) else { continue };
-            let look = || look(*pid).filter(|shim| shim.started == started);
-            let known = before.remove(&(*pid, started)).unwrap_or_else(look);
-            self.known.insert((*pid, started), known);
+        for (pid, started) in self.starts.look(named.iter().copied(), proc::started) {
+            let Some(started) = *started else { continue };
+            let look = || look(pid).filter(|shim| shim.started == started);
+            let known = before.remove(&(pid, started)).unwrap_or_else(look);
+            self.known.insert((pid, started), known);
         }
     }
 
