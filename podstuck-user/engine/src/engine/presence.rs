@@ -15,8 +15,9 @@ use crate::{
 
 /// Two scan intervals: the last findings about a pod may come after its directory is removed.
 const SETTLED_GONE: Duration = Duration::from_secs(4);
-/// By this time scans have shown everything about containers, including states that must last to count.
-const LOOKED_AT_CONTAINERS: Duration = Duration::from_secs(20);
+/// By this time scans have shown everything about containers, including states that must last to count: some for 20 s,
+/// from the second scan on.
+const LOOKED_AT_CONTAINERS: Duration = Duration::from_secs(25);
 
 /// A component that works on a pod's remains does so more often: kubelet's housekeeping every two seconds, a runtime
 /// every ten.

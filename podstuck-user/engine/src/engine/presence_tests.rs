@@ -124,12 +124,12 @@ fn a_running_pod_without_a_known_deletion_is_not_waited_for() {
     let mut engine = engine(true);
     look(&mut engine, 2, vec![running()]);
     assert!(!engine.is_exhausted(at(2)));
-    look(&mut engine, 21, vec![running()]);
-    assert!(engine.is_exhausted(at(21)));
+    look(&mut engine, 26, vec![running()]);
+    assert!(engine.is_exhausted(at(26)));
     let answered = engine.run.start.api.insert("API server x: 3 pods".into()).clone();
-    assert!(!engine.is_exhausted(at(21)), "{answered}");
+    assert!(!engine.is_exhausted(at(26)), "{answered}");
     engine.run.start.api = Some("no answer of the API server: no route".into());
-    assert!(engine.is_exhausted(at(21)));
+    assert!(engine.is_exhausted(at(26)));
     assert!(engine.diagnosis().next[0].contains("no answer of the API server: no route"));
 }
 
@@ -140,12 +140,12 @@ fn a_pod_whose_record_alone_can_say_what_it_waits_for_is_not_waited_for() {
     look(&mut engine, 2, vec![running()]);
     look(&mut engine, 19, vec![pod_state("u")]);
     assert!(!engine.is_exhausted(at(19)), "kubelet may go on");
-    look(&mut engine, 21, vec![pod_state("u")]);
-    assert!(engine.is_exhausted(at(21)) && engine.target_may_be_left());
+    look(&mut engine, 26, vec![pod_state("u")]);
+    assert!(engine.is_exhausted(at(26)) && engine.target_may_be_left());
     let next = engine.diagnosis().next;
     assert!(next[0].contains("the pod's record") && !next.concat().contains("longer"), "{next:?}");
     engine.run.start.api = Some("API server x: 3 pods".into());
-    assert!(!engine.is_exhausted(at(21)));
+    assert!(!engine.is_exhausted(at(26)));
     engine.run.start.api = None;
     // A component works on what is left.
     let mut op = failed(Call::UnlinkatDir, Errno::ENOTEMPTY, "", 30.0);
