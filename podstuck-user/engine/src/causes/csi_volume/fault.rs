@@ -142,7 +142,9 @@ impl NotAttempted {
                 let logged = repeated(Fault::NotIdempotent);
                 let why = logged.is_some_and(|logged| {
                     let text = &logged.said.text;
-                    csi_volume::driver::says_not_mounted(text)
+                    // The CSI specification: the volume does not exist.
+                    text.contains("rpc error: code = NotFound")
+                        || csi_volume::driver::says_not_mounted(text)
                         || csi_volume::driver::says_still_there(text, &volume.path)
                 });
                 if pod.before_boot || why { Fault::NotIdempotent } else { Fault::DriverError }
