@@ -12,8 +12,11 @@ use crate::{
     },
     command::{Step, pods_of_node},
     ids,
-    model::chain::Who,
-    model::path::{clip, safe},
+    model::{
+        chain::Who,
+        evidence::Source,
+        path::{clip, safe},
+    },
     verdict::Draft,
 };
 
@@ -231,8 +234,24 @@ fn plugin_fails(draft: &mut Draft, suspect: &Suspect<'_>) {
          retries, and keeps the pod until that succeeds.",
         fault.words()
     );
-    if let Some(way_out) = fault.way_out() {
-        draft.advice(way_out, "none; kubelet's next attempt then succeeds");
+    // An attempt that fails half-way may leave less than the plugin requires at the next one.
+    match suspect.logged.first_error().filter(|_| fault == Fault::NothingLeft) {
+        Some(first) => {
+            let text = safe(first.text.as_bytes());
+            let fact = format!("the first attempt failed with another error: {text}");
+            draft.fact(fact, Source::Log(first.source.clone()));
+            draft.advice(
+                "repair what the error of the first attempt names, and restore for one attempt what the plugin does not find \
+                 since",
+                "none; without the first, the next attempt fails with that error again",
+            );
+        }
+        None => {
+            let then = "none; kubelet's next attempt then succeeds";
+            if let Some(way_out) = fault.way_out() {
+                draft.advice(way_out, then);
+            }
+        }
     }
     if let Some(sandbox) = suspect.container().filter(|_| fault == Fault::EmptyRecord) {
         let remove = network_record::remove_empty(&format!("*{sandbox}*"));

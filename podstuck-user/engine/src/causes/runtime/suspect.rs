@@ -12,7 +12,7 @@ use crate::{
         node::{LeftRootfs, NodeSample, PodState},
         pod_group::PodGroup,
         runtime::{OutOfStep, Shim, Unreaped},
-        said::{Complaint, Said, container_id},
+        said::{Complaint, Said, container_id, template},
         time::Monotonic,
     },
 };
@@ -27,11 +27,20 @@ pub(crate) struct Logged {
     /// Number of lines.
     pub(crate) lines: u64,
     pub(crate) said: Said,
+    /// Of each log, the first message.
+    pub(super) begun: Vec<Said>,
     /// When the last line was read.
     pub(super) read: Monotonic,
 }
 
 impl Logged {
+    /// The first message in the log of the last one, if it is another error.
+    pub(super) fn first_error(&self) -> Option<&Said> {
+        let first = self.begun.iter().find(|said| said.source == self.said.source)?;
+        let differs = template(&first.text) != template(&self.said.text);
+        (differs && first.at < self.said.at).then_some(first)
+    }
+
     /// Whether it may not be resolved yet.
     pub(super) fn is_fresh(&self) -> bool {
         self.read.since(self.last) <= FRESH

@@ -40,6 +40,8 @@ const UNREAPED_LASTS: Duration = Duration::from_secs(10);
 const STALE_LASTS: Duration = Duration::from_secs(5);
 /// Complaints and pods remembered.
 const REMEMBERED: usize = 4096;
+/// Logs of which the first message of a complaint is kept: kubelet's and the runtime's.
+const LOGS: usize = 2;
 /// While kubelet gets no answer, it logs that every five seconds (`Kubelet.syncLoop`).
 const REPEATED: Duration = Duration::from_secs(30);
 /// Complaints by precedence: those that give a reason come first.
@@ -173,12 +175,24 @@ impl RuntimeSays {
         let Some(complaint) = said.complaint.filter(|complaint| ORDER.contains(complaint)) else {
             return;
         };
-        let new =
-            || Logged { first: at, last: at, lines: 0, said: said.clone(), read: context.now };
+        let new = || Logged {
+            first: at,
+            last: at,
+            lines: 0,
+            said: said.clone(),
+            begun: Vec::new(),
+            read: context.now,
+        };
         let logged = self.complaints.or_insert_with((said.uid.clone(), complaint), new);
         logged.first = logged.first.min(at);
         logged.lines += said.times;
         logged.read = context.now;
+        match logged.begun.iter().position(|first| first.source == said.source) {
+            Some(its) if said.at < logged.begun[its].at => logged.begun[its].clone_from(said),
+            Some(_) => {}
+            None if logged.begun.len() < LOGS => logged.begun.push(Said::clone(said)),
+            None => {}
+        }
         if at >= logged.last {
             (logged.last, logged.said) = (at, said.clone());
         }

@@ -39,6 +39,25 @@ fn a_plugin_that_fails_is_likely_and_no_more() {
     assert!(draft.evidence[0].source.to_string().starts_with("log of containerd"), "{draft:?}");
 }
 
+/// sriov-cni#250.
+#[test]
+fn the_first_error_of_a_plugin_may_be_the_reason_of_the_later_ones() {
+    let advice = |first: &str| {
+        let mut alone = Alone::<RuntimeSays>::new();
+        let last = "failed (delete): Failed to get link neto1c: Link not found";
+        for (text, second) in [(first, 450), (last, 560), (last, 590)] {
+            alone.take(at(600), said(UID, Complaint::NetworkTeardown, text, second));
+        }
+        let draft = draft(&mut alone, pod(Some(false))).unwrap();
+        (draft.remedies[0].words().to_owned(), format!("{:?}", draft.evidence))
+    };
+    let (act, facts) = advice("failed to move interface enp1s17f5 to init netns: file exists");
+    assert!(act.starts_with("repair what the error of the first attempt names"), "{act}");
+    assert!(facts.contains("enp1s17f5"), "{facts}");
+    let (act, _) = advice("failed (delete): Failed to get link neto1c: Link not found");
+    assert!(act.starts_with("restore for one attempt"), "{act}");
+}
+
 #[test]
 fn what_was_said_once_or_long_ago_or_was_overcome_is_nothing_to_rely_on() {
     let mut once = Alone::<RuntimeSays>::new();
