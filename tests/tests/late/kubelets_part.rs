@@ -248,7 +248,7 @@ fn a_container_that_is_still_made_is_what_kubelet_waits_for() {
     let chain = answer["stages"][0]["chain"].as_array().unwrap();
     let last = chain.last().unwrap();
     assert!(
-        last["who"]["name"].as_str().unwrap().ends_with("which creates container app"),
+        last["who"]["more"].as_str().unwrap().ends_with("which creates container app"),
         "{chain:#?}"
     );
     assert_eq!(last["must"], "finish that");

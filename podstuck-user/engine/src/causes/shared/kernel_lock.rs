@@ -11,9 +11,6 @@ use crate::{
 pub(crate) const MAY_BE_RELEASED: &str = "whether that thread still holds the lock: readers share it, and it names the last \
     one that has taken it";
 
-/// Daemons of the node, which are restarted and not killed.
-const DAEMONS: [&str; 5] = ["containerd", "crio", "dockerd", "kubelet", "systemd"];
-
 /// Adds the holders as facts, and the last one as who must act.
 pub(crate) fn tell(draft: &mut Draft, lock: &[LockHolder]) {
     let Some(last) = lock.last() else { return };
@@ -46,14 +43,12 @@ pub(crate) fn release(draft: &mut Draft, lock: &[LockHolder]) {
     let Some(last) = lock.last() else { return };
     let LockHolder { thread, started, comm, is_kernel, .. } = last;
     let who = last.who();
-    if DAEMONS.contains(&comm.as_str()) {
-        let risk = "low: containers continue to run, except with Docker without live-restore";
-        draft.advice(format!("restart {who}"), risk);
-    } else if !is_kernel {
+    if !is_kernel {
         draft.remedy(
             kill("kill -9", Process::new(thread.pid, Some(*started), Some(comm)))
                 .so(", which holds a lock of the kernel"),
-            "its work is lost: first check whether it is needed. In state D, it ends only when its own wait does",
+            "its work is lost: first check whether it is needed, and restart a daemon of the node by its unit instead. In \
+             state D, it ends only when its own wait does",
         );
     }
     if let Some(what) = waits_for(last) {
