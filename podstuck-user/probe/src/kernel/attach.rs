@@ -11,7 +11,7 @@ use super::{
     io_uring,
     layout::Layout,
     links::{self, Link, Links},
-    programs::{self, Loaded, Types},
+    programs::{self, Loaded},
     selftest, tracefs,
 };
 use podstuck_model::call::Call;
@@ -89,11 +89,11 @@ pub fn by_reason(calls: &[(Call, String)]) -> Vec<String> {
     lines.into_iter().map(|(why, names)| format!("{names}: {why}")).collect()
 }
 
-/// Loads the programs on functions, if their types are given.
-pub(super) fn load_functions(ebpf: &mut Ebpf, types: Option<&Types>, layout: &Layout) -> Loaded {
-    if let Some(types) = types {
+/// Loads the programs on functions, if that is one of the forms.
+pub(super) fn load_functions(ebpf: &mut Ebpf, forms: &[Form], layout: &Layout) -> Loaded {
+    if forms.contains(&Form::Function) {
         let alone = directories::hooks(layout);
-        programs::load_functions(ebpf, types, &hooks::native(), &more_functions(layout), alone)
+        programs::load_functions(ebpf, &hooks::native(), &more_functions(layout), alone)
     } else {
         Loaded::default()
     }

@@ -112,23 +112,17 @@ pub fn load_kept(
         layout = &without_cast;
         ebpf = tables(layout, config, one_slot, debug, kept.as_ref())?;
     }
-    let by_function = forms.contains(&Form::Function);
-    let types = (by_function || layout.keeps_locks).then(programs::types);
-    let of_functions = types.as_ref().filter(|_| by_function);
-    let functions = attach::load_functions(&mut ebpf, of_functions, layout);
-    if by_function && !functions.any() {
+    let functions = attach::load_functions(&mut ebpf, forms, layout);
+    if forms.contains(&Form::Function) && !functions.any() {
         // No program on a function was loaded: programs on tracepoints need less memory.
         ebpf = tables(layout, config, true, debug, kept.as_ref())?;
     }
     let (attached, links) =
         attach::all(&mut ebpf, functions, forms, layout, config.stop_after == 0)?;
-    let of_locks = types.as_ref().filter(|_| layout.keeps_locks);
-    let loaded = of_locks.map(|types| locks::load(&mut ebpf, types));
-    if let Some(Err(why)) = &loaded {
-        tracing::info!("holders of kernel locks are not known: {why:#}");
-    }
-    let shows_locks = matches!(loaded, Some(Ok(())));
-    drop(types);
+    let shows_locks = layout.keeps_locks
+        && locks::load(&mut ebpf)
+            .inspect_err(|why| tracing::info!("holders of kernel locks are not known: {why:#}"))
+            .is_ok();
     give_back_memory();
     Ok(Probes { links, ebpf, attached, by_text, shows_locks, kept, not_kept })
 }

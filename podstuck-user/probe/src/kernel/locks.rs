@@ -3,11 +3,9 @@
 
 use std::io::Read;
 
-use anyhow::{Context, Result, anyhow};
-use aya::{Ebpf, programs::Iter};
+use anyhow::{Context, Result};
+use aya::{Btf, Ebpf, programs::Iter};
 use podstuck_common::lock::LockWait;
-
-use super::programs::Types;
 
 /// Most threads that are read.
 const THREADS: usize = 4096;
@@ -17,9 +15,9 @@ const PROGRAM: &str = "lock_waits";
 ///
 /// # Errors
 /// Fails if this kernel refuses it.
-pub(super) fn load(ebpf: &mut Ebpf, types: &Types) -> Result<()> {
-    let types = types.as_ref().map_err(|why| anyhow!("{why}"))?;
-    Ok(program(ebpf)?.load("task", types)?)
+pub(super) fn load(ebpf: &mut Ebpf) -> Result<()> {
+    let btf = Btf::from_sys_fs().context("reading the kernel's types")?;
+    Ok(program(ebpf)?.load("task", &btf)?)
 }
 
 /// All threads that sleep for a lock now. Takes some hundred nanoseconds a task of the machine.

@@ -52,34 +52,27 @@ impl Loaded {
     }
 }
 
-/// The kernel's types, or why they cannot be read. They take ten megabytes and more: they are read once and not kept.
-pub(super) type Types = Result<Btf, String>;
-
-/// Reads them.
-pub(super) fn types() -> Types {
-    Btf::from_sys_fs().map_err(|error| format!("reading the kernel's types: {error}"))
-}
-
-/// Loads the programs on functions, which refer to these types.
+/// Loads the programs on functions. The kernel's types, which these programs refer to, take ten megabytes and more:
+/// they are read once and not kept.
 pub(super) fn load_functions(
     ebpf: &mut Ebpf,
-    types: &Types,
     pairs: &[Pair],
     more: &[Pair],
     alone: &[DirectoryHook],
 ) -> Loaded {
-    let btf = match types {
+    let btf = match Btf::from_sys_fs() {
         Ok(btf) => btf,
-        Err(why) => {
+        Err(error) => {
+            let why = format!("reading the kernel's types: {error}");
             let names = jobs(Form::Function, pairs).into_keys();
             return Loaded(names.map(|name| (name, Err(why.clone()))).collect());
         }
     };
-    let mut loaded = load(ebpf, &jobs(Form::Function, pairs), Some(btf));
+    let mut loaded = load(ebpf, &jobs(Form::Function, pairs), Some(&btf));
     if pairs.iter().any(|pair| loaded.pair(Form::Function, *pair).is_ok()) {
         let mut jobs = jobs(Form::Function, more);
         jobs.extend(directory_jobs(Form::Function, alone));
-        loaded.0.extend(load(ebpf, &jobs, Some(btf)).0);
+        loaded.0.extend(load(ebpf, &jobs, Some(&btf)).0);
     }
     loaded
 }
