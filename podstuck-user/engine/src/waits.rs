@@ -386,8 +386,7 @@ fn last(waiting: &Waiting, stuck: Option<&StuckThread>, must: String, clock: &Cl
 fn behind_locks(lock: &[LockHolder], clock: &Clock) -> Vec<Link> {
     let next = lock.iter().skip(1).map(Some).chain([None]);
     let link = |(holder, next): (&LockHolder, Option<&LockHolder>)| {
-        let who = Who::process(&holder.comm, holder.thread.pid);
-        let who = who.started(clock.after_boot(holder.started));
+        let who = holder.who().started(clock.after_boot(holder.started));
         let waits_for = next.map(kernel_lock::words).or_else(|| kernel_lock::waits_for(holder));
         let fact = format!("the lock names it; state {}", holder.state);
         let not_visible = waits_for.is_none().then(hidden);

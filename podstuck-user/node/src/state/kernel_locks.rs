@@ -67,11 +67,8 @@ impl Known {
             let same = before.remove(&(wait.thread as u32)).filter(|(last, _)| last == wait);
             same.map_or(now, |(_, since)| since)
         };
-        self.waits = waits
-            .into_iter()
-            .map(|it| (it, since(&it)))
-            .map(|it| (it.0.thread as u32, it))
-            .collect();
+        let waits = waits.into_iter().map(|wait| (wait.thread as u32, (wait, since(&wait))));
+        self.waits = waits.collect();
         self.read = Some(now);
     }
 
