@@ -37,6 +37,16 @@ pub enum Halted {
         /// The maximum limit (hard); `None` for unlimited.
         hard: Option<u64>,
     },
+    /// Its control group has as many tasks as it may: it starts no program and no thread.
+    NoTasks {
+        /// The group with the limit.
+        #[serde(with = "raw_path")]
+        group: PathBuf,
+        /// Tasks in it (`pids.current`).
+        tasks: u64,
+        /// The limit (`pids.max`).
+        most: u64,
+    },
     /// One of its threads blocks in the kernel.
     Waits {
         /// The thread.

@@ -47,6 +47,9 @@ pub(super) fn halted(why: &Halted) -> String {
         Halted::NoDescriptors { open, most, .. } => {
             format!("it has {open} file descriptors open, of at most {most}")
         }
+        Halted::NoTasks { group, tasks, most } => {
+            format!("its control group {} has {tasks} tasks, of at most {most}", safe_path(group))
+        }
         Halted::Waits { tid, state, channel } => {
             let channel = safe(channel.as_bytes());
             format!("its thread {tid} waits in the kernel function {channel} (state {state})")

@@ -231,7 +231,10 @@ pub(crate) fn hangs(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<
     if let Some((pid, halted)) = halted {
         let of = format!("/proc/{pid}");
         match halted {
-            Halted::Stopped | Halted::Frozen { .. } | Halted::NoDescriptors { .. } => {
+            Halted::Stopped
+            | Halted::Frozen { .. }
+            | Halted::NoDescriptors { .. }
+            | Halted::NoTasks { .. } => {
                 let comm = process.map(|process| process.comm.as_str());
                 let process = Process::new(pid, started, comm);
                 why = format!("Its {}.", halted::go_on(draft, process, halted));

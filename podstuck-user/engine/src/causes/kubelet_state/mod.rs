@@ -191,13 +191,13 @@ pub(crate) static KUBELET_STOPPED: Cause = Cause {
     stage: Stage::Containers,
     kind: Kind::Cause,
     meaning: "kubelet's process exists but does nothing: a signal has stopped it, its control \
-        group is frozen, or it has used up its file descriptors. Only kubelet ends the pods of \
+        group is frozen, or it has used up its file descriptors or the tasks of its control group. Only kubelet ends the pods of \
         its node and unmounts their volumes, so every deletion on the node waits. Running \
         containers continue.",
     confirmed_by: &[
         seen(
             "the process of the node's only kubelet is stopped (state T), or its control group \
-            is frozen, or all its file descriptors are in use, for 5 s",
+            is frozen, or all its file descriptors or all tasks of its control group are in use, for 5 s",
             &[Origin::Proc],
         ),
         seen(

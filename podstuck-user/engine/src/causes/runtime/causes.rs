@@ -356,7 +356,7 @@ pub(crate) static RUNTIME_HANGS: Cause = Cause {
     kind: Kind::Cause,
     meaning: "kubelet repeatedly asks the runtime to stop the pod's containers and receives no answer in time, while \
         no process of the pod waits in the kernel. The runtime is blocked as a whole, by a lock or by a shim that it \
-        waits for, or a signal has stopped it, or it has used up its file descriptors.",
+        waits for, or a signal has stopped it, or it has used up its file descriptors or the tasks of its control group.",
     confirmed_by: &[
         seen(
             "kubelet's log has DeadlineExceeded for the pod more than once; and it has that for requests that are \
@@ -402,6 +402,7 @@ pub(crate) static RUNTIME_HANGS: Cause = Cause {
     ways_out: &[
         way("resume a stopped or frozen daemon", ""),
         way("if the daemon has used up its file descriptors, raise its limit with `prlimit`", ""),
+        way("if its control group has as many tasks as it may, raise pids.max", ""),
         way("send SIGUSR1 to the runtime: it writes its stack traces to its log", ""),
         way(
             "restart the runtime",

@@ -297,7 +297,7 @@ pub(crate) fn draft(
                 let process = Process::new(runtime.pid, Some(runtime.started), Some(name));
                 let how = halted::go_on(&mut draft, process, halted);
                 let result = match halted {
-                    Halted::NoDescriptors { .. } => "does not work",
+                    Halted::NoDescriptors { .. } | Halted::NoTasks { .. } => "does not work",
                     _ => "answers no request",
                 };
                 why = format!("{name} (pid {}) {result}: its {how}.", runtime.pid);

@@ -71,6 +71,31 @@ pub(crate) fn go_on(draft: &mut Draft, process: Process<'_>, halted: &Halted) ->
             "process has used up its file descriptors, so it accepts no connection, opens no \
             file and starts no program"
         }
+        Halted::NoTasks { group, tasks, most } => {
+            let path = safe_path(group);
+            draft.fact(
+                format!(
+                    "the control group {path} of process {pid} has {tasks} tasks, of {most} allowed"
+                ),
+                Source::proc("control groups"),
+            );
+            let (max, current) = (word(group.join("pids.max")), word(group.join("pids.current")));
+            let more = tasks.max(most).saturating_mul(2);
+            let does = View::OURS.says("raise the limit of tasks of the control group", group);
+            draft.remedy(
+                Step::new(does, format!("echo {more} > {max}"))
+                    .verified_by(format!("[ \"$(cat {current})\" -lt \"$(cat {max})\" ]")),
+                "low: the process continues at once. Whatever starts tasks without end uses up these, too",
+            );
+            draft.advice(
+                format!(
+                    "find out what fills the group (`systemd-cgls {path}`), and raise TasksMax of its service, or the \
+                     limit of the container that it is in"
+                ),
+                "none",
+            );
+            "control group has as many tasks as it may, so it starts no program and no thread"
+        }
         Halted::Waits { .. } => "thread waits in the kernel",
     }
 }

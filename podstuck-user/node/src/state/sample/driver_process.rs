@@ -33,7 +33,7 @@ pub(super) fn look(sight: Sight<'_>, pid: u32, volume: Volume<'_>) -> Option<Dri
         _ => Reach::Unknown,
     };
     let waits = || proc::threads(pid).take(THREADS).find_map(|tid| waits(pid, tid));
-    let halted = sight.freezers.halted(pid, state).or_else(waits);
+    let halted = sight.trees.halted(pid, state).or_else(waits);
     let comm = safe(&proc::comm(Path::new(&format!("/proc/{pid}")))).into_owned();
     let started = since_boot(ticks);
     Some(DriverProcess { pid, comm, started, ticks: Some(ticks), reach, halted })

@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{driver_process, freezer::Freezers, views::View};
+use super::{driver_process, halted::Trees, views::View};
 use crate::state::{
     memory::ReadCommandLine,
     namespaces,
@@ -37,7 +37,7 @@ pub(super) struct Sight<'a> {
     pub(super) node: &'a NodeMounts,
     pub(super) views: &'a [View],
     pub(super) listening: &'a [Listener],
-    pub(super) freezers: &'a Freezers,
+    pub(super) trees: &'a Trees,
 }
 
 /// A volume that a driver is asked for.
@@ -198,9 +198,8 @@ mod tests {
         let mounts = Arc::new(proc::mounts(own).unwrap());
         let node = NodeMounts { tables: [(namespace, mounts.clone())].into(), host: None };
         let (views, listening) = (vec![View { pid: own, namespace, mounts }], sockets::listening());
-        let freezers = Freezers::among(&[]);
-        let sight =
-            Sight { node: &node, views: &views, listening: &listening, freezers: &freezers };
+        let trees = Trees::among(&[]);
+        let sight = Sight { node: &node, views: &views, listening: &listening, trees: &trees };
         let volume = Volume { point: dir.path(), namespace, mounted: None };
         let commands = [((own, proc::started(own).unwrap()), b"x\0".to_vec())].into();
         let mut drivers = Drivers { commands, ..Drivers::default() };

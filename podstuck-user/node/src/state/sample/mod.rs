@@ -14,6 +14,7 @@ mod disks;
 mod driver_process;
 mod drivers;
 mod freezer;
+mod halted;
 mod hierarchies;
 mod late;
 mod layers;
@@ -56,7 +57,7 @@ use containers::ContainerCollector;
 use crowds::Crowds;
 use daemons::NewDaemons;
 use device_mounts::DeviceMounts;
-use freezer::Freezers;
+use halted::Trees;
 use hierarchies::Hierarchies;
 pub use late::Lateness;
 use mounts::MountPoller;
@@ -298,10 +299,10 @@ impl Collector {
         let whose = (&self.places.only, self.pace.processes());
         let mut cgroups = self.cgroups.sample(whose, &self.hierarchies, &pods, &self.shims);
         cgroups::populate(&mut pods, &cgroups);
-        let freezers = Freezers::among(self.hierarchies.trees());
-        let (mut runtimes, gone) = runtimes::look(&daemons.runtimes, &self.shims, &freezers);
+        let hierarchies = Trees::among(self.hierarchies.trees());
+        let (mut runtimes, gone) = runtimes::look(&daemons.runtimes, &self.shims, &hierarchies);
         let of_pods = pods.iter_mut().flat_map(|pod| &mut pod.volumes).filter_map(frozen_by);
-        let of_daemons = runtimes.iter_mut().filter_map(|it| freezer_of(it.halted.as_mut()?));
+        let of_daemons = runtimes.iter_mut().filter_map(|it| halting_group(it.halted.as_mut()?));
         let frozen = of_pods.chain(of_daemons);
         for group in frozen.chain(cgroups.iter_mut().flat_map(groups)) {
             *group = from_host(&self.places.host_root, group);
@@ -337,11 +338,11 @@ impl Collector {
         let mounts = self.device_mounts.of(&mounts);
         let halted = |pid: &u32| {
             let (state, started) = proc::stat(*pid, *pid)?;
-            let halted = freezers.halted(*pid, state)?;
+            let halted = hierarchies.halted(*pid, state)?;
             Some(HaltedKubelet { pid: *pid, started: Some(started), halted })
         };
         let mut halted_kubelets: Vec<HaltedKubelet> = kubelets.iter().filter_map(halted).collect();
-        for group in halted_kubelets.iter_mut().filter_map(|it| freezer_of(&mut it.halted)) {
+        for group in halted_kubelets.iter_mut().filter_map(|it| halting_group(&mut it.halted)) {
             *group = from_host(&self.places.host_root, group);
         }
         let is_stopped = |it: &&HaltedKubelet| it.halted == Halted::Stopped;
@@ -386,13 +387,13 @@ impl Collector {
 
 /// The group that keeps a volume's driver from running.
 fn frozen_by(volume: &mut VolumeState) -> Option<&mut PathBuf> {
-    freezer_of(volume.csi.as_mut()?.driver.as_mut()?.process.as_mut()?.halted.as_mut()?)
+    halting_group(volume.csi.as_mut()?.driver.as_mut()?.process.as_mut()?.halted.as_mut()?)
 }
 
-fn freezer_of(halted: &mut Halted) -> Option<&mut PathBuf> {
+fn halting_group(halted: &mut Halted) -> Option<&mut PathBuf> {
     match halted {
-        Halted::Frozen { group } => Some(group),
-        _ => None,
+        Halted::Frozen { group } | Halted::NoTasks { group, .. } => Some(group),
+        Halted::Stopped | Halted::NoDescriptors { .. } | Halted::Waits { .. } => None,
     }
 }
 

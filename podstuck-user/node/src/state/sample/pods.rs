@@ -11,7 +11,7 @@ use super::{
     Only, Places,
     block_volumes::{self, Sysfs},
     drivers::{Drivers, Sight, Volume},
-    freezer::Freezers,
+    halted::Trees,
     hierarchies::Hierarchies,
     pod_mounts::{Elsewhere, PodMounts},
     roots_on_disk::{Place, Reading, Shares},
@@ -84,7 +84,7 @@ impl PodCollector {
         let mounts = PodMounts::of(views);
         let (maps, sysfs) = (block_volumes::maps_by_pod(views), Sysfs::default());
         let listening = OnceListening::default();
-        let freezers = Freezers::among(cgroups.trees());
+        let trees = Trees::among(cgroups.trees());
         let mut seen = Collisions::default();
         let mut pods = Vec::new();
         let mut roots: Vec<(&PathBuf, &RootOnDisk)> = self.roots.iter().collect();
@@ -123,7 +123,7 @@ impl PodCollector {
                     {
                         let has_usual = on_disk.drivers.iter().any(|name| *name == **driver);
                         let listening = listening.all();
-                        let sight = Sight { node, views, listening, freezers: &freezers };
+                        let sight = Sight { node, views, listening, trees: &trees };
                         let mounted = volume.mounts.last();
                         let (point, namespace) = match mounted {
                             Some(mount) => (&*mount.point, mount.namespace),

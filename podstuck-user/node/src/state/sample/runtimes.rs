@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{freezer::Freezers, shims::NodeShims};
+use super::{halted::Trees, shims::NodeShims};
 use crate::{
     identity::cgroup::group_of,
     state::{
@@ -26,7 +26,7 @@ const CONNECTIONS: usize = 256;
 pub(super) fn look(
     daemons: &[(u32, Component)],
     shims: &NodeShims,
-    freezers: &Freezers,
+    trees: &Trees,
 ) -> (Vec<Runtime>, Vec<GoneRuntime>) {
     // Each sees the sockets of its own network only; mostly all are in the same one.
     let of_daemons = daemons.iter().map(|(pid, _)| *pid);
@@ -55,7 +55,7 @@ pub(super) fn look(
             component: *component,
             started,
             mnt_ns: namespaces::of_process(*pid),
-            halted: freezers.halted(*pid, state),
+            halted: trees.halted(*pid, state),
             sockets,
             group: group_of(Path::new(&format!("/proc/{pid}"))),
             connections,

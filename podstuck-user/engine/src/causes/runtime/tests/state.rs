@@ -82,6 +82,22 @@ fn a_pod_waits_for_a_runtime_without_descriptors() {
 }
 
 #[test]
+fn a_pod_waits_for_a_runtime_that_may_start_no_task() {
+    let mut alone = to_go();
+    let group = "/sys/fs/cgroup/system.slice/containerd.service".into();
+    let halted = Halted::NoTasks { group, tasks: 512, most: 512 };
+    let node = node_of_state(vec![containerd(Some(halted))], Vec::new());
+    assert!(last_verdicts(&mut alone, &[20], &node).is_empty(), "for a moment");
+    let [draft] = found(last_verdicts(&mut alone, &[26], &node)).try_into().unwrap();
+    draft.assert_is("runtime-hang", Certainty::Firm);
+    let command = draft.remedies[0].command.clone().unwrap();
+    assert!(
+        command.contains("echo 1024 > /sys/fs/cgroup/system.slice/containerd.service/pids.max"),
+        "{command}"
+    );
+}
+
+#[test]
 fn a_pod_waits_for_a_runtime_that_is_gone_for_longer_than_a_restart_takes() {
     let mut alone = to_go();
     let node = node_of_state(Vec::new(), vec![gone()]);
