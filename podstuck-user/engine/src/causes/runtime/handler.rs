@@ -46,15 +46,16 @@ pub(crate) static HANDLER_GONE: Cause = Cause {
     tried: &[TriedWith::Test],
     source: &[
         "cri-o internal/oci/oci.go, ValidateRuntimeHandler",
-        "containerd internal/cri/server, criSandboxService.SandboxController",
+        "containerd internal/cri/server, criSandboxService.SandboxController; 1.7 pkg/cri/server, getSandboxRuntime",
     ],
 };
 
 /// The handler, or the controller of the sandbox, that the error names.
 fn name(text: &str) -> Option<&str> {
-    let before = ["runtime handler ", "sandbox controller by "];
+    let before = ["runtime handler ", "sandbox controller by ", "no runtime for "];
     let rest = before.iter().find_map(|words| Some(text.split_once(words)?.1))?;
     let ends = |c: char| c.is_whitespace() || "\"\\,:]".contains(c);
+    let rest = rest.trim_start_matches(['\\', '"']);
     rest.split(ends).next().filter(|name| !name.is_empty())
 }
 
@@ -94,6 +95,8 @@ mod tests {
         assert_eq!(name(of_cri_o), Some("nvidia"));
         let of_containerd = "failed to get sandbox controller by shim\\\"]";
         assert_eq!(name(of_containerd), Some("shim"));
+        let of_older = r#"failed to get sandbox runtime: no runtime for \"kata\" is configured"#;
+        assert_eq!(name(of_older), Some("kata"));
         assert_eq!(name("empty runtime path for runtime handler "), None);
     }
 }

@@ -34,7 +34,9 @@ pub(super) fn of_runtime(error: &str) -> Option<Complaint> {
         "empty runtime path for runtime handler ",
         "failed to get sandbox controller by ",
     ];
-    if has(&handlers) {
+    // containerd before 2.0 (`getSandboxRuntime`), with the name in quotes between the two.
+    let is_unset = has(&["no runtime for "]) && has(&[" is configured"]);
+    if is_unset || has(&handlers) {
         return Some(Complaint::HandlerGone);
     }
     // By CRI-O before 1.14: `for container NAME in sandbox`.
@@ -147,6 +149,10 @@ mod tests {
                 Some(Complaint::HookFailed),
             ),
             ("a preStop hook failed", None),
+            (
+                "rpc error: code = Unknown desc = failed to get sandbox runtime: no runtime for \\\"kata\\\" is configured",
+                Some(Complaint::HandlerGone),
+            ),
             (
                 "rpc error: code = Unknown desc = stop containers in parallel: failed to stop container 75ca: failed to find \
                  runtime handler nvidia from runtime list map[crun:0xc0005a2380 runc:0xc0005a2480]",
