@@ -9,8 +9,14 @@ use crate::model::{
     csi::{CsiState, DriverState},
     identity::Component,
     node::{PodState, VolumeState},
-    path::safe_path,
+    path::{clip, safe, safe_path},
+    said::Said,
 };
+
+/// What kubelet's names of CSI volumes begin with: `kubernetes.io/csi/DRIVER^HANDLE`.
+const CSI: &str = "kubernetes.io/csi/";
+/// Longest name of a driver that is shown; the CSI specification allows 63 bytes.
+const NAME: usize = 63;
 
 /// The volume that holds kubelet: a mounted one before others.
 pub(super) fn first_left(state: &PodState) -> Option<&VolumeState> {
@@ -37,15 +43,15 @@ pub(super) fn of_driver(state: &PodState, facts: &Facts<'_>) -> Vec<Link> {
     let Some(process) = process else {
         let fact = format!("no process listens on its socket {}", safe_path(socket));
         return vec![seen(
-            Who::component(driver(csi), None),
+            Who::component(driver(csi, facts.said), None),
             &must,
             Some("its start".into()),
             fact,
             source,
         )];
     };
-    let who =
-        Who::component(driver(csi), Some(process.pid)).started(facts.clock.at(process.started));
+    let who = Who::component(driver(csi, facts.said), Some(process.pid))
+        .started(facts.clock.at(process.started));
     if let Some(why) = &process.halted {
         return vec![seen(who, &must, None, halted(why), "/proc")];
     }
@@ -58,7 +64,39 @@ pub(super) fn of_driver(state: &PodState, facts: &Facts<'_>) -> Vec<Link> {
     vec![logged(link, facts.last_of(&[Component::CsiDriver]))]
 }
 
-pub(super) fn driver(csi: &CsiState) -> String {
-    let name = csi.data.driver().map(|name| format!(" {name}"));
+/// The driver by kubelet's file about the volume, or by what logs about the pod call its volumes.
+pub(super) fn driver(csi: &CsiState, said: &[Said]) -> String {
+    let name = csi.data.driver().or_else(|| named(said)).map(|name| format!(" {name}"));
     format!("CSI driver{}", name.unwrap_or_default())
+}
+
+/// The only driver of the CSI volumes that the logs name.
+fn named(said: &[Said]) -> Option<String> {
+    let mut names = said.iter().filter_map(|said| {
+        let (driver, _) = said.volume.strip_prefix(CSI)?.split_once('^')?;
+        Some(driver)
+    });
+    let first = names.next()?;
+    names.all(|name| name == first).then(|| clip(&safe(first.as_bytes()), NAME))
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn a_volume_without_kubelets_file_has_the_driver_that_the_logs_name() {
+        let said = |volume: &str| {
+            let said = Said::new(Component::Kubelet, "log", "u", Timestamp::UNIX_EPOCH, "x");
+            Said { volume: volume.into(), ..said }
+        };
+        let (ebs, efs) =
+            (said("kubernetes.io/csi/ebs.csi.aws.com^v"), said("kubernetes.io/csi/efs^v"));
+        let token = said("kubernetes.io/projected/u-t");
+        assert_eq!(named(&[]), None);
+        assert_eq!(named(&[token, ebs.clone()]).as_deref(), Some("ebs.csi.aws.com"));
+        assert_eq!(named(&[ebs, efs]), None, "which of them is not known");
+    }
 }

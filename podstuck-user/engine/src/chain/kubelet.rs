@@ -77,7 +77,7 @@ pub(super) fn of_kubelet(pod: &PodStage, facts: &Facts<'_>) -> (Link, bool) {
             let runtime = runtime(&pod.pod.uid, facts).map(|it| it.component.name());
             Some(runtime.unwrap_or("the container runtime").to_owned())
         }
-        Stage::Volumes => sample.pod(&pod.pod.uid).and_then(left),
+        Stage::Volumes => sample.pod(&pod.pod.uid).and_then(|state| left(state, facts.said)),
         _ => None,
     };
     if pod.stage > Stage::Containers && takes_for_running(pod, facts) {
@@ -206,9 +206,9 @@ pub(super) fn of_static_pod(facts: &Facts<'_>) -> Link {
 }
 
 /// What kubelet waits for at a pod's volumes: the driver that must unmount one, or the mount.
-pub(super) fn left(state: &PodState) -> Option<String> {
+pub(super) fn left(state: &PodState, said: &[Said]) -> Option<String> {
     let volume = first_left(state)?;
-    let csi = volume.csi.as_ref().map(driver);
+    let csi = volume.csi.as_ref().map(|csi| driver(csi, said));
     csi.or_else(|| mount_of(volume))
         .or_else(|| Some(format!("{} to be removed", safe_path(&volume.path))))
 }
