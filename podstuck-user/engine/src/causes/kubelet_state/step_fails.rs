@@ -29,6 +29,8 @@ use crate::{
     verdict::Draft,
 };
 
+/// Errors after which kubelet continues to the next step (pkg/kubelet/kuberuntime, `killContainer`).
+const CONTINUED: [&str; 1] = ["PreStop hook failed"];
 /// Number of lines from which an error that no rule knows counts as one that does not pass by itself.
 const OFTEN: u64 = 3;
 
@@ -195,7 +197,9 @@ fn with_nothing_left<'a>(
             && *level == Level::Error
             && complaint.lines >= OFTEN
             && suspect.now.since(complaint.first).as_secs() >= LATE.unsigned_abs().as_secs()
-            && (Outcome::named_in(text).is_none() || removal(text).is_some() && !names_a_call(text))
+            && !names_a_call(text)
+            && (Outcome::named_in(text).is_none() || removal(text).is_some())
+            && !CONTINUED.iter().any(|words| text.contains(words))
     };
     let last = fresh.filter(is_open).max_by_key(|complaint| complaint.last)?;
     if let Some(id) = removal(&last.said.text) {

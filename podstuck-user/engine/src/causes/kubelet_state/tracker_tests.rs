@@ -427,6 +427,12 @@ fn an_unknown_error_counts_where_nothing_of_the_pod_is_left() {
     assert!(none(bare(), vec![error()]), "it may not be about the deletion");
     let refused = says("unlinkat /k/pods/x: device or resource busy", 880, 3);
     assert!(none(bare(), vec![to_go(), refused]), "a call that the kernel refuses");
+    let unmount =
+        "unmount failed: exit status 32 Output: umount: /k: must be superuser to unmount.";
+    let unmount = says(unmount, 880, 3);
+    assert!(none(bare(), vec![to_go(), unmount]), "kubelet sees a mount");
+    let hook = says("PreStop hook failed: command 'drain' exited with 1", 880, 3);
+    assert!(none(bare(), vec![to_go(), hook]), "kubelet continues after it");
     let warns = Said { level: Level::Warning, ..error() };
     assert!(none(bare(), vec![to_go(), warns]));
     let mounted = PodState { volumes: vec![volume("kubernetes.io~projected")], ..bare() };
