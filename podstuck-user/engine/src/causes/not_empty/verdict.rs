@@ -178,7 +178,9 @@ fn subpath(context: &Context<'_>, full: &Full, below: &[&Mount], mounts: &Mounts
 
 fn phantom(full: &Full) -> Draft {
     let mut draft = base(&PHANTOM_ENTRIES, full);
-    if full.attempts.count() > SLIPPED_AWAY {
+    if full.op.logged_in.is_some() {
+        draft.doubt("whether it lists no entries at kubelet's attempts either: it was read after the logged ones");
+    } else if full.attempts.count() > SLIPPED_AWAY {
         let fact = "readdir finds no entries, in more attempts than a writer can explain";
         draft.rule_out(ids::WRITER_STILL_ALIVE, fact);
     }
