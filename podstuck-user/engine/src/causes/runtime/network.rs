@@ -22,8 +22,8 @@ use crate::{
 
 /// Longest address that is named.
 const ADDRESS: usize = 80;
-/// The component that must act.
-const PLUGIN: &str = "the CNI plugin";
+/// The file that iptables locks while it changes rules (iptables, `XT_LOCK_NAME`).
+const XTABLES_LOCK: &str = "/run/xtables.lock";
 
 /// What the deletion of the record leaves, in addition.
 const NETWORK_STAYS: &str =
@@ -38,8 +38,10 @@ enum Fault<'a> {
     NoProgram(Option<&'a str>),
     /// The runtime has no network configuration.
     NoConfig,
-    /// The plugin does not reach its agent on this node.
-    Agent,
+    /// The plugin does not reach its agent on this node; the agent's address or socket, if the error has it.
+    Agent(Option<&'a str>),
+    /// Another process holds the lock of iptables.
+    Locked,
     /// A server that is not on this node refuses the connection, or its name does not resolve.
     Refuses(&'a str),
     /// A server does not answer in time; its address, if it is not on this node.
@@ -70,7 +72,9 @@ impl<'a> Fault<'a> {
         {
             Self::Refuses(address)
         } else if has(&["connection refused", "agent running"]) || is_socket(text) {
-            Self::Agent
+            Self::Agent(address.or_else(|| socket(text)))
+        } else if text.contains(LOCKED) {
+            Self::Locked
         } else if has(&["i/o timeout", "no route to host", "deadline exceeded"]) {
             Self::Silent(address.filter(|_| is_far))
         } else if text.contains(NO_CONTENT) {
@@ -93,7 +97,13 @@ impl<'a> Fault<'a> {
             }
             Self::NoProgram(None) => ": its program is gone".into(),
             Self::NoConfig => ": the runtime no longer has a configuration for it".into(),
-            Self::Agent => ": it cannot connect to its agent on this node".into(),
+            Self::Agent(None) => ": it cannot connect to its agent on this node".into(),
+            Self::Agent(Some(address)) => {
+                format!(": it cannot connect to its agent on this node, at {}", at(address))
+            }
+            Self::Locked => format!(
+                ": iptables, which it runs, gives up because another process holds {XTABLES_LOCK}"
+            ),
             Self::Refuses(address) => format!(": it cannot connect to {}", at(address)),
             Self::Silent(Some(address)) => {
                 format!(": {} does not answer it in time", at(address))
@@ -142,18 +152,26 @@ impl<'a> Fault<'a> {
                  log whether it was killed"
                     .into(),
             ),
-            Self::Agent | Self::Silent(None) | Self::EmptyRecord | Self::Unknown => None,
+            Self::Agent(_) | Self::Locked | Self::Silent(None) | Self::EmptyRecord | Self::Unknown => {
+                None
+            }
         }
     }
 
     /// Whether the network's agent on this node has a part in it.
     fn may_be_agents(&self) -> bool {
-        !matches!(self, Self::NothingLeft | Self::EmptyRecord)
+        !matches!(self, Self::NothingLeft | Self::EmptyRecord | Self::Locked)
     }
 }
 
 /// The error of Multus and flannel for such a file: they take a missing one for success.
 const NO_CONTENT: &str = "failed to parse netconf: unexpected end of JSON input";
+
+/// The error of iptables when it does not get its lock in time (iptables, iptables/xshared.c).
+const LOCKED: &str = "holding the xtables lock";
+
+/// What libcni's errors name the plugin by (containernetworking/cni, libcni/api.go).
+const PLUGIN_TYPE: &str = "plugin type=";
 
 /// libcni's error for a missing program (containernetworking/cni, pkg/invoke/find.go).
 const NO_PROGRAM: &str = "failed to find plugin ";
@@ -175,6 +193,19 @@ fn is_socket(text: &str) -> bool {
     text.contains("dial unix")
         || text.contains("connect: no such file")
         || text.contains(".sock: no such")
+}
+
+/// The socket that a client of Go's did not reach.
+fn socket(text: &str) -> Option<&str> {
+    let path = text.split_once("dial unix ")?.1.split(": ").next()?;
+    path.starts_with('/').then_some(path)
+}
+
+/// The component that must act.
+fn plugin(text: &str) -> Who {
+    let name = text.split_once(PLUGIN_TYPE).and_then(|(_, rest)| program(rest));
+    let name = name.map(|name| format!(" {}", clip(&safe(name.as_bytes()), ADDRESS)));
+    Who::object(format!("the CNI plugin{}", name.unwrap_or_default()))
 }
 
 /// The name that follows, in quotes, which may be escaped.
@@ -226,7 +257,7 @@ pub(super) fn words(draft: &mut Draft, suspect: &Suspect<'_>) {
 
 fn plugin_fails(draft: &mut Draft, suspect: &Suspect<'_>) {
     let fault = Fault::of(&suspect.logged.said.text);
-    draft.held_by(Who::object(PLUGIN));
+    draft.held_by(plugin(&suspect.logged.said.text));
     draft.must = Some("succeed");
     verdict::processes(draft, suspect);
     draft.explanation = format!(
@@ -258,6 +289,13 @@ fn plugin_fails(draft: &mut Draft, suspect: &Suspect<'_>) {
         draft.remedy(
             Step::new("remove the plugin's empty file of the sandbox", remove),
             "low: an empty file has nothing to lose; the plugin then succeeds without it",
+        );
+    }
+    if fault == Fault::Locked {
+        let show = "show the process that holds the lock of iptables";
+        draft.remedy(
+            Step::new(show, format!("fuser -v {XTABLES_LOCK}")),
+            "none; once that process ends, kubelet's next attempt succeeds",
         );
     }
     if fault.may_be_agents() {
@@ -300,12 +338,17 @@ mod tests {
             ),
             (
                 "Error while dialing dial tcp 127.0.0.1:50051: connect: connection refused",
-                Fault::Agent,
+                Fault::Agent(Some("127.0.0.1:50051")),
             ),
-            ("dial tcp [::1]:9099: connect: connection refused", Fault::Agent),
+            ("dial tcp [::1]:9099: connect: connection refused", Fault::Agent(Some("[::1]:9099"))),
             (
                 "dial unix /var/run/cilium/cilium.sock: connect: no such file or directory",
-                Fault::Agent,
+                Fault::Agent(Some("/var/run/cilium/cilium.sock")),
+            ),
+            (
+                "could not teardown ipv4 dnat: running [/usr/sbin/iptables -t nat -X CNI-DN-0aa --wait]: exit status 4: \
+                 Another app is currently holding the xtables lock. Perhaps you want to use the -w option?",
+                Fault::Locked,
             ),
             ("cni config uninitialized", Fault::NoConfig),
             (
@@ -348,12 +391,15 @@ mod tests {
                 Fault::EmptyRecord,
             ),
             ("error removing interface \"eth0\": Link not found", Fault::NothingLeft),
-            ("stat /run/antrea/cni.sock: no such file or directory", Fault::Agent),
+            ("stat /run/antrea/cni.sock: no such file or directory", Fault::Agent(None)),
             ("x", Fault::Unknown),
         ];
         for (text, fault) in table {
             assert_eq!(Fault::of(text), fault, "{text}");
         }
         assert_eq!(address("dial tcp \u{1b}[2J: x"), None);
+        let of_libcni = r#"failed to destroy network: plugin type=\"aws-cni\" name=\"aws-cni\" failed (delete)"#;
+        assert_eq!(plugin(of_libcni), Who::object("the CNI plugin aws-cni"));
+        assert_eq!(plugin("cni config uninitialized"), Who::object("the CNI plugin"));
     }
 }
