@@ -1,5 +1,7 @@
 //! The privileges of the tool, checked before anything is loaded.
 
+use std::cell::Cell;
+
 use anyhow::Result;
 use caps::{CapSet, Capability, CapsHashSet};
 use thiserror::Error;
@@ -55,9 +57,17 @@ pub fn gain_nothing() {
     }
 }
 
+thread_local! {
+    /// Whether this thread, or the one that it was forked from, has dropped what it does not hold from its bounding set.
+    static IS_BOUND: Cell<bool> = const { Cell::new(false) };
+}
+
 /// Keeps those of the wanted capabilities that are held, and drops the rest, for this thread and all it starts.
 pub(crate) fn keep(wanted: &[Capability]) -> Result<()> {
     let held = caps::read(None, CapSet::Permitted)?;
+    if IS_BOUND.get() && held.iter().all(|capability| wanted.contains(capability)) {
+        return Ok(());
+    }
     let keep: CapsHashSet = wanted.iter().copied().filter(|c| held.contains(c)).collect();
     // The bounding set too, or a helper program run as root would get everything back.
     for other in caps::all().difference(&keep) {
@@ -67,5 +77,6 @@ pub(crate) fn keep(wanted: &[Capability]) -> Result<()> {
     }
     caps::set(None, CapSet::Effective, &keep)?;
     caps::set(None, CapSet::Permitted, &keep)?;
+    IS_BOUND.set(true);
     Ok(())
 }

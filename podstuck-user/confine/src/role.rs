@@ -231,6 +231,30 @@ mod tests {
     }
 
     #[test]
+    fn what_is_refused_already_is_refused_by_no_second_filter() {
+        let filters = || {
+            let status = fs::read_to_string("/proc/thread-self/status").unwrap();
+            let count = status.lines().find_map(|line| line.strip_prefix("Seccomp_filters:"));
+            count.map(|count| count.trim().parse::<u32>().unwrap())
+        };
+        apart(|| {
+            let run = || {
+                let Some(before) = filters() else {
+                    println!("skipped: Linux before 5.9 does not count filters");
+                    return;
+                };
+                Role::Look.assume();
+                Role::ReadLogs.assume();
+                assert_eq!(filters(), Some(before + 1));
+                Role::Helper.assume();
+                assert_eq!(filters(), Some(before + 2), "it opens nothing unseen");
+                assert!(is_refused(fs::write("/nowhere/file", "")));
+            };
+            std::thread::scope(|scope| scope.spawn(run).join().unwrap());
+        });
+    }
+
+    #[test]
     fn the_export_writes_in_its_directory_only() {
         apart(|| {
             let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
