@@ -125,7 +125,7 @@ pub enum Command {
     /// Examines the node, traces until the verdict is firm, and prints the causes, the most likely first.
     #[command(after_help = "Examples:\n  \
         podstuck diagnose shop/cart-0\n  \
-        podstuck diagnose cart-0 -n shop --brief            five lines\n  \
+        podstuck diagnose cart-0 -n shop --brief            a short answer\n  \
         podstuck diagnose --pod-uid UID --host-root /host   in a debug pod\n  \
         podstuck diagnose --container 3f2a                  a container's files")]
     Diagnose(Diagnose),
@@ -262,7 +262,7 @@ pub struct Diagnose {
     /// loaded.
     #[arg(long, value_parser = duration)]
     pub timeout: Option<Duration>,
-    /// Print the answer's first five lines
+    /// Print only the first lines of the answer
     ///
     /// The cause, what holds the pod, since when, how certain, and the first command.
     #[arg(long)]

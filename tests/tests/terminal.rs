@@ -214,7 +214,7 @@ fn a_diagnosis_stays_on_the_screen_and_is_printed_in_the_end() {
     let all = tmux.all();
     assert!(all.contains("nothing wrong was found in") && all.contains("status=0"), "{all}");
     tmux.assert_restored();
-    // In five lines it is text.
+    // The short answer is text.
     tmux.line("clear");
     tmux.line(&format!("{diagnose} --brief; echo status=$?"));
     tmux.wait_for("the prompt", |screen| {

@@ -1,5 +1,5 @@
 //! The answer in six lines: what holds the pod, which process does, since when, how certain that is, the first remedy
-//! and its command.
+//! and its command. One that is not certain has a seventh: the log message that it rests on.
 
 use jiff::Timestamp;
 use podstuck_engine::catalogue;
@@ -18,7 +18,7 @@ use podstuck_model::{
     chain::Link,
     container::ContainerStage,
     diagnosis::{Diagnosis, Gone, PodStage, Stage, Terminating},
-    evidence::Certainty,
+    evidence::{Certainty, Evidence, Source},
     finding::Finding,
     remedy::Remedy,
 };
@@ -115,6 +115,11 @@ fn held_since(
         Some(who) => line("who", &text(&who.to_string()), style),
         None => line("where", &style.path(&nouns::path(&cause.call.path), LABEL), style),
     });
+    let is_logged = |fact: &&Evidence| matches!(fact.source, Source::Log(_));
+    let unsure = Some(cause).filter(|cause| cause.certainty != Certainty::Firm);
+    if let Some(said) = unsure.and_then(|cause| cause.evidence.iter().find(is_logged)) {
+        out.push_str(&wrapped("fact", &text(&said.fact), style));
+    }
     out.push_str(&match terminating {
         Some(it) => line("since", &since_asked(it, at), style),
         None => line("seen", &seen_since(cause, at), style),

@@ -120,6 +120,7 @@ mod tests {
     use podstuck_model::{
         container::{ContainerProgress, ContainerStage},
         diagnosis::{Gone, PodStage, Stage, Terminating},
+        evidence::{Certainty, Evidence, Source},
         finding::Progress,
         identity::Component,
         path::safe,
@@ -168,6 +169,20 @@ pod shop/cart-0: volume-held-by-host-process, certain (0.95)
         assert!(out.starts_with(first), "{out}");
         assert!(out.contains("its volumes are not (1 mount"), "{out}");
         assert!(out.contains("\nruled out\n  - nested-mount-under-volume: "), "{out}");
+    }
+
+    #[test]
+    fn an_answer_that_is_not_certain_quotes_the_log_that_it_rests_on() {
+        let certain = sample::finding();
+        let source = Source::Log("log of kubelet".into());
+        let said =
+            Evidence { fact: "kubelet logged, 3 times: x".into(), source, since: certain.first };
+        let evidence = [certain.evidence.clone(), vec![said]].concat();
+        let of = |certainty| Finding { certainty, evidence: evidence.clone(), ..certain.clone() };
+        let line = "\n  fact   kubelet logged, 3 times: x\n  seen ";
+        let likely = rendered(&answer(vec![of(Certainty::Likely)], false), PLAIN);
+        assert!(likely.contains(line), "{likely}");
+        assert!(!rendered(&answer(vec![of(Certainty::Firm)], true), PLAIN).contains(line));
     }
 
     #[test]
