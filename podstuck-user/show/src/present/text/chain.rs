@@ -8,16 +8,14 @@ use crate::present::{
 use podstuck_model::chain::Link;
 
 /// All links below a heading; empty when there are none.
-pub(crate) fn chain(all: &[Link], not_visible: Option<&str>, style: Style) -> String {
+pub(crate) fn chain(all: &[Link], style: Style) -> String {
     if all.is_empty() {
         return String::new();
     }
-    let heading = style.paint(Ink::Label, "who waits for whom");
-    let end = not_visible.map(|why| style.wrap("  not visible: ", "     ", &text(why)));
-    format!("\n{heading}\n{}{}", links(all, style), end.unwrap_or_default())
+    format!("\n{}\n{}", style.paint(Ink::Label, "who waits for whom"), links(all, style))
 }
 
-/// All links, the API server's first.
+/// All links, the API server's first, and why the wait of the last one is not visible.
 pub(crate) fn links(links: &[Link], style: Style) -> String {
     let mut out = String::new();
     for (number, link) in links.iter().enumerate() {
@@ -30,6 +28,10 @@ pub(crate) fn links(links: &[Link], style: Style) -> String {
             text(&link.source())
         );
         out.push_str(&style.wrap(&format!("  {}. ", number + 1), "     ", &line));
+    }
+    let not_visible = links.last().and_then(|link| link.not_visible.as_deref());
+    if let Some(why) = not_visible {
+        out.push_str(&style.wrap("  not visible: ", "     ", &text(why)));
     }
     out
 }

@@ -56,7 +56,7 @@ pub fn diagnosis(answer: &Diagnosis, at: Timestamp, style: Style) -> String {
         out.push_str(&style.wrap("  ", "    ", &line));
     }
     for stage in &answer.stages {
-        out.push_str(&chain(&stage.chain, stage.not_visible.as_deref(), style));
+        out.push_str(&chain(&stage.chain, style));
     }
     for (number, cause) in answer.causes.iter().enumerate() {
         out.push_str(&format!("\n{}. ", number + 1));

@@ -172,6 +172,7 @@ fn a_pod_that_waits_for_something_is_not_well() {
     let mut state = empty();
     state.chain = vec![Link {
         waits_for: Some("CSI driver x".into()),
+        not_visible: Some("it waits inside the process".into()),
         ..Link::new(
             Who::object(format!("kubelet{HOSTILE}")),
             "unmount the pod's volumes",
@@ -182,7 +183,12 @@ fn a_pod_that_waits_for_something_is_not_well() {
     for size in SIZES {
         let shown = screen(size, &state, &mut Choice::default());
         assert!(!shown.contains("nothing wrong was found"), "{shown}");
-        for words in ["cause not known: kubelet", "Who waits for whom", "volume data is mounted"] {
+        for words in [
+            "cause not known: kubelet",
+            "Who waits for whom",
+            "volume data is mounted",
+            "not visible: it waits inside the process",
+        ] {
             assert!(shown.contains(words), "{words}: {shown}");
         }
     }

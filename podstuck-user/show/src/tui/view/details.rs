@@ -48,7 +48,7 @@ pub(super) fn lines(
     }
     out.extend(lines.flat_map(|line| ruled(line, look, width)));
     if !is_over(finding) {
-        let chain = text::chain::chain(&state.chain, None, style);
+        let chain = text::chain::chain(&state.chain, style);
         out.extend(chain.lines().flat_map(|line| ruled(line, look, width)));
     }
     out
