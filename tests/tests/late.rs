@@ -8,6 +8,8 @@
 mod driver;
 #[path = "late/forms.rs"]
 mod forms;
+#[path = "common/freezable.rs"]
+mod freezable;
 #[path = "late/frozen.rs"]
 mod frozen;
 #[path = "late/journal.rs"]

@@ -16,6 +16,7 @@ use crate::{
         kernel_lock::LockHolder,
         node::NodeSample,
         path::{safe, safe_path},
+        pod_group::{PodGroup, Task},
         said::{Said, container_id},
         stuck::StuckThread,
         time::{Clock, Monotonic},
@@ -36,6 +37,8 @@ const LASTS: Duration = Duration::from_secs(3);
 const UNREAD_LASTS: Duration = Duration::from_secs(5);
 /// Maximum number of containers whose shims are searched for.
 const CONTAINERS: usize = 16;
+/// Maximum number of a pod's processes that are followed.
+const TASKS: usize = 4;
 /// Maximum number of named processes that have a pipe open.
 const NAMED: usize = 3;
 /// The reason to expect an answer on a connection.
@@ -133,7 +136,9 @@ impl Waits {
         let containers = said.iter().rev().filter_map(|said| container_id(&said.text));
         let containers: BTreeSet<&str> = containers.take(CONTAINERS).collect();
         let names = std::iter::once(uid).chain(containers).map(str::to_owned).collect();
-        let wants = FollowWaits { shims, daemons: daemons.into_iter().collect(), names }.into();
+        let daemons = daemons.into_iter().collect();
+        let tasks = group.map_or_else(Vec::new, tasks_of);
+        let wants = FollowWaits { shims, daemons, tasks, names }.into();
         let path = pod.map(|pod| pod.directory.clone()).unwrap_or_default();
         Some(Query { tracker: TrackerId::Waits, target_id: 0, path, wants })
     }
@@ -234,6 +239,12 @@ impl Waits {
         self.found.iter()
     }
 
+    /// What a process of a container waits for, and those that it waits for.
+    pub(crate) fn of_task(&self, pid: u32, clock: &Clock) -> Vec<Link> {
+        let is_its = self.of(pid).is_some_and(|it| it.part == Part::Container);
+        if is_its { self.follow(pid, "end", clock).links } else { Vec::new() }
+    }
+
     fn of(&self, pid: u32) -> Option<&Waiting> {
         self.found.iter().find(|it| it.pid == pid)
     }
@@ -324,6 +335,21 @@ impl Waits {
                 };
                 let source = format!("/proc/{pid}/net/tcp, /proc/{pid}/fd");
                 (format!("{other} to {does}"), fact, source)
+            }
+            On::Kernel { tid, is_worker, channel, file, .. } => {
+                let channel = channel.as_deref().map(|channel| wait_channel::words(&[], channel));
+                let file = file.as_ref().map(|file| {
+                    let (path, fs_type) = (safe_path(&file.path), safe(file.fs_type.as_bytes()));
+                    format!("{path} on {fs_type} ({})", safe(file.source.as_bytes()))
+                });
+                let what = match (channel, file) {
+                    (Some(channel), Some(file)) => format!("{channel}, for {file}"),
+                    (Some(one), None) | (None, Some(one)) => one,
+                    (None, None) => "the kernel".to_owned(),
+                };
+                let of_ring = if *is_worker { ", a worker of its io_uring," } else { "" };
+                let fact = format!("its thread {tid}{of_ring} sleeps, and no signal wakes it");
+                (what, fact, format!("/proc/{pid}/task/{tid}/wchan"))
             }
             On::Pipe { reads, others, .. } => {
                 let names: Vec<String> =
@@ -447,10 +473,11 @@ fn is_read(on: &On) -> bool {
 fn rank(on: &On) -> u8 {
     match on {
         On::Lock { .. } => 0,
-        On::Child { .. } => 1,
-        _ if is_read(on) => 4,
-        On::Socket { .. } | On::Connection { .. } => 2,
-        On::Pipe { .. } => 3,
+        On::Kernel { .. } => 1,
+        On::Child { .. } => 2,
+        _ if is_read(on) => 5,
+        On::Socket { .. } | On::Connection { .. } => 3,
+        On::Pipe { .. } => 4,
     }
 }
 
@@ -467,7 +494,16 @@ fn task(waiting: &Waiting, on: &On) -> String {
         }
         On::Pipe { reads: true, .. } => "write to the pipe, or close it".to_owned(),
         On::Pipe { reads: false, .. } => "read from the pipe".to_owned(),
+        On::Kernel { .. } => "return".to_owned(),
     }
+}
+
+/// The processes of containers that are followed: those in the pod's control groups first, then the oldest.
+fn tasks_of(group: &PodGroup) -> Vec<u32> {
+    let all = group.tasks.iter().chain(&group.outside);
+    let mut all: Vec<&Task> = all.filter(|task| !group.is_sandboxs(task)).collect();
+    all.sort_by_key(|task| (group.is_outside(task), task.started, task.pid));
+    all.iter().take(TASKS).map(|task| task.pid).collect()
 }
 
 fn of_file(file: Option<&std::path::Path>) -> String {
@@ -475,168 +511,4 @@ fn of_file(file: Option<&std::path::Path>) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use super::*;
-    use crate::{
-        model::{identity::Actor, thread::Thread},
-        testing::stuck,
-    };
-
-    const CLOCK: Clock = Clock::new(Timestamp::UNIX_EPOCH, Monotonic(0));
-
-    fn waiting(pid: u32, command: &str, part: Part, on: Vec<On>) -> Waiting {
-        let (command, channel) = (command.to_owned(), Some("futex_do_wait".to_owned()));
-        Waiting { pid, started: 100, command, state: 'S', channel, part, on }
-    }
-
-    fn child(pid: u32) -> On {
-        On::Child { pid, is_waited_for: false }
-    }
-
-    fn socket(number: u64, peer: u32, request: Request, unread: u32) -> On {
-        let path = Some("/run/api.sock".into());
-        On::Socket { number, path, peer: Some(peer), request, unread }
-    }
-
-    /// The waits after scans at these seconds.
-    fn seen(at: &[u64], found: &[Waiting]) -> Waits {
-        let mut waits = Waits::default();
-        for second in at {
-            waits.answered(&Ok(found.to_vec()), Monotonic(second * 1_000_000_000));
-        }
-        waits
-    }
-
-    fn links_of(waits: &Waits, pid: u32) -> Vec<(String, String, Option<String>)> {
-        let links = waits.follow(pid, "end the container", &CLOCK).links;
-        links.into_iter().map(|link| (link.who.to_string(), link.must, link.waits_for)).collect()
-    }
-
-    fn link(who: &str, must: &str, waits_for: &str) -> (String, String, Option<String>) {
-        let waits_for = (!waits_for.is_empty()).then(|| waits_for.to_owned());
-        (who.to_owned(), must.to_owned(), waits_for)
-    }
-
-    #[test]
-    fn a_shim_waits_for_its_child_and_that_for_who_has_the_lock() {
-        let lock = On::Lock { file: Some("/run/xtables.lock".into()), holder: Some(9) };
-        let found = [
-            waiting(6, "containerd-shim", Part::Shim, vec![child(8)]),
-            waiting(8, "runc delete", Part::Task, vec![lock]),
-            waiting(9, "iptables", Part::Other, vec![]),
-        ];
-        let waits = seen(&[10, 14], &found);
-        assert_eq!(
-            links_of(&waits, 6),
-            [
-                link("containerd-shim (pid 6)", "end the container", "runc delete (pid 8) to end"),
-                link(
-                    "runc delete (pid 8)",
-                    "end",
-                    "iptables (pid 9) to release the lock on /run/xtables.lock"
-                ),
-                link("iptables (pid 9)", "release the lock on /run/xtables.lock", ""),
-            ]
-        );
-        assert_eq!(waits.shim(&CLOCK), Some(6));
-        // The child was started 1 s after boot; its own wait has been seen once.
-        assert_eq!(links_of(&seen(&[10], &found), 6).len(), 2);
-        let none = seen(&[10, 14], &[waiting(6, "containerd-shim", Part::Shim, vec![])]);
-        assert_eq!((links_of(&none, 6), none.shim(&CLOCK)), (vec![], None));
-    }
-
-    #[test]
-    fn what_is_read_within_seconds_is_no_link() {
-        let at = |request| {
-            let on = vec![socket(5, 7, request, 74)];
-            [waiting(6, "containerd-shim", Part::Shim, on), waiting(7, "vmm", Part::Other, vec![])]
-        };
-        let mut waits = seen(&[10], &at(Request::Unread));
-        assert_eq!(links_of(&waits, 6), []);
-        waits.answered(&Ok(at(Request::Read).to_vec()), Monotonic(12_000_000_000));
-        waits.answered(&Ok(at(Request::Unread).to_vec()), Monotonic(14_000_000_000));
-        assert_eq!(links_of(&waits, 6), [], "it was read in between");
-        waits.answered(&Ok(at(Request::Unread).to_vec()), Monotonic(20_000_000_000));
-        let first = link(
-            "containerd-shim (pid 6)",
-            "end the container",
-            "vmm (pid 7) to read what it has sent at /run/api.sock",
-        );
-        assert_eq!(links_of(&waits, 6)[0], first);
-        waits.answered(&Err(NoAnswer::Refused("no".into())), Monotonic(22_000_000_000));
-        assert_eq!(links_of(&waits, 6), [], "it is not known any more");
-    }
-
-    #[test]
-    fn which_of_several_connections_an_answer_is_to_come_on_is_not_said() {
-        let at = |peers: &[u32]| {
-            let on = peers.iter().map(|pid| socket(u64::from(*pid), *pid, Request::Read, 0));
-            seen(&[10, 14], &[waiting(8, "runc delete", Part::Task, on.collect())])
-        };
-        assert_eq!(links_of(&at(&[20]), 8).len(), 1);
-        assert_eq!(links_of(&at(&[20, 21]), 8).len(), 0);
-    }
-
-    #[test]
-    fn bytes_that_are_not_acknowledged_are_a_link_to_an_address() {
-        let connection = On::Connection {
-            number: 3,
-            remote: ([10, 0, 0, 9], 24224).into(),
-            peer: None,
-            request: Request::Unread,
-            unread: 74,
-            retries: 6,
-        };
-        let waits = seen(&[10, 16], &[waiting(8, "umount.rbd", Part::Task, vec![connection])]);
-        let links = waits.follow(8, "end", &CLOCK).links;
-        let expected = "the other end, 10.0.0.9:24224, to acknowledge what it has sent";
-        assert_eq!(links[0].waits_for.as_deref(), Some(expected));
-        assert_eq!(
-            links[0].fact(),
-            "74 bytes are not acknowledged, and the kernel has retransmitted 6 times"
-        );
-        assert_eq!(links.len(), 1);
-    }
-
-    #[test]
-    fn of_those_that_wait_for_each_other_each_is_one_link() {
-        let found = [
-            waiting(6, "a", Part::Shim, vec![socket(1, 7, Request::Unread, 9)]),
-            waiting(7, "b", Part::Other, vec![socket(2, 6, Request::Unread, 9)]),
-        ];
-        let links = links_of(&seen(&[10, 16], &found), 6);
-        let who: Vec<&str> = links.iter().map(|(who, ..)| who.as_str()).collect();
-        assert_eq!(who, ["a (pid 6)", "b (pid 7)"]);
-        assert!(links[1].2.as_deref().unwrap().starts_with("a (pid 6) to read"), "{links:?}");
-    }
-
-    /// aws-fsx-csi-driver#495.
-    #[test]
-    fn a_command_that_is_in_a_call_waits_for_what_its_stack_names() {
-        let umount = Waiting { state: 'D', ..waiting(8, "umount", Part::Task, vec![]) };
-        let found = [waiting(6, "aws-fsx-csi-dri", Part::Daemon, vec![child(8)]), umount];
-        let mut waits = seen(&[10, 14], &found);
-        let last = |waits: &Waits| {
-            let followed = waits.task(6, "unpublish the volume", &CLOCK);
-            (followed.links[1].clone(), followed.stuck.is_some())
-        };
-        let (link, is_stuck) = last(&waits);
-        assert_eq!(link.waits_for.as_deref(), Some("the kernel function futex_do_wait to return"));
-        assert_eq!((link.fact().as_str(), is_stuck), ("state D", false));
-        let mut call = stuck(&["folio_wait_bit", "nfs_wb_all [nfs]"]);
-        call.thread = Thread { pid: 8, tid: 8 };
-        call.actor = Arc::new(Actor { pid: 8, started: Some(100), ..Actor::clone(&call.actor) });
-        waits.stuck(&call);
-        let (link, is_stuck) = last(&waits);
-        assert_eq!(
-            link.waits_for.as_deref(),
-            Some("an NFS server, in the kernel function folio_wait_bit")
-        );
-        assert!(link.fact().contains("has not returned (inside the call): state D") && is_stuck);
-        waits.stuck(&StuckThread { over: true, ..call });
-        assert!(!last(&waits).1);
-        assert!(waits.task(8, "end", &CLOCK).links.is_empty());
-    }
-}
+mod tests;

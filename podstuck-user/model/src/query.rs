@@ -291,6 +291,9 @@ pub struct FollowWaits {
     pub shims: Vec<u32>,
     /// Daemons that serve all pods: only their children whose command line contains one of `names` count.
     pub daemons: Vec<u32>,
+    /// Processes of its containers, without the sandbox's own.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub tasks: Vec<u32>,
     /// The pod's UID and its containers' ids. A shim started for one of them is inspected, too.
     pub names: Vec<String>,
 }

@@ -45,6 +45,8 @@ pub enum Part {
     Daemon,
     /// It was started for one task and ends when that is done: its parent waits for it.
     Task,
+    /// It is a process of one of the pod's containers, or such a process waits for it as its child.
+    Container,
     /// Another process waits for it.
     Other,
 }
@@ -97,6 +99,19 @@ pub enum On {
         /// Number of unanswered retransmissions.
         retries: u32,
     },
+    /// The kernel: one of its threads sleeps uninterruptibly. Looked for in processes of containers.
+    Kernel {
+        /// The thread.
+        tid: u32,
+        /// Whether it is a worker of the process's io_uring: the kernel names it `iou-wrk-TID` (io_uring/io-wq.c).
+        is_worker: bool,
+        /// The kernel function that it sleeps in, if visible.
+        channel: Option<String>,
+        /// The file that its call is on, if known.
+        file: Option<CalledFile>,
+        /// How often the thread slept: the same number in two scans is the same sleep.
+        sleeps: u64,
+    },
     /// A pipe that one of its threads reads from or writes to.
     Pipe {
         /// Its inode number.
@@ -106,6 +121,18 @@ pub enum On {
         /// Other processes that have it open.
         others: Vec<u32>,
     },
+}
+
+/// A file that a system call is on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CalledFile {
+    /// Its path, as the process sees it.
+    #[serde(with = "raw_path")]
+    pub path: PathBuf,
+    /// Type of its file system.
+    pub fs_type: String,
+    /// The device of the file system, or the source as the type defines it.
+    pub source: String,
 }
 
 /// Identifies a wait of a process.
@@ -119,6 +146,7 @@ impl On {
             Self::Lock { holder, .. } => *holder,
             Self::Socket { peer, .. } | Self::Connection { peer, .. } => *peer,
             Self::Pipe { others, .. } => others.first().copied(),
+            Self::Kernel { .. } => None,
         }
     }
 
@@ -130,6 +158,9 @@ impl On {
             Self::Socket { number, request, .. } => (2, *number, Some(*request)),
             Self::Pipe { number, .. } => (3, *number, None),
             Self::Connection { number, request, .. } => (4, *number, Some(*request)),
+            Self::Kernel { tid, sleeps, .. } => {
+                (5, u64::from(*tid) << 32 | sleeps & 0xffff_ffff, None)
+            }
         }
     }
 

@@ -9,10 +9,14 @@ use std::{
 };
 
 use jiff::{SignedDuration, Timestamp};
-use podstuck_tests::{diagnose, requires, root_and_btf};
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use podstuck_tests::{Ending, diagnose, podstuck_call, requires, root_and_btf};
 use serde_json::{Value, json};
 
-use super::{Node, answer, klog};
+use super::{Node, answer, freezable::Freezable, klog, pods_group::PodsGroup};
 
 /// A kubelet that has written this of its pod.
 fn kubelet(number: u8, log: impl FnOnce(&str, &str) -> String) -> Node {
@@ -252,6 +256,100 @@ fn a_container_that_is_still_made_is_what_kubelet_waits_for() {
         "{chain:#?}"
     );
     assert_eq!(last["must"], "finish that");
+}
+
+/// kubernetes#127188: the container's first process is a shell without a handler for SIGTERM, which waits for `sleep`. The
+/// PID namespace is real.
+#[test]
+fn a_first_process_that_sigterm_does_not_end_is_named_with_the_end_of_the_grace_period() {
+    requires!(root_and_btf());
+    let node = kubelet(77, |name, uid| {
+        let delete = format!("\"SyncLoop DELETE\" source=\"api\" pods=[\"shop/{name}\"]");
+        let killing = format!(
+            "\"Killing container with a grace period\" pod=\"shop/{name}\" podUID=\"{uid}\" containerName=\"app\" \
+             gracePeriod=600"
+        );
+        klog(30, 'I', &delete) + &klog(29, 'I', &killing)
+    });
+    let mut unshare = Command::new("unshare");
+    unshare.args(["--fork", "--kill-child", "--pid", "sh", "-c", "read _; sleep 600; true"]);
+    let mut unshare = Ending::start(unshare.stdin(Stdio::piped()));
+    let children = format!("/proc/{0}/task/{0}/children", unshare.id());
+    let of_unshare = || fs::read_to_string(&children).unwrap().trim().parse::<u32>().ok();
+    let shell = std::iter::repeat_with(of_unshare).flatten().next().unwrap();
+    let _group = PodsGroup::with("first", &node.uid, &[shell]);
+    drop(unshare.stdin.take());
+    let mut record = record(
+        &node,
+        -570,
+        json!({
+            "phase": "Running",
+            "containerStatuses": [{ "name": "app", "state": { "running": {} } }]
+        }),
+    );
+    record["metadata"]["deletionGracePeriodSeconds"] = 600.into();
+    let answer = ask(&node, &record);
+    let cause = &answer["causes"][0];
+    let found = (&cause["id"], &cause["certainty"]);
+    assert_eq!(found, (&"grace-period-or-prestop".into(), &"firm".into()), "{answer:#}");
+    assert_eq!(cause["held_by"], format!("sh (pid {shell})"), "{cause:#}");
+    let facts = cause["evidence"].to_string();
+    assert!(facts.contains("which the kernel discards for the init process"), "{facts}");
+    let chain = answer["stages"][0]["chain"].as_array().unwrap();
+    let last = chain.last().unwrap();
+    assert_eq!(last["who"]["pid"], shell, "{chain:#?}");
+    let waits_for = last["waits_for"].as_str().unwrap();
+    assert!(waits_for.contains(", when the grace period ends, unless"), "{waits_for}");
+    let facts = last["facts"].to_string();
+    assert!(facts.contains(&format!("sh (pid {shell}) waits for sleep (pid ")), "{facts}");
+}
+
+/// The process waits for its io_uring, whose worker waits for a frozen file system; when the process is killed, its exit
+/// waits for the worker.
+#[test]
+fn the_worker_of_a_processs_io_uring_is_what_waits() {
+    requires!(root_and_btf());
+    let node = kubelet(78, |name, uid| {
+        let killing = format!(
+            "\"Killing container with a grace period\" pod=\"shop/{name}\" podUID=\"{uid}\" containerName=\"app\" \
+             gracePeriod=30"
+        );
+        klog(400, 'I', &killing)
+    });
+    let disk = Freezable::mount();
+    fs::create_dir(disk.at().join("x")).unwrap();
+    disk.freeze();
+    let mut call = Command::new(podstuck_call());
+    let call = Ending::start(call.arg("io-uring").arg(disk.at()).arg("x"));
+    let group = PodsGroup::with("ring", &node.uid, &[call.id()]);
+    let worker = || {
+        let tasks = fs::read_dir(format!("/proc/{}/task", call.id())).ok()?;
+        let stats =
+            tasks.flatten().filter_map(|it| fs::read_to_string(it.path().join("stat")).ok());
+        stats.into_iter().find(|stat| stat.contains("(iou-wrk-") && stat.contains(") D "))
+    };
+    let found = std::iter::repeat_with(worker).take(100).find_map(|found| {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        found
+    });
+    if found.is_none() {
+        disk.thaw();
+        return podstuck_testing::skip("a kernel without io_uring's deletions");
+    }
+    let record = record(&node, 300, json!({ "phase": "Running" }));
+    let waits = ask(&node, &record);
+    let chain = waits["stages"][0]["chain"].as_array().unwrap();
+    let last = chain.last().unwrap();
+    assert_eq!(last["who"]["pid"], call.id(), "{waits:#}");
+    let facts = last["facts"].to_string();
+    assert!(facts.contains("a worker of its io_uring, sleeps, and no signal wakes it"), "{facts}");
+    kill(Pid::from_raw(call.id().cast_signed()), Signal::SIGKILL).unwrap();
+    let killed = ask(&node, &record);
+    disk.thaw();
+    drop((call, group));
+    let cause = &killed["causes"][0];
+    assert_eq!(cause["id"], "dstate-process", "{killed:#}");
+    assert!(cause.to_string().contains("a frozen file system"), "{cause:#}");
 }
 
 /// kubernetes#30042 and kubernetes#116032

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     model::{
-        chain::{Link, Who},
+        chain::{Link, LinkFact, Who},
         identity::Component,
         node::PodState,
         path::{clip, safe, safe_path},
@@ -95,10 +95,24 @@ pub(super) fn of_containers(state: &PodState, facts: &Facts<'_>) -> Vec<Link> {
         fact.push_str(&format!("; also alive: {}{more}", others.join(", ")));
     }
     let source = format!("/proc/{}/task/{}/stat", first.pid, first.tid);
+    let followed = match frozen {
+        Some(_) => Vec::new(),
+        None => facts.waits.of_task(first.pid, facts.clock),
+    };
+    let in_kernel = followed.first().filter(|_| first.state == 'D');
+    let waits_for = waits_for.or_else(|| in_kernel?.waits_for.clone());
     let hidden = waits_for.is_none().then(hidden);
     let who = first.who().started(facts.clock.after_boot(first.started));
-    links.push(Link { not_visible: hidden, ..seen(who, "end", waits_for, fact, &source) });
+    let mut link = Link { not_visible: hidden, ..seen(who, "end", waits_for, fact, &source) };
+    link.facts.extend(followed.iter().take(NAMED).filter_map(own_wait));
+    links.push(link);
     links
+}
+
+/// What a process waits for by itself, or one that it waits for.
+fn own_wait(link: &Link) -> Option<LinkFact> {
+    let fact = format!("{} waits for {} ({})", link.who, link.waits_for.as_ref()?, link.fact());
+    Some(LinkFact { fact, source: link.source() })
 }
 
 /// The shim of a pod: one that is halted or has unreaped children before others.

@@ -186,6 +186,42 @@ fn waiting(pid: u32, command: &str, part: Part, on: Vec<On>) -> Waiting {
     Waiting { pid, started: 100, command, state: 'S', channel, part, on }
 }
 
+#[test]
+fn of_a_process_that_lives_its_own_wait_is_a_fact_and_no_link() {
+    let remote = ([10, 0, 0, 9], 5432).into();
+    let (request, peer) = (Request::Unread, None);
+    let unread = On::Connection { number: 3, remote, peer, request, unread: 74, retries: 6 };
+    let sleeps = On::Kernel {
+        tid: 9,
+        is_worker: false,
+        channel: Some("rpc_wait_bit_killable".into()),
+        file: None,
+        sleeps: 3,
+    };
+    let last = |state, on| {
+        let mut waits = Waits::default();
+        let found = vec![Waiting { state, ..waiting(7, "app", Part::Container, vec![on]) }];
+        for second in [10, 16] {
+            waits.answered(&Ok(found.clone()), Monotonic(second * 1_000_000_000));
+        }
+        let tasks = vec![task("pause", 5), Task { state, ..task("app", 7) }];
+        let cgroups = vec![PodGroup { tasks, ..pod_group(UID) }];
+        let sample = NodeSample { cgroups, ..node() };
+        let links = chain(&at(Stage::Containers), &Facts { waits: &waits, ..facts(&sample) });
+        let last = links.last().unwrap();
+        (last.who.to_string(), last.waits_for.clone().unwrap(), last.facts[1].fact.clone())
+    };
+    let (who, waits_for, fact) = last('S', unread);
+    let kill = "SIGKILL, unless it exits by itself";
+    assert_eq!((who.as_str(), waits_for.as_str()), ("app (pid 7)", kill));
+    let expected = "app (pid 7) waits for the other end, 10.0.0.9:5432, to acknowledge what it has sent (74 bytes are \
+        not acknowledged, and the kernel has retransmitted 6 times)";
+    assert_eq!(fact, expected);
+    let (who, waits_for, _) = last('D', sleeps);
+    let nfs = "an NFS server, in the kernel function rpc_wait_bit_killable";
+    assert_eq!((who.as_str(), waits_for.as_str()), ("app (pid 7)", nfs));
+}
+
 /// rook#6327: kubelet unmounts NFS by itself.
 #[test]
 fn what_kubelet_has_started_stands_behind_it() {

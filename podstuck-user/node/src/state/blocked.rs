@@ -24,16 +24,28 @@ pub(super) enum Blocked {
     Locks(u64),
     /// The end of a child; `None` for whichever ends first.
     Child(Option<u32>),
+    /// Another call on one.
+    Uses(u64),
 }
 
-/// Of each thread that waits in such a call.
-pub(super) fn threads(pid: u32) -> Vec<Blocked> {
+impl Blocked {
+    /// The descriptor that the call is on.
+    pub(super) fn descriptor(self) -> Option<u64> {
+        match self {
+            Self::Reads(of) | Self::Writes(of) | Self::Locks(of) | Self::Uses(of) => Some(of),
+            Self::Child(_) => None,
+        }
+    }
+}
+
+/// Each thread that waits in such a call.
+pub(super) fn threads(pid: u32) -> Vec<(u32, Blocked)> {
     let process = PathBuf::from(format!("/proc/{pid}"));
     let found = proc::threads(pid).take(THREADS).filter_map(|tid| {
         let file = format!("task/{tid}/syscall");
         let text = silent::read(&process, |process| fs::read_to_string(process.join(file)).ok())?;
         let Doing::Call { number, arguments } = doing(text.trim_end())? else { return None };
-        of(number, arguments, |descriptor| child(&process, descriptor))
+        Some((tid, of(number, arguments, |descriptor| child(&process, descriptor))?))
     });
     found.collect()
 }
@@ -69,6 +81,19 @@ fn of(
             Blocked::Child(Some(child(second)?))
         }
         libc::SYS_waitid => Blocked::Child(None),
+        libc::SYS_pread64
+        | libc::SYS_preadv
+        | libc::SYS_pwrite64
+        | libc::SYS_pwritev
+        | libc::SYS_fsync
+        | libc::SYS_fdatasync
+        | libc::SYS_sync_file_range
+        | libc::SYS_syncfs
+        | libc::SYS_ftruncate
+        | libc::SYS_fallocate
+        | libc::SYS_getdents64
+        | libc::SYS_fstat
+        | libc::SYS_ioctl => Blocked::Uses(first),
         _ => return None,
     })
 }
@@ -101,6 +126,7 @@ mod tests {
             (of(libc::SYS_waitid, [1, 43]), Some(Blocked::Child(Some(43)))),
             (of(libc::SYS_waitid, [3, 9]), Some(Blocked::Child(Some(77)))),
             (of(libc::SYS_waitid, [3, 8]), None),
+            (of(libc::SYS_fsync, [8, 0]), Some(Blocked::Uses(8))),
             (of(libc::SYS_futex, [1, 2]), None),
         ] {
             assert_eq!(found, expected);

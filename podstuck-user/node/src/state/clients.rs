@@ -125,7 +125,7 @@ fn other_ends(own: &HashSet<u64>, all: &[Socket]) -> HashMap<u64, Request> {
 /// answered to a process that does not read, such as a pager.
 fn waits_for_another(pid: u32) -> bool {
     let is_stopped = proc::stat(pid, pid).is_some_and(|(state, _)| proc::is_stopped(state));
-    let writes = |blocked: &Blocked| matches!(blocked, Blocked::Writes(_));
+    let writes = |(_, blocked): &(u32, Blocked)| matches!(blocked, Blocked::Writes(_));
     is_stopped || blocked::threads(pid).iter().any(writes)
 }
 

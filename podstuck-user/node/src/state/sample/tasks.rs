@@ -17,6 +17,9 @@ use podstuck_model::{
 
 /// Threads looked at of one process.
 const THREADS: usize = 64;
+/// The beginning of the names of an io_uring's workers (`create_worker_thread` in io_uring/io-wq.c), which are threads of
+/// its process since Linux 5.12.
+pub(in crate::state) const WORKER: &str = "iou-wrk-";
 /// `SIGKILL` in a mask of signals.
 const KILL: u64 = 1 << 8;
 /// `SIGTERM` in a mask of signals.
@@ -34,14 +37,19 @@ pub(super) fn read(pid: u32, group: &Path) -> Option<Task> {
     let dead = matches!(first.state, 'Z' | 'X');
     let mut worst = first;
     // A first thread that waits in the kernel while it exits has taken its SIGKILL, which is still pending for others.
-    if !worst.is_unkillable() && (dead || worst.killed || worst.exiting || worst.state == 'D') {
+    if dead || worst.killed || worst.exiting || worst.state == 'D' {
         let others = proc::threads(pid).take(THREADS).filter_map(|tid| thread(pid, tid, group));
         let others: Vec<Task> = others.filter(|other| !matches!(other.state, 'Z' | 'X')).collect();
-        // A process lives until its last thread has ended.
-        match others.iter().find(|other| other.is_unkillable()).or(others.first()) {
-            Some(other) if dead || other.is_unkillable() => worst = other.clone(),
-            None if dead => return None,
-            _ => {}
+        // A process lives until its last thread has ended, and its threads wait for the workers of its io_uring
+        // (`io_wq_exit_workers` in io_uring/io-wq.c).
+        let is_worker = |task: &&Task| task.comm.starts_with(WORKER);
+        let mut stuck = others.iter().filter(|other| other.is_unkillable());
+        let worker = stuck.clone().find(is_worker);
+        let first = if worst.is_unkillable() { None } else { stuck.next() };
+        match worker.or(first) {
+            Some(other) => worst = other.clone(),
+            None if dead => worst = others.first()?.clone(),
+            None => {}
         }
     }
     if worst.killed || worst.exiting {

@@ -1,6 +1,7 @@
 //! What the processes that must act for a pod wait for, from one to the next: children, locks, local sockets, TCP
 //! connections, pipes. Nothing is sent to any of them, and no file but those of `/proc` is opened.
 
+mod in_kernel;
 mod locks;
 mod network_plugin;
 
@@ -100,7 +101,7 @@ impl Question for Helped<FollowWaits> {
         let names: HashSet<&[u8]> = self.0.names.iter().map(|name| name.as_bytes()).collect();
         let found = node.all.keys().copied().filter(|pid| is_shim_of(*pid, &self.0.names));
         let shims: BTreeSet<u32> = self.0.shims.iter().copied().chain(found).collect();
-        Ok(node.follow(&shims, &self.0.daemons, &names))
+        Ok(node.follow(&shims, &self.0.daemons, &self.0.tasks, &names))
     }
 }
 
@@ -163,10 +164,12 @@ impl Node {
         &self,
         shims: &BTreeSet<u32>,
         daemons: &[u32],
+        tasks: &[u32],
         names: &HashSet<&[u8]>,
     ) -> Vec<Waiting> {
         let first = shims.iter().map(|pid| (*pid, Part::Shim));
         let first = first.chain(daemons.iter().map(|pid| (*pid, Part::Daemon)));
+        let first = first.chain(tasks.iter().map(|pid| (*pid, Part::Container)));
         let mut queue: VecDeque<(u32, Part, usize)> =
             first.map(|(pid, part)| (pid, part, 0)).collect();
         let (mut seen, mut found) = (HashSet::new(), Vec::new());
@@ -184,7 +187,7 @@ impl Node {
                         peer.is_some_and(|peer| shims.contains(&peer) || daemons.contains(&peer))
                     }
                     On::Lock { .. } => true,
-                    On::Pipe { .. } | On::Connection { .. } => false,
+                    On::Pipe { .. } | On::Connection { .. } | On::Kernel { .. } => false,
                 }),
                 // One that serves many is late with the answers of some.
                 Part::Other => {
@@ -196,12 +199,15 @@ impl Node {
                         waiting.on.retain(|on| !is_socket(&on));
                     }
                 }
-                Part::Shim | Part::Task => {}
+                Part::Shim | Part::Task | Part::Container => {}
             }
             if hops < HOPS {
                 queue.extend(waiting.on.iter().filter_map(|on| {
-                    let next =
-                        if matches!(on, On::Child { .. }) { Part::Task } else { Part::Other };
+                    let next = match on {
+                        On::Child { .. } if part == Part::Container => Part::Container,
+                        On::Child { .. } => Part::Task,
+                        _ => Part::Other,
+                    };
                     Some((on.other()?, next, hops + 1))
                 }));
             }
@@ -246,26 +252,42 @@ impl Node {
         let own: HashSet<u64> =
             links.iter().filter_map(|link| sockets::socket_inode(link.to_str()?)).collect();
         if let Some(network) = proc::namespace(&place, "net").filter(|_| !own.is_empty()) {
+            let asks = match part {
+                // Of a command with one connection, the answer is to come on it.
+                Part::Task => own.clone(),
+                Part::Container => read_by_main(pid, &place, &blocked),
+                // A daemon has connections that nothing is to come on.
+                _ => HashSet::new(),
+            };
             // The kernel lists local sockets of this network alone.
             if self.network.as_ref() == Some(&network) {
-                on.extend(self.sockets(pid, part, &own).into_iter().take(OF_ONE));
+                on.extend(self.sockets(pid, &asks, &own).into_iter().take(OF_ONE));
             }
             if part != Part::Daemon {
                 let all = self.connections_of(&place, network);
-                on.extend(self.connections(pid, part, &own, &all).into_iter().take(OF_ONE));
+                on.extend(self.connections(pid, &asks, &own, &all).into_iter().take(OF_ONE));
             }
         }
-        if part == Part::Task {
-            on.extend(self.pipes(pid, &place, &blocked).into_iter().take(OF_ONE));
+        let is_in_container = part == Part::Container;
+        if is_in_container {
+            on.extend(in_kernel::sleeps(pid, &blocked).into_iter().take(OF_ONE));
+        }
+        if part == Part::Task || is_in_container {
+            // Most threads of a server wait for what to do.
+            let counts = |(tid, on): &&(u32, Blocked)| {
+                !is_in_container || *tid == pid || matches!(on, Blocked::Writes(_))
+            };
+            let blocked = blocked.iter().filter(counts).map(|(_, on)| *on);
+            on.extend(self.pipes(pid, &place, blocked).into_iter().take(OF_ONE));
         }
         on
     }
 
-    fn lock(&self, pid: u32, place: &Path, blocked: &[Blocked]) -> Vec<On> {
+    fn lock(&self, pid: u32, place: &Path, blocked: &[(u32, Blocked)]) -> Vec<On> {
         let Some(waiter) = self.waiters.iter().find(|waiter| waiter.pid == pid) else {
             return Vec::new();
         };
-        let file = blocked.iter().find_map(|blocked| match blocked {
+        let file = blocked.iter().find_map(|(_, blocked)| match blocked {
             Blocked::Locks(descriptor) => link(place, *descriptor),
             _ => None,
         });
@@ -274,10 +296,10 @@ impl Node {
     }
 
     /// Those that work for it: a container's first process is in namespaces and a control group of its own.
-    fn children(&self, pid: u32, part: Part, blocked: &[Blocked]) -> Vec<On> {
+    fn children(&self, pid: u32, part: Part, blocked: &[(u32, Blocked)]) -> Vec<On> {
         let waits = |child: u32| {
             let is_for = |of: &Option<u32>| of.is_none_or(|of| of == child);
-            blocked.iter().any(|it| matches!(it, Blocked::Child(of) if is_for(of)))
+            blocked.iter().any(|(_, it)| matches!(it, Blocked::Child(of) if is_for(of)))
         };
         let own = kind(pid);
         let children = self.all.iter().filter(|(_, stat)| stat.parent == pid && stat.lives());
@@ -286,13 +308,15 @@ impl Node {
             let is_waited_for = waits(*child);
             let comm = proc::comm(&process(*child));
             let is_task = is_task(&comm) || self.plugin(*child).is_some();
-            let counts = is_waited_for || is_task && part != Part::Other;
+            let works_for_it = !matches!(part, Part::Other | Part::Container);
+            let counts = is_waited_for || is_task && works_for_it;
             counts.then_some(On::Child { pid: *child, is_waited_for })
         });
         found.collect()
     }
 
-    fn sockets(&self, pid: u32, part: Part, own: &HashSet<u64>) -> Vec<On> {
+    /// Waits on local sockets; those of `asks` also where the other end has read all that was sent.
+    fn sockets(&self, pid: u32, asks: &HashSet<u64>, own: &HashSet<u64>) -> Vec<On> {
         let all = self.sockets.get_or_init(|| unix_diag::all().unwrap_or_default());
         let of: HashMap<u64, &Socket> = all.iter().map(|socket| (socket.inode, socket)).collect();
         let mut found = Vec::new();
@@ -313,8 +337,7 @@ impl Node {
             };
             let unread = of.get(&peer).map(|peer| peer.unread);
             let is_unread = unread.map_or(socket.unsent, |unread| unread) > 0;
-            // A daemon has connections that nothing is to come on.
-            if !is_unread && part != Part::Task {
+            if !is_unread && !asks.contains(&number) {
                 continue;
             }
             let owner = self.owner(peer, pid);
@@ -343,7 +366,14 @@ impl Node {
         all.clone()
     }
 
-    fn connections(&self, pid: u32, part: Part, own: &HashSet<u64>, all: &[Connection]) -> Vec<On> {
+    /// The same of TCP connections.
+    fn connections(
+        &self,
+        pid: u32,
+        asks: &HashSet<u64>,
+        own: &HashSet<u64>,
+        all: &[Connection],
+    ) -> Vec<On> {
         let is_own = |it: &&Connection| own.contains(&it.inode);
         let mut found = Vec::new();
         for it in all.iter().filter(is_own) {
@@ -364,8 +394,7 @@ impl Node {
                 (State::Established, _) if is_retried && it.unacknowledged > 0 => {
                     (Request::Unread, it.unacknowledged)
                 }
-                // A daemon has connections that nothing is to come on.
-                (State::Established, _) if part == Part::Task => (Request::Read, 0),
+                (State::Established, _) if asks.contains(&it.inode) => (Request::Read, 0),
                 _ => continue,
             };
             let listens = || {
@@ -386,11 +415,11 @@ impl Node {
         found
     }
 
-    fn pipes(&self, pid: u32, place: &Path, blocked: &[Blocked]) -> Vec<On> {
-        let found = blocked.iter().filter_map(|blocked| {
+    fn pipes(&self, pid: u32, place: &Path, blocked: impl Iterator<Item = Blocked>) -> Vec<On> {
+        let found = blocked.filter_map(|blocked| {
             let (descriptor, reads) = match blocked {
-                Blocked::Reads(descriptor) => (*descriptor, true),
-                Blocked::Writes(descriptor) => (*descriptor, false),
+                Blocked::Reads(descriptor) => (descriptor, true),
+                Blocked::Writes(descriptor) => (descriptor, false),
                 _ => return None,
             };
             let link = link(place, descriptor)?;
@@ -451,6 +480,16 @@ fn is_task(comm: &[u8]) -> bool {
     is_helper || TASKS.iter().any(|task| task.as_bytes() == comm)
 }
 
+/// The sockets that the main thread reads from now.
+fn read_by_main(pid: u32, place: &Path, blocked: &[(u32, Blocked)]) -> HashSet<u64> {
+    let reads = blocked.iter().filter(|(tid, _)| *tid == pid).filter_map(|(_, on)| match on {
+        Blocked::Reads(descriptor) => Some(*descriptor),
+        _ => None,
+    });
+    let links = reads.filter_map(|descriptor| link(place, descriptor));
+    links.filter_map(|link| sockets::socket_inode(link.to_str()?)).collect()
+}
+
 fn link(place: &Path, descriptor: u64) -> Option<PathBuf> {
     let file = format!("fd/{descriptor}");
     silent::read(place, |place| fs::read_link(place.join(file)).ok())
@@ -471,158 +510,4 @@ fn command(comm: &[u8], line: &[u8]) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::{
-        io::Write,
-        net::{TcpListener, TcpStream},
-        os::fd::OwnedFd,
-        os::unix::net::{UnixListener, UnixStream},
-        process::{Child, Command, Stdio},
-    };
-
-    use super::*;
-
-    fn of(pid: u32) -> Vec<On> {
-        Node::look().on(pid, Part::Task)
-    }
-
-    /// On which sockets this process waits, all of them.
-    fn own_sockets() -> Vec<On> {
-        let (node, pid, place) = (Node::look(), std::process::id(), Path::new("/proc/self"));
-        let own = sockets::sockets_of(place);
-        let all = node.connections_of(place, PathBuf::new());
-        let connections = node.connections(pid, Part::Task, &own, &all);
-        [node.sockets(pid, Part::Task, &own), connections].concat()
-    }
-
-    /// Until it waits for something, or for long.
-    fn waits(pid: u32, is_it: impl Fn(&On) -> bool) -> On {
-        for _ in 0..100 {
-            if let Some(on) = of(pid).into_iter().find(|on| is_it(on)) {
-                return on;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(50));
-        }
-        panic!("{:?}", of(pid));
-    }
-
-    fn end(mut child: Child) {
-        child.kill().unwrap();
-        child.wait().unwrap();
-    }
-
-    #[test]
-    fn a_parent_waits_for_its_child_and_a_lock_for_who_has_it() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        let path = file.path().to_str().unwrap();
-        file.as_file().lock().unwrap();
-        let script = format!("flock {path} true; true");
-        let mut parent = Command::new("sh").args(["-c", &script]).spawn().unwrap();
-        let on = waits(parent.id(), |on| matches!(on, On::Child { is_waited_for: true, .. }));
-        let child = on.other().unwrap();
-        let own = std::process::id();
-        let lock = waits(child, |on| matches!(on, On::Lock { .. }));
-        assert_eq!(lock, On::Lock { file: Some(path.into()), holder: Some(own) });
-        let all = Node::look().follow(&BTreeSet::from([parent.id()]), &[], &HashSet::new());
-        let parts: Vec<(u32, Part)> = all.iter().map(|it| (it.pid, it.part)).collect();
-        let expected = [(parent.id(), Part::Shim), (child, Part::Task), (own, Part::Other)];
-        // What other tests of this process wait for comes behind.
-        assert_eq!(parts[..3], expected);
-        file.as_file().unlock().unwrap();
-        assert!(parent.wait().unwrap().success());
-    }
-
-    #[test]
-    fn what_was_sent_and_not_read_names_the_other_end() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("s");
-        let listener = UnixListener::bind(&path).unwrap();
-        let mut stream = UnixStream::connect(&path).unwrap();
-        // A child has the other end, and does not read it.
-        let server = |stream: UnixStream| {
-            let stdin = OwnedFd::from(stream);
-            Command::new("sleep").arg("60").stdin(stdin).spawn().unwrap()
-        };
-        let own = || {
-            let all = own_sockets();
-            let is_it = |on: &&On| matches!(on, On::Socket { path: Some(at), .. } if *at == path);
-            all.iter().find(is_it).cloned()
-        };
-        let pending =
-            |on: &Option<On>| matches!(on, Some(On::Socket { request: Request::Pending, .. }));
-        let on = own();
-        assert!(on.is_none() || pending(&on), "{on:?}: this process has both ends");
-        let child = server(listener.accept().unwrap().0);
-        stream.write_all(b"stop the machine").unwrap();
-        let Some(On::Socket { peer, request, unread, .. }) = own() else { panic!("{:?}", own()) };
-        assert_eq!((peer, request, unread), (Some(child.id()), Request::Unread, 16));
-        end(child);
-    }
-
-    #[test]
-    fn a_connection_that_is_not_accepted_names_who_listens() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let remote = listener.local_addr().unwrap();
-        let mut client = TcpStream::connect(remote).unwrap();
-        let server =
-            |socket: OwnedFd| Command::new("sleep").arg("60").stdin(socket).spawn().unwrap();
-        let on = || {
-            let is_it = |on: &On| matches!(on, On::Connection { remote: at, .. } if *at == remote);
-            own_sockets().into_iter().find(is_it)
-        };
-        let request = |of: u32| match on() {
-            Some(On::Connection { peer, request, unread, .. }) if peer == Some(of) => {
-                (request, unread)
-            }
-            other => panic!("{other:?}"),
-        };
-        let taken = listener.try_clone().unwrap();
-        let listens = server(listener.into());
-        assert_eq!(request(listens.id()), (Request::Pending, 0));
-        let (taken, _) = taken.accept().unwrap();
-        let serves = server(taken.into());
-        assert_eq!(request(serves.id()), (Request::Read, 0));
-        client.write_all(b"GET /").unwrap();
-        assert_eq!(request(serves.id()), (Request::Unread, 5));
-        end(listens);
-        end(serves);
-    }
-
-    #[test]
-    fn a_pipe_is_kept_open_by_who_has_its_other_end() {
-        let (read, write) = std::io::pipe().unwrap();
-        let keeps = Command::new("sleep").arg("60").stdout(write).spawn().unwrap();
-        let reader = Command::new("cat").stdin(read).stdout(Stdio::null()).spawn().unwrap();
-        let on = waits(reader.id(), |on| matches!(on, On::Pipe { .. }));
-        let On::Pipe { reads: true, others, .. } = on else { panic!("{on:?}") };
-        assert_eq!(others, [keeps.id()]);
-        end(keeps);
-        end(reader);
-    }
-
-    #[test]
-    fn a_helper_of_umount_is_a_task() {
-        assert!(
-            ["umount", "umount.nfs4", "mount.lustre", "runc"]
-                .iter()
-                .all(|it| is_task(it.as_bytes()))
-        );
-        assert!(["umountd", "nginx", "mountinfo"].iter().all(|it| !is_task(it.as_bytes())));
-    }
-
-    #[test]
-    fn a_runtimes_program_is_reported_with_its_verb() {
-        let shown =
-            |comm: &str, line: &str| command(comm.as_bytes(), line.replace(' ', "\0").as_bytes());
-        let line = "/usr/bin/runc --root /run/runc --log-format json delete --force abc";
-        assert_eq!(shown("runc", line), "runc delete");
-        assert_eq!(shown("umount", "umount /a/b"), "umount");
-        assert_eq!(shown("dbus-daemon", "/usr/bin/dbus-daemon --system run"), "dbus-daemon");
-        assert_eq!(
-            shown("containerd-shim", "/x/containerd-shim-runc-v2 -id a"),
-            "containerd-shim-runc-v2"
-        );
-        assert_eq!(shown("virtiofsd", "/usr/bin/python3 /x/run"), "virtiofsd");
-        assert_eq!(shown("sh", ""), "sh");
-    }
-}
+mod tests;
