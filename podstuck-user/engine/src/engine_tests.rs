@@ -222,7 +222,7 @@ fn a_scan_that_could_not_read_does_not_say_that_nothing_is_left() {
 /// The Node object; the API server lacks these pods.
 fn node(missing: Vec<Pod>) -> NodeRecord {
     let read = Timestamp::UNIX_EPOCH;
-    NodeRecord { node: "n".into(), read, ready: None, drivers: None, missing }
+    NodeRecord { node: "n".into(), read, ready: None, kubelet: None, drivers: None, missing }
 }
 
 #[test]

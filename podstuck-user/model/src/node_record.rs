@@ -14,6 +14,9 @@ pub struct NodeRecord {
     pub read: Timestamp,
     /// Its condition `Ready`, if it has one.
     pub ready: Option<Ready>,
+    /// kubelet's version, as it reports it: `v1.36.2`, `v1.27.3-gke.100`.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub kubelet: Option<String>,
     /// The drivers that its CSINode lists; `None` if it could not be read.
     pub drivers: Option<Vec<String>>,
     /// The pods in question that have traces on this node and no object in the API.
@@ -21,6 +24,11 @@ pub struct NodeRecord {
 }
 
 impl NodeRecord {
+    /// kubelet's minor version of Kubernetes 1, if known.
+    pub fn kubelet_minor(&self) -> Option<u32> {
+        self.kubelet.as_ref()?.strip_prefix("v1.")?.split('.').next()?.parse().ok()
+    }
+
     /// Whether the API has no object for this pod.
     pub fn lacks(&self, pod: Option<&Pod>) -> bool {
         pod.is_some_and(|pod| self.missing.iter().any(|missing| missing.uid == pod.uid))

@@ -36,8 +36,8 @@ pub struct PodGroup {
     /// Processes in it.
     pub tasks: Vec<Task>,
     /// Processes in none of the pod's control groups: children of the pod's shims with mounts of their own, such as a
-    /// container's first process that was moved. They are searched for in a run about one pod, and for a pod with a
-    /// container whose control group has no process.
+    /// container's first process that was moved, and in a run about one pod the others in a container's PID namespace. They
+    /// are searched for in such a run, and for a pod with a container whose control group has no process.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub outside: Vec<Task>,
     /// The shims of its containers, usually one.
@@ -59,6 +59,10 @@ pub struct Task {
     /// Its disposition of `SIGTERM`; `None` in older recordings.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub term: Option<Term>,
+    /// It is the init process of a PID namespace other than the node's; read in a run about one pod, of a process
+    /// without a handler for `SIGTERM`.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub is_init: bool,
     /// `SIGKILL` is pending. Neither this nor `exiting` is set for a thread that waits for the core dump of its
     /// process.
     pub killed: bool,
@@ -152,8 +156,8 @@ pub enum Term {
     Ignored,
     /// The process has a handler for it.
     Handled,
-    /// It terminates the process, unless that is the init process of its PID namespace, which is unaffected
-    /// (pid_namespaces(7)).
+    /// It terminates the process. For the init process of a PID namespace the kernel discards it (pid_namespaces(7);
+    /// `sig_task_ignored` in kernel/signal.c).
     Default,
 }
 
@@ -176,7 +180,7 @@ impl Reaper {
 
 impl Term {
     /// A clause about a process.
-    pub fn words(self) -> &'static str {
+    const fn words(self) -> &'static str {
         match self {
             Self::Pending => "SIGTERM is pending",
             Self::Blocked => "blocks SIGTERM",
@@ -232,6 +236,21 @@ impl Task {
     pub fn is_in(&self, id: &str) -> bool {
         let group = self.group.to_string_lossy();
         !id.is_empty() && group.contains(id) && !group.contains("crio-conmon-")
+    }
+
+    /// A clause about its disposition of `SIGTERM`, if known.
+    pub fn term_words(&self) -> Option<&'static str> {
+        self.term.map(|term| match term {
+            Term::Default if self.is_init => {
+                "has no handler for SIGTERM, which the kernel discards for the init process of a PID namespace"
+            }
+            term => term.words(),
+        })
+    }
+
+    /// Whether `SIGTERM` is known not to end it, and with it its container, of which it is the init process.
+    pub fn outlasts_term(&self) -> bool {
+        self.is_init && self.is_alive() && matches!(self.term, Some(Term::Default | Term::Ignored))
     }
 
     /// Whether it is alive and no `SIGKILL` has reached it.

@@ -84,7 +84,8 @@ impl Capture {
             return What::Record { record: Box::new(self.record.clone()), node };
         }
         let (drivers, missing) = (None, vec![self.record.pod.clone()]);
-        What::Node(Box::new(NodeRecord { node, read: self.now, ready: None, drivers, missing }))
+        let (read, kubelet) = (self.now, Some("v1.36.2".to_owned()));
+        What::Node(Box::new(NodeRecord { node, read, ready: None, kubelet, drivers, missing }))
     }
 
     /// Whether the pod's deletion waits for it: not during the grace period, and not once the API server has dropped

@@ -388,6 +388,7 @@ mod tests {
             node: "n".into(),
             read: Timestamp::UNIX_EPOCH,
             ready: None,
+            kubelet: None,
             drivers: None,
             missing: Vec::new(),
         };

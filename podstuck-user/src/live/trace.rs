@@ -369,6 +369,7 @@ mod tests {
             node: name.into(),
             read,
             ready: None,
+            kubelet: None,
             drivers: None,
             missing: Vec::new(),
         };

@@ -231,6 +231,7 @@ pub fn task(comm: &str, pid: u32) -> Task {
         moved: None,
         received: None,
         term: None,
+        is_init: false,
         wait_channel: None,
         stack: Vec::new(),
         lock: Vec::new(),

@@ -5,7 +5,7 @@ use std::{
     fs,
     os::unix::fs::symlink,
     path::Path,
-    process::{Child, Command},
+    process::{Child, Command, Stdio},
 };
 
 use jiff::{SignedDuration, Timestamp};

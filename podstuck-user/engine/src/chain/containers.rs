@@ -1,5 +1,7 @@
 //! The links of the runtime, of a shim and of the processes that they have not ended.
 
+use jiff::Timestamp;
+
 use super::{
     facts::{Facts, RUNTIMES},
     link::{CONTAINER, halted, logged, seen},
@@ -74,9 +76,9 @@ pub(super) fn of_containers(state: &PodState, facts: &Facts<'_>) -> Vec<Link> {
         ),
         // The sandbox's own process ends last, when the runtime stops the sandbox.
         None if is_sandboxs(first) && first.is_alive() => {
-            (Some("the runtime to stop the pod's sandbox".to_owned()), of_task(first).1)
+            (Some("the runtime to stop the pod's sandbox".to_owned()), of_task(first, None).1)
         }
-        None => of_task(first),
+        None => of_task(first, facts.kill_at),
     };
     if is_outside(first) {
         fact.push_str(&format!(
@@ -151,9 +153,10 @@ pub(super) fn of_tracer(child: &Unreaped) -> Option<Link> {
     Some(seen(tracer, &must, None, fact, &format!("/proc/{}/status", child.pid)))
 }
 
-/// What a process of a container waits for, and the fact that says so.
-pub(super) fn of_task(task: &Task) -> (Option<String>, String) {
-    let term = task.term.map(|term| format!(", {}", term.words())).unwrap_or_default();
+/// What a process of a container waits for, and the fact that says so. The runtime sends SIGKILL at `kill_at`, if that is
+/// known and to come.
+fn of_task(task: &Task, kill_at: Option<Timestamp>) -> (Option<String>, String) {
+    let term = task.term_words().map(|term| format!(", {term}")).unwrap_or_default();
     let kill = if task.killed { "SIGKILL is pending" } else { "no SIGKILL is pending" };
     let fact = format!("state {}{term}, {kill}", task.state);
     let channel = task.wait_channel.as_deref();
@@ -167,7 +170,10 @@ pub(super) fn of_task(task: &Task) -> (Option<String>, String) {
         'T' | 't' => Some(GO_ON.to_owned()),
         'Z' | 'X' => Some(COLLECTED.to_owned()),
         _ if !task.members.is_empty() => Some(of_members(task)),
-        _ if task.is_alive() => Some("SIGKILL, unless it exits by itself".into()),
+        _ if task.is_alive() => {
+            let when = kill_at.map(|at| format!(" at {at:.0}, when the grace period ends"));
+            Some(format!("SIGKILL{}, unless it exits by itself", when.unwrap_or_default()))
+        }
         _ => None,
     };
     (waits_for, fact)

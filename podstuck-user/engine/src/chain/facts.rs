@@ -1,5 +1,7 @@
 //! What the chain is built from.
 
+use jiff::Timestamp;
+
 use crate::{
     backoff,
     kubelet_steps::NotAsked,
@@ -38,6 +40,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) waits: &'a Waits,
     /// Converts the kernel's time to calendar time.
     pub(crate) clock: &'a Clock,
+    /// When the runtime is to send SIGKILL to the pod's containers: the end of the grace period, if that is to come.
+    pub(crate) kill_at: Option<Timestamp>,
     /// Set if kubelet has not asked the runtime to stop a container of the pod.
     pub(crate) not_asked: Option<NotAsked<'a>>,
     /// Whether kubelet's log or the runtime's has a step of the pod's deletion.

@@ -63,6 +63,7 @@ pub(crate) fn facts(sample: &NodeSample) -> Facts<'_> {
         causes: &[],
         waits: &NO_WAITS,
         clock: &CLOCK,
+        kill_at: None,
         not_asked: None,
         has_acted: true,
         watch: None,
@@ -98,6 +99,11 @@ fn of_containers_that_live_their_process_is_the_last_link() {
     let fact =
         "state S, ignores SIGTERM, no SIGKILL is pending; also alive: sh (pid 9), pause (pid 5)";
     assert_eq!(links[2].fact(), fact);
+    let kill_at = Timestamp::from_second(40).ok();
+    let links = chain(&at(Stage::Containers), &Facts { kill_at, ..facts });
+    let until =
+        "SIGKILL at 1970-01-01T00:00:40Z, when the grace period ends, unless it exits by itself";
+    assert_eq!(links[2].waits_for.as_deref(), Some(until));
 }
 
 pub(crate) fn shim(pid: u32) -> Shim {

@@ -181,6 +181,8 @@ impl Engine {
         let requested = since.filter(|_| record.is_some() || has_received);
         let not_asked = self.kubelet_steps.not_asked(uid, requested, grace, now);
         let has_acted = self.kubelet_steps.has_acted(uid, since);
+        let stop_ends = self.kubelet_steps.stop_ends(uid).map(|(ends, _)| ends);
+        let kill_at = stop_ends.or(record.and_then(|record| record.deletion));
         let is_missed = |cause: &&Finding| {
             let is_its = cause.pod.as_ref().is_none_or(|of| of.uid == uid);
             is_its && cause.id == ids::KUBELET_MISSED_DELETION
@@ -197,6 +199,7 @@ impl Engine {
             causes,
             waits,
             clock,
+            kill_at: kill_at.filter(|at| *at > now),
             not_asked,
             has_acted,
             watch,

@@ -231,8 +231,8 @@ impl Play {
     }
 
     pub(super) fn node(&mut self, second: f64, name: &str) {
-        let (node, read) = (name.into(), Timestamp::UNIX_EPOCH);
-        let record = NodeRecord { node, read, ready: None, drivers: None, missing: Vec::new() };
+        let (node, read, missing) = (name.into(), Timestamp::UNIX_EPOCH, Vec::new());
+        let record = NodeRecord { node, read, ready: None, kubelet: None, drivers: None, missing };
         self.show(at(second), What::Node(Box::new(record)));
     }
 

@@ -46,7 +46,7 @@ pub(super) fn judge(case: &mut Case, pod: &Object, facts: &Facts) {
             api(facts.now),
         );
         draft.explanation = "It is not stuck yet: its containers may take that long to end. \
-            Before Kubernetes 1.36, a preStop hook that hangs can add the same time again."
+            Before Kubernetes 1.28, a preStop hook that hangs can add the same time again."
             .into();
         draft.advice("wait until the grace period has passed", "none");
         case.found(draft, facts.now);

@@ -20,6 +20,7 @@ use crate::{
         chain::Who,
         evidence::Source,
         halted::Halted,
+        node_record::NodeRecord,
         path::{safe, safe_path},
         said::Complaint,
         shell::word,
@@ -138,8 +139,13 @@ pub(crate) fn not_registered(draft: &mut Draft, suspect: &Suspect<'_>) {
         ),
         "none",
     );
+    // kubernetes#133335: kubelet 1.36 waits up to two minutes before it tries again to register a plugin that failed.
+    let pauses = suspect.node.and_then(NodeRecord::kubelet_minor) >= Some(36);
+    let when = if pauses { "; kubelet may register it two minutes later" } else { "" };
     draft.advice(
-        "install or restart the driver on this node: kubelet's next attempt then unmounts the volume",
+        format!(
+            "install or restart the driver on this node: kubelet's next attempt then unmounts the volume{when}"
+        ),
         "none",
     );
     without_driver(draft, suspect);

@@ -80,6 +80,7 @@ fn node(missing: &str) -> What {
         node: "n".into(),
         read: Timestamp::UNIX_EPOCH,
         ready: None,
+        kubelet: None,
         drivers: None,
         missing: vec![Pod { uid: missing.into(), namespace: None, name: None }],
     }))

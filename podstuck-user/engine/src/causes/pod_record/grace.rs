@@ -21,15 +21,21 @@ use crate::{
 /// Tolerated difference between the clocks of a cluster.
 const CLOCKS: SignedDuration = SignedDuration::from_secs(5);
 
+/// From this minor version of Kubernetes 1 on, kubelet deducts the time of the preStop hook from the grace period that it
+/// gives the runtime (kubernetes#115835). Before, a pod's deletion gave the runtime the whole one again.
+const COUNTS_HOOKS: u32 = 28;
+/// Maximum number of named processes.
+const NAMED: usize = 4;
+
 /// The grace period has not passed.
 pub(crate) static IN_GRACE: Cause = Cause {
     id: ids::GRACE_PERIOD_OR_PRESTOP,
     title: "the pod's grace period or preStop hook has not ended (according to the API server or `--pod-json`)",
     stage: Stage::Containers,
     kind: Kind::Cause,
-    meaning: "The pod is not stuck yet: its containers may use the whole grace period to end. A \
-        preStop hook that hangs can add the same time again, and a hook that was begun within a longer grace period \
-        is not ended by a deletion with a shorter one.",
+    meaning: "The pod is not stuck yet: its containers may use the whole grace period to end. Before Kubernetes 1.28, \
+        a preStop hook that hangs can add the same time again. Before 1.36, a hook that was begun within a longer grace \
+        period is not ended by a deletion with a shorter one.",
     confirmed_by: &[
         seen(
             "metadata.deletionTimestamp, the end of the grace period, has not passed",
@@ -54,9 +60,18 @@ pub(crate) static IN_GRACE: Cause = Cause {
             "nothing waits for its preStop hook",
         ),
     ],
-    field: &["kubernetes#115817", "kubernetes#117373", "kubernetes#127339", "kubernetes#125880"],
+    field: &[
+        "kubernetes#115817",
+        "kubernetes#117373",
+        "kubernetes#127339",
+        "kubernetes#125880",
+        "kubernetes#127188",
+    ],
     tried: &[TriedWith::RealKubelet, TriedWith::Recording],
-    source: &["kubernetes pkg/kubelet/kuberuntime/kuberuntime_container.go, killContainer"],
+    source: &[
+        "kubernetes pkg/kubelet/kuberuntime/kuberuntime_container.go, killContainer",
+        "kubernetes CHANGELOG-1.28.md (#115835), CHANGELOG-1.36.md (#136598)",
+    ],
 };
 
 /// The finding before the end of the grace period.
@@ -68,9 +83,15 @@ pub(super) fn in_grace(record: &PodRecord, here: Here<'_>, deletion: Timestamp) 
         format!("its grace period of {} s ends in {left} s, at {deletion}", record.grace_s),
         of(record),
     );
-    draft.explanation = "It is not stuck yet: its containers may take that long to end. A \
-        preStop hook that hangs can add the same time again."
-        .into();
+    let hook = match here.kubelet {
+        Some(COUNTS_HOOKS..) => "The time of a preStop hook counts, too.",
+        Some(_) => {
+            "This kubelet is older than 1.28, so that a preStop hook that hangs can add the same time again."
+        }
+        None => "Before Kubernetes 1.28, a preStop hook that hangs can add the same time again.",
+    };
+    draft.explanation =
+        format!("It is not stuck yet: its containers may take that long to end. {hook}");
     // The two times come from two clocks.
     let requested = kubelet_steps::requested(record).unwrap_or(deletion);
     if requested.duration_since(here.now) > CLOCKS {
@@ -81,9 +102,37 @@ pub(super) fn in_grace(record: &PodRecord, here: Here<'_>, deletion: Timestamp) 
     }
     match here.not_asked {
         Some(not_asked) => wait_for_turns(&mut draft, record, not_asked),
-        None => wait_for_ends(&mut draft, record),
+        None => {
+            outlast(&mut draft, here);
+            wait_for_ends(&mut draft, record);
+        }
     }
     draft
+}
+
+/// Names the init processes of containers that SIGTERM does not end.
+fn outlast(draft: &mut Draft, here: Here<'_>) {
+    let Some(group) = here.group else { return };
+    let all = group.tasks.iter().chain(&group.outside);
+    let mut all = all.filter(|task| task.outlasts_term() && !group.is_sandboxs(task)).peekable();
+    let Some(first) = all.peek() else { return };
+    draft.held_by(first.who());
+    draft.must = Some("end");
+    draft.explanation.push_str(&format!(
+        " SIGTERM does not end {}, so that its container uses the whole grace period and ends by SIGKILL, unless its \
+         image or the pod names another signal (`STOPSIGNAL`, `stopSignal`). It ends sooner with a handler for SIGTERM, \
+         or if it is not the container's first process: below an init process such as tini, or with \
+         `shareProcessNamespace`.",
+        first.who()
+    ));
+    for task in all.take(NAMED) {
+        let words = task.term_words().unwrap_or_default();
+        let file = format!("/proc/{}/status", task.pid);
+        draft.fact(
+            format!("{}, the first process of its container, {words}", task.who()),
+            Source::proc(file),
+        );
+    }
 }
 
 /// Adds the containers that have not ended, where it is not known how far kubelet is.
@@ -123,10 +172,11 @@ pub(super) fn in_stop(record: &PodRecord, here: Here<'_>, deletion: Timestamp) -
             Source::Log(log.to_owned()),
         );
         draft.explanation = format!(
-            "It is not stuck yet: the runtime sends SIGKILL to the container at {ends:.0}. kubelet gives the runtime \
-             the whole grace period where a preStop hook has used it up before."
+            "It is not stuck yet: the runtime sends SIGKILL to the container at {ends:.0}. Before Kubernetes 1.28, \
+             kubelet gives the runtime the whole grace period where a preStop hook has used it up before."
         );
         running(record).for_each(|it| end(&mut draft, it, BEFORE_ITS_TURN));
+        outlast(&mut draft, here);
         return Some(draft);
     }
     let not_asked = here.not_asked?;
@@ -140,8 +190,8 @@ pub(super) fn in_stop(record: &PodRecord, here: Here<'_>, deletion: Timestamp) -
     }
     draft.doubt("whether the hook still runs: kubelet logs neither its start nor its end");
     draft.explanation = "kubelet waits for a preStop hook, and asks the runtime to stop the container afterwards. It \
-        waits as long as the grace period was when the hook began: a later deletion with a shorter one does not end \
-        the hook."
+        waits as long as the grace period was when the hook began: before Kubernetes 1.36, a later deletion with a \
+        shorter one does not end the hook."
         .into();
     Some(draft)
 }

@@ -58,7 +58,7 @@ pub(crate) static MIRROR: Cause = Cause {
 
 /// Whether the static pod still runs, and no process of it was sent SIGKILL.
 pub(super) fn runs_on(record: &PodRecord, here: Here<'_>) -> bool {
-    record.is_mirror && here.stage == Some(Stage::Containers) && here.is_killed == Some(false)
+    record.is_mirror && here.stage == Some(Stage::Containers) && here.is_killed() == Some(false)
 }
 
 pub(super) fn draft(record: &PodRecord, here: Here<'_>) -> Draft {

@@ -6,11 +6,7 @@ mod grace;
 mod mirror;
 mod refused;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 
@@ -29,6 +25,7 @@ use crate::{
         finding::{Finding, Severity},
         node::NodeSample,
         path::{clip, safe},
+        pod_group::PodGroup,
         pod_record::PodRecord,
         shell::{is_object_name, word},
         time::Monotonic,
@@ -74,8 +71,8 @@ pub(crate) struct PodRecords {
     sample: Option<Arc<NodeSample>>,
     /// The records, by UID.
     records: BTreeMap<String, Known>,
-    /// Names of this machine's nodes at the API server.
-    nodes: BTreeSet<String>,
+    /// This machine's nodes at the API server, by name, with kubelet's minor version.
+    nodes: BTreeMap<String, Option<u32>>,
 }
 
 /// One pod's record.
@@ -100,12 +97,12 @@ impl PodRecords {
 impl Known {
     fn judge(
         &mut self,
-        (sample, nodes): (Option<&NodeSample>, &BTreeSet<String>),
+        (sample, nodes): (Option<&NodeSample>, &BTreeMap<String, Option<u32>>),
         context: &Context<'_>,
         steps: &mut Steps,
     ) {
         let Self { record, node, .. } = &*self;
-        let is_named = nodes.contains(node);
+        let kubelet = nodes.get(node);
         let now = context.calendar;
         let grace = Duration::from_secs(record.grace_s);
         let requested = kubelet_steps::requested(record);
@@ -115,17 +112,18 @@ impl Known {
         let stage = sample.and_then(|sample| stage::stage(&record.pod, sample));
         let stage = stage.map(|known| known.stage);
         let was_left = self.was_left || stage.is_some_and(|stage| stage < Stage::Directories);
-        let is_killed = sample.and_then(|sample| is_killed(&record.pod.uid, sample));
+        let group = sample.and_then(|it| it.cgroups.iter().find(|it| it.uid == record.pod.uid));
         let at = context.now;
         let has_kubelet = sample.is_some_and(|sample| !sample.kubelets.is_empty());
         let stop_ends = context.kubelet_steps.stop_ends(&record.pod.uid);
         let here = Here {
             node,
-            is_named,
+            is_named: kubelet.is_some(),
             has_kubelet,
+            kubelet: kubelet.copied().flatten(),
             stage,
             was_left,
-            is_killed,
+            group,
             not_asked,
             stop_ends,
             now,
@@ -167,7 +165,7 @@ impl Tracker for PodRecords {
             }
             // The records no longer exist.
             What::Node(node) => {
-                self.nodes.insert(node.node.clone());
+                self.nodes.insert(node.node.clone(), node.kubelet_minor());
                 let gone = node.missing.iter().filter_map(|pod| self.records.remove(&pod.uid));
                 let tracker = TrackerId::PodRecord;
                 let over = gone.filter_map(|known| known.reported);
@@ -260,12 +258,14 @@ pub(crate) struct Here<'a> {
     pub(crate) is_named: bool,
     /// Whether a kubelet runs here.
     pub(crate) has_kubelet: bool,
+    /// kubelet's minor version of Kubernetes 1, if known.
+    pub(crate) kubelet: Option<u32>,
     /// How far the deletion has come here, if that is known.
     pub(crate) stage: Option<Stage>,
     /// Whether the node finished the pod only after the record was read.
     pub(crate) was_left: bool,
-    /// Whether SIGKILL was sent to a process of the pod; `None` if its processes were not read.
-    pub(crate) is_killed: Option<bool>,
+    /// The pod's processes; `None` if they were not read.
+    pub(crate) group: Option<&'a PodGroup>,
     /// Set if kubelet has received the deletion and has not asked the runtime to stop a container.
     pub(crate) not_asked: Option<&'a NotAsked<'a>>,
     /// When the last grace period ends that kubelet gave the runtime for a container, and the log.
@@ -276,6 +276,13 @@ pub(crate) struct Here<'a> {
     pub(crate) at: Monotonic,
 }
 
+impl Here<'_> {
+    /// Whether SIGKILL was sent to a process of the pod; `None` if its processes were not read.
+    fn is_killed(self) -> Option<bool> {
+        self.group.map(|group| group.tasks.iter().any(|task| task.killed))
+    }
+}
+
 /// The finding that the record shows, if any.
 pub(crate) fn verdict(record: &PodRecord, here: Here<'_>) -> Option<Draft> {
     let Some(deletion) = record.deletion else { return Some(not_deleted(record, here)) };
@@ -284,7 +291,7 @@ pub(crate) fn verdict(record: &PodRecord, here: Here<'_>) -> Option<Draft> {
     }
     let is_here = record.node.as_ref().is_none_or(|node| node == here.node);
     if here.stage == Some(Stage::Containers)
-        && here.is_killed == Some(false)
+        && here.is_killed() == Some(false)
         && is_here
         && !record.is_mirror
         && let Some(draft) = grace::in_stop(record, here, deletion)
@@ -299,11 +306,6 @@ pub(crate) fn verdict(record: &PodRecord, here: Here<'_>) -> Option<Draft> {
         _ if !record.finalizers.is_empty() => Some(finalizer(record, here, nothing_left)),
         _ => None,
     }
-}
-
-fn is_killed(uid: &str, sample: &NodeSample) -> Option<bool> {
-    let group = sample.cgroups.iter().find(|group| group.uid == uid)?;
-    Some(group.tasks.iter().any(|task| task.killed))
 }
 
 fn draft(cause: &'static Cause, record: &PodRecord, here: Here<'_>) -> Draft {

@@ -12,10 +12,11 @@ use crate::{
         identity::Pod,
         node::{NodeSample, PodState},
         node_record::NodeRecord,
+        pod_group::{PodGroup, Task, Term},
         pod_record::{ContainerRecord, ContainerState, PodRecord},
         time::Monotonic,
     },
-    testing::{Alone, container_record, found, holder_of, pod_record, pod_state},
+    testing::{Alone, container_record, found, holder_of, pod_group, pod_record, pod_state, task},
     verdict::Verdict,
 };
 
@@ -72,14 +73,43 @@ fn a_record_is_judged_alone_if_no_sample_comes() {
     assert_eq!(ids(&mut records, 250, What::WindowEnded), ["pod-finalizer"]);
 }
 
+/// The node's own record.
+fn node(kubelet: Option<&str>, missing: Vec<Pod>) -> What {
+    let (name, kubelet) = ("here".into(), kubelet.map(str::to_owned));
+    What::Node(Box::new(NodeRecord {
+        node: name,
+        read: NOW,
+        ready: None,
+        kubelet,
+        drivers: None,
+        missing,
+    }))
+}
+
+/// kubernetes#115835
+#[test]
+fn kubelets_version_says_whether_a_pre_stop_hook_adds_to_the_grace_period() {
+    let explained = |kubelet: Option<&str>| {
+        let mut records = Alone::<PodRecords>::new();
+        records.take(at(1), node(kubelet, Vec::new()));
+        let soon = NOW.checked_add(jiff::SignedDuration::from_secs(9)).unwrap();
+        records.take(at(1), record(soon, &[]));
+        found(records.take(at(2), sample(None)).verdicts)[0].explanation.clone()
+    };
+    assert!(explained(Some("v1.27.3-gke.100")).contains("This kubelet is older than 1.28"));
+    assert!(explained(Some("v1.36.2+k3s1")).ends_with("The time of a preStop hook counts, too."));
+    for unknown in [None, Some("unknown")] {
+        assert!(explained(unknown).contains("Before Kubernetes 1.28, "), "{unknown:?}");
+    }
+}
+
 #[test]
 fn a_record_that_the_api_server_no_longer_has_ends_its_finding() {
     let mut records = Alone::<PodRecords>::new();
     ids(&mut records, 1, record(NOW, &["example.org/backup"]));
     assert_eq!(ids(&mut records, 2, sample(Some(false))), ["pod-finalizer"]);
     let missing = vec![pod_record(UID).pod];
-    let node = NodeRecord { node: "here".into(), read: NOW, ready: None, drivers: None, missing };
-    let verdicts = records.take(at(9), What::Node(Box::new(node))).verdicts;
+    let verdicts = records.take(at(9), node(None, missing)).verdicts;
     assert!(matches!(verdicts[..], [Verdict::Over { .. }]), "{verdicts:?}");
     assert!(records.take(at(10), sample(Some(false))).verdicts.is_empty());
 }
@@ -121,11 +151,51 @@ fn here(stage: Stage) -> Here<'static> {
         has_kubelet: true,
         stage: Some(stage),
         was_left: false,
-        is_killed: None,
+        group: None,
+        kubelet: None,
         not_asked: None,
         stop_ends: None,
         now: NOW,
         at: Monotonic(1),
+    }
+}
+
+/// The pod's only process.
+fn processes(killed: bool) -> PodGroup {
+    PodGroup { tasks: vec![Task { killed, ..task("sleep", 7) }], ..pod_group("u") }
+}
+
+/// As in kubernetes#127188: `bash -c 'sleep 9999'` is the container's first process.
+#[test]
+fn a_first_process_that_sigterm_does_not_end_is_what_the_grace_period_waits_for() {
+    let later = |seconds| NOW.checked_add(jiff::SignedDuration::from_secs(seconds)).unwrap();
+    let containers = Some(vec![container_record(ContainerState::Running)]);
+    let record =
+        PodRecord { deletion: Some(later(20)), grace_s: 30, containers, ..pod_record("u") };
+    let of = |term, is_init, stop_ends| {
+        let first = Task { term: Some(term), is_init, ..task("bash", 7) };
+        let group = PodGroup { tasks: vec![first, task("pause", 5)], ..pod_group("u") };
+        let (now, record) = match stop_ends {
+            Some(_) => (later(25), record.clone()),
+            None => (NOW, record.clone()),
+        };
+        let here = Here { group: Some(&group), now, stop_ends, ..here(Stage::Containers) };
+        let draft = verdict(&record, here).unwrap();
+        assert_eq!((draft.id(), draft.certainty()), ("grace-period-or-prestop", Certainty::Firm));
+        let fact = draft.evidence.iter().find(|it| it.fact.starts_with("bash (pid 7), "));
+        (holder_of(&draft.held_by), fact.map(|it| it.fact.clone()))
+    };
+    let says = |words: &str| {
+        let fact = format!("bash (pid 7), the first process of its container, {words}");
+        ("bash (pid 7)".to_owned(), Some(fact))
+    };
+    let discarded = "has no handler for SIGTERM, which the kernel discards for the init process of a PID namespace";
+    assert_eq!(of(Term::Default, true, None), says(discarded));
+    assert_eq!(of(Term::Ignored, true, None), says("ignores SIGTERM"));
+    assert_eq!(of(Term::Default, true, Some((later(60), "log"))), says(discarded));
+    // With `shareProcessNamespace` or `hostPID`, SIGTERM ends it; one with a handler may need its time.
+    for (term, is_init) in [(Term::Default, false), (Term::Handled, true)] {
+        assert_eq!(of(term, is_init, None), ("the container app".to_owned(), None));
     }
 }
 
@@ -187,17 +257,19 @@ fn a_pod_after_its_grace_period_may_have_another_one_or_wait_for_its_hook() {
     let container = ContainerRecord { has_pre_stop: true, ..running };
     let containers = Some(vec![container]);
     let record = PodRecord { deletion: Some(NOW), containers, ..pod_record("u") };
-    let asked = Here { now: later(20), is_killed: Some(false), ..here(Stage::Containers) };
+    let lives = processes(false);
+    let asked = Here { now: later(20), group: Some(&lives), ..here(Stage::Containers) };
     let of = |record: &PodRecord, here| {
         let draft = verdict(record, here)?;
         assert_eq!(draft.remedies.len(), 1, "{:?}", draft.remedies);
         Some((draft.id(), draft.certainty(), holder_of(&draft.held_by)))
     };
+    let ends = processes(true);
     let running = Here { stop_ends: Some((later(60), "log")), ..asked };
     let waits = ("grace-period-or-prestop", Certainty::Firm, String::new());
     assert_eq!(of(&record, running), Some(waits));
     assert_eq!(of(&record, Here { stop_ends: Some((later(10), "log")), ..asked }), None);
-    assert_eq!(of(&record, Here { is_killed: Some(true), ..running }), None);
+    assert_eq!(of(&record, Here { group: Some(&ends), ..running }), None);
     assert_eq!(of(&record, asked), None);
     let not_asked = NotAsked { since: NOW, received: Some(NOW), is_unheard: false, log: "log" };
     // cluster-operator#805: within the grace period, and not known how far kubelet is.
@@ -224,7 +296,8 @@ fn another_node_is_named_only_when_nothing_is_here() {
 
 #[test]
 fn a_mirror_pod_whose_static_pod_runs_is_ended_by_its_manifest() {
-    let of = |is_mirror, stage, is_killed| {
+    let [alive, killed] = [false, true].map(processes);
+    let of = |is_mirror, stage, group| {
         let record = PodRecord {
             is_mirror,
             deletion: Some(Timestamp::UNIX_EPOCH),
@@ -236,9 +309,9 @@ fn a_mirror_pod_whose_static_pod_runs_is_ended_by_its_manifest() {
             ..pod_record(UID)
         };
         let now = Timestamp::from_second(60).unwrap();
-        verdict(&record, Here { stage, is_killed, now, ..here(Stage::Containers) })
+        verdict(&record, Here { stage, group, now, ..here(Stage::Containers) })
     };
-    let draft = of(true, Some(Stage::Containers), Some(false)).unwrap();
+    let draft = of(true, Some(Stage::Containers), Some(&alive)).unwrap();
     draft.assert_is("mirror-pod-deleted", Certainty::Likely);
     let commands: Vec<&str> =
         draft.remedies.iter().filter_map(|it| it.command.as_deref()).collect();
@@ -247,8 +320,8 @@ fn a_mirror_pod_whose_static_pod_runs_is_ended_by_its_manifest() {
     let delete =
         "kubectl --namespace kube-system delete pod kube-proxy-here --grace-period=0 --force";
     assert_eq!(commands, [find, delete]);
-    assert!(of(true, Some(Stage::Containers), Some(true)).is_none(), "it is being ended");
+    assert!(of(true, Some(Stage::Containers), Some(&killed)).is_none(), "it is being ended");
     assert!(of(true, Some(Stage::Containers), None).is_none(), "its processes were not looked at");
-    assert!(of(true, Some(Stage::Volumes), Some(false)).is_none(), "it has ended");
-    assert!(of(false, Some(Stage::Containers), Some(false)).is_none());
+    assert!(of(true, Some(Stage::Volumes), Some(&alive)).is_none(), "it has ended");
+    assert!(of(false, Some(Stage::Containers), Some(&alive)).is_none());
 }

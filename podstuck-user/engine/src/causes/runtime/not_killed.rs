@@ -48,7 +48,7 @@ pub(super) fn doubt_grace(draft: &mut Draft) {
 pub(super) fn live(draft: &mut Draft, tasks: &[&Task], of: &str, is_outside: bool) {
     for task in tasks.iter().take(NAMED) {
         let Task { pid, state, .. } = task;
-        let term = task.term.map(|term| format!(", {}", term.words())).unwrap_or_default();
+        let term = task.term_words().map(|term| format!(", {term}")).unwrap_or_default();
         let text = format!(
             "process {} of the {of} is alive: state {state}{term}, no SIGKILL is pending",
             task.who()

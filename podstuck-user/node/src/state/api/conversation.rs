@@ -159,6 +159,7 @@ impl Conversation<'_> {
         let record = NodeRecord {
             node: self.node.clone(),
             read,
+            kubelet: node.kubelet(),
             ready: node.ready(),
             drivers,
             missing: Vec::new(),

@@ -36,12 +36,19 @@ struct Condition {
 struct NodeInfo {
     #[serde(rename = "bootID")]
     boot_id: String,
+    #[serde(rename = "kubeletVersion")]
+    kubelet_version: Option<String>,
 }
 
 impl RawNode {
     /// The boot of the machine that it is about.
     pub(super) fn boot_id(&self) -> &str {
         &self.status.node_info.boot_id
+    }
+
+    /// kubelet's version, if it reports one.
+    pub(super) fn kubelet(&self) -> Option<String> {
+        self.status.node_info.kubelet_version.clone()
     }
 
     /// Its condition `Ready`.

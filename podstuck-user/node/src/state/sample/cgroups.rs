@@ -68,7 +68,10 @@ impl CgroupCollector {
             if is_asked || has_empty_container(&group) {
                 shims::look_at_children(&mut group);
             }
-            if !is_asked {
+            if is_asked {
+                shims::look_for_strays(&mut group);
+                tasks::look_for_inits(group.tasks.iter_mut().chain(&mut group.outside));
+            } else {
                 group.containers.clear();
             }
             if !reason {

@@ -78,8 +78,18 @@ fn reaping(pid: u32, traces: bool) -> Option<Reaper> {
 
 /// The process that traces another one.
 fn tracer(process: &Path) -> Option<u32> {
-    let status = silent::read(process, |process| Status::from_file(process.join("status")).ok())?;
-    u32::try_from(status.tracerpid).ok().filter(|tracer| *tracer != 0)
+    u32::try_from(status(process)?.tracerpid).ok().filter(|tracer| *tracer != 0)
+}
+
+fn status(process: &Path) -> Option<Status> {
+    silent::read(process, |process| Status::from_file(process.join("status")).ok())
+}
+
+/// Whether it is the init process of a PID namespace other than this one: `NSpid` has its id in each namespace, this one
+/// first (Linux 4.1).
+pub(super) fn is_init(pid: u32) -> bool {
+    let ids = status(&place(pid)).and_then(|status| status.nspid).unwrap_or_default();
+    ids.len() > 1 && ids.last() == Some(&1)
 }
 
 /// Whether its parent is to collect its exit: the first thread of a process stands as a zombie, too, as long as

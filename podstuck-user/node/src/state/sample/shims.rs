@@ -1,7 +1,7 @@
 //! Shims: the runtime's processes that supervise a pod's containers.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap, HashSet},
     fs,
     path::{Path, PathBuf},
 };
@@ -35,6 +35,8 @@ const PARTS: [Component; 2] = [Component::ContainerdShim, Component::CriO];
 const LINE: usize = 4096;
 /// Processes whose parents are looked at.
 const LOOKED_AT: usize = 8;
+/// Most processes outside a pod's control groups that are recorded.
+const STRAYS: usize = 32;
 
 /// Those of a pod's containers: the parents of its processes, what runs in its control group itself, as Kata's, and
 /// those that were started for a container whose control group is there, which may have no process left.
@@ -73,6 +75,31 @@ pub(super) fn look_at_children(group: &mut PodGroup) {
         } else if is_in_pod && !tasks.iter().any(|task| task.pid == pid) {
             let exits = tasks::read(pid, Path::new(&its_group)).filter(|task| task.exiting);
             tasks.extend(exits);
+        }
+    }
+}
+
+/// Finds the processes in the PID namespaces of a pod's containers that have left the pod's control groups: the runtime
+/// signals those in the groups, and the kernel ends the others with the namespace's init process.
+pub(super) fn look_for_strays(group: &mut PodGroup) {
+    let PodGroup { uid, tasks, outside, shims, .. } = group;
+    let namespace = |pid: u32| proc::namespace(&PathBuf::from(format!("/proc/{pid}")), "pid");
+    let own = tasks.iter().chain(&*outside).map(|task| task.pid);
+    let mut seen: HashSet<u32> = own.chain(shims.iter().map(|shim| shim.pid)).collect();
+    let of_node = proc::namespace(Path::new("/proc/self"), "pid");
+    let its: HashSet<PathBuf> = seen.iter().filter_map(|pid| namespace(*pid)).collect();
+    let of_shims: HashSet<PathBuf> = shims.iter().filter_map(|shim| namespace(shim.pid)).collect();
+    let its: HashSet<PathBuf> = its.difference(&of_shims).cloned().collect();
+    if of_node.is_none_or(|node| its.is_empty() || its.contains(&node)) {
+        return;
+    }
+    for pid in proc::processes() {
+        if !seen.insert(pid) || namespace(pid).is_none_or(|of| !its.contains(&of)) {
+            continue;
+        }
+        let Some(its_group) = group_of(&PathBuf::from(format!("/proc/{pid}"))) else { continue };
+        if pod_of_cgroup(&its_group).is_none_or(|(of, _)| of != *uid) && outside.len() < STRAYS {
+            outside.extend(tasks::read(pid, Path::new(&its_group)));
         }
     }
 }
@@ -302,6 +329,38 @@ mod tests {
         shim.kill().unwrap();
         shim.wait().unwrap();
         assert_eq!((its, none), (vec![shim.id()], vec![]));
+    }
+
+    /// A container's process may join another control group, as those of nested runtimes do.
+    #[test]
+    fn a_process_that_has_left_the_pods_groups_is_found_by_its_pid_namespace() {
+        if !rustix::process::getuid().is_root() {
+            return podstuck_testing::skip("root alone makes a PID namespace");
+        }
+        let mut unshare = Command::new("unshare");
+        unshare.args(["--fork", "--kill-child", "--pid", "sh", "-c", "sleep 60 & echo; wait"]);
+        let mut unshare = unshare.stdout(Stdio::piped()).spawn().unwrap();
+        unshare.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+        let [init] = proc::children(unshare.id()).unwrap()[..] else { panic!("one child") };
+        let stray = proc::children(init).unwrap();
+        let mut group = without_processes("0f0e0d0c-1111-2222-3333-444455556666");
+        group.tasks.extend(tasks::read(init, Path::new("/k")));
+        group.tasks.extend(tasks::read(std::process::id(), Path::new("/k")));
+        let of_node = group.tasks.pop().unwrap();
+        look_for_strays(&mut group);
+        tasks::look_for_inits(group.tasks.iter_mut().chain(&mut group.outside));
+        let found: Vec<u32> = group.outside.iter().map(|task| task.pid).collect();
+        let is_init = group.tasks.iter().chain(&group.outside).map(|it| it.is_init);
+        let is_init: Vec<bool> = is_init.collect();
+        // A pod in the node's PID namespace has all of the node's processes beside it.
+        group.tasks.push(of_node);
+        group.outside.clear();
+        look_for_strays(&mut group);
+        unshare.kill().unwrap();
+        unshare.wait().unwrap();
+        assert_eq!(found, stray);
+        assert_eq!(is_init, [true, false]);
+        assert!(group.outside.is_empty(), "{group:?}");
     }
 
     /// containerd#11984: the sandbox's first process is in another control group.

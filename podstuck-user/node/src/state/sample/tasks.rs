@@ -83,6 +83,7 @@ fn thread(pid: u32, tid: u32, group: &Path) -> Option<Task> {
         comm,
         state,
         term: Some(term([number(28)?, number(29)?, number(30)?, number(31)?])),
+        is_init: false,
         killed: killed && ends,
         exiting: exiting && ends,
         started: number(19)?,
@@ -97,6 +98,13 @@ fn thread(pid: u32, tid: u32, group: &Path) -> Option<Task> {
         traced_by: None,
         members: Vec::new(),
     })
+}
+
+/// Finds the init processes of PID namespaces among those that SIGTERM may not end.
+pub(super) fn look_for_inits<'a>(tasks: impl Iterator<Item = &'a mut Task>) {
+    for task in tasks.filter(|task| matches!(task.term, Some(Term::Default | Term::Ignored))) {
+        task.is_init = namespace_members::is_init(task.pid);
+    }
 }
 
 /// By the masks of signals that are pending for the thread, blocked, ignored and handled.

@@ -78,6 +78,7 @@ fn whether_the_api_server_lists_the_driver_is_a_fact() {
         node: "n".into(),
         read: jiff::Timestamp::UNIX_EPOCH,
         ready: None,
+        kubelet: None,
         drivers: Some(drivers.iter().map(|name| (*name).into()).collect()),
         missing: Vec::new(),
     };
