@@ -156,6 +156,8 @@ questions! { $
         of Listener(FindListener, |_| None);
     Places Fanotify(Result<Fanotify, NoAnswer>)
         of Fanotify(FindFanotify, |it| Some(&mut it.pid));
+    Places SocketFile(Result<SocketFile, NoAnswer>)
+        of SocketFile(FindSocketFile, |it| Some(&mut it.client));
     Places Clients(Result<Vec<Client>, NoAnswer>)
         of Clients(FindClients, |_| None);
     Places Waits(Result<Vec<Waiting>, NoAnswer>)
@@ -265,6 +267,31 @@ pub struct FindListener {
     pub address: String,
     /// The TCP port.
     pub port: u16,
+}
+
+/// What the path names now to which a process bound a local socket.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FindSocketFile {
+    /// The process in whose root directory the path counts.
+    pub client: u32,
+    /// The process that listens on the socket.
+    pub owner: u32,
+    /// The path.
+    #[serde(with = "raw_path")]
+    pub path: PathBuf,
+}
+
+/// A connection by path reaches the socket only through the file that `bind` made (unix(7); `unix_find_bsd` in
+/// net/unix/af_unix.c compares inodes).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SocketFile {
+    /// That file.
+    Own,
+    /// Another file.
+    Other,
+    /// Nothing.
+    Missing,
 }
 
 /// The processes that must permit an access before the kernel continues it (fanotify(7), permission events).

@@ -288,6 +288,9 @@ impl Capture {
             Wants::Listener(_) => {
                 Answer::Listener(Err(NoAnswer::NotEntered("the capture does not have it".into())))
             }
+            Wants::SocketFile(_) => {
+                Answer::SocketFile(Err(NoAnswer::NotEntered("the capture does not have it".into())))
+            }
             Wants::Fanotify(_) => {
                 Answer::Fanotify(Err(NoAnswer::NotEntered("the capture does not have it".into())))
             }

@@ -245,8 +245,11 @@ fn a_runtime_whose_socket_has_lost_its_file_is_named() {
     });
     let unreached = Unreached::new(&node.uid, place.path(), listener);
     fs::remove_file(&socket).unwrap();
-    let cause = cause(&node, "runtime-socket-gone", "likely");
-    assert_eq!(cause["held_by"], format!("containerd (pid {})", unreached.runtime.id()));
+    let removed = cause(&node, "runtime-socket-gone", "firm");
+    assert_eq!(removed["held_by"], format!("containerd (pid {})", unreached.runtime.id()));
+    let _other = UnixListener::bind(&socket).unwrap();
+    let taken = cause(&node, "runtime-socket-gone", "firm").to_string();
+    assert!(taken.contains("is another file than the one that it bound its socket to"), "{taken}");
 }
 
 /// cri-o#9521 and nvidia-container-toolkit#1360

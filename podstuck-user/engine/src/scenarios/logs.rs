@@ -168,8 +168,10 @@ pub(super) fn runtime_says() -> Plays {
     let sockets = vec!["/run/containerd/containerd.sock".into()];
     let runtimes = vec![Runtime { sockets, group: Some(RUNTIME.into()), ..runtime(containerd) }];
     let pods = vec![of_pod(true, Vec::new())];
-    play.sample(NodeSample { pods, runtimes, ..sample(602.0) });
-    play.sample(sample(604.0));
+    let refused = NodeSample { pods, runtimes, ..sample(602.0) };
+    play.sample(refused.clone());
+    play.sample(NodeSample { at: sample(604.0).at, ..refused });
+    play.sample(sample(606.0));
     plays.push(("a socket without a file", play));
     plays
 }

@@ -44,6 +44,7 @@ pub mod runtime;
 pub mod sample;
 mod seen_by;
 pub mod show_roots;
+mod socket_file;
 mod sockets;
 mod space;
 mod subvolume;

@@ -92,6 +92,7 @@ questions! {
     Reach(reach::ReachPath),
     Remaining(remaining::CountWithin),
     Roots(show_roots::ShowRoots),
+    SocketFile(Helped<query::FindSocketFile>),
     Space(space::MeasureSpace),
     Subvolume(Helped<query::ReadSubvolume>),
     Text(memory::ReadText),

@@ -4,11 +4,15 @@ use std::iter;
 
 use anyhow::{Context, Result, bail};
 use netlink_packet_core::{
-    NLM_F_DUMP, NLM_F_REQUEST, NetlinkBuffer, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+    Emitable as _, NLM_F_DUMP, NLM_F_REQUEST, NetlinkBuffer, NetlinkHeader, NetlinkMessage,
+    NetlinkPayload,
 };
 use netlink_packet_sock_diag::{
     SockDiagMessage,
-    unix::{ShowFlags, StateFlags, UnixRequest, UnixResponse, nlas::Nla},
+    unix::{
+        ShowFlags, StateFlags, UnixRequest, UnixResponse,
+        nlas::{Nla, Vfs},
+    },
 };
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, recv, send, socket_with,
@@ -31,6 +35,8 @@ pub(super) struct Socket {
     pub(super) unread: u32,
     /// Memory of what it has sent and the other end has not read; 0 of one that listens.
     pub(super) unsent: u32,
+    /// Inode number of the file that `bind` made for it, of which the kernel shows the lower 32 bits.
+    pub(super) file: Option<u32>,
     /// What has connected to it, as it listens, and was not accepted.
     pub(super) pending: Vec<u64>,
 }
@@ -71,7 +77,7 @@ fn request() -> Vec<u8> {
     let wanted = UnixRequest {
         state_flags: StateFlags::all(),
         inode: 0,
-        show_flags: ShowFlags::PEER | ShowFlags::ICONS | ShowFlags::RQLEN,
+        show_flags: ShowFlags::VFS | ShowFlags::PEER | ShowFlags::ICONS | ShowFlags::RQLEN,
         cookie: [0xff; 8],
     };
     let mut message = NetlinkMessage::new(header, SockDiagMessage::UnixRequest(wanted).into());
@@ -101,8 +107,19 @@ fn of(response: &UnixResponse) -> Socket {
         peer: response.peer().map(u64::from),
         unread: response.receive_queue_size().filter(|_| !listens).unwrap_or_default(),
         unsent: if listens { 0 } else { unsent(response) },
+        file: response.nlas.iter().find_map(|nla| match nla {
+            Nla::Vfs(file) => inode_of(file),
+            _ => None,
+        }),
         pending: pending.iter().copied().map(u64::from).collect(),
     }
+}
+
+/// `udiag_vfs_ino` of include/uapi/linux/unix_diag.h, which the library does not show.
+fn inode_of(file: &Vfs) -> Option<u32> {
+    let mut bytes = vec![0; file.buffer_len()];
+    file.emit(&mut bytes);
+    bytes.first_chunk().copied().map(u32::from_ne_bytes)
 }
 
 /// `udiag_wqueue` of include/uapi/linux/unix_diag.h, which the library tells of sockets that listen only.

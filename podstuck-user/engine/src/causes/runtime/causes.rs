@@ -438,7 +438,10 @@ pub(crate) static SOCKET_GONE: Cause = Cause {
             &[Origin::Proc],
         ),
         or_seen("or the only running runtime of that name listens on no socket", &[Origin::Proc]),
-        hidden("the socket file is still missing: kubelet's log shows only past attempts"),
+        seen(
+            "the path names no file, or another one than the one that the socket is bound to, by its inode in sock_diag",
+            &[Origin::Look],
+        ),
     ],
     log: log("kubelet", "dial unix ...: connect: no such file or directory"),
     look_alikes: &[

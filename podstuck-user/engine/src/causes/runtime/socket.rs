@@ -1,6 +1,10 @@
 //! A runtime that runs and that no client reaches: its socket's file was removed or replaced, or it does not listen yet.
 
-use std::path::PathBuf;
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use crate::{
     causes::{
@@ -12,11 +16,66 @@ use crate::{
     model::{
         evidence::Source,
         identity::Component,
+        node::NodeSample,
         path::{in_run, safe, safe_path},
         runtime::Runtime,
+        said::Said,
+        time::Monotonic,
     },
+    query::{FindSocketFile, Query, SocketFile},
+    tracker::TrackerId,
     verdict::Draft,
 };
+
+/// Time between two questions about a path.
+const AGAIN: Duration = Duration::from_secs(5);
+
+/// What the paths of the runtimes' sockets name, by the runtime's process and the path.
+#[derive(Default)]
+pub(super) struct SocketFiles(BTreeMap<(u32, PathBuf), Look>);
+
+/// The last answer, and when the question was asked.
+struct Look {
+    asked: Monotonic,
+    found: Option<SocketFile>,
+}
+
+impl SocketFiles {
+    /// Asks what a path names from which a client gets an error.
+    pub(super) fn ask(
+        &mut self,
+        tracker: TrackerId,
+        (target_id, said): (u64, &Said),
+        sample: &NodeSample,
+    ) -> Option<Query> {
+        let Unreached { runtime, path, listens: true, .. } = unreached(said, sample)? else {
+            return None;
+        };
+        let (owner, key) = (runtime.pid, (runtime.pid, path.clone()));
+        let last = self.0.get(&key);
+        if last.is_some_and(|last| sample.at.since(last.asked) < AGAIN) {
+            return None;
+        }
+        let found = last.and_then(|last| last.found);
+        self.0.insert(key, Look { asked: sample.at, found });
+        // The path means what it means to kubelet.
+        let client = sample.kubelets.first().copied().unwrap_or(owner);
+        let wants = FindSocketFile { client, owner, path: path.clone() }.into();
+        Some(Query { tracker, target_id, path, wants })
+    }
+
+    pub(super) fn answered(&mut self, asked: &FindSocketFile, found: Option<SocketFile>) {
+        if let Some(look) = self.0.get_mut(&(asked.owner, asked.path.clone())) {
+            look.found = found;
+        }
+    }
+
+    /// What the path in a client's error names now.
+    pub(super) fn of(&self, said: &Said, sample: &NodeSample) -> Option<SocketFile> {
+        let Unreached { runtime, path, .. } = unreached(said, sample)?;
+        self.0.get(&(runtime.pid, path))?.found
+    }
+}
 
 /// The socket and the reason in the error of a failed connection, as Go writes it (`net.OpError`), or Docker's client
 /// (client/errors.go, `ErrorConnectionFailed`), which gives no reason.
@@ -45,9 +104,9 @@ pub(super) struct Unreached<'a> {
 }
 
 /// The runtime that listens on the socket in question, or the only one of that name, if that listens nowhere.
-pub(super) fn unreached<'a>(suspect: &'a Suspect<'_>) -> Option<Unreached<'a>> {
-    let (path, why) = refused(&suspect.logged.said.text)?;
-    let runtimes = &suspect.sample.runtimes;
+pub(super) fn unreached<'a>(said: &'a Said, sample: &'a NodeSample) -> Option<Unreached<'a>> {
+    let (path, why) = refused(&said.text)?;
+    let runtimes = &sample.runtimes;
     let is_its =
         |runtime: &&Runtime| runtime.sockets.iter().any(|socket| in_run(socket) == in_run(&path));
     if let Some(runtime) = runtimes.iter().find(is_its) {
@@ -66,7 +125,9 @@ pub(super) fn unreached<'a>(suspect: &'a Suspect<'_>) -> Option<Unreached<'a>> {
 }
 
 pub(super) fn words(draft: &mut Draft, suspect: &Suspect<'_>) {
-    let Some(Unreached { runtime, path, why, listens }) = unreached(suspect) else { return };
+    let found = unreached(&suspect.logged.said, suspect.sample);
+    let Some(Unreached { runtime, path, why, listens }) = found else { return };
+    let file = suspect.socket.and_then(|it| names(it, &path)).filter(|_| listens);
     let (path, name) = (safe_path(&path), runtime.component.name());
     let who = runtime.who();
     draft.held_by(who.clone());
@@ -77,6 +138,9 @@ pub(super) fn words(draft: &mut Draft, suspect: &Suspect<'_>) {
         "listens on no socket".into()
     };
     draft.fact(format!("{who} runs and {does}"), Source::proc("/proc/*/net/unix"));
+    if let Some(file) = &file {
+        draft.fact(file, Source::Look("stat, sock_diag"));
+    }
     draft.explanation = if listens {
         format!(
             "kubelet connects to {name} at {path}, and the connection fails: {why}. {name} runs and listens there, \
@@ -111,7 +175,21 @@ pub(super) fn words(draft: &mut Draft, suspect: &Suspect<'_>) {
         ids::SHIM_OR_CONTAINERD_STATE_LOST,
         "kubelet cannot connect to the runtime at all",
     );
-    if listens {
+    if listens && file.is_none() {
         draft.doubt("whether the socket file is still missing: the log shows only past attempts");
+    }
+}
+
+/// That a path does not name the file of its socket.
+fn names(found: SocketFile, path: &Path) -> Option<String> {
+    let path = safe_path(path);
+    match found {
+        SocketFile::Own => None,
+        SocketFile::Missing => {
+            Some(format!("{path} does not exist: its socket has no file any more"))
+        }
+        SocketFile::Other => {
+            Some(format!("{path} is another file than the one that it bound its socket to"))
+        }
     }
 }

@@ -15,6 +15,7 @@ use crate::{
         said::{Complaint, Said, container_id, template},
         time::Monotonic,
     },
+    query::SocketFile,
 };
 
 /// kubelet waits two minutes for the runtime, twice, and then retries soon. A complaint that is not repeated for longer
@@ -65,6 +66,8 @@ pub(crate) struct Suspect<'a> {
     pub(crate) stale: Option<(&'a OutOfStep, Monotonic)>,
     /// When the runtime logged the request to stop the sandbox, if it has logged no result since.
     pub(crate) silent: Option<Monotonic>,
+    /// What the path of the runtime's socket names, if a client cannot connect to it.
+    pub(crate) socket: Option<SocketFile>,
     /// What another tracker follows may be what the runtime waits for, such as a root file system that is left.
     pub(crate) is_explained: bool,
     pub(crate) sample: &'a NodeSample,
@@ -97,6 +100,7 @@ impl<'a> Suspect<'a> {
             unreaped: None,
             stale: None,
             silent: None,
+            socket: None,
             is_explained: false,
             sample,
         }

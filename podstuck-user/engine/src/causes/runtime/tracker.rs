@@ -13,6 +13,7 @@ use crate::{
             causes::NOT_KILLED,
             hung_command, not_killed, own_kernel,
             sandbox::{self, SandboxMounts},
+            socket::SocketFiles,
             suspect::{Collects, FRESH, Logged, Suspect},
             verdict,
         },
@@ -29,7 +30,7 @@ use crate::{
         said::{Complaint, Report, Said, container_id},
         time::Monotonic,
     },
-    query::{Question, ReadMountsOn},
+    query::{FindSocketFile, Question, ReadMountsOn},
     tracker::{Claim, Context, Steps, Subject, Tracker, TrackerId},
     verdict::{Draft, Verdict},
 };
@@ -71,6 +72,7 @@ pub(crate) struct RuntimeSays {
     ended: Bounded<String, Monotonic>,
     to_go: ToGo,
     sandboxes: SandboxMounts,
+    sockets: SocketFiles,
     /// By UID: the stops of the sandbox in the runtime's log.
     stops: Bounded<String, Stops>,
     /// By container ID: when its runtime sent SIGKILL, and the log that says so.
@@ -137,6 +139,7 @@ impl Default for RuntimeSays {
             stops: Bounded::new(REMEMBERED),
             to_go: ToGo::default(),
             sandboxes: SandboxMounts::default(),
+            sockets: SocketFiles::default(),
             killed: Bounded::new(REMEMBERED),
             grace_ends: Bounded::new(REMEMBERED),
             living: BTreeMap::new(),
@@ -236,7 +239,7 @@ impl RuntimeSays {
         let mut before = std::mem::take(&mut self.found);
         let mut living = std::mem::take(&mut self.living);
         let (mut found, mut alive) = (BTreeMap::new(), BTreeMap::new());
-        let mut busy = Vec::new();
+        let (mut busy, mut refused) = (Vec::new(), Vec::new());
         self.see_unreaped(sample);
         self.see_stale(sample);
         for pod in &sample.pods {
@@ -281,6 +284,10 @@ impl RuntimeSays {
             let unreaped = self.does_not_collect(&pod.uid, sample);
             let stale = self.stale_record(&pod.uid, sample);
             let silent = self.silent(pod, logged);
+            let socket = self.sockets.of(&logged.said, sample);
+            if complaint == Complaint::SocketRefused {
+                refused.push((target_id, logged.said.clone()));
+            }
             let suspect = Suspect {
                 pod,
                 complaint,
@@ -292,6 +299,7 @@ impl RuntimeSays {
                 unreaped,
                 stale,
                 silent,
+                socket,
                 is_explained: is_explained(context, pod, sample),
                 sample,
             };
@@ -323,6 +331,10 @@ impl RuntimeSays {
         (self.found, self.living) = (found, alive);
         let (tracker, at) = (self.id(), sample.at);
         steps.ask(self.sandboxes.ask(tracker, busy, sample));
+        let sockets = &mut self.sockets;
+        let asked =
+            refused.iter().filter_map(|(id, said)| sockets.ask(tracker, (*id, said), sample));
+        steps.ask(asked);
         let over = before.into_values();
         steps.say(over.map(|(target_id, _)| Verdict::Over { tracker, target_id, at }));
     }
@@ -546,6 +558,9 @@ impl Tracker for RuntimeSays {
             What::Answer { query, answer } => {
                 if let Some((asked, Some(mounts))) = ReadMountsOn::answered(query, answer) {
                     self.sandboxes.answered(context, query.target_id, asked, mounts);
+                }
+                if let Some((asked, found)) = FindSocketFile::answered(query, answer) {
+                    self.sockets.answered(asked, found.as_ref().ok().copied());
                 }
                 if let Some((asked, Ok(taken))) = About::answered(query, answer) {
                     self.sandboxes.holders(context, query.target_id, asked, taken);

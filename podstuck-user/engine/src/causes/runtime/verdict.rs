@@ -1,5 +1,5 @@
 //! Findings about pods that a runtime cannot end, from log lines. A log line alone is never more than likely: it held
-//! when it was written, and no later check confirms it.
+//! when it was written.
 
 use std::collections::BTreeSet;
 
@@ -31,6 +31,7 @@ use crate::{
         shell::word,
         time::Monotonic,
     },
+    query::SocketFile,
     tracker::TrackerId,
     verdict::{Draft, times},
 };
@@ -70,7 +71,11 @@ pub(crate) fn draft(suspect: &Suspect<'_>) -> Option<Draft> {
             (&SHIM_HANGS, shim_is_silent)
         }
         Complaint::SocketRefused => {
-            socket::unreached(suspect)?;
+            socket::unreached(&suspect.logged.said, suspect.sample)?;
+            // The failure is over.
+            if suspect.socket == Some(SocketFile::Own) {
+                return None;
+            }
             (&SOCKET_GONE, socket::words)
         }
         Complaint::NetworkTeardown => (&CNI_TEARDOWN_FAILED, network::words),

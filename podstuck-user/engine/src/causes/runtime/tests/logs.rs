@@ -3,7 +3,7 @@
 use super::*;
 
 /// Two lines, 120 s apart, read half a minute after the second.
-fn heard(complaint: Complaint, text: &str) -> Alone<RuntimeSays> {
+pub(super) fn heard(complaint: Complaint, text: &str) -> Alone<RuntimeSays> {
     let mut alone = Alone::<RuntimeSays>::new();
     for second in [450, 570] {
         alone.take(at(600), said(UID, complaint, text, second));
@@ -11,12 +11,12 @@ fn heard(complaint: Complaint, text: &str) -> Alone<RuntimeSays> {
     alone
 }
 
-fn pod(populated: Option<bool>) -> NodeSample {
+pub(super) fn pod(populated: Option<bool>) -> NodeSample {
     let state = PodState { populated, ..pod_state(UID) };
     NodeSample { at: at(602), pods: vec![state], ..NodeSample::default() }
 }
 
-fn draft(alone: &mut Alone<RuntimeSays>, sample: NodeSample) -> Option<Draft> {
+pub(super) fn draft(alone: &mut Alone<RuntimeSays>, sample: NodeSample) -> Option<Draft> {
     found(alone.take(sample.at, What::Sample(sample.into())).verdicts).pop()
 }
 
@@ -634,62 +634,6 @@ fn a_sandbox_with_a_kernel_of_its_own_is_ended_by_its_processes() {
     }
     let hangs = draft(&mut all, sample("containerd-shim-kata-v2", vec![machine()]));
     assert_eq!(hangs.map(|it| it.id()), Some("runtime-hang"));
-}
-
-/// As in kubernetes issue 129193 and nydus-snapshotter issue 631.
-#[test]
-fn a_runtime_that_no_client_can_connect_to_has_lost_its_sockets_file() {
-    let text = "failed to \"KillContainer\" for \"app\" with KillContainerError: \"rpc error: code = Unavailable desc = \
-        connection error: desc = \\\"transport: Error while dialing: dial unix /run/containerd/containerd.sock: connect: \
-        no such file or directory\\\"\"";
-    let verdict = |socket: &str| {
-        let mut sample = pod(Some(true));
-        sample.runtimes = vec![runtime(Component::Containerd, socket)];
-        draft(&mut heard(Complaint::SocketRefused, text), sample)
-    };
-    for socket in ["/run/containerd/containerd.sock", "/var/run/containerd/containerd.sock"] {
-        let draft = verdict(socket).unwrap();
-        draft.assert_is("runtime-socket-gone", Certainty::Likely);
-        assert!(draft.remedies[0].words().contains("restart containerd.service"));
-        assert_eq!(holder_of(&draft.held_by), "containerd (pid 40)");
-    }
-    assert!(verdict("/run/k3s/containerd.sock").is_none(), "it is not the one that kubelet calls");
-    let of_docker = "failed to \"KillContainer\" for \"front\" with KillContainerError: \"rpc error: code = Unknown desc = Cannot \
-        connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?\"";
-    let mut sample = pod(Some(true));
-    sample.runtimes = vec![runtime(Component::Dockerd, "/run/docker.sock")];
-    let draft = draft(&mut heard(Complaint::SocketRefused, of_docker), sample).unwrap();
-    draft.assert_is("runtime-socket-gone", Certainty::Likely);
-    assert_eq!(holder_of(&draft.held_by), "dockerd (pid 43)");
-}
-
-/// gpu-operator#303.
-#[test]
-fn a_runtime_that_listens_nowhere_has_not_finished_its_start() {
-    let text = "rpc error: code = Unavailable desc = connection error: desc = \"transport: Error while dialing dial unix \
-        /run/containerd/containerd.sock: connect: connection refused\"";
-    let silent = || Runtime { sockets: Vec::new(), ..runtime(Component::Containerd, "/") };
-    let verdict = |runtimes: Vec<Runtime>| {
-        let sample = NodeSample { runtimes, ..pod(Some(true)) };
-        draft(&mut heard(Complaint::SocketRefused, text), sample)
-    };
-    let draft = verdict(vec![silent()]).unwrap();
-    draft.assert_is("runtime-socket-gone", Certainty::Likely);
-    assert!(draft.remedies[0].words().contains("journalctl --unit containerd.service"));
-    assert_eq!(draft.must, Some("finish its start"));
-    assert!(verdict(vec![silent(), silent()]).is_none(), "one of two");
-    let of_one_line = |of_node: &[i64]| {
-        let mut alone = Alone::<RuntimeSays>::new();
-        alone.take(at(600), said(UID, Complaint::SocketRefused, text, 570));
-        for second in of_node {
-            alone.take(at(600), said("", Complaint::SocketRefused, text, *second));
-        }
-        let sample = NodeSample { runtimes: vec![silent()], ..pod(Some(true)) };
-        found(alone.take(sample.at, What::Sample(sample.into())).verdicts).pop().unwrap()
-    };
-    assert_eq!(of_one_line(&[]).certainty(), Certainty::Possible);
-    assert_eq!(of_one_line(&[590, 600]).certainty(), Certainty::Likely, "kubelet lists no pods");
-    assert!(verdict(vec![Runtime { component: Component::CriO, ..silent() }]).is_none());
 }
 
 /// As in containerd issues 8425 and 12678, and cri-o issue 9521: nothing of the container is left, or all of it.

@@ -3,6 +3,7 @@
 mod docker;
 mod logs;
 mod shim;
+mod socket;
 mod state;
 mod unresponsive;
 
