@@ -10,7 +10,7 @@ use std::{
 
 use crate::{
     causes::{
-        orphan::{ORPHANED_POD_DIR, tell_left},
+        orphan::{ORPHANED_POD_DIR, mounted_below, tell_left},
         shared::{
             repeated::{OfPods, Repeated},
             stat_errors::FRESH,
@@ -49,11 +49,28 @@ fn is_literal(name: &str) -> bool {
     !name.starts_with('-') && name.bytes().all(is_plain)
 }
 
-/// Path and error of an object that kubelet cannot remove: `... at path PATH: ERROR`.
-fn obstacle(text: &str) -> Option<(PathBuf, &str)> {
-    let (_, rest) = text.split_once(" at path ")?;
-    let (path, error) = rest.rsplit_once(": ")?;
-    Some((path.into(), error))
+/// What kubelet cannot remove.
+enum Obstacle {
+    /// A file where it expects a directory.
+    File(PathBuf),
+    /// A mount point, also in a directory that has no volumes, such as `plugins`.
+    Mount(PathBuf),
+}
+
+/// The object in kubelet's error: `... at path PATH: not a directory`, which old releases continue with the number of
+/// such errors, `cannot delete directory PATH: it is a mount point` (pkg/util/removeall), or `unlinkat PATH: device or
+/// resource busy`.
+fn obstacle(text: &str) -> Option<Obstacle> {
+    let after = |words: &str| text.rsplit_once(words)?.1.split_once(": ");
+    let is = |(path, error): &(&str, &str), start: &str| {
+        path.starts_with('/') && error.starts_with(start)
+    };
+    let file = after(" at path ").filter(|it| is(it, "not a directory"));
+    let point = after("cannot delete directory ").filter(|it| is(it, "it is a mount point"));
+    let busy = || after("unlinkat ").filter(|it| is(it, "device or resource busy"));
+    let mount = point.or_else(busy);
+    let file = file.map(|(path, _)| Obstacle::File(path.into()));
+    file.or_else(|| mount.map(|(path, _)| Obstacle::Mount(path.into())))
 }
 
 impl Logged {
@@ -124,8 +141,14 @@ fn draft(context: &Context<'_>, word: &Repeated, state: &PodState, at: Monotonic
         .seen_by
         .map_or(View::OURS, |(pid, namespace)| View::in_namespace(context, namespace, pid));
     let is_mounted = state.volumes.iter().any(|volume| !volume.mounts.is_empty());
-    if let Some((path, "not a directory")) = obstacle(&word.said.text)
-        && !is_mounted
+    let obstacle = obstacle(&word.said.text).filter(|_| !is_mounted);
+    if let Some(Obstacle::Mount(path)) = &obstacle
+        && is_within(path, &state.directory)
+    {
+        draft.held_by(Who::object(format!("the mount at {}", safe_path(path))));
+        mounted_below(&mut draft, view, &state.directory);
+    }
+    if let Some(Obstacle::File(path)) = obstacle
         && is_within(&path, &state.directory)
         && let (Some(above), Some(name)) = (path.parent(), path.file_name().and_then(OsStr::to_str))
         && is_literal(name)

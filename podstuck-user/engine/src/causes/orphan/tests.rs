@@ -22,7 +22,7 @@ use crate::{
         said::Said,
         time::Monotonic,
     },
-    testing::{Alone, FILE, failed, found, mounted, pod_state, volume_state},
+    testing::{Alone, FILE, failed, found, holder_of, mounted, pod_state, volume_state},
     tracker::{Claim, Subject, Tracker},
     verdict::{Draft, Verdict},
 };
@@ -187,6 +187,25 @@ fn a_file_where_kubelet_expects_a_directory_is_removed() {
     let without_data = r"\( -type f -empty -o -type l -o -type s -o -type p \) -delete";
     assert!(first.ends_with(&format!("/module -maxdepth 1 -name 0 {without_data}")), "{first}");
     let volume = format!("/k/pods/{UID}/volumes/kubernetes.io~csi/pvc-1.a");
+    // As kubelet 1.20 ends the line.
+    let counted = format!(
+        "{text} : There were a total of 1 errors similar to this. Turn up verbosity to see them."
+    );
+    assert_eq!(heard(UID, &counted).unwrap().remedies[0].words(), first);
+    // kubelet's clean-up also removes what is beside the volumes.
+    let plugins = format!("/k/pods/{UID}/plugins/kubernetes.io~empty-dir/cache");
+    for error in [
+        format!("cannot delete directory {plugins}: it is a mount point"),
+        format!("unlinkat {plugins}: device or resource busy"),
+    ] {
+        let subdir = format!("/k/pods/{UID}/plugins");
+        let text = format!(
+            "orphaned pod \"{UID}\" found, but error occurred when trying to remove subdir {subdir}: {error}"
+        );
+        let draft = heard(UID, &text).unwrap();
+        assert_eq!(holder_of(&draft.held_by), format!("the mount at {plugins}"));
+        assert!(draft.remedies[0].words().starts_with("grep -F -- "), "{:?}", draft.remedies);
+    }
     let of_volume = heard(UID, &text.replace(&path, &volume)).unwrap();
     let first = of_volume.remedies[0].words();
     assert!(first.ends_with(&format!(" -name pvc-1.a {without_data}")), "{first}");
