@@ -8,6 +8,7 @@ use podstuck_engine::{
     catalogue,
     cause::{By, Cause, Origin, Proof, TriedWith},
     model::evidence::Certainty,
+    versions::{self, Versions},
 };
 
 use crate::workspace::Workspace;
@@ -273,6 +274,7 @@ fn page(cause: &Cause) -> String {
         risk => format!("{}. Risk: {risk}", way.action),
     });
     section(&mut page, "Remedies", ways);
+    section(&mut page, "Versions", versions::of(cause.id).map(Versions::words));
     let _ = write!(page, "\nTried with: {}.\n", tried(cause));
     section(&mut page, "Met in the field", cause.field.iter().map(|place| (*place).to_owned()));
     section(&mut page, "Where it happens", cause.source.iter().map(|place| format!("`{place}`")));

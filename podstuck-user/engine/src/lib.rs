@@ -13,6 +13,7 @@ pub use podstuck_model::{bounded, cause, event, query};
 
 pub mod catalogue;
 pub mod ids;
+pub mod versions;
 
 pub mod aggregate;
 pub mod backoff;

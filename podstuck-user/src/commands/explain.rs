@@ -28,7 +28,7 @@ pub fn run(options: &Explain) -> Result<Exit, Failure> {
     };
     let out = if options.output == Output::Json {
         let lines = catalogue::all().filter(|cause| wanted.is_none_or(|wanted| wanted == *cause));
-        lines.map(|cause| json::line(Timestamp::now(), &Line::Cause(cause))).collect()
+        lines.map(|cause| json::line(Timestamp::now(), &Line::Cause(&cause.into()))).collect()
     } else {
         explanation(wanted)
     };

@@ -18,6 +18,8 @@ fn the_catalogue_is_data_by_the_schema_beside_it() {
     let (catalogue, schema) = (read("causes.json"), Schema::new(schema()));
     assert_eq!(catalogue["version"], VERSION);
     let causes = catalogue["causes"].as_array().unwrap();
+    let lock = causes.iter().find(|it| it["id"] == "kernel-lock-held").unwrap();
+    assert_eq!(lock["versions"][0]["since"], "6.16");
     assert!(causes.len() > 50 && causes.iter().any(|it| it["id"] == "immutable-attribute"));
     for cause in causes {
         let mut line = cause.clone();

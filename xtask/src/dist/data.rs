@@ -3,7 +3,7 @@
 use std::{fs, path::PathBuf};
 
 use anyhow::{Context, Result};
-use podstuck_engine::{catalogue, cause::Cause};
+use podstuck_engine::{catalogue, versions::Entry};
 use serde_json::json;
 
 use super::Release;
@@ -13,7 +13,7 @@ const SCHEMA: &str = "podstuck-v1.schema.json";
 
 /// Writes both.
 pub(super) fn make(release: &Release<'_>) -> Result<[PathBuf; 2]> {
-    let causes: Vec<&Cause> = catalogue::all().collect();
+    let causes: Vec<Entry<'_>> = catalogue::all().map(Entry::from).collect();
     let causes = json!({"schema": "podstuck/v1", "version": release.version, "causes": causes});
     let to = release.out.join("causes.json");
     fs::write(&to, format!("{causes:#}\n")).with_context(|| format!("writing {}", to.display()))?;

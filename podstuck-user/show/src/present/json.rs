@@ -3,7 +3,7 @@
 use std::{borrow::Cow, io};
 
 use jiff::Timestamp;
-use podstuck_engine::cause::Cause;
+use podstuck_engine::versions::Entry;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 use serde_json::{
@@ -47,7 +47,7 @@ pub enum Line<'a> {
     /// Last line of a run.
     Summary(&'a Summary),
     /// A cause of the catalogue.
-    Cause(&'a Cause),
+    Cause(&'a Entry<'a>),
 }
 
 /// One line with its newline, which is its only control character.
@@ -80,7 +80,7 @@ pub fn schemas(generator: &mut SchemaGenerator) -> Vec<Schema> {
         schema_of::<Holder>("holder", generator),
         schema_of::<Search>("search", generator),
         schema_of::<Summary>("summary", generator),
-        schema_of::<Cause>("cause", generator),
+        schema_of::<Entry<'_>>("cause", generator),
     ]
 }
 
@@ -291,7 +291,8 @@ mod tests {
     #[test]
     fn a_cause_is_a_line() {
         let cause = podstuck_engine::catalogue::find("mass-deletion").unwrap();
-        let value: serde_json::Value = serde_json::from_str(&at(&Line::Cause(cause))).unwrap();
+        let value: serde_json::Value =
+            serde_json::from_str(&at(&Line::Cause(&cause.into()))).unwrap();
         assert_eq!((&value["type"], &value["id"]), (&"cause".into(), &"mass-deletion".into()));
         assert_eq!(value["look_alikes"][0]["cause"], "call-hung-unexplained");
         assert_eq!(value["kind"], "cause");

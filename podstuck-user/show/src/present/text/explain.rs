@@ -3,6 +3,7 @@
 use podstuck_engine::{
     catalogue,
     cause::{Cause, TriedWith},
+    versions::{self, Versions},
 };
 
 use crate::present::style::{Ink, Style};
@@ -45,6 +46,7 @@ pub fn explain(cause: &Cause, style: Style) -> String {
             risk => format!("{}; risk: {risk}", way.action),
         }),
     );
+    section("depends on versions", &mut versions::of(cause.id).map(Versions::words));
     section("seen in the field", &mut cause.field.iter().map(|place| (*place).to_owned()));
     section("tested with", &mut [tried(cause)].into_iter());
     section("in the source of", &mut cause.source.iter().map(|place| (*place).to_owned()));
