@@ -116,7 +116,7 @@ pub struct Cli {
           "watch", "record", "context", "kubeconfig", "as_user", "as_groups", "via_node_proxy", "via_dry_run", "examine",
           "pod_uid"])]
     pub replay: Option<PathBuf>,
-    /// Options of `podstuck diagnose` on the node
+    /// Options of `podstuck diagnose` on the node. Its answer is then shown as it is, below the API server's
     #[arg(
         last = true,
         value_name = "OPTIONS",
@@ -127,6 +127,11 @@ pub struct Cli {
 }
 
 impl Cli {
+    /// Whether the answers of examined nodes are read, and joined with the API server's.
+    pub fn reads_answers(&self) -> bool {
+        self.output.is_document() || self.diagnose.is_empty()
+    }
+
     /// Whether nodes are examined if the API server does not decide.
     pub fn examines(&self) -> bool {
         let one = self.target.is_some() || self.pod_uid.is_some();

@@ -9,6 +9,7 @@ use clap::Parser;
 use podstuck_cluster::{
     cli::Cli,
     examine::{self, Done, End, OwnPod},
+    progress::Progress,
     run::{self, Examination, Outcome},
 };
 use podstuck_model::{
@@ -51,22 +52,47 @@ async fn shown(cli: &Cli, Outcome { mut report, exit, examine }: Outcome) -> u8 
     };
     let seconds = cli.wait.unwrap_or(60);
     let at_a_time = cli.nodes_at_a_time.into();
+    // With options of its own, podstuck on the node also chooses the form of its answer.
+    let is_verbatim = !cli.reads_answers() || report.answers.is_empty();
     if cli.output.is_document() {
         let take = async |done: Done| {
-            report.examined.push(done.for_program());
+            report.examined.push(done.read());
             true
         };
         let end = examine::all(&client, own, at_a_time, seconds, exit, take).await;
         let exit = status(&end);
         return printed(&run::shown(cli, &report), exit).err().unwrap_or(exit);
     }
-    if let Err(status) = printed(&run::shown(cli, &report), exit) {
-        return status;
-    }
     let mut out = tokio::io::stdout();
     if let ([own], true) = (&own[..], cli.target.is_some() || cli.pod_uid.is_some()) {
-        let ended = examine::examine(&client, own, seconds, &mut out, std::future::pending());
-        return match ended.await {
+        let never = std::future::pending();
+        let ended = if is_verbatim {
+            if let Err(status) = printed(&run::shown(cli, &report), exit) {
+                return status;
+            }
+            examine::examine(&client, own, seconds, &mut out, never).await
+        } else {
+            let mut said = Vec::new();
+            let progress = Progress::examining(&own.node);
+            let ended = examine::examine(&client, own, seconds, &mut said, never).await;
+            drop(progress);
+            report.examines = false;
+            if let Ok(End::Answered(status)) = &ended {
+                report.examined.push(Done::new(own.clone(), said, Ok(*status)).read());
+            }
+            let is_over = matches!(&ended, Ok(End::Interrupted(_) | End::Unread));
+            if !is_over && let Err(status) = printed(&run::shown(cli, &report), exit) {
+                return status;
+            }
+            ended
+        };
+        return match ended {
+            // The API server has shown a cause that the node does not show.
+            Ok(End::Answered(status))
+                if status == u8::from(Exit::Unexplained) && exit == u8::from(Exit::Found) =>
+            {
+                exit
+            }
             Ok(end) => status(&end),
             // The API server's answer is sufficient unless the user asked for the node's answer explicitly.
             Err(failure) if !cli.examine && cli.node.is_none() => {
@@ -77,7 +103,19 @@ async fn shown(cli: &Cli, Outcome { mut report, exit, examine }: Outcome) -> u8 
             Err(failure) => failed(&failure),
         };
     }
-    let take = async |done: Done| out.write_all(&done.text()).await.and(out.flush().await).is_ok();
+    if let Err(status) = printed(&run::shown(cli, &report), exit) {
+        return status;
+    }
+    let take = async |done: Done| {
+        let text = if is_verbatim || done.has_failed() {
+            done.text()
+        } else {
+            let said = done.read();
+            report.examined.push(said.clone());
+            run::examined(cli, &report, &said).into_bytes()
+        };
+        out.write_all(&text).await.and(out.flush().await).is_ok()
+    };
     status(&examine::all(&client, own, at_a_time, seconds, exit, take).await)
 }
 

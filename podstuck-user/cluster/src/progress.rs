@@ -3,6 +3,7 @@
 use std::{fmt, time::Duration};
 
 use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use podstuck_model::path::safe;
 
 use crate::read::Reader;
 
@@ -10,12 +11,26 @@ use crate::read::Reader;
 const EVERY: Duration = Duration::from_secs(1);
 
 /// The line, which is removed when this is dropped.
-pub(crate) struct Progress(ProgressBar);
+pub struct Progress(ProgressBar);
 
 impl Progress {
     /// Begins to follow a reader.
     pub(crate) fn begin(reader: &Reader) -> Self {
-        let bar = on(reader, ProgressDrawTarget::stderr());
+        Self::show(on(reader, ProgressDrawTarget::stderr()))
+    }
+
+    /// Begins to follow the examination of a node.
+    pub fn examining(node: &str) -> Self {
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {elapsed} {msg}") {
+            bar.set_style(style);
+        }
+        let node = safe(node.as_bytes());
+        bar.set_message(format!("podstuck's own pod on {node} looks for what keeps the pod"));
+        Self::show(bar)
+    }
+
+    fn show(bar: ProgressBar) -> Self {
         bar.enable_steady_tick(EVERY);
         Self(bar)
     }

@@ -23,7 +23,7 @@ use tokio::time::timeout;
 use crate::{
     answers::{kinds, other_kinds, settle},
     cli::{Cli, Output},
-    examine::{self, About, OwnPod},
+    examine::{self, About, OwnPod, Said},
     present::{self, Report, Scope},
     progress::Progress,
     read::{Connection, Reader, connect, page},
@@ -83,7 +83,8 @@ pub async fn run(cli: &Cli) -> Result<Outcome, Failure> {
     );
     let Connection { client, namespace } = connected.await.map_err(Failure::CannotRun)?;
     if let (Some(node), Some(uid)) = (&cli.node, &cli.pod_uid) {
-        let own = vec![own_pod(cli, node, About::Uid(uid.clone()))];
+        let about = About::Uid(uid.clone());
+        let own = vec![own_pod(cli, node, about, cli.output.is_document())];
         let examine = Some(Examination { client, own });
         return Ok(Outcome { report: Report::default(), exit: Exit::Unexplained, examine });
     }
@@ -143,15 +144,17 @@ pub async fn run(cli: &Cli) -> Result<Outcome, Failure> {
     let mut own = Vec::new();
     for (node, pod) in wanted.iter().filter(|_| cli.examines()) {
         let about = About::Name { name: named_as(pod), record: record(&client, pod).await };
-        own.push(own_pod(cli, node, about));
+        own.push(own_pod(cli, node, about, reads));
     }
     report.examines = !own.is_empty();
+    // Without an object at the API server, the node's own text is the whole answer.
+    let reads = cli.output.is_document() || (cli.reads_answers() && !report.answers.is_empty());
     let examine = report.examines.then_some(Examination { client, own });
     Ok(Outcome { exit: exit(&report), report, examine })
 }
 
 /// podstuck's own pod, with the options of the command line.
-fn own_pod(cli: &Cli, node: &str, about: About) -> OwnPod {
+fn own_pod(cli: &Cli, node: &str, about: About, for_program: bool) -> OwnPod {
     let image = cli.image.clone().or_else(|| env::var("PODSTUCK_IMAGE").ok());
     OwnPod {
         name: examine::own_name(),
@@ -160,7 +163,7 @@ fn own_pod(cli: &Cli, node: &str, about: About) -> OwnPod {
         image: image.unwrap_or_else(|| format!("{IMAGE}:{}", env!("CARGO_PKG_VERSION"))),
         privileged: cli.privileged,
         about,
-        for_program: cli.output.is_document(),
+        for_program,
         options: cli.diagnose.clone(),
     }
 }
@@ -216,10 +219,19 @@ fn complete(mut report: Report, head: &Head, facts: &Facts) -> Report {
 
 /// The report in the chosen output format.
 pub fn shown(cli: &Cli, report: &Report) -> String {
-    let color = std::io::stdout().is_terminal() && env::var_os("NO_COLOR").is_none();
+    let color = is_coloured();
     let kubectl = present::kubectl(cli);
     match cli.output {
         Output::Text => present::text(report, &kubectl, color, false),
+fn is_coloured() -> bool {
+    io::stdout().is_terminal() && env::var_os("NO_COLOR").is_none()
+}
+
+/// The text about one pod of a list whose node was examined.
+pub fn examined(cli: &Cli, report: &Report, said: &Said) -> String {
+    present::examined(report, said, &present::kubectl(cli), is_coloured())
+}
+
         Output::Wide => present::text(report, &kubectl, color, true),
         Output::Json => present::json(report, &kubectl),
         Output::Yaml => present::yaml(report, &kubectl),

@@ -43,6 +43,53 @@ struct State {
     deferred: usize,
 }
 
+/// The end of an answer's lines: a process holds the pod's volume, and its finalizer comes later.
+fn lines() -> String {
+    let found = |id: &str, certainty: &str, held_by: &str, fact: &str, source: &str| {
+        json!({"id": id, "certainty": certainty, "blocks_deletion": true, "held_by": held_by, "call": {"path": ""},
+            "evidence": [{"fact": fact, "source": source, "since": "2026-01-01T00:00:00Z"}], "explanation": "It is busy.",
+            "remedies": [{"kind": "command", "does": "end sleep (pid 7)", "command": "kill 7", "advice": null, "risk": "ends it",
+                "where": "node", "guard": null, "affects": ["pod a"], "verify": null}],
+            "likely_causes_ruled_out": ["stacked-mounts: there is one mount"], "not_known": []})
+    };
+    let object =
+        |kind: &str, name: &str| json!({"kind": kind, "name": name, "pid": null, "start": null});
+    let link = |who: Value, must: &str, waits_for: Value, fact: &str, source: &str| json!({"who": who, "must": must, "waits_for": waits_for, "since": null, "facts": [{"fact": fact, "source": source}]});
+    let chain = [
+        link(
+            object("component", "the API server"),
+            "remove the record",
+            json!("kubelet"),
+            "it is overdue",
+            "its record",
+        ),
+        link(
+            object("process", "sleep"),
+            "release the volume",
+            Value::Null,
+            "its working directory",
+            "/proc/7/cwd",
+        ),
+    ];
+    let causes = [
+        found(
+            "volume-held-by-host-process",
+            "firm",
+            "sleep (pid 7)",
+            "umount2 failed: /var/lib/kubelet/pods/uid-cart-0/volumes/x",
+            "syscall probe",
+        ),
+        found("pod-finalizer", "firm", "the finalizer", "something is left", "samples of the node"),
+        found("a-newer-cause", "firm", "x", "y", "z"),
+    ];
+    let diagnosis = json!({"type": "diagnosis", "firm": true, "causes": causes,
+        "stages": [{"stage": "volumes", "chain": chain, "not_visible": null}], "notes": ["a note"],
+        "said": [{"at": "2026-01-01T00:00:00Z", "text": "device busy", "source": "log of kubelet"}],
+        "remedies": [], "next": ["look at it"]});
+    let summary = json!({"type": "summary", "completeness": {"map_full": 2}});
+    format!("podstuck: a warning\n{{\"type\":\"start\"}}\n{diagnosis}\n{summary}\n")
+}
+
 struct Cluster {
     state: Arc<Mutex<State>>,
     folder: tempfile::TempDir,
@@ -251,9 +298,53 @@ fn what_the_api_server_decides_needs_no_node() {
         cluster.requests()
     );
     // Unless the user names the node.
+    cluster.state.lock().unwrap().log = lines();
     let (status, out, _) = cluster.run(&["shop/cart-0", "--node", "worker-9"]);
-    assert!(status == Some(1) && out.ends_with(LOG), "{out}");
+    let has_both = out.contains("\n1. pod-finalizer (certain)")
+        && out.contains("\n2. volume-held-by-host-process (certain)");
+    assert!(status == Some(1) && has_both, "{out}");
     assert_eq!(cluster.created()["spec"]["nodeName"], "worker-9");
+}
+
+#[test]
+fn the_causes_of_both_sides_are_one_list_in_the_order_of_their_release() {
+    let cluster = Cluster::with(|state| state.log = lines());
+    let (status, out, error) = cluster.run(&["shop/cart-0"]);
+    assert_eq!((status, error.as_str()), (Some(1), ""), "{out}");
+    let args = &cluster.created()["spec"]["containers"][0]["args"];
+    assert_eq!(args.as_array().unwrap()[3..5], [json!("--output"), json!("json")]);
+    let expected = [
+        "Pod shop/cart-0 was deleted ",
+        "\nWhat waits for what\n  the API server must remove the record, and waits for kubelet: it is overdue [API]",
+        "\n  sleep must release the volume: its working directory [node: /proc/7/cwd]\n",
+        "\n1. volume-held-by-host-process (certain) of Pod shop/cart-0: sleep (pid 7)\n  It is busy.",
+        "\n    - umount2 failed: …/volumes/x [node: syscall probe]",
+        "\n         kill 7\n       where: worker-3, as root\n       risk: ends it\n       also affects pod a",
+        "\n  Not stacked-mounts: there is one mount",
+        "\n2. pod-finalizer (certain, later) of Pod shop/cart-0: the finalizer x.example.com/",
+        "\n    - something is left [node: samples of the node]",
+        "names the cause a-newer-cause, which this version",
+        "\n  - a note",
+        "\n  - 2026-01-01T00:00:00Z: device busy [node: log of kubelet]",
+        "\n  - look at it",
+        "\n  - 2 calls met a full table: not followed or not counted\n",
+    ];
+    let mut rest = out.as_str();
+    for words in expected {
+        let (_, after) = rest.split_once(words).unwrap_or_else(|| panic!("{words:?} in {out}"));
+        rest = after;
+    }
+    let (_, document, _) = cluster.run(&["shop/cart-0", "-o", "json"]);
+    let document: Value = serde_json::from_str(&document).unwrap();
+    let rank = |cause: &str, certainty: &str, later: bool, found_by: &str| json!({"cause": cause, "certainty": certainty, "later": later, "found_by": found_by});
+    let both = [
+        rank("volume-held-by-host-process", "firm", false, "node"),
+        rank("pod-finalizer", "firm", true, "both"),
+    ];
+    assert_eq!(document["items"][0]["ranking"], json!(both));
+    let (_, list, _) = cluster.run(&["--examine"]);
+    let one = "\n== shop/cart-0 on worker-3 ==\nPod shop/cart-0 was deleted ";
+    assert!(list.contains(one) && list.contains("\n1. volume-held-by"), "{list}");
 }
 
 #[test]
@@ -332,8 +423,11 @@ fn the_pod_is_removed_at_once_when_it_is_asked_to_end() {
 #[test]
 fn the_pod_is_removed_when_no_one_reads_the_answer_any_more() {
     let cluster = Cluster::with(|state| (state.hangs, state.log) = (true, LOG.repeat(9999)));
-    let mut podstuck =
-        cluster.podstuck(&["shop/cart-0", "--examine"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut podstuck = cluster
+        .podstuck(&["shop/cart-0", "--examine", "--", "-v"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
     let mut first = String::new();
     let mut out = BufReader::new(podstuck.stdout.take().unwrap());
     out.read_line(&mut first).unwrap();
@@ -352,7 +446,8 @@ fn three() -> Cluster {
 #[test]
 fn all_nodes_that_have_to_say_something_are_examined() {
     let cluster = three();
-    let (status, out, error) = cluster.run(&["--examine", "--nodes-at-a-time", "1"]);
+    let (status, out, error) =
+        cluster.run(&["--examine", "--nodes-at-a-time", "1", "--", "--brief"]);
     assert_eq!((status, error.as_str()), (Some(1), ""), "{out}");
     for (pod, node) in [("cart-0", "worker-3"), ("cart-1", "worker-3"), ("cart-2", "worker-4")] {
         assert!(out.contains(&format!("\n== shop/{pod} on {node} ==\n{LOG}")), "{out}");

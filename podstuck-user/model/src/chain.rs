@@ -4,7 +4,7 @@ use core::fmt;
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::IgnoredAny};
 
 use super::{
     cause::CauseId,
@@ -12,7 +12,7 @@ use super::{
 };
 
 /// A link of the chain. It waits for the next one.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Link {
     /// The component, process or object that must act.
     pub who: Who,
@@ -25,11 +25,16 @@ pub struct Link {
     /// The evidence.
     pub facts: Vec<LinkFact>,
     /// The cause that explains the link: the `id` of a finding.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", default, deserialize_with = "not_read")]
     pub explained_by: Option<CauseId>,
     /// Why its wait is not visible, and what makes it visible. [`super::diagnosis::PodStage`] has it for the last link.
     #[serde(skip)]
     pub not_visible: Option<String>,
+}
+
+/// A name may be that of a cause which this version does not know.
+fn not_read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<CauseId>, D::Error> {
+    IgnoredAny::deserialize(deserializer).map(|_| None)
 }
 
 impl Link {
@@ -59,7 +64,7 @@ impl Link {
 }
 
 /// A fact about a link.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LinkFact {
     /// What was observed, as a sentence.
     pub fact: String,
@@ -68,7 +73,7 @@ pub struct LinkFact {
 }
 
 /// A component, process or object.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Who {
     /// What it is.
     pub kind: WhoKind,
@@ -79,12 +84,12 @@ pub struct Who {
     /// When that process was started, if known.
     pub start: Option<Timestamp>,
     /// What is said after it in a sentence, such as ` of pod shop/cart-0` or `, which does not run`.
-    #[serde(skip_serializing_if = "String::is_empty")]
+    #[serde(skip_serializing_if = "String::is_empty", default)]
     pub more: String,
 }
 
 /// The kind of a link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum WhoKind {
     /// A component of Kubernetes or of the node: the API server, kubelet, a runtime, a driver.

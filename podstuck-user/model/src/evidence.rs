@@ -4,7 +4,7 @@ use std::fmt;
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::time::rfc3339;
 use crate::cause::{By, Cause, CauseId, Origin};
@@ -91,8 +91,15 @@ impl Serialize for Source {
     }
 }
 
+/// Only rules use the kind of source, and no rule is applied to what is read back.
+impl<'de> Deserialize<'de> for Source {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(Self::File)
+    }
+}
+
 /// A fact with its source and time.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Evidence {
     /// The fact, as a sentence.
     pub fact: String,

@@ -56,6 +56,7 @@ pub mod time;
 pub mod totals;
 pub mod tracker_id;
 pub mod waiting;
+pub mod words;
 
 /// Name and version of the form of everything that is written for programs.
 pub const SCHEMA: &str = "podstuck/v1";

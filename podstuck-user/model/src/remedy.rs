@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{
     evidence::Certainty, holder::About, identity::Pod, path::JsonPath, shell::is_object_name,
@@ -43,6 +43,31 @@ pub struct Remedy {
     /// boot.
     #[serde(skip)]
     pub started: Option<(usize, u64)>,
+}
+
+/// A remedy as another podstuck has written it.
+#[derive(Deserialize)]
+struct Written {
+    does: Option<String>,
+    command: Option<String>,
+    advice: Option<String>,
+    risk: String,
+    guard: Option<String>,
+    affects: Vec<String>,
+    verify: Option<String>,
+}
+
+impl<'de> Deserialize<'de> for Remedy {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let written = Written::deserialize(deserializer)?;
+        let mut remedy = match (written.command, written.advice) {
+            (Some(command), _) => Self::command("", command, written.risk),
+            (None, advice) => Self::advice(advice.unwrap_or_default(), written.risk),
+        };
+        remedy.does = written.does;
+        let Written { guard, affects, verify, .. } = written;
+        Ok(Self { guard, affects, verify, ..remedy })
+    }
 }
 
 /// A mount that a remedy unmounts. The kernel refuses that while it is in use.

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::{path::safe, words::plural};
+
 /// The first line of every run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Start {
@@ -124,6 +126,73 @@ impl Completeness {
         ];
         let reported = [&self.probes_missing, &self.degraded];
         missed.iter().any(|n| *n > 0) || reported.iter().any(|list| !list.is_empty())
+    }
+
+    /// Each loss with its meaning. Empty if and only if no data was lost.
+    pub fn losses(&self) -> Vec<String> {
+        let counted = [
+            (
+                self.events_lost,
+                "event",
+                "events",
+                "did not fit the ring: details are missing, the counts are not affected",
+            ),
+            (
+                self.unmatched_exits,
+                "call",
+                "calls",
+                "returned without an entry seen (most were under way when tracing began): not counted",
+            ),
+            (self.map_full, "call", "calls", "met a full table: not followed or not counted"),
+            (
+                self.probes_skipped.unwrap_or(0),
+                "call",
+                "calls",
+                "not seen: the kernel ran no probes on that CPU at that moment",
+            ),
+            (
+                self.outcome_unknown,
+                "call",
+                "calls",
+                "entered and not seen to return: outcome unknown, not counted",
+            ),
+            (
+                self.io_uring_deletions,
+                "deletion",
+                "deletions",
+                "by io_uring noticed but not counted: io_uring makes no system call for each",
+            ),
+            (
+                self.drains_failed,
+                "time",
+                "times",
+                "the probes' tables could not be read in full: counts came later, the last ones may be missing",
+            ),
+            (
+                self.objects_dropped,
+                "object",
+                "objects",
+                "forgotten because too many were followed: findings about them may be missing, the counts \
+                 are not affected",
+            ),
+        ];
+        let mut out: Vec<String> = counted
+            .into_iter()
+            .filter(|(n, ..)| *n > 0)
+            .map(|(n, one, many, meaning)| format!("{} {meaning}", plural(n, one, many)))
+            .collect();
+        if self.looks_late_s > 0 {
+            let seconds = plural(self.looks_late_s, "second", "seconds");
+            out.push(format!(
+                "the node's state was not scanned for {seconds}: mounts that no process unmounts and processes \
+                 that do not end were not noticed in that time; the counts are not affected"
+            ));
+        }
+        out.extend(self.probes_missing.iter().map(|probe| {
+            format!("probe missing, so its events were not seen: {}", safe(probe.as_bytes()))
+        }));
+        out.extend(self.degraded.iter().map(|what| safe(what.as_bytes()).into_owned()));
+        out
     }
 }
 

@@ -13,7 +13,7 @@ use tokio::{
     task::JoinSet,
 };
 
-use super::{About, End, OwnPod, examine};
+use super::{About, End, NodesAnswer, OwnPod, examine};
 use podstuck_model::exit::Failure;
 
 /// The result of one examination.
@@ -26,16 +26,18 @@ pub struct Done {
 /// The same for a program.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Said {
-    node: String,
+    pub(crate) node: String,
     /// The pod that is stuck, as namespace and name; `null` where it was asked about by its UID.
-    pod: Option<String>,
+    pub(crate) pod: Option<String>,
     uid: Option<String>,
     /// With which podstuck ended there; `null` where it did not.
     exit_status: Option<u8>,
     /// Its answer: the line of that type, as `podstuck diagnose --output json` writes it.
     diagnosis: Option<Value>,
     /// Why it has no answer.
-    error: Option<String>,
+    pub(crate) error: Option<String>,
+    #[serde(skip)]
+    pub(crate) answer: Option<NodesAnswer>,
 }
 
 /// Examines all pods and passes each result to `take`, until it returns false. The exit status is 1 if a node has
@@ -104,6 +106,16 @@ pub async fn all(
 }
 
 impl Done {
+    /// The result of one examination.
+    pub fn new(own: OwnPod, said: Vec<u8>, ended: Result<u8, Failure>) -> Self {
+        Self { own, said, ended }
+    }
+
+    /// Whether podstuck gave no answer there.
+    pub fn has_failed(&self) -> bool {
+        self.ended.is_err()
+    }
+
     /// The output below a heading.
     pub fn text(self) -> Vec<u8> {
         let about = match &self.own.about {
@@ -119,20 +131,30 @@ impl Done {
         text
     }
 
-    /// The result for JSON and YAML.
-    pub fn for_program(self) -> Said {
+    /// The result, if podstuck wrote JSON lines there.
+    pub fn read(self) -> Said {
         let lines = self.said.split(|byte| *byte == b'\n');
-        let mut lines = lines.filter_map(|line| serde_json::from_slice::<Value>(line).ok());
-        let diagnosis = lines.rfind(|line| line["type"] == "diagnosis");
+        let lines: Vec<Value> = lines.filter_map(|it| serde_json::from_slice(it).ok()).collect();
+        let (answer, why) = match NodesAnswer::of(&lines) {
+            Ok(answer) => (answer, None),
+            Err(error) => {
+                let version = env!("CARGO_PKG_VERSION");
+                let why = format!("it cannot be read, use the image of version {version}: {error}");
+                (None, Some(why))
+            }
+        };
+        let diagnosis = lines.into_iter().rfind(|line| line["type"] == "diagnosis");
         let (exit_status, error) = match self.ended {
-            Ok(status) => (Some(status), diagnosis.is_none().then(|| last_words(&self.said))),
+            Ok(status) => {
+                (Some(status), why.or_else(|| diagnosis.is_none().then(|| last_words(&self.said))))
+            }
             Err(failure) => (None, Some(failure.to_string())),
         };
         let (pod, uid) = match self.own.about {
             About::Name { name, .. } => (Some(name), None),
             About::Uid(uid) => (None, Some(uid)),
         };
-        Said { node: self.own.node, pod, uid, exit_status, diagnosis, error }
+        Said { node: self.own.node, pod, uid, exit_status, diagnosis, error, answer }
     }
 }
 

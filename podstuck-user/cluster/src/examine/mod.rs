@@ -2,6 +2,7 @@
 //! also after Ctrl-C.
 
 mod all;
+mod answer;
 mod manifest;
 mod record;
 mod requests;
@@ -18,6 +19,7 @@ use tokio::{
 };
 
 pub use all::{Done, Said, all};
+pub use answer::NodesAnswer;
 pub use manifest::{About, OwnPod};
 use podstuck_model::exit::Failure;
 pub use record::of as part_of_record;

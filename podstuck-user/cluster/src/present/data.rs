@@ -2,12 +2,17 @@
 
 use jiff::Timestamp;
 use podstuck_engine::cluster::{Answer, Case, Found, State};
-use podstuck_model::{SCHEMA, chain::Link, remedy::Remedy, time::rfc3339};
+use podstuck_model::{
+    SCHEMA, cause::CauseId, chain::Link, evidence::Certainty, remedy::Remedy, time::rfc3339,
+};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 
 use super::{Kubectl, Report, Scope, gaps};
-use crate::examine::Said;
+use crate::{
+    examine::Said,
+    ranking::{By, Ranked, ranked},
+};
 
 #[derive(Serialize, JsonSchema)]
 struct Document<'a> {
@@ -51,6 +56,19 @@ struct Item {
     chain: Vec<Link>,
     /// That one, where it is another object.
     leaf: Option<Object>,
+    /// Where its node was examined: the causes of that object at the API server and on its node, in the order in
+    /// which they must be released.
+    ranking: Option<Vec<Rank>>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Rank {
+    cause: CauseId,
+    certainty: Certainty,
+    /// Whether something else keeps the object first.
+    later: bool,
+    /// `api`, `node` or `both`.
+    found_by: &'static str,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -85,17 +103,32 @@ fn document<'a>(report: &'a Report, kubectl: &Kubectl) -> Document<'a> {
         },
         all_types: matches!(report.scope, Scope::All { all_types: true, .. }),
         requests: Requests { made: report.requests.0, allowed: report.requests.1 },
-        items: report.answers.iter().map(|it| item(it, report.now, kubectl)).collect(),
+        items: report.answers.iter().map(|it| item(it, report, kubectl)).collect(),
         examined: &report.examined,
         in_time: report.in_time,
         not_read: gaps(report, kubectl).into_iter().map(gap).collect(),
     }
 }
 
-fn item(answer: &Answer, now: Timestamp, kubectl: &Kubectl) -> Item {
-    let leaf = answer.below.last().map(|case| object(case, now, kubectl));
+fn item(answer: &Answer, report: &Report, kubectl: &Kubectl) -> Item {
+    let leaf = answer.below.last().map(|case| object(case, report.now, kubectl));
+    let said = report.said_about(answer.leaf());
+    let ranking = said.map(|said| {
+        let all = ranked(answer.leaf(), said.answer.as_ref());
+        all.iter().map(rank).collect()
+    });
     let chain = answer.links();
-    Item { object: object(&answer.case, now, kubectl), chain, leaf }
+    Item { object: object(&answer.case, report.now, kubectl), chain, leaf, ranking }
+}
+
+fn rank(ranked: &Ranked) -> Rank {
+    let Ranked { found, by, .. } = ranked;
+    let found_by = match by {
+        By::Api => "api",
+        By::Node => "node",
+        By::Both => "both",
+    };
+    Rank { cause: found.id, certainty: found.certainty, later: found.later, found_by }
 }
 
 fn object(case: &Case, now: Timestamp, kubectl: &Kubectl) -> Object {

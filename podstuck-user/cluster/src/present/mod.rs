@@ -1,15 +1,16 @@
 //! Renders a report as text, as a table, as JSON or YAML, or as names.
 
 mod data;
+mod on_node;
 mod table;
 mod text;
 
 use std::time::Duration;
 
 use jiff::Timestamp;
-use podstuck_engine::cluster::{Answer, State};
+use podstuck_engine::cluster::{Answer, Case, State};
 use podstuck_model::{
-    cluster::{Question, Unread, Why},
+    cluster::{Kind, Question, Unread, Why},
     path::safe,
     shell::{self, word},
 };
@@ -61,6 +62,14 @@ pub struct Report {
 }
 
 impl Report {
+    /// What was found on the node of this pod, if it was examined.
+    pub(crate) fn said_about(&self, case: &Case) -> Option<&Said> {
+        let namespace = case.key.namespace.as_deref().unwrap_or_default();
+        let name = format!("{namespace}/{}", case.key.name);
+        let is_pod = case.key.kind == Kind::POD;
+        self.examined.iter().find(|said| is_pod && said.pod.as_deref() == Some(name.as_str()))
+    }
+
     /// Whether a list could not be read, so that stuck objects may be missing.
     pub fn is_partial(&self) -> bool {
         let is_list = |unread: &Unread| match unread.question {
@@ -118,6 +127,18 @@ pub fn text(report: &Report, kubectl: &Kubectl, color: bool, wide: bool) -> Stri
             out + &footer(report, kubectl)
         }
     }
+}
+
+/// What was found about a pod whose node was examined, below a heading; without an object at the API server, the
+/// findings on the node alone.
+pub fn examined(report: &Report, said: &Said, kubectl: &Kubectl, color: bool) -> String {
+    let named = said.pod.as_deref().unwrap_or_default();
+    let (pod, node) = (safe(named.as_bytes()), safe(said.node.as_bytes()));
+    let is_about =
+        |answer: &&Answer| report.said_about(answer.leaf()).is_some_and(|it| it.pod == said.pod);
+    let about = report.answers.iter().find(is_about);
+    let about = about.map(|answer| text::about(answer, report, kubectl, color));
+    format!("\n== {pod} on {node} ==\n{}", about.unwrap_or_default())
 }
 
 /// The types that were read, where others were not.

@@ -8,7 +8,7 @@ use podstuck_model::{
     call::{Call, Outcome},
     chain::Who,
     diagnosis::Stage,
-    evidence::{Certainty, Evidence, RuledOut, Source},
+    evidence::{Certainty, Evidence, RuledOut},
     finding::{FaultyCall, Finding, FindingState, Severity},
     identity::{Actor, Pod, Volume},
     path::JsonPath,
@@ -44,9 +44,9 @@ struct Parts {
     first: Timestamp,
     last: Timestamp,
     held_by: Option<String>,
-    evidence: Vec<Fact>,
+    evidence: Vec<Evidence>,
     explanation: String,
-    remedies: Vec<RemedyParts>,
+    remedies: Vec<Remedy>,
     #[serde(deserialize_with = "ruled_out")]
     likely_causes_ruled_out: Vec<RuledOut>,
     not_known: Vec<String>,
@@ -60,24 +60,6 @@ struct CallParts {
     #[serde(flatten)]
     path: JsonPath,
     errno: Option<u16>,
-}
-
-#[derive(Deserialize)]
-struct Fact {
-    fact: String,
-    source: String,
-    since: Timestamp,
-}
-
-#[derive(Deserialize)]
-struct RemedyParts {
-    does: Option<String>,
-    command: Option<String>,
-    advice: Option<String>,
-    risk: String,
-    guard: Option<String>,
-    affects: Vec<String>,
-    verify: Option<String>,
 }
 
 /// Each is `cause: fact`. Its time is not written; one about a cause that this version does not know is left out.
@@ -97,10 +79,6 @@ impl Line {
         let Parts { id, .. } = &self.finding;
         let Some(cause) = catalogue::find(id) else { return Err(self.finding.id) };
         let parts = self.finding;
-        let evidence = parts.evidence.into_iter().map(|it| {
-            // Only rules use the kind of source.
-            Evidence { fact: it.fact, source: Source::File(it.source), since: it.since }
-        });
         Ok(Finding {
             id: cause.id,
             kind: cause.kind,
@@ -128,26 +106,14 @@ impl Line {
             chain: Vec::new(),
             must: None,
             waits_for: None,
-            evidence: evidence.collect(),
+            evidence: parts.evidence,
             explanation: parts.explanation,
-            remedies: parts.remedies.into_iter().map(RemedyParts::remedy).collect(),
+            remedies: parts.remedies,
             likely_causes_ruled_out: parts.likely_causes_ruled_out,
             not_known: parts.not_known,
             degraded: parts.degraded,
             is_settled: false,
             is_later: false,
         })
-    }
-}
-
-impl RemedyParts {
-    fn remedy(self) -> Remedy {
-        let mut remedy = match (self.command, self.advice) {
-            (Some(command), _) => Remedy::command("", command, self.risk),
-            (None, advice) => Remedy::advice(advice.unwrap_or_default(), self.risk),
-        };
-        remedy.does = self.does;
-        (remedy.guard, remedy.verify, remedy.affects) = (self.guard, self.verify, self.affects);
-        remedy
     }
 }

@@ -2,6 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
+pub use podstuck_model::words::{count, plural};
 use podstuck_model::{
     evidence::Certainty,
     finding::{FindingState, Severity},
@@ -37,24 +38,6 @@ pub const fn blocks(blocks_deletion: Option<bool>) -> &'static str {
 /// As in `likely (0.70)`.
 pub fn certainty(certainty: Certainty) -> String {
     format!("{} ({:.2})", certainty.word(), certainty.confidence())
-}
-
-/// As in `812,345`.
-pub fn count(n: u64) -> String {
-    let digits = n.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
-}
-
-/// As in `1 call`, `2 calls`.
-pub fn plural(n: u64, one: &str, many: &str) -> String {
-    format!("{} {}", count(n), if n == 1 { one } else { many })
 }
 
 /// As in `once`, `3 times`.

@@ -52,7 +52,7 @@ pub fn markdown(model: &Model) -> String {
         out.push_str("\n### What the components said\n\n");
         out.push_str(&fence("text", &said.join("\n")));
     }
-    let mut missing = text::losses(&model.summary.completeness);
+    let mut missing = model.summary.completeness.losses();
     missing.extend(model.absent.iter().cloned());
     out.push_str("\n### Completeness\n\n");
     let calls = words::plural(model.summary.calls, "call", "calls");

@@ -282,7 +282,7 @@ fn said_row(said: &Said) -> Markup {
 
 /// What may be missing.
 pub(super) fn completeness(model: &Model) -> Markup {
-    let losses = text::losses(&model.summary.completeness);
+    let losses = model.summary.completeness.losses();
     html! {
         @if losses.is_empty() { p { "Nothing was lost." } }
         @else { p { "Not everything was seen:" } ul { @for loss in &losses { li { (Shown(loss)) } } } }

@@ -26,5 +26,5 @@ pub(crate) use nouns::text;
 pub use progress::progress;
 pub use start::start;
 pub use summary::{Found, not_looked_at, summary};
-pub(crate) use summary::{cost, losses, not_looked_at_sentence, notes};
+pub(crate) use summary::{cost, not_looked_at_sentence, notes};
 pub(crate) use way_out::{COMMAND, does};

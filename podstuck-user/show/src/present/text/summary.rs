@@ -28,7 +28,7 @@ pub fn summary(summary: &Summary, found: Found, style: Style) -> String {
         Found::NoCause => "no cause was found".to_owned(),
         Found::Nothing => style.paint(Ink::Good, "nothing wrong was found"),
     };
-    let losses = losses(&summary.completeness);
+    let losses = summary.completeness.losses();
     let mut out = format!(
         "{verdict} in {}: {}, {}\n",
         words::window(summary.window_s),
@@ -46,75 +46,6 @@ pub fn summary(summary: &Summary, found: Found, style: Style) -> String {
         out.push_str(&style.wrap("  ", "  ", &note));
     }
     out.push_str(&style.wrap("  ", "  ", &cost(&summary.cost, summary.window_s)));
-    out
-}
-
-/// Each loss with its meaning. Empty if and only if no data was lost.
-pub(crate) fn losses(c: &Completeness) -> Vec<String> {
-    let counted = [
-        (
-            c.events_lost,
-            "event",
-            "events",
-            "did not fit the ring: details are missing, the counts are not affected",
-        ),
-        (
-            c.unmatched_exits,
-            "call",
-            "calls",
-            "returned without an entry seen (most were under way when tracing began): not counted",
-        ),
-        (c.map_full, "call", "calls", "met a full table: not followed or not counted"),
-        (
-            c.probes_skipped.unwrap_or(0),
-            "call",
-            "calls",
-            "not seen: the kernel ran no probes on that CPU at that moment",
-        ),
-        (
-            c.outcome_unknown,
-            "call",
-            "calls",
-            "entered and not seen to return: outcome unknown, not counted",
-        ),
-        (
-            c.io_uring_deletions,
-            "deletion",
-            "deletions",
-            "by io_uring noticed but not counted: io_uring makes no system call for each",
-        ),
-        (
-            c.drains_failed,
-            "time",
-            "times",
-            "the probes' tables could not be read in full: counts came later, the last ones may be missing",
-        ),
-        (
-            c.objects_dropped,
-            "object",
-            "objects",
-            "forgotten because too many were followed: findings about them may be missing, the counts \
-             are not affected",
-        ),
-    ];
-    let mut out: Vec<String> = counted
-        .into_iter()
-        .filter(|(n, ..)| *n > 0)
-        .map(|(n, one, many, meaning)| format!("{} {meaning}", words::plural(n, one, many)))
-        .collect();
-    if c.looks_late_s > 0 {
-        let seconds = words::plural(c.looks_late_s, "second", "seconds");
-        out.push(format!(
-            "the node's state was not scanned for {seconds}: mounts that no process unmounts and processes \
-             that do not end were not noticed in that time; the counts are not affected"
-        ));
-    }
-    out.extend(
-        c.probes_missing
-            .iter()
-            .map(|probe| format!("probe missing, so its events were not seen: {}", text(probe))),
-    );
-    out.extend(c.degraded.iter().map(|what| text(what)));
     out
 }
 
@@ -347,7 +278,7 @@ nothing wrong was found in 30 s: 800,015 calls, nothing was lost
         ] {
             let mut c = Completeness::default();
             change(&mut c);
-            assert_eq!(c.lost_data(), !losses(&c).is_empty(), "{c:?}");
+            assert_eq!(c.lost_data(), !c.losses().is_empty(), "{c:?}");
         }
     }
 }
