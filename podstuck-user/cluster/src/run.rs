@@ -81,7 +81,8 @@ pub async fn run(cli: &Cli) -> Result<Outcome, Failure> {
         cli.as_user.as_deref(),
         &cli.as_groups,
     );
-    let Connection { client, namespace } = connected.await.map_err(Failure::CannotRun)?;
+    let Connection { client, server: address, namespace } =
+        connected.await.map_err(Failure::CannotRun)?;
     if let (Some(node), Some(uid)) = (&cli.node, &cli.pod_uid) {
         let about = About::Uid(uid.clone());
         let own = vec![own_pod(cli, node, about, cli.output.is_document())];
@@ -94,8 +95,13 @@ pub async fn run(cli: &Cli) -> Result<Outcome, Failure> {
     let namespace = cli.namespace.clone().unwrap_or(namespace);
     let reader = Reader::new(client.clone(), cli.max_requests);
     let server = reader.server().await;
-    let server = server
-        .map_err(|why| Failure::CannotRun(anyhow!("the API server does not answer: {why}")))?;
+    let server = server.map_err(|why| {
+        let why = why.trim_start_matches("ServiceError: ");
+        Failure::CannotRun(anyhow!(
+            "the API server {address} gives no version: {why}; where `kubectl get --raw /version` works, run this with the \
+             same --context, --kubeconfig and --as"
+        ))
+    })?;
     let mut facts = Facts::new(server.now);
     facts.asks_kubelets = cli.via_node_proxy;
     facts.tries_removals = cli.via_dry_run;
@@ -141,14 +147,14 @@ pub async fn run(cli: &Cli) -> Result<Outcome, Failure> {
         all
     };
     let wanted = named.map_or_else(undecided, |one| vec![one]);
+    // Without an object at the API server, the node's own text is the whole answer.
+    let reads = cli.output.is_document() || (cli.reads_answers() && !report.answers.is_empty());
     let mut own = Vec::new();
     for (node, pod) in wanted.iter().filter(|_| cli.examines()) {
         let about = About::Name { name: named_as(pod), record: record(&client, pod).await };
         own.push(own_pod(cli, node, about, reads));
     }
     report.examines = !own.is_empty();
-    // Without an object at the API server, the node's own text is the whole answer.
-    let reads = cli.output.is_document() || (cli.reads_answers() && !report.answers.is_empty());
     let examine = report.examines.then_some(Examination { client, own });
     Ok(Outcome { exit: exit(&report), report, examine })
 }
@@ -217,12 +223,6 @@ fn complete(mut report: Report, head: &Head, facts: &Facts) -> Report {
     report
 }
 
-/// The report in the chosen output format.
-pub fn shown(cli: &Cli, report: &Report) -> String {
-    let color = is_coloured();
-    let kubectl = present::kubectl(cli);
-    match cli.output {
-        Output::Text => present::text(report, &kubectl, color, false),
 fn is_coloured() -> bool {
     io::stdout().is_terminal() && env::var_os("NO_COLOR").is_none()
 }
@@ -232,6 +232,12 @@ pub fn examined(cli: &Cli, report: &Report, said: &Said) -> String {
     present::examined(report, said, &present::kubectl(cli), is_coloured())
 }
 
+/// The report in the chosen output format.
+pub fn shown(cli: &Cli, report: &Report) -> String {
+    let color = is_coloured();
+    let kubectl = present::kubectl(cli);
+    match cli.output {
+        Output::Text => present::text(report, &kubectl, color, false),
         Output::Wide => present::text(report, &kubectl, color, true),
         Output::Json => present::json(report, &kubectl),
         Output::Yaml => present::yaml(report, &kubectl),
@@ -286,7 +292,7 @@ async fn one(
     if let Some(Answer { case, .. }) = answers.first() {
         if case.state == State::Gone {
             return Err(Failure::Usage(anyhow!(
-                "the API server has no {key}: it is gone, or has another name"
+                "the API server has no {key}: it is gone, or has another name or namespace"
             )));
         }
         if case.state == State::Unread {

@@ -86,7 +86,10 @@ pub fn parse(text: &str, given: Option<&str>, default: &str) -> Result<Target> {
     };
     let namespace = given.unwrap_or(default);
     if !is_object_name(name) || !is_object_name(namespace) {
-        bail!("{text:?} in {namespace:?} is not the name of an object");
+        bail!(
+            "{text:?} in the namespace {namespace:?} is not the name of an object: name a pod as NAMESPACE/NAME or NAME, \
+             and another object as TYPE/NAME, as in pvc/data"
+        );
     }
     let Some(of) = of else { return Ok(Target::Object(Key::of(Kind::POD, namespace, name))) };
     let lower = of.to_ascii_lowercase();

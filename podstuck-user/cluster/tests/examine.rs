@@ -380,7 +380,10 @@ fn a_pod_that_does_not_start_is_explained_and_removed() {
             "worker-3 cannot start r.example/p:1: ErrImagePull: no such image",
         ),
         (rejected, "worker-3 does not run podstuck's own pod: OutOfpods none left"),
-        (pending("ContainerCreating", ""), "does not start on worker-3: ContainerCreating"),
+        (
+            pending("ContainerCreating", ""),
+            "does not start on worker-3 within 1 s: ContainerCreating",
+        ),
     ] {
         let cluster = Cluster::with(|it| it.status = state);
         let (status, out, error) =
@@ -527,6 +530,45 @@ fn all_pods_of_its_own_are_removed_when_it_is_asked_to_end() {
     // No pod is left, and no third pod was created.
     let of = |verb: &str| cluster.requests().iter().filter(|it| it.starts_with(verb)).count();
     assert_eq!((of("POST"), of("DELETE")), (2, 2), "{:?}", cluster.requests());
+}
+
+/// What failed, on which object, why, and what to do next.
+#[test]
+fn what_a_new_user_gets_wrong_is_explained() {
+    let cluster = Cluster::new();
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let config = fs::read_to_string(cluster.at("kubeconfig")).unwrap();
+    let mut config: Value = serde_json::from_str(&config).unwrap();
+    config["clusters"][0]["cluster"]["server"] = json!(format!("http://{closed}"));
+    fs::write(cluster.at("closed"), config.to_string()).unwrap();
+    for (args, words) in [
+        (&["--kubeconfig", "none"][..], &["cannot use the kubeconfig", "No such file"][..]),
+        (&["--context", "prod"], &["has no context \"prod\"", "kubectl config get-contexts"]),
+        (
+            &["--kubeconfig", "closed"],
+            &["the API server http://", "refused", "kubectl get --raw /version"],
+        ),
+        (&["shop/Cart"], &["\"shop/Cart\" in", "NAMESPACE/NAME"]),
+        (&["shop/none"], &["has no Pod shop/none", "another name or namespace"]),
+    ] {
+        let (status, out, error) = cluster.run(args);
+        assert!(matches!(status, Some(2 | 3)) && out.is_empty(), "{args:?} {status:?} {out}");
+        assert!(words.iter().all(|it| error.contains(it)), "{args:?}: {error}");
+        assert!(error.matches("No such file").count() <= 1, "{error}");
+    }
+    let mut homeless = cluster.podstuck(&["-A"]);
+    let homeless =
+        homeless.env_remove("KUBECONFIG").env("HOME", cluster.folder.path()).output().unwrap();
+    let error = String::from_utf8(homeless.stderr).unwrap();
+    let words = [
+        "no kubeconfig can be used",
+        "/.kube/config",
+        "No such file",
+        "--kubeconfig or KUBECONFIG",
+    ];
+    assert!(words.iter().all(|it| error.matches(it).count() == 1), "{error}");
+    let (_, _, error) = Cluster::with(|it| it.refused = Some((403, "no"))).run(&["shop/cart-0"]);
+    assert!(error.contains("kubectl auth can-i create pods --namespace kube-system"), "{error}");
 }
 
 /// Number of requests that listed the pods.

@@ -47,6 +47,7 @@ fn krews_manifest_names_the_archive_by_its_checksum() {
         format!("          arch: {}", architecture()),
         format!("      sha256: {sum}"),
         "      bin: kubectl-podstuck".into(),
+        "    artifacthub.io/license: MIT OR Apache-2.0".into(),
     ] {
         assert!(text.lines().any(|found| found == line), "{line}\n{text}");
     }

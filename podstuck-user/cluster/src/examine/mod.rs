@@ -80,7 +80,11 @@ pub async fn examine(
             status = signals.next() => Ok(End::Interrupted(status)),
         },
         Err((why, _)) => {
-            Err(anyhow!("cannot create podstuck's own pod in {}: {why}", own.namespace))
+            let namespace = &own.namespace;
+            Err(anyhow!(
+                "cannot create podstuck's own pod in {namespace}: {why}; `kubectl auth can-i create pods --namespace \
+                 {namespace}` checks whether you may, and --in names another namespace"
+            ))
         }
     };
     if may_exist && let Err(why) = requests.delete().await {
@@ -135,11 +139,15 @@ async fn wait_for_start(requests: &Requests<'_>, own: &OwnPod, seconds: u32) -> 
             }
             _ if is_hopeless(waiting) => {
                 let message = text(&pod, "/status/containerStatuses/0/state/waiting/message");
-                return Err(anyhow!("{node} cannot start {image}: {waiting}: {message}"));
+                return Err(anyhow!(
+                    "{node} cannot start {image}: {waiting}: {message}; --image names the image as this node can get it"
+                ));
             }
             _ if left == 0 => {
                 let why = if waiting.is_empty() { phase } else { waiting };
-                return Err(anyhow!("podstuck's own pod does not start on {node}: {why}"));
+                return Err(anyhow!(
+                    "podstuck's own pod does not start on {node} within {seconds} s: {why}; --wait gives it more time"
+                ));
             }
             _ => sleep(EACH).await,
         }

@@ -1,17 +1,21 @@
 //! Connects to the API server with kubectl's configuration.
 
-use std::path::Path;
+use std::{error::Error, path::Path};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use kube::{
     Client, Config,
-    config::{KubeConfigOptions, Kubeconfig},
+    config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
+
+use super::page;
 
 /// A client and its configuration.
 pub struct Connection {
     /// The client.
     pub client: Client,
+    /// The address of the API server.
+    pub server: String,
     /// The namespace of the context.
     pub namespace: String,
 }
@@ -31,17 +35,19 @@ pub async fn connect(
     let options = KubeConfigOptions { context: context.map(str::to_owned), ..Default::default() };
     let mut config = match (kubeconfig, context) {
         (Some(path), _) => {
-            let file = Kubeconfig::read_from(path)
-                .with_context(|| format!("cannot read the kubeconfig {}", path.display()))?;
-            Config::from_custom_kubeconfig(file, &options)
-                .await
-                .context("cannot use the kubeconfig")?
+            let file = Kubeconfig::read_from(path).map_err(unusable)?;
+            Config::from_custom_kubeconfig(file, &options).await.map_err(unusable)?
         }
-        (None, Some(_)) => {
-            Config::from_kubeconfig(&options).await.context("cannot use the kubeconfig")?
-        }
-        (None, None) => Config::infer().await.context("cannot find a kubeconfig")?,
+        (None, Some(_)) => Config::from_kubeconfig(&options).await.map_err(unusable)?,
+        (None, None) => Config::infer().await.map_err(|error| {
+            // The other half of the error is about the service account of a pod.
+            let why = error.source().map(page::whole).unwrap_or_default();
+            anyhow!(
+                "no kubeconfig can be used: {why}; name one that kubectl works with by --kubeconfig or KUBECONFIG"
+            )
+        })?,
     };
+    let server = config.cluster_url.to_string();
     // `Reader` retries requests itself, because it counts them.
     config.default_retry = false;
     if let Some(user) = as_user {
@@ -54,5 +60,14 @@ pub async fn connect(
     let namespace = config.default_namespace.clone();
     let client =
         Client::try_from(config).context("cannot use the credentials of the kubeconfig")?;
-    Ok(Connection { client, namespace })
+    Ok(Connection { client, server, namespace })
+}
+
+fn unusable(error: KubeconfigError) -> anyhow::Error {
+    match error {
+        KubeconfigError::LoadContext(name) => anyhow!(
+            "the kubeconfig has no context {name:?}; `kubectl config get-contexts` lists those that it has"
+        ),
+        error => anyhow!("cannot use the kubeconfig: {}", page::whole(&error)),
+    }
 }
