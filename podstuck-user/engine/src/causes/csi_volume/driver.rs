@@ -11,7 +11,7 @@ use crate::{
             causes::{DRIVER_DOWN, DRIVER_ERROR, DRIVER_HANGS, NOT_IDEMPOTENT, NOT_REGISTERED},
             verdict::{Fault, Suspect, UMOUNT_RISK, umount},
         },
-        shared::halted,
+        shared::{forced_deletion, halted},
     },
     command::{Process, Step, THIS_NODE, View, pods_of_node},
     ids,
@@ -412,6 +412,9 @@ fn doubt_after_restart(context: &Context<'_>, draft: &mut Draft, suspect: &Suspe
     }
 }
 
+/// gRPC's code by which a driver says that it does not know the volume (the CSI specification, `NodeUnpublishVolume`).
+pub(crate) const NOT_FOUND: &str = "rpc error: code = NotFound";
+
 /// Whether a driver's error says that nothing is mounted, in the words of umount(8), of umount(2)'s EINVAL and ENOENT
 /// in Go and other languages, or of Kubernetes' mount-utils.
 pub(crate) fn says_not_mounted(error: &str) -> bool {
@@ -458,6 +461,19 @@ pub(crate) fn not_idempotent(context: &Context<'_>, draft: &mut Draft, suspect: 
             "low: rmdir fails if anything is in it or mounted on it; kubelet removes it anyway, once the driver has \
              succeeded",
         );
+    }
+    // A driver that does not know the volume asks for no mount.
+    if text.contains(NOT_FOUND) {
+        find_driver(
+            draft,
+            "upgrade the driver to a version that succeeds where it does not know the volume",
+            "none",
+        );
+        let named = suspect.record.map(|record| &record.pod);
+        forced_deletion::remedy(draft, suspect.pod, named, "");
+        draft
+            .rule_out(ids::CSI_DRIVER_ERROR, "nothing is mounted, so nothing is left to unpublish");
+        return;
     }
     let bind = |it: &str| format!("mkdir -p {it}/mount && mount --bind {it}/mount {it}/mount");
     draft.remedy(

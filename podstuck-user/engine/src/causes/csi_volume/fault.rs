@@ -143,7 +143,7 @@ impl NotAttempted {
                 let why = logged.is_some_and(|logged| {
                     let text = &logged.said.text;
                     // The CSI specification: the volume does not exist.
-                    text.contains("rpc error: code = NotFound")
+                    text.contains(csi_volume::driver::NOT_FOUND)
                         || csi_volume::driver::says_not_mounted(text)
                         || csi_volume::driver::says_still_there(text, &volume.path)
                 });
