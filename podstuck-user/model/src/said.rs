@@ -188,6 +188,25 @@ pub fn template(text: &str) -> String {
     out
 }
 
+/// The interface by which a daemon has answered a request with an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answered {
+    /// gRPC: a runtime with the CRI, or a driver.
+    Grpc,
+    /// The API of Docker, also where dockershim or cri-dockerd passes it on by gRPC.
+    Docker,
+}
+
+/// The interface of the daemon whose answer an error of kubelet is, by the words of gRPC's status, go-dockerclient
+/// (`Error`) and Docker's own client (client/request.go); `None` for an error of kubelet's own.
+pub fn answered(error: &str) -> Option<Answered> {
+    let is_dockers =
+        ["API error (", "rror response from daemon: "].iter().any(|it| error.contains(it));
+    let is_grpcs = error.contains("rpc error: code = ");
+    let docker = is_dockers.then_some(Answered::Docker);
+    docker.or_else(|| is_grpcs.then_some(Answered::Grpc))
+}
+
 /// A component's log and the period that it covers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Heard {

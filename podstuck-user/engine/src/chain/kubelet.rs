@@ -20,7 +20,7 @@ use crate::{
         node::PodState,
         path::{clip, safe, safe_path},
         pod_record::{ContainerRecord, ContainerState, PodRecord},
-        said::{Complaint, Level, Said},
+        said::{self, Complaint, Level, Said},
     },
 };
 
@@ -72,7 +72,11 @@ pub(super) fn of_kubelet(pod: &PodStage, facts: &Facts<'_>) -> (Link, bool) {
             Some("the postStart hook of a container".to_owned())
         }
         Stage::Containers if facts.not_asked.is_some() => pre_stop_hook(facts),
-        Stage::Containers if fails_itself(facts).is_some_and(|said| !is_of_runtime(said)) => None,
+        Stage::Containers
+            if fails_itself(facts).is_some_and(|own| said::answered(&own.text).is_none()) =>
+        {
+            None
+        }
         Stage::Containers => {
             let runtime = runtime(&pod.pod.uid, facts).map(|it| it.component.name());
             Some(runtime.unwrap_or("the container runtime").to_owned())
@@ -143,13 +147,6 @@ pub(super) fn kubelets_task(facts: &Facts<'_>) -> Option<(Option<String>, Vec<Li
 pub(super) fn fails_itself<'a>(facts: &Facts<'a>) -> Option<&'a Said> {
     let own = facts.last_of(&[Component::Kubelet]).filter(|_| !facts.has_acted)?;
     (own.level == Level::Error && own.times >= AGAIN).then_some(own)
-}
-
-/// Whether an error of kubelet is the runtime's answer to a request: by gRPC, or in the words of Docker's clients.
-pub(super) fn is_of_runtime(said: &Said) -> bool {
-    ["rpc error: code = ", "API error (", "rror response from daemon: "]
-        .iter()
-        .any(|it| said.text.contains(it))
 }
 
 /// A `stat` of a volume that fails on each attempt, so that its unmount is never attempted.

@@ -15,9 +15,7 @@ pub(crate) use kubelet::failed_look;
 use cause::{end_with, of_cause};
 use containers::{of_answer, of_containers, of_runtime};
 use driver::{first_left, mount_of, of_driver};
-use kubelet::{
-    fails_itself, is_of_runtime, kubelets_call, kubelets_task, of_kubelet, of_static_pod,
-};
+use kubelet::{fails_itself, kubelets_call, kubelets_task, of_kubelet, of_static_pod};
 use link::{seen, waits_for};
 
 use crate::{
@@ -29,6 +27,7 @@ use crate::{
         finding::Finding,
         node::PodState,
         path::safe,
+        said::{self, Said},
     },
 };
 
@@ -107,9 +106,9 @@ fn behind_containers(state: &PodState, cause: Option<CauseId>, facts: &Facts<'_>
             of_runtime(&state.uid, &[], facts).into_iter().collect()
         }
         Some(ids::POSTSTART_HOOK_PENDING) => Vec::new(),
-        _ if let Some(said) = fails_itself(facts) => match is_of_runtime(said) {
-            true => of_answer(&state.uid, said, facts).into_iter().collect(),
-            false => Vec::new(),
+        _ if let Some(own) = fails_itself(facts) => match said::answered(&own.text) {
+            Some(_) => of_answer(&state.uid, own, facts).into_iter().collect(),
+            None => Vec::new(),
         },
         _ if facts.not_asked.is_some() || facts.watch.is_some() => Vec::new(),
         _ => of_containers(state, facts),

@@ -330,7 +330,14 @@ pub(crate) fn error(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<
         find_driver(draft, "restore the volume's file system, its disk or its server", "none");
     } else {
         draft.explanation += " The driver's log says more about the error.";
-        find_driver(draft, "fix the error that the driver's log reports", "none");
+        let act = match suspect.first_error {
+            Some(_) => {
+                "fix the error of the first attempt, which may have left what the later ones fail at; the driver's log \
+                 says more"
+            }
+            None => "fix the error that the driver's log reports",
+        };
+        find_driver(draft, act, "none");
         umount(context, draft, suspect, UMOUNT_RISK);
     }
     // The failed attempts show that the pod is being deleted.

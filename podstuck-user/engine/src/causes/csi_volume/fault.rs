@@ -6,11 +6,11 @@ use crate::{
     causes::{
         csi_volume::{
             self,
-            kubelets_log::{AT_ITS_START, FailedMount, Logged},
+            kubelets_log::{AT_ITS_START, FailedMount},
             tracker::NotAttempted,
             verdict::Fault,
         },
-        shared::standing::Standing,
+        shared::{repeated::Repeated, standing::Standing},
     },
     event::Thresholds,
     model::{
@@ -37,7 +37,7 @@ const MOUNTED_BY: Duration = Duration::from_secs(8);
 /// Data about a volume besides its state.
 pub(super) struct Looked<'a> {
     pub(super) standing: Option<Standing>,
-    pub(super) torn_down: Option<&'a Logged>,
+    pub(super) torn_down: Option<&'a Repeated>,
     pub(super) no_error_since: Option<(Monotonic, &'a str)>,
     /// kubelet counts the volume as attached and not as mounted, and does nothing with it.
     pub(super) attached: Option<(Monotonic, &'a Said)>,
@@ -194,7 +194,7 @@ impl NotAttempted {
 }
 
 /// Whether the driver reports, or a timeout shows, that it works on an earlier call.
-fn is_at_work(logged: Option<&Logged>) -> bool {
+fn is_at_work(logged: Option<&Repeated>) -> bool {
     let words = [Some(Complaint::DriverHangs), Some(Complaint::DriverTimesOut)];
     logged.is_some_and(|logged| words.contains(&logged.said.complaint))
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use crate::{
     backoff,
     bounded::Bounded,
-    causes::csi_volume::verdict::Fault,
+    causes::{csi_volume::verdict::Fault, shared::repeated::Repeated},
     model::{
         csi::{CsiState, VolumeData},
         identity::{Component, Volume},
@@ -38,18 +38,18 @@ struct OfPod {
     /// When kubelet last received the pod.
     added: Option<Monotonic>,
     /// kubelet's complaint that it does not find its data about a volume, which it does not name.
-    no_data: Option<Logged>,
+    no_data: Option<Repeated>,
 }
 
 #[derive(Default)]
 struct OfVolume {
-    complaints: BTreeMap<Complaint, Logged>,
-    /// The last error of any kind.
-    error: Option<Monotonic>,
+    complaints: BTreeMap<Complaint, Repeated>,
+    /// The errors of any kind.
+    errors: Option<Repeated>,
     /// Success, as reported by the driver.
-    torn_down: Option<Logged>,
+    torn_down: Option<Repeated>,
     /// The last complaint of the driver.
-    driver: Option<Logged>,
+    driver: Option<Repeated>,
     /// kubelet's last step with the volume.
     step: Option<(Monotonic, Said)>,
     /// When kubelet last mounted the volume.
@@ -57,39 +57,21 @@ struct OfVolume {
 }
 
 impl OfVolume {
+    /// When the last error of any kind was logged.
+    fn error(&self) -> Option<Monotonic> {
+        self.errors.as_ref().map(|errors| errors.last)
+    }
+
     /// The last successful teardown, if there was no error since.
-    fn torn_down(&self) -> Option<&Logged> {
+    fn torn_down(&self) -> Option<&Repeated> {
         let logged = self.torn_down.as_ref()?;
-        (Some(logged.last) >= self.error).then_some(logged)
-    }
-}
-
-/// A line that a log repeats: the first and the last time.
-pub(super) struct Logged {
-    pub(super) first: Monotonic,
-    pub(super) last: Monotonic,
-    /// Number of lines.
-    pub(super) lines: u64,
-    pub(super) said: Said,
-}
-
-impl Logged {
-    fn new(at: Monotonic, said: &Said) -> Self {
-        Self { first: at, last: at, lines: 0, said: said.clone() }
-    }
-
-    fn add(&mut self, at: Monotonic, said: &Said) {
-        self.first = self.first.min(at);
-        self.lines += said.times;
-        if at >= self.last {
-            (self.last, self.said) = (at, said.clone());
-        }
+        (Some(logged.last) >= self.error()).then_some(logged)
     }
 }
 
 /// A mount that kubelet failed to make.
 pub(super) struct FailedMount<'a> {
-    pub(super) logged: &'a Logged,
+    pub(super) logged: &'a Repeated,
     /// It failed after the pod's deletion, and kubelet has taken no step with the volume since: kubelet does not mount
     /// a volume of a pod that is to go again.
     pub(super) is_final: bool,
@@ -144,7 +126,7 @@ impl KubeletsLog {
         let key = (said.uid.clone(), said.volume.clone());
         let of_volume = self.volumes.or_insert_with(key, OfVolume::default);
         let logged = match (said.report, said.complaint) {
-            _ if is_drivers => of_volume.driver.get_or_insert_with(|| Logged::new(at, said)),
+            _ if is_drivers => of_volume.driver.get_or_insert_with(|| Repeated::begin(said, at)),
             _ if is_step => {
                 if said.report == Some(Report::SetUp) {
                     of_volume.set_up = of_volume.set_up.max(Some(at));
@@ -156,25 +138,26 @@ impl KubeletsLog {
             }
             (Some(Report::TornDown | Report::Unmapped), _)
             | (None, Some(Complaint::StillMounted)) => {
-                of_volume.torn_down.get_or_insert_with(|| Logged::new(at, said))
+                of_volume.torn_down.get_or_insert_with(|| Repeated::begin(said, at))
             }
             (_, complaint) => {
                 if complaint != Some(Complaint::MountFails) {
-                    of_volume.error = of_volume.error.max(Some(at));
+                    let begin = || Repeated::begin(said, at);
+                    of_volume.errors.get_or_insert_with(begin).note(context, said);
                 }
                 match complaint {
                     Some(Complaint::NoData) => {
-                        self.pod(said).no_data.get_or_insert_with(|| Logged::new(at, said))
+                        self.pod(said).no_data.get_or_insert_with(|| Repeated::begin(said, at))
                     }
                     Some(complaint) => of_volume
                         .complaints
                         .entry(complaint)
-                        .or_insert_with(|| Logged::new(at, said)),
+                        .or_insert_with(|| Repeated::begin(said, at)),
                     None => return,
                 }
             }
         };
-        logged.add(at, said);
+        logged.note(context, said);
     }
 
     fn pod(&mut self, said: &Said) -> &mut OfPod {
@@ -198,7 +181,7 @@ impl KubeletsLog {
         volume: &VolumeState,
         fault: Fault,
         now: Monotonic,
-    ) -> Option<&Logged> {
+    ) -> Option<&Repeated> {
         let of_volume = self.volume(pod, volume);
         let logged = complaints_of(fault).iter().filter_map(|complaint| match complaint {
             Complaint::NoData => self.pods.get(&pod.uid)?.no_data.as_ref(),
@@ -206,7 +189,7 @@ impl KubeletsLog {
         });
         let logged = logged.max_by_key(|logged| logged.last)?;
         let torn_down = of_volume.and_then(OfVolume::torn_down).map(|logged| logged.last);
-        let error = of_volume.and_then(|it| it.error);
+        let error = of_volume.and_then(OfVolume::error);
         let lasts = now.since(logged.last) <= backoff::CAP * 2;
         let is_last = Some(logged.last) >= torn_down && Some(logged.last) >= error;
         (lasts && is_last).then_some(logged)
@@ -227,7 +210,7 @@ impl KubeletsLog {
         let logged = of_volume.complaints.get(&Complaint::MountFails)?;
         let later = [
             of_volume.step.as_ref().map(|(at, _)| *at),
-            of_volume.error,
+            of_volume.error(),
             of_volume.torn_down.as_ref().map(|logged| logged.last),
         ];
         let heard = self.heard.get(&logged.said.source);
@@ -258,7 +241,7 @@ impl KubeletsLog {
     pub(super) fn is_shared(&self, pod: &PodState, volume: &VolumeState) -> bool {
         let name = unique_name(pod, volume);
         let mut volumes = self.volumes.iter().filter(|_| !name.is_empty());
-        volumes.any(|((uid, volume), it)| *uid != pod.uid && *volume == name && it.error.is_some())
+        volumes.any(|((uid, volume), it)| *uid != pod.uid && *volume == name && it.errors.is_some())
     }
 
     /// The last teardown of the volume by another pod since the driver first refused this pod's because of a pending call
@@ -278,13 +261,18 @@ impl KubeletsLog {
         (is_of_volume && last.last > refused.first).then_some(&last.said)
     }
 
+    /// The first error of the volume's teardown, if the last one is another.
+    pub(super) fn first_error(&self, pod: &PodState, volume: &VolumeState) -> Option<&Said> {
+        self.volume(pod, volume)?.errors.as_ref()?.first_error()
+    }
+
     /// The last successful teardown of the volume, if there was no error since.
-    pub(super) fn torn_down(&self, pod: &PodState, volume: &VolumeState) -> Option<&Logged> {
+    pub(super) fn torn_down(&self, pod: &PodState, volume: &VolumeState) -> Option<&Repeated> {
         self.volume(pod, volume)?.torn_down()
     }
 
     /// The last complaint of the volume's driver.
-    pub(super) fn of_driver(&self, pod: &PodState, volume: &VolumeState) -> Option<&Logged> {
+    pub(super) fn of_driver(&self, pod: &PodState, volume: &VolumeState) -> Option<&Repeated> {
         self.volume(pod, volume)?.driver.as_ref()
     }
 
@@ -298,7 +286,7 @@ impl KubeletsLog {
         let of_volume = self.volume(pod, volume)?;
         let (at, said) = of_volume.step.as_ref()?;
         let later = [
-            of_volume.error,
+            of_volume.error(),
             of_volume.torn_down.as_ref().map(|logged| logged.last),
             self.pods.get(&pod.uid).and_then(|it| it.added),
         ];
@@ -324,7 +312,7 @@ impl KubeletsLog {
         kubelets: usize,
     ) -> Option<(Monotonic, &str)> {
         let (log, since) = self.heard.iter().max_by_key(|(_, since)| **since)?;
-        let has_error = self.volume(pod, volume).is_some_and(|it| it.error.is_some());
+        let has_error = self.volume(pod, volume).is_some_and(|it| it.errors.is_some());
         (kubelets <= 1 && !has_error).then_some((*since, log.as_str()))
     }
 
@@ -363,6 +351,6 @@ fn complaints_of(fault: Fault) -> &'static [Complaint] {
 }
 
 /// How long ago the line was first logged; zero without one.
-pub(super) fn lasts(logged: Option<&Logged>, now: Monotonic) -> Duration {
+pub(super) fn lasts(logged: Option<&Repeated>, now: Monotonic) -> Duration {
     logged.map_or(Duration::ZERO, |logged| now.since(logged.first))
 }

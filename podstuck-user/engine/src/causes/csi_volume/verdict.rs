@@ -11,7 +11,7 @@ use crate::{
             driver, kubelet_lost, left_mounted, linked_root,
         },
         dead_fuse,
-        shared::{claim, pending_deletion::Word, standing::Standing},
+        shared::{claim, pending_deletion::Word, repeated::tell_first, standing::Standing},
     },
     command::{Step, View},
     event::Thresholds,
@@ -99,6 +99,8 @@ pub(crate) struct Suspect<'a> {
     pub(crate) of_another: Option<&'a Said>,
     /// The complaint in kubelet's log, and its first time.
     pub(crate) said: Option<(Monotonic, &'a Said)>,
+    /// kubelet's first error of the volume's teardown, if the last one is another.
+    pub(crate) first_error: Option<&'a Said>,
     /// The last teardown of the volume in kubelet's log, if it succeeded.
     pub(crate) torn_down: Option<(Monotonic, &'a Said)>,
     /// The last complaint in the log of the volume's driver.
@@ -166,6 +168,7 @@ pub(crate) fn draft(
         draft.severity = Severity::Info;
     }
     state(&mut draft, suspect);
+    tell_first(&mut draft, suspect.first_error);
     match fault {
         Fault::DriverAbsent | Fault::DriverDeaf => {
             csi_volume::driver::not_registered(&mut draft, suspect)

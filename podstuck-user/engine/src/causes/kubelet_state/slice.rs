@@ -267,7 +267,8 @@ mod tests {
     fn a_slice_that_is_gone_needs_no_command() {
         let state = PodState { populated: Some(false), ..pod_state(UID) };
         let said = said(SLICE, 2);
-        let repeated = Repeated { lines: 2, ..Repeated::begin(&said, Monotonic(1)) };
+        let mut repeated = Repeated::begin(&said, Monotonic(1));
+        repeated.lines = 2;
         let sample = NodeSample { at: Monotonic(2), pods: vec![state], ..NodeSample::default() };
         let of = |left| draft(&repeated, SLICE, UID, &sample, left);
         let gone = of(Left::Nothing);

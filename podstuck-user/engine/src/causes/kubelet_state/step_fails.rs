@@ -8,7 +8,11 @@ use crate::{
             refusal::{Refusal, Way, refusal},
             suspect::{FRESH, IN_MEMORY, LATE, Suspect},
         },
-        shared::{forced_deletion, repeated::Repeated, unit::restart_kubelet},
+        shared::{
+            forced_deletion,
+            repeated::{Repeated, is_another, tell_first},
+            unit::restart_kubelet,
+        },
     },
     command::{Step, View, docker_rm},
     ids,
@@ -22,7 +26,7 @@ use crate::{
         node::PodState,
         path::{safe, safe_path},
         runtime::Runtime,
-        said::{self, Level, Said},
+        said::{self, Answered, Complaint, Level, Said},
         shell::word,
     },
     tracker::Context,
@@ -98,6 +102,7 @@ pub(super) fn step_fails(
     let (complaint, refusal) = known.or_else(|| with_nothing_left(context, suspect, fresh()))?;
     let mut draft = suspect.draft(&STEP_FAILS);
     complaint.tell(&mut draft);
+    tell_first(&mut draft, first_of(complaint, complaints));
     draft.doubt(IN_MEMORY);
     for claim in suspect.record.iter().flat_map(|record| &record.unmade_claims) {
         let claim = safe(claim.as_bytes());
@@ -176,6 +181,18 @@ pub(super) fn step_fails(
     Some(draft)
 }
 
+/// The first error about the same volume, if it is another.
+fn first_of<'a>(complaint: &Repeated, complaints: &'a [Repeated]) -> Option<&'a Said> {
+    let last = &complaint.said;
+    let is_earlier = |other: &&Repeated| {
+        let is_teardowns = other.said.complaint != Some(Complaint::MountFails);
+        let is_its = !last.volume.is_empty() && other.said.volume == last.volume;
+        is_teardowns && is_its && other.first < complaint.first && is_another(&other.said, last)
+    };
+    let first = complaints.iter().filter(is_earlier).min_by_key(|other| other.first)?;
+    Some(&*first.said)
+}
+
 /// The last error of any kind, where nothing of the pod is left on the node that it could be about.
 fn with_nothing_left<'a>(
     context: &Context<'_>,
@@ -191,7 +208,7 @@ fn with_nothing_left<'a>(
         return None;
     }
     let is_open = |complaint: &&Repeated| {
-        let Said { complaint: known, level, text, volume, .. } = &complaint.said;
+        let Said { complaint: known, level, text, volume, .. } = &*complaint.said;
         known.is_none()
             && !volume.starts_with("flexvolume-")
             && *level == Level::Error
@@ -233,7 +250,7 @@ fn names_a_call(error: &str) -> bool {
 /// The runtime that answers with this error.
 fn runtime(context: &Context<'_>, error: &str) -> Who {
     let runtimes = context.sample.map_or(&[][..], |sample| &sample.runtimes);
-    let is_dockerds = error.contains("response from daemon");
+    let is_dockerds = said::answered(error) == Some(Answered::Docker);
     let its = runtimes.iter().find(|it| (it.component == Component::Dockerd) == is_dockerds);
     its.map_or_else(|| Who::component("the container runtime", None), Runtime::who)
 }

@@ -67,14 +67,14 @@ impl KubeletsPart {
         let kind = template(&said.text);
         match kinds.iter_mut().find(|known| template(&known.said.text) == kind) {
             Some(known) => {
-                known.note(said, at);
+                known.note(context, said);
             }
             None => {
                 if kinds.len() >= KINDS {
                     kinds.remove(0);
                 }
                 let mut new = Repeated::begin(said, at);
-                new.note(said, at);
+                new.note(context, said);
                 kinds.push(new);
             }
         }

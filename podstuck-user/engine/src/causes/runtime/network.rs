@@ -8,13 +8,12 @@ use crate::{
             suspect::Suspect,
             verdict,
         },
-        shared::forced_deletion,
+        shared::{forced_deletion, repeated::tell_first},
     },
     command::{Step, pods_of_node},
     ids,
     model::{
         chain::Who,
-        evidence::Source,
         path::{clip, safe},
     },
     verdict::Draft,
@@ -266,11 +265,10 @@ fn plugin_fails(draft: &mut Draft, suspect: &Suspect<'_>) {
         fault.words()
     );
     // An attempt that fails half-way may leave less than the plugin requires at the next one.
-    match suspect.logged.first_error().filter(|_| fault == Fault::NothingLeft) {
-        Some(first) => {
-            let text = safe(first.text.as_bytes());
-            let fact = format!("the first attempt failed with another error: {text}");
-            draft.fact(fact, Source::Log(first.source.clone()));
+    let first = suspect.logged.first_error();
+    tell_first(draft, first);
+    match first.filter(|_| fault == Fault::NothingLeft) {
+        Some(_) => {
             draft.advice(
                 "repair what the error of the first attempt names, and restore for one attempt what the plugin does not find \
                  since",

@@ -6,13 +6,13 @@ use crate::{
     backoff,
     causes::{
         runtime::sandbox::{Held, Look},
-        shared::pending_deletion::Word,
+        shared::{pending_deletion::Word, repeated::Repeated},
     },
     model::{
         node::{LeftRootfs, NodeSample, PodState},
         pod_group::PodGroup,
         runtime::{OutOfStep, Shim, Unreaped},
-        said::{Complaint, Said, container_id, template},
+        said::{Complaint, container_id},
         time::Monotonic,
     },
     query::SocketFile,
@@ -21,40 +21,19 @@ use crate::{
 /// kubelet waits two minutes for the runtime, twice, and then retries soon. A complaint that is not repeated for longer
 /// is resolved.
 pub(super) const FRESH: Duration = backoff::CAP.saturating_mul(3);
-/// The log lines of one complaint.
-pub(crate) struct Logged {
-    pub(crate) first: Monotonic,
-    pub(crate) last: Monotonic,
-    /// Number of lines.
-    pub(crate) lines: u64,
-    pub(crate) said: Said,
-    /// Of each log, the first message.
-    pub(super) begun: Vec<Said>,
-    /// When the last line was read.
-    pub(super) read: Monotonic,
-}
 
-impl Logged {
-    /// The first message in the log of the last one, if it is another error.
-    pub(super) fn first_error(&self) -> Option<&Said> {
-        let first = self.begun.iter().find(|said| said.source == self.said.source)?;
-        let differs = template(&first.text) != template(&self.said.text);
-        (differs && first.at < self.said.at).then_some(first)
-    }
-
-    /// Whether it may not be resolved yet.
-    pub(super) fn is_fresh(&self) -> bool {
-        self.read.since(self.last) <= FRESH
-    }
+/// Whether a complaint may not be resolved yet.
+pub(super) fn is_fresh(logged: &Repeated) -> bool {
+    logged.read.since(logged.last) <= FRESH
 }
 
 /// A pod with a complaint in a log.
 pub(crate) struct Suspect<'a> {
     pub(crate) pod: &'a PodState,
     pub(crate) complaint: Complaint,
-    pub(crate) logged: &'a Logged,
+    pub(crate) logged: &'a Repeated,
     /// The same complaint about no pod in particular.
-    pub(crate) of_node: Option<&'a Logged>,
+    pub(crate) of_node: Option<&'a Repeated>,
     pub(crate) to_go: Option<&'a Word>,
     /// The mounts on the file of the sandbox that is reported busy.
     pub(crate) lies_on: Option<&'a Look>,
@@ -86,7 +65,7 @@ impl<'a> Suspect<'a> {
     pub(super) fn of(
         pod: &'a PodState,
         complaint: Complaint,
-        logged: &'a Logged,
+        logged: &'a Repeated,
         sample: &'a NodeSample,
     ) -> Self {
         Self {

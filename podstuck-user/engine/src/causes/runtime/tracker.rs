@@ -14,10 +14,10 @@ use crate::{
             hung_command, not_killed, own_kernel,
             sandbox::{self, SandboxMounts},
             socket::SocketFiles,
-            suspect::{Collects, FRESH, Logged, Suspect},
+            suspect::{Collects, FRESH, Suspect, is_fresh},
             verdict,
         },
-        shared::{clean_up::is_clean_up, pending_deletion::ToGo},
+        shared::{clean_up::is_clean_up, pending_deletion::ToGo, repeated::Repeated},
     },
     event::{Event, What},
     model::{
@@ -41,8 +41,6 @@ const UNREAPED_LASTS: Duration = Duration::from_secs(10);
 const STALE_LASTS: Duration = Duration::from_secs(5);
 /// Complaints and pods remembered.
 const REMEMBERED: usize = 4096;
-/// Logs of which the first message of a complaint is kept: kubelet's and the runtime's.
-const LOGS: usize = 2;
 /// While kubelet gets no answer, it logs that every five seconds (`Kubelet.syncLoop`).
 const REPEATED: Duration = Duration::from_secs(30);
 /// Complaints by precedence: those that give a reason come first.
@@ -65,7 +63,7 @@ const ORDER: [Complaint; 13] = [
 /// The complaints in the logs, and the state of the node that bears on them.
 pub(crate) struct RuntimeSays {
     /// By pod UID, which is empty for the node.
-    complaints: Bounded<(String, Complaint), Logged>,
+    complaints: Bounded<(String, Complaint), Repeated>,
     /// By UID: the last tear-down of a volume, or attempt at it. kubelet stops the sandbox first.
     torn_down: Bounded<String, Monotonic>,
     /// By UID: when a container ended last.
@@ -121,7 +119,7 @@ fn says_only_that(complaint: Complaint) -> bool {
 
 /// Whether the line is the one before dockerd sends SIGKILL. The stop fails only if kubelet waits for it in vain, or the
 /// container does not end.
-fn is_killed(logged: &Logged) -> bool {
+fn is_killed(logged: &Repeated) -> bool {
     logged.said.text.contains("using the force")
 }
 
@@ -178,32 +176,13 @@ impl RuntimeSays {
         let Some(complaint) = said.complaint.filter(|complaint| ORDER.contains(complaint)) else {
             return;
         };
-        let new = || Logged {
-            first: at,
-            last: at,
-            lines: 0,
-            said: said.clone(),
-            begun: Vec::new(),
-            read: context.now,
-        };
-        let logged = self.complaints.or_insert_with((said.uid.clone(), complaint), new);
-        logged.first = logged.first.min(at);
-        logged.lines += said.times;
-        logged.read = context.now;
-        match logged.begun.iter().position(|first| first.source == said.source) {
-            Some(its) if said.at < logged.begun[its].at => logged.begun[its].clone_from(said),
-            Some(_) => {}
-            None if logged.begun.len() < LOGS => logged.begun.push(Said::clone(said)),
-            None => {}
-        }
-        if at >= logged.last {
-            (logged.last, logged.said) = (at, said.clone());
-        }
+        let key = (said.uid.clone(), complaint);
+        self.complaints.or_insert_with(key, || Repeated::begin(said, at)).note(context, said);
     }
 
     /// When the runtime logged the request to stop the pod's sandbox, if it has logged neither success nor failure and
     /// kubelet has given up waiting.
-    fn silent(&self, pod: &PodState, logged: &Logged) -> Option<Monotonic> {
+    fn silent(&self, pod: &PodState, logged: &Repeated) -> Option<Monotonic> {
         let Stops { asked, stopped } = self.stops.get(&pod.uid)?;
         let asked = asked.filter(|asked| *asked <= logged.last && stopped.is_none())?;
         let answers = |complaint| {
@@ -274,9 +253,9 @@ impl RuntimeSays {
                 continue;
             };
             let of_node = self.complaints.get(&(String::new(), complaint));
-            let of_node = of_node.filter(|logged| logged.is_fresh());
+            let of_node = of_node.filter(|logged| is_fresh(logged));
             if sandbox::kept(&logged.said).is_some() {
-                busy.push((target_id, logged.said.clone()));
+                busy.push((target_id, Said::clone(&logged.said)));
             }
             let lies_on = self.sandboxes.on(target_id, &logged.said);
             let to_go = self.to_go.word(&pod.uid);
@@ -389,7 +368,7 @@ impl RuntimeSays {
     fn not_killed(
         &self,
         pod: &PodState,
-        (complaint, logged): (Complaint, &Logged),
+        (complaint, logged): (Complaint, &Repeated),
         earlier: Option<Living>,
         sample: &NodeSample,
     ) -> (Option<Living>, Option<Draft>) {
@@ -431,7 +410,7 @@ impl RuntimeSays {
         let hung = context.waits.hung_command(context.clock)?;
         let of_pod = ORDER.into_iter().filter_map(|complaint| {
             let logged = self.complaints.get(&(pod.uid.clone(), complaint))?;
-            logged.is_fresh().then_some((complaint, logged))
+            is_fresh(logged).then_some((complaint, logged))
         });
         let (complaint, logged) = of_pod.max_by_key(|(_, logged)| logged.last)?;
         let suspect = Suspect::of(pod, complaint, logged, sample);
@@ -439,13 +418,18 @@ impl RuntimeSays {
     }
 
     /// The lines by which the runtime gave up waiting for a container of the pod, if at least two stops have failed.
-    fn stays(&self, context: &Context<'_>, pod: &PodState, sample: &NodeSample) -> Option<&Logged> {
+    fn stays(
+        &self,
+        context: &Context<'_>,
+        pod: &PodState,
+        sample: &NodeSample,
+    ) -> Option<&Repeated> {
         let said = |complaint| self.complaints.get(&(pod.uid.clone(), complaint));
         let (logged, unanswered) = (said(Complaint::ContainerStays)?, said(Complaint::NoAnswer));
         let all = || std::iter::once(logged).chain(unanswered);
         let came_on = self.last_torn_down(context, pod).max(self.ended.get(&pod.uid).copied());
         let holds = all().map(|logged| logged.lines).sum::<u64>() >= 2
-            && all().any(Logged::is_fresh)
+            && all().any(is_fresh)
             && came_on < Some(logged.last);
         // Until then, a stop that was interrupted, as by a restart of kubelet, waits for the container to end by itself.
         let in_grace = self.grace_ends.get(&pod.uid).is_some_and(|end| context.calendar < *end);
@@ -458,10 +442,10 @@ impl RuntimeSays {
         context: &Context<'_>,
         pod: &PodState,
         sample: &NodeSample,
-    ) -> Option<(Complaint, &Logged)> {
+    ) -> Option<(Complaint, &Repeated)> {
         let works = |pod: &PodState| {
             let logged = self.complaints.get(&(pod.uid.clone(), Complaint::ContainerStays));
-            logged.is_some_and(Logged::is_fresh)
+            logged.is_some_and(is_fresh)
         };
         let waits_in_vain =
             |pod: &PodState| self.complaints.get(&(pod.uid.clone(), Complaint::NoAnswer)).is_some();
@@ -494,7 +478,7 @@ impl RuntimeSays {
                 true => self.last_stopped(context, pod),
                 false => self.last_torn_down(context, pod).max(self.ended.get(&pod.uid).copied()),
             };
-            let holds = logged.is_fresh() && !is_over && came_on < Some(logged.last);
+            let holds = is_fresh(logged) && !is_over && came_on < Some(logged.last);
             holds.then_some((complaint, logged))
         };
         ORDER.into_iter().find_map(holds)
@@ -507,8 +491,8 @@ impl RuntimeSays {
         context: &Context<'_>,
         pod: &PodState,
         sample: &NodeSample,
-    ) -> Option<(Complaint, &Logged)> {
-        let goes_on = |logged: &Logged| {
+    ) -> Option<(Complaint, &Repeated)> {
+        let goes_on = |logged: &Repeated| {
             logged.lines > 1
                 && logged.read.since(logged.last) <= REPEATED
                 && context.now.since(logged.last) <= FRESH

@@ -12,9 +12,9 @@ use crate::{
                 SOCKET_GONE, STATE_LOST,
             },
             device, handler, hook, network, sandbox, shim, socket,
-            suspect::{Logged, Suspect},
+            suspect::Suspect,
         },
-        shared::unit,
+        shared::{repeated::Repeated, unit},
     },
     command::{NAME, Process, Step, has_ended, if_same, kill},
     ids,
@@ -125,7 +125,7 @@ fn named(suspect: &Suspect<'_>) -> Pod {
     known.unwrap_or_else(|| suspect.pod.named())
 }
 
-fn says(draft: &mut Draft, logged: &Logged) {
+fn says(draft: &mut Draft, logged: &Repeated) {
     let said = &logged.said;
     let who = match said.component {
         Component::Other => "the kernel",

@@ -60,7 +60,7 @@ impl StatErrors {
         let new =
             || FailedStat { look: look.clone(), logged: Repeated::begin(said, at), asked: None };
         let failed = self.0.or_insert_with((said.uid.clone(), said.volume.clone()), new);
-        if failed.logged.note(said, at) {
+        if failed.logged.note(context, said) {
             failed.look.clone_from(look);
         }
     }

@@ -138,6 +138,34 @@ fn a_driver_that_was_restarted_is_likely_to_answer_as_before() {
     assert_eq!(other.unwrap().0, "csi-driver-error", "of something else");
 }
 
+/// pmem-csi#625: each later error is the consequence of the first.
+#[test]
+fn the_first_error_of_a_driver_is_quoted_where_it_is_another() {
+    let first = Said {
+        text: "rpc error: code = DeadlineExceeded desc = context deadline exceeded".into(),
+        ..complains(Complaint::DriverTimesOut, 2900)
+    };
+    let says = |at| complains(Complaint::DriverError, at);
+    let late = |said: Vec<Said>| Late::of(with_driver(as_it_is)).said(said);
+    let quotes = |late: Late| {
+        let mut facts = late.facts().into_iter();
+        facts.any(|fact| fact.starts_with("the first attempt failed with another error: rpc error"))
+    };
+    let row = vec![first, says(3000), says(3122)];
+    assert_eq!(late(row.clone()).cause().unwrap().0, "csi-driver-error");
+    assert!(quotes(late(row)));
+    assert!(!quotes(late(vec![says(3000), says(3122)])));
+    // A driver that does not know the volume asks for no mount.
+    let binds = |text: &str| {
+        let says = |at| Said { text: text.into(), ..complains(Complaint::DriverError, at) };
+        let mut late = late(vec![says(3000), says(3122)]);
+        late.pod.volumes[0].mounts.clear();
+        late.draft().unwrap().remedies.iter().any(|it| it.words().contains("mount --bind"))
+    };
+    assert!(binds("umount: /v/mount: not mounted."));
+    assert!(!binds("rpc error: code = NotFound desc = no volume found with volume id \"csi-1\""));
+}
+
 /// zfs-localpv#615: the driver checks whether the path exists, and the file system has shut down.
 #[test]
 fn a_mount_that_the_driver_cannot_look_at_is_unmounted_first() {
