@@ -102,6 +102,10 @@ pub struct Shim {
     /// group has no process.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub unreaped: Vec<Unreaped>,
+    /// Whether its working directory is deleted. Each program that it starts has the same one, and fails where it asks for
+    /// it (getcwd(2): ENOENT).
+    #[serde(skip_serializing_if = "is_false", default)]
+    pub lost_directory: bool,
 }
 
 /// A zombie: a process that has ended and whose parent has not collected its exit status.

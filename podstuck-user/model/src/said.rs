@@ -52,6 +52,8 @@ pub enum Complaint {
     SignalDenied,
     /// A signal to a container fails with EPERM.
     SignalRefused,
+    /// The OCI runtime fails when it is to signal a container.
+    KillFails,
     /// The runtime does not find a container or shim that is in its records.
     StateLost,
     /// The runtime does not answer in time.

@@ -254,6 +254,7 @@ pub fn shim() -> Shim {
         of: None,
         container: None,
         unreaped: Vec::new(),
+        lost_directory: false,
     }
 }
 

@@ -239,8 +239,8 @@ pub(crate) static NOT_KILLED: Cause = Cause {
     meaning: "The runtime sent the stop signal, usually SIGTERM, and the process ignores it or does not end. SIGKILL \
         should have followed and did not: an earlier stop of the same container holds the runtime's lock or is the \
         one that must send SIGKILL, or the runtime was restarted in between. Or no signal can be sent: runc no \
-        longer finds the container, or the kernel refuses the signal with EPERM because an agent protects its own \
-        processes. kubelet retries, and unmounts nothing until the container is stopped.",
+        longer finds the container, or fails, as where the working directory of the shim that starts it is deleted, or the \
+        kernel refuses the signal with EPERM because an agent protects its own processes. kubelet retries, and unmounts nothing until the container is stopped.",
     confirmed_by: &[
         seen(
             "the runtime's or kubelet's log reports that the wait for the container's end took too long, or that the \
@@ -269,6 +269,7 @@ pub(crate) static NOT_KILLED: Cause = Cause {
     ways_out: &[
         way("kill the container's first process with `kill -9`", ""),
         way("lift the protection that refuses the signal", ""),
+        way("kill the shim whose working directory is deleted", ""),
         way(
             "restart the runtime: it forgets the stop that blocks later ones",
             "containers keep running under their shims; with Docker, only if live-restore is set",
@@ -282,6 +283,7 @@ pub(crate) static NOT_KILLED: Cause = Cause {
         "cri-o#8030",
         "cri-o#9754",
         "falcon-helm#406",
+        "triton-inference-server#3255",
     ],
     tried: &[TriedWith::Test],
     source: &[

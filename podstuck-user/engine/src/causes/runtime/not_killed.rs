@@ -6,7 +6,10 @@ use crate::{
     causes::runtime::{suspect::Suspect, verdict},
     command::{Process, kill},
     ids,
-    model::{evidence::Source, path::safe_path, pod_group::Task, said::Complaint, time::Monotonic},
+    model::{
+        evidence::Source, path::safe_path, pod_group::Task, runtime::Shim, said::Complaint,
+        time::Monotonic,
+    },
     verdict::Draft,
 };
 
@@ -88,7 +91,24 @@ pub(super) fn words(
         draft.fact_since("the runtime logged that it sent SIGKILL", Source::Log(log.into()), at);
         draft.doubt("where that SIGKILL went: gVisor and Kata send it inside their sandbox");
     }
+    // Each program that the shim starts has its working directory.
+    let homeless = suspect
+        .shim()
+        .filter(|shim| shim.lost_directory && suspect.complaint == Complaint::KillFails);
     draft.explanation = match suspect.complaint {
+        Complaint::KillFails => {
+            let why = match homeless {
+                Some(shim) => format!(
+                    ": the working directory of {}, the shim that starts it, is deleted, and the OCI runtime asks for it first",
+                    shim.who()
+                ),
+                None => String::new(),
+            };
+            format!(
+                "The OCI runtime, which the shim starts to signal the container, fails before it sends a signal{why}. {who} \
+                 keeps running. kubelet retries, and each attempt fails in the same way."
+            )
+        }
         Complaint::SignalRefused => format!(
             "The kernel refuses the runtime's signal to {who} with EPERM. runc runs as root, so a security module \
              refuses the signal, or an agent that protects its own processes in the kernel. kubelet retries, and \
@@ -116,11 +136,28 @@ pub(super) fn words(
         );
         draft.doubt("which security module or agent refuses: the kernel does not say");
     }
+    if suspect.complaint == Complaint::KillFails && homeless.is_none() {
+        draft.advice(
+            "repair what the OCI runtime's error names: kubelet's next attempt then succeeds",
+            "none",
+        );
+        draft.doubt("whether the runtime removes the container once its process has ended: the same program removes it");
+    }
     let process = Process::thread(first);
     let risk = "low for a pod that is to be deleted: the container ends at once, without its own clean-up. kubelet \
         wants the same after the grace period";
     let step = kill("kill -9", process);
     draft.remedy(if is_refused { step.so(", which may be refused as well") } else { step }, risk);
+    if let Some(shim) = homeless {
+        let Shim { pid, started, comm, .. } = shim;
+        let fact = format!("the working directory of {}, the shim, is deleted", shim.who());
+        draft.fact(fact, Source::proc(format!("/proc/{pid}/cwd")));
+        let step = kill("kill -9", Process::new(*pid, Some(*started), Some(comm)));
+        draft.remedy(
+            step.so(", in whose directory the OCI runtime cannot remove the container either"),
+            verdict::KILL_SHIM,
+        );
+    }
     verdict::restart(draft, suspect);
     draft.rule_out(ids::SHIM_OR_CONTAINERD_STATE_LOST, "the container's process exists");
     draft.rule_out(ids::DSTATE_PROCESS, "no SIGKILL is pending: the process was not killed");

@@ -44,7 +44,7 @@ const REMEMBERED: usize = 4096;
 /// While kubelet gets no answer, it logs that every five seconds (`Kubelet.syncLoop`).
 const REPEATED: Duration = Duration::from_secs(30);
 /// Complaints by precedence: those that give a reason come first.
-const ORDER: [Complaint; 13] = [
+const ORDER: [Complaint; 14] = [
     Complaint::SocketRefused,
     Complaint::SignalDenied,
     Complaint::SignalRefused,
@@ -55,6 +55,7 @@ const ORDER: [Complaint; 13] = [
     Complaint::DeviceBusy,
     Complaint::HookFailed,
     Complaint::HandlerGone,
+    Complaint::KillFails,
     Complaint::StateLost,
     Complaint::ContainerStays,
     Complaint::NoAnswer,
@@ -125,7 +126,7 @@ fn is_killed(logged: &Repeated) -> bool {
 
 /// Whether a complaint says that no signal reaches a container.
 fn cannot_signal(complaint: Complaint) -> bool {
-    matches!(complaint, Complaint::StateLost | Complaint::SignalRefused)
+    matches!(complaint, Complaint::StateLost | Complaint::SignalRefused | Complaint::KillFails)
 }
 
 impl Default for RuntimeSays {
@@ -453,7 +454,9 @@ impl RuntimeSays {
             let logged = self.complaints.get(&(pod.uid.clone(), complaint))?;
             let is_over = match complaint {
                 // Another process has killed them.
-                Complaint::SignalDenied | Complaint::SignalRefused => pod.populated == Some(false),
+                Complaint::SignalDenied | Complaint::SignalRefused | Complaint::KillFails => {
+                    pod.populated == Some(false)
+                }
                 Complaint::ContainerStays => {
                     logged.lines < 2
                         || is_explained(context, pod, sample)

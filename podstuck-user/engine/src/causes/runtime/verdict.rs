@@ -42,7 +42,7 @@ pub(super) const RESTART: &str = "low: containers keep running under their shims
     With Docker, only if live-restore is set: without live-restore, every container of the node ends";
 
 /// The risk of ending a shim.
-const KILL_SHIM: &str = "low for a pod that is to be deleted: the runtime ends all its containers and cleans up after the shim";
+pub(super) const KILL_SHIM: &str = "low for a pod that is to be deleted: the runtime ends all its containers and cleans up after the shim";
 
 pub(super) const NODES_OWN_KERNEL: &str = "no shim of the pod runs a sandbox with its own kernel";
 const OTHERS: &str = "requests that are not about this pod are not answered either";

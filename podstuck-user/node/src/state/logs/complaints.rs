@@ -81,6 +81,10 @@ pub(super) fn of_runtime(error: &str) -> Option<Complaint> {
     {
         return Some(Complaint::StateLost);
     }
+    // containerd's answer where the OCI runtime's `kill` fails (pkg/process/utils.go, `checkKillError`).
+    if has(&["unknown error after kill: "]) {
+        return Some(Complaint::KillFails);
+    }
     // gRPC's and Go's text for a connection that fails.
     let refused = [": connect: no such file or directory", ": connect: connection refused"];
     let by_docker = has(&["Cannot connect to the Docker daemon at unix://"]);
@@ -250,6 +254,13 @@ mod tests {
                 "failed to stop container \"921d\": failed to kill container \"921d\": unknown error after kill: runc did \
                  not terminate sucessfully: container \"921d\" does not exist",
                 Some(Complaint::StateLost),
+            ),
+            // triton-inference-server#3255.
+            (
+                "failed to stop container \"921d\": failed to kill container \"921d\": unknown error after kill: \
+                 /usr/local/nvidia/toolkit/nvidia-container-runtime did not terminate successfully: exit status 1: error getting \
+                 working directory: getwd: no such file or directory",
+                Some(Complaint::KillFails),
             ),
             ("failed to get sandbox runtime", None),
             ("", None),

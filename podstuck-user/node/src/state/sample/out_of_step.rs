@@ -253,6 +253,7 @@ mod tests {
             of: None,
             container: None,
             unreaped: Vec::new(),
+            lost_directory: false,
         };
         let (own, gone) = (std::process::id(), u32::MAX >> 2);
         let (kata, runc) = (shim("containerd-shim-kata-v2"), shim("containerd-shim-runc-v2"));

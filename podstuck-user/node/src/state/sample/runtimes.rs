@@ -118,6 +118,7 @@ mod tests {
             of: Some(of),
             container: None,
             unreaped: Vec::new(),
+            lost_directory: false,
         }
     }
 

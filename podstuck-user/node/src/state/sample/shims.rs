@@ -145,7 +145,13 @@ fn look(pid: u32) -> Option<Shim> {
         of: arguments.of(),
         container: arguments.container.take(),
         unreaped: Vec::new(),
+        lost_directory: fs::read_link(place.join("cwd")).is_ok_and(|cwd| is_deleted(&cwd)),
     })
+}
+
+/// Whether the kernel shows a path as deleted (d_path in fs/d_path.c). A directory may also have such a name.
+fn is_deleted(path: &Path) -> bool {
+    path.as_os_str().as_encoded_bytes().ends_with(b" (deleted)") && !path.exists()
 }
 
 /// Whether it is one that its runtime puts into the pod's own control group, as Kata's are: it is the node's root and sees

@@ -480,6 +480,39 @@ fn a_process_that_its_runtime_cannot_signal_is_named_and_so_is_why() {
     assert!(last(Complaint::SignalRefused, &refused, false).is_none(), "it has ended");
 }
 
+/// triton-inference-server#3255: the OCI runtime fails in the shim's working directory, which is deleted.
+#[test]
+fn a_shim_without_a_working_directory_can_signal_no_container() {
+    let container = crate::model::said::container_id(STAYS).unwrap();
+    let text = format!(
+        "StopContainer for \"{container}\" failed: failed to kill container \"{container}\": unknown error after kill: \
+         nvidia-container-runtime did not terminate successfully: getwd: no such file or directory: unknown"
+    );
+    let last = |lost_directory| {
+        let mut alone = heard(Complaint::KillFails, &text);
+        let mut found = None;
+        for second in [602, 608] {
+            let mut sample = with_group(pod(Some(true)));
+            sample.at = at(second);
+            sample.cgroups[0].tasks = vec![task(&format!("/k/pod/{container}"))];
+            sample.cgroups[0].shims = vec![Shim { lost_directory, ..shim_of_shim('S') }];
+            found = draft(&mut alone, sample);
+        }
+        found.unwrap()
+    };
+    let homeless = last(true);
+    homeless.assert_is("container-not-killed", Certainty::Firm);
+    let commands = commands(&homeless);
+    assert!(
+        commands[0].ends_with("kill -9 7") && commands[1].ends_with("kill -9 41"),
+        "{commands:?}"
+    );
+    assert!(homeless.explanation.contains("the working directory of"), "{}", homeless.explanation);
+    let other = last(false);
+    other.assert_is("container-not-killed", Certainty::Likely);
+    assert!(other.remedies[0].words().starts_with("repair what the OCI runtime's error names"));
+}
+
 /// containerd#8847: only the sandbox's own process is left, and the shim lives.
 #[test]
 fn a_shim_that_does_not_answer_about_a_container_that_has_ended_is_named() {
