@@ -290,6 +290,12 @@ impl Said {
         format!("{who} logged, {times}last at {:.0}: {}", self.at, safe(self.text.as_bytes()))
     }
 
+    /// The writer of the log, by the log's name: `kubelet (pid 700)`, or `CONTAINER of pod NAMESPACE/NAME`.
+    pub fn writer(&self) -> &str {
+        let name = self.source.strip_prefix("log of ").unwrap_or(&self.source);
+        name.split_once(", ").map_or(name, |(writer, _)| writer)
+    }
+
     /// An error message about a pod. The other fields are empty.
     pub fn new(component: Component, source: &str, uid: &str, at: Timestamp, text: &str) -> Self {
         Self {

@@ -1,4 +1,5 @@
-//! Follows the logs of CSI drivers, after the first scan of the node: only then is the driver of a volume known.
+//! Follows the logs of CSI drivers, after the first scan of the node: only then is the driver of a volume known. Also reads,
+//! once, what other containers log about one pod.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,6 +12,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::model::{
     csi::VolumeData,
+    identity::Pod,
     node::{NodeSample, PodState, VolumeState},
     said::Said,
 };
@@ -123,6 +125,23 @@ impl DriverLogs {
             volume: csi.data.unique_name(uid, &name)?,
             names: VolumeNames { directory, handle: handle.clone(), name },
         })
+    }
+
+    /// Reads once what the containers of the node log about a pod, one of which may be the controller of its finalizer.
+    pub(crate) fn ask_of(&mut self, pod: &Pod) {
+        /// The target of no volume.
+        const NONE: u64 = u64::MAX;
+        let (sender, log_dirs, pod) = (self.sender.clone(), self.log_dirs.clone(), pod.clone());
+        let read = move || {
+            Role::Look.assume();
+            let said = logs::read_containers(&log_dirs, &pod);
+            // No receiver is left when the run has ended.
+            let _ = sender.send((NONE, said, true, Marks::new()));
+        };
+        match Builder::new().name("containers' logs".into()).spawn(read) {
+            Ok(_) => self.open += 1,
+            Err(error) => tracing::warn!("the containers' logs are not read: {error}"),
+        }
     }
 
     fn read(&mut self, target: u64, log: DriverLog, mut marks: Marks) {

@@ -32,7 +32,7 @@ use crate::{
     model::{
         call::{Call, Outcome},
         degraded::Degraded,
-        identity::Component,
+        identity::{Component, Pod},
         operation::Operation,
         path::safe_path,
         said::{Heard, Said},
@@ -322,6 +322,11 @@ impl Session {
             shown = self.rooting.next() => Arrival::Shown(shown),
             Some(examined) = self.unknown_roots.next() => Arrival::Examined(examined),
         }
+    }
+
+    /// Reads what the node's containers log about a pod.
+    pub(crate) fn ask_of(&mut self, pod: &Pod) {
+        self.drivers.ask_of(pod);
     }
 
     /// Takes an input.

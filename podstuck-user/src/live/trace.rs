@@ -240,6 +240,9 @@ async fn trace(
     };
     for record in records {
         let node = own_node(&nodes, record.node.as_deref());
+        if matches!(until, Until::Firm { .. }) && !record.finalizers.is_empty() {
+            session.ask_of(&record.pod);
+        }
         session.record(What::Record { record, node });
     }
     look.into_iter().for_each(|look| session.looked(look));

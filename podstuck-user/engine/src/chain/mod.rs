@@ -25,6 +25,7 @@ use crate::{
         chain::{Link, Who},
         diagnosis::{PodStage, Stage, Terminating},
         finding::Finding,
+        identity::Component,
         node::PodState,
         path::safe,
         said::{self, Said},
@@ -58,7 +59,16 @@ pub(crate) fn chain(pod: &PodStage, facts: &Facts<'_>) -> Vec<Link> {
     if !cause.is_some_and(|it| is_of_kubelet(it.id)) {
         end_with(&mut links, of_cause(pod, facts.causes));
     }
+    if cause.is_some_and(|it| it.id == ids::POD_FINALIZER) {
+        links.extend(facts.last_of(&[Component::Workload]).map(of_controller));
+    }
     links
+}
+
+/// The link of a container whose log has an error about the pod. Any container can log this.
+fn of_controller(said: &Said) -> Link {
+    let who = Who::object(said.writer());
+    seen(who, "remove the finalizer, if it is its controller", None, said.quote("it"), &said.source)
 }
 
 /// Adds the links of the node's components, kubelet's first.

@@ -72,6 +72,7 @@ questions! {
     Clients(Helped<query::FindClients>),
     CommandLine(memory::ReadCommandLine),
     Containers(containers::ReadContainers),
+    ContainerLogs(logs::ReadContainerLogs),
     Directory(entries::ReadEntries),
     Fanotify(Helped<query::FindFanotify>),
     ExaminedRoot(examined_root::ExamineRoot),

@@ -11,6 +11,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use jiff::Timestamp;
 
 use crate::{
+    bounded::Bounded,
     cause::{Cause, Kind, Origin, TriedWith, absent, like, seen, way},
     command::{NAME, Step},
     event::{Event, What},
@@ -23,10 +24,12 @@ use crate::{
         diagnosis::Stage,
         evidence::Source,
         finding::{Finding, Severity},
+        identity::Component,
         node::NodeSample,
         path::{clip, safe},
         pod_group::PodGroup,
         pod_record::PodRecord,
+        said::Said,
         shell::{is_object_name, word},
         time::Monotonic,
     },
@@ -52,7 +55,7 @@ pub(crate) static FAMILY: Family = Family {
     trackers: &[
         TrackerSpec {
             id: TrackerId::PodRecord,
-            feeds: &[Feed::Node],
+            feeds: &[Feed::Node, Feed::Logs],
             yields: &[],
             new: || Box::<PodRecords>::default(),
         },
@@ -65,14 +68,25 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
+/// Containers remembered whose log names a pod.
+const NAMED: usize = 256;
+
 /// The records of pods, and the last sample of the node.
-#[derive(Default)]
 pub(crate) struct PodRecords {
     sample: Option<Arc<NodeSample>>,
     /// The records, by UID.
     records: BTreeMap<String, Known>,
     /// This machine's nodes at the API server, by name, with kubelet's minor version.
     nodes: BTreeMap<String, Option<u32>>,
+    /// By UID and log: the last complaint about the pod in the log of another container.
+    named: Bounded<(String, String), Said>,
+}
+
+impl Default for PodRecords {
+    fn default() -> Self {
+        let (sample, records, nodes) = (None, BTreeMap::new(), BTreeMap::new());
+        Self { sample, records, nodes, named: Bounded::new(NAMED) }
+    }
 }
 
 /// One pod's record.
@@ -89,8 +103,12 @@ struct Known {
 impl PodRecords {
     fn judge(&mut self, context: &Context<'_>, steps: &mut Steps) {
         let sample = self.sample.as_deref();
-        let nodes = &self.nodes;
-        self.records.values_mut().for_each(|known| known.judge((sample, nodes), context, steps));
+        let (nodes, named) = (&self.nodes, &self.named);
+        for (uid, known) in &mut self.records {
+            let all = named.iter().filter(|((of, _), _)| of == uid).map(|(_, said)| said);
+            let named_by = all.max_by_key(|said| (said.times > 1, said.at));
+            known.judge((sample, nodes), named_by, context, steps);
+        }
     }
 }
 
@@ -98,6 +116,7 @@ impl Known {
     fn judge(
         &mut self,
         (sample, nodes): (Option<&NodeSample>, &BTreeMap<String, Option<u32>>),
+        named_by: Option<&Said>,
         context: &Context<'_>,
         steps: &mut Steps,
     ) {
@@ -126,6 +145,7 @@ impl Known {
             group,
             not_asked,
             stop_ends,
+            named_by,
             now,
             at,
         };
@@ -159,6 +179,12 @@ impl Tracker for PodRecords {
                 let known = Known { record, node, reported, was_left };
                 self.records.insert(known.record.pod.uid.clone(), known);
                 // The meaning of the record depends on the node; without a sample, the first one follows soon.
+                if self.sample.is_some() {
+                    self.judge(context, steps);
+                }
+            }
+            What::Said(said) if said.component == Component::Workload => {
+                self.named.insert((said.uid.clone(), said.source.clone()), Said::clone(said));
                 if self.sample.is_some() {
                     self.judge(context, steps);
                 }
@@ -203,7 +229,12 @@ pub(crate) static FINALIZER: Cause = Cause {
         way(WHO, ""),
         way("remove the finalizer from the record", "skips the clean-up of its controller"),
     ],
-    field: &["TKE's guide to pods that stay Terminating", "kubernetes#121828", "kubernetes#127917"],
+    field: &[
+        "TKE's guide to pods that stay Terminating",
+        "kubernetes#121828",
+        "kubernetes#127917",
+        "juicefs-csi-driver#1208",
+    ],
     tried: &[TriedWith::RealKubelet, TriedWith::Recording],
     source: &[
         "kubernetes pkg/registry/core/pod/strategy.go",
@@ -270,6 +301,8 @@ pub(crate) struct Here<'a> {
     pub(crate) not_asked: Option<&'a NotAsked<'a>>,
     /// When the last grace period ends that kubelet gave the runtime for a container, and the log.
     pub(crate) stop_ends: Option<(Timestamp, &'a str)>,
+    /// The last complaint about the pod in the log of another container of the node.
+    pub(crate) named_by: Option<&'a Said>,
     /// The current time.
     pub(crate) now: Timestamp,
     /// The current time by the kernel's clock.
@@ -393,10 +426,18 @@ fn finalizer(record: &PodRecord, here: Here<'_>, nothing_left: bool) -> Draft {
                 .into();
     }
     if nothing_left {
-        draft.advice(
-            "find out why the controller of the finalizer does not remove it: its log names the pod",
-            "none",
-        );
+        let find = "find out why the controller of the finalizer does not remove it";
+        let act = match here.named_by {
+            Some(said) => {
+                let writer = said.writer();
+                draft.fact(said.quote(writer), Source::Log(said.source.clone()));
+                format!(
+                    "{find}: {writer}, a container on this node, logs an error about the pod, and may be that controller"
+                )
+            }
+            None => format!("{find}: its log names the pod"),
+        };
+        draft.advice(act, "none");
         remove(&mut draft, record);
     }
     draft

@@ -9,15 +9,18 @@ use crate::{
     model::{
         diagnosis::Stage,
         evidence::Certainty,
-        identity::Pod,
+        identity::{Component, Pod},
         node::{NodeSample, PodState},
         node_record::NodeRecord,
         pod_group::{PodGroup, Task, Term},
         pod_record::{ContainerRecord, ContainerState, PodRecord},
+        said::Said,
         time::Monotonic,
     },
-    testing::{Alone, container_record, found, holder_of, pod_group, pod_record, pod_state, task},
-    verdict::Verdict,
+    testing::{
+        self, Alone, container_record, found, holder_of, pod_group, pod_record, pod_state, task,
+    },
+    verdict::{Draft, Verdict},
 };
 
 const UID: &str = "0f0e0d0c-1111-2222-3333-444455556666";
@@ -155,6 +158,7 @@ fn here(stage: Stage) -> Here<'static> {
         kubelet: None,
         not_asked: None,
         stop_ends: None,
+        named_by: None,
         now: NOW,
         at: Monotonic(1),
     }
@@ -201,6 +205,36 @@ fn a_first_process_that_sigterm_does_not_end_is_what_the_grace_period_waits_for(
 
 fn finding(record: &PodRecord, stage: Stage) -> Option<(&'static str, Certainty)> {
     verdict(record, here(stage)).map(|draft| (draft.id(), draft.certainty()))
+}
+
+/// juicefs-csi-driver#1208: the controller of the finalizer runs on this node.
+#[test]
+fn a_container_that_logs_an_error_about_the_pod_may_be_the_controller() {
+    let source = "log of juicefs-plugin of pod kube-system/juicefs-csi-node-5x7kz, /var/log/pods/x";
+    let said = |source: &str, text: &str| {
+        let said = Said::new(Component::Workload, source, UID, Timestamp::UNIX_EPOCH, text);
+        What::Said(Box::new(said))
+    };
+    let gone = || What::Sample(NodeSample::default().into());
+    let last = |said: Option<What>| {
+        let mut records = Alone::<PodRecords>::new();
+        records.take(at(1), record(Timestamp::UNIX_EPOCH, &["juicefs.com/finalizer"]));
+        let mut found = found(records.take(at(2), gone()).verdicts);
+        found.extend(
+            said.map(|said| records.take(at(3), said).verdicts)
+                .into_iter()
+                .flat_map(testing::found),
+        );
+        found.pop().unwrap()
+    };
+    let (alone, named) = (last(None), last(Some(said(source, "secrets \"x\" not found"))));
+    assert_eq!(alone.certainty(), named.certainty(), "a line of a log decides nothing");
+    let first = |draft: &Draft| draft.remedies[0].words().to_owned();
+    assert!(first(&alone).ends_with("its log names the pod"), "{}", first(&alone));
+    let who = "juicefs-plugin of pod kube-system/juicefs-csi-node-5x7kz, a container on this node";
+    assert!(first(&named).contains(who), "{}", first(&named));
+    let quoted = |draft: &Draft| draft.evidence.iter().any(|it| it.fact.contains("secrets"));
+    assert!(quoted(&named) && !quoted(&alone));
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::{
 };
 
 use jiff::Timestamp;
+use podstuck_model::path::{safe, safe_path};
 use serde::Deserialize;
 
 /// Containers of one pod whose logs are read. A driver has about four.
@@ -58,6 +59,41 @@ pub(super) fn of_pod(directories: &[PathBuf], uid: &str) -> Vec<PathBuf> {
     logs.sort();
     logs.truncate(CONTAINERS);
     logs
+}
+
+/// A container's log.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct LogOf {
+    pub(super) path: PathBuf,
+    /// Namespace and name of the pod.
+    pub(super) pod: String,
+    pub(super) container: String,
+}
+
+impl LogOf {
+    /// Its name in reports.
+    pub(super) fn source(&self) -> String {
+        let Self { path, pod, container } = self;
+        let (pod, container) = (safe(pod.as_bytes()), safe(container.as_bytes()));
+        format!("log of {container} of pod {pod}, {}", safe_path(path))
+    }
+}
+
+/// The newest log of each container of all pods but one.
+pub(super) fn of_others(logs: &Path, uid: &str) -> Vec<LogOf> {
+    let name = |path: &Path| path.file_name().and_then(|name| name.to_str()).map(str::to_owned);
+    let of_pod = |directory: PathBuf| {
+        let whole = name(&directory)?;
+        let mut parts = whole.rsplitn(2, '_');
+        let is_other = parts.next() != Some(uid);
+        let pod = parts.next().filter(|_| is_other)?.replacen('_', "/", 1);
+        let of_container = move |container: PathBuf| {
+            let (pod, name) = (pod.clone(), name(&container)?);
+            Some(LogOf { path: newest(&container)?, pod, container: name })
+        };
+        Some(entries(&directory).filter_map(of_container))
+    };
+    entries(logs).filter_map(of_pod).flatten().collect()
 }
 
 /// The UID of the one pod of a name that has a directory of logs, which kubelet names `NAMESPACE_NAME_UID`.
@@ -114,6 +150,12 @@ mod tests {
         let found = of_pod(&[none, top.path().into()], uid);
         assert_eq!(found, [pod.join("driver/10.log"), pod.join("registrar/0.log")]);
         assert!(of_pod(&[top.path().into()], "0f0e0d0c").is_empty());
+        let mut others = of_others(top.path(), "another");
+        others.sort_by(|a, b| a.path.cmp(&b.path));
+        let (path, container) = (pod.join("driver/10.log"), "driver".into());
+        let driver = LogOf { path, pod: "kube-system/driver-x".into(), container };
+        assert_eq!((others.len(), &others[0]), (2, &driver));
+        assert!(of_others(top.path(), uid).is_empty());
         let only = |name| only_pod(top.path(), "kube-system", name);
         assert_eq!((only("driver-x").as_deref(), only("driver")), (Some(uid), None));
         fs::create_dir(top.path().join("kube-system_driver-x_another")).unwrap();

@@ -47,9 +47,11 @@ impl VolumeNames {
 
 /// The complaint in a line about the volume, and whether the line quotes text that a tenant can choose.
 pub(super) fn complaint(line: &str, volume: &VolumeNames) -> Option<(String, bool)> {
-    if !volume.are_in(line) {
-        return None;
-    }
+    if volume.are_in(line) { of_entry(line) } else { None }
+}
+
+/// The complaint in a line, whatever it is about.
+pub(super) fn of_entry(line: &str) -> Option<(String, bool)> {
     let (text, is_quoted) = match klog::message(line) {
         Some(message) if line.starts_with('I') => {
             (FAILED_CALL.is_match(message).then_some(message)?.into(), true)

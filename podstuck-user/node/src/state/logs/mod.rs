@@ -30,6 +30,7 @@ mod peel;
 mod place;
 mod pod_ids;
 mod read;
+mod read_containers;
 mod read_driver;
 mod read_runtime;
 mod runtime;
@@ -58,12 +59,13 @@ use podstuck_confine::helper::{Failure, LIMIT, ask_in_parts};
 use podstuck_confine::{clock, proc};
 use podstuck_model::{
     degraded::{Degraded, Feed},
-    identity::Component,
+    identity::{Component, Pod},
     path::safe_path,
     query::NoAnswer,
     said::{Heard, NamedCall, Said},
 };
 pub(in crate::state) use read::ReadLog;
+pub(in crate::state) use read_containers::ReadContainerLogs;
 use read_driver::DriverSaid;
 pub use read_driver::Marks;
 pub(in crate::state) use read_driver::ReadDriverLog;
@@ -212,6 +214,19 @@ pub fn read_driver(log: DriverLog, marks: &mut Marks) -> DriverRead {
     });
     let read = outcome(format!("log of csi-driver (pid {pid})"), answer);
     DriverRead { said, read, lines }
+}
+
+/// The complaints that name a pod in the logs of the node's other containers. Takes two seconds where a file system does
+/// not answer.
+pub fn read_containers(log_dirs: &[PathBuf], pod: &Pod) -> Vec<Said> {
+    let (log_dirs, pod, now) = (log_dirs.to_vec(), pod.clone(), Timestamp::now());
+    let mut said = Vec::new();
+    let question = ReadContainerLogs { log_dirs, pod, now };
+    let answer = ask_in_parts(question, |part: Vec<Said>| said.extend(part));
+    if let Err(failure) = answer {
+        tracing::info!("the logs of the node's containers: {}", NoAnswer::from(failure));
+    }
+    said
 }
 
 /// A report of a component's log about a pod. All reports are made here, so that none contains a token.
