@@ -454,13 +454,13 @@ pub(crate) fn pods_of_node(does: &str) -> Step {
     Step::new(does, format!("{list} spec.nodeName={THIS_NODE} -o wide"))
 }
 
-/// Removes a pod's containers that have ended from Docker, or only one of them. The label keeps an ID that a log names
+/// Removes a pod's containers that have ended, or were never started, from Docker, or only one of them. The label keeps an ID that a log names
 /// from being another pod's. `None` if the UID is no word.
 pub(crate) fn docker_rm(does: &str, uid: &str, id: Option<&str>) -> Option<Step> {
     let uid = Some(uid).filter(|uid| is_object_name(uid))?;
     let id = id.map(|id| format!(" --filter id={}", word(id))).unwrap_or_default();
     let list = format!(
-        "docker ps --all --quiet --filter status=exited --filter label=io.kubernetes.pod.uid={uid}{id}"
+        "docker ps --all --quiet --filter status=exited --filter status=created --filter status=dead --filter label=io.kubernetes.pod.uid={uid}{id}"
     );
     Some(Step::new(does, format!("{list} | xargs --no-run-if-empty docker rm")))
 }

@@ -22,6 +22,12 @@ pub(crate) fn is_of_kubelet(id: CauseId) -> bool {
     OF_KUBELET.contains(&id)
 }
 
+/// Whom kubelet waits for where a cause inside kubelet has another holder.
+pub(crate) fn waited_for(cause: &Finding) -> Option<&Who> {
+    let who = cause.held_by.as_ref().filter(|_| is_of_kubelet(cause.id))?;
+    (who.name != "kubelet").then_some(who)
+}
+
 /// The first finding that blocks the pod.
 pub(crate) fn holding<'a>(pod: &PodStage, causes: &'a [Finding]) -> Option<&'a Finding> {
     causes.iter().find(|cause| {

@@ -3,7 +3,7 @@
 use jiff::SignedDuration;
 
 use super::{
-    cause::{holding, is_of_kubelet},
+    cause::{holding, is_of_kubelet, waited_for},
     containers::runtime,
     driver::{driver, first_left, mount_of},
     facts::Facts,
@@ -37,7 +37,8 @@ pub(super) const AGAIN: u64 = 3;
 /// kubelet's link at this stage, and whether kubelet can act.
 pub(super) fn of_kubelet(pod: &PodStage, facts: &Facts<'_>) -> (Link, bool) {
     const WHERE: &str = "kubelet's directory, mountinfo, control groups";
-    let holding = holding(pod, facts.causes).map(|cause| cause.id);
+    let holding_cause = holding(pod, facts.causes);
+    let holding = holding_cause.map(|cause| cause.id);
     let must = match pod.stage {
         _ if holding == Some(ids::KUBELET_STEP_FAILS) => "continue the pod's deletion",
         _ if holding == Some(ids::POD_NEVER_STARTED) => "delete the pod's record",
@@ -67,7 +68,11 @@ pub(super) fn of_kubelet(pod: &PodStage, facts: &Facts<'_>) -> (Link, bool) {
         Stage::Containers if facts.watch.is_some() => {
             Some("its watch of pods at the API server to succeed".to_owned())
         }
-        _ if holding.is_some_and(is_of_kubelet) => None,
+        _ if let Some(cause) = holding_cause
+            && is_of_kubelet(cause.id) =>
+        {
+            waited_for(cause).map(ToString::to_string)
+        }
         Stage::Containers if holding == Some(ids::POSTSTART_HOOK_PENDING) => {
             Some("the postStart hook of a container".to_owned())
         }

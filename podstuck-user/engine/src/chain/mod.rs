@@ -8,7 +8,7 @@ mod facts;
 mod kubelet;
 mod link;
 
-pub(crate) use cause::{holding, is_of_kubelet};
+pub(crate) use cause::{holding, is_of_kubelet, waited_for};
 pub(crate) use facts::{Facts, weightiest};
 pub(crate) use kubelet::failed_look;
 
@@ -55,8 +55,8 @@ pub(crate) fn chain(pod: &PodStage, facts: &Facts<'_>) -> Vec<Link> {
     } else if pod.stage != Stage::Api || !has_finalizers {
         of_node(&mut links, pod, cause, facts);
     }
-    // A cause inside kubelet is already in kubelet's link.
-    if !cause.is_some_and(|it| is_of_kubelet(it.id)) {
+    // A cause inside kubelet is already in kubelet's link, unless kubelet waits for another one.
+    if !cause.is_some_and(|it| is_of_kubelet(it.id) && waited_for(it).is_none()) {
         end_with(&mut links, of_cause(pod, facts.causes));
     }
     if cause.is_some_and(|it| it.id == ids::POD_FINALIZER) {

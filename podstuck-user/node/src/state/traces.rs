@@ -12,6 +12,7 @@ use std::{
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
+use super::sample::data_of;
 use crate::identity::{
     cgroup::container_id,
     cgroup_walk::pod_cgroups,
@@ -175,6 +176,10 @@ fn container_files(host_root: &Path, pid: u32) -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> = tasks.iter().flat_map(|task| of(task, "config.json")).collect();
     files.extend(CRI_O.iter().flat_map(|storage| of(Path::new(storage), "userdata/config.json")));
     files.extend(of(Path::new(DOCKER), "config.v2.json"));
+    let data = data_of(Path::new(&format!("/proc/{pid}"))).map(|data| data.join("containers"));
+    if let Some(elsewhere) = data.filter(|data| data != Path::new(DOCKER)) {
+        files.extend(of(&elsewhere, "config.v2.json"));
+    }
     files.truncate(CONTAINERS);
     files
 }
@@ -250,6 +255,22 @@ mod tests {
         fs::create_dir_all(host.join(format!("sys/fs/cgroup/kubepods/pod{UID}/{}", id('a'))))
             .unwrap();
         assert_eq!(pods_of(&host, INIT, &[id('a')].into()), [(id('a'), UID.to_owned())].into());
+    }
+
+    #[test]
+    fn dockerds_files_are_found_where_it_keeps_its_data() {
+        let dir = tempfile::tempdir().unwrap();
+        let (data, host) = (dir.path().join("data"), dir.path().join("host"));
+        write(data.join("volumes/metadata.db"), "");
+        let file = data.join("containers/a/config.v2.json");
+        write(on_host(&host, &file), "{}");
+        let database = File::open(data.join("volumes/metadata.db")).unwrap();
+        let mut dockerd =
+            std::process::Command::new("sleep").arg("60").stdin(database).spawn().unwrap();
+        let found = container_files(&host, dockerd.id());
+        dockerd.kill().unwrap();
+        dockerd.wait().unwrap();
+        assert_eq!(found, [on_host(&host, &file)]);
     }
 
     #[test]

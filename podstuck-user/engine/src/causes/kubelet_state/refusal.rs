@@ -8,7 +8,7 @@ use crate::{
         call::Outcome,
         mounted::Mounted,
         node::{PodState, VolumeState},
-        said::Said,
+        said::{self, Answered, Said},
         shell::is_object_name,
     },
 };
@@ -35,6 +35,8 @@ pub(super) enum Way<'a> {
     Record,
     /// The image of this ended container of Docker is gone.
     NoImage(&'a str),
+    /// Docker answers kubelet's question about this container with an error, which dockerd's log has.
+    Untold(&'a str, &'a Said),
     /// The runtime fails to remove this container, which has ended.
     Removal(&'a str),
     /// Nothing of the pod is left on the node.
@@ -124,6 +126,14 @@ pub(super) fn refusal<'a>(said: &'a Said, suspect: &Suspect<'a>) -> Option<Refus
             means: "kubelet asks Docker for the image of each container of the pod, also of one that has ended, and that \
                 image was removed: kubelet does not learn that the container has ended.",
             way: Way::NoImage(container),
+        });
+    }
+    if let Some((container, dockerd)) = untold(text, suspect.dockerd) {
+        return Some(Refusal {
+            means: "kubelet asks Docker for the state of each container of the pod, also of one that was never started or has \
+                ended, and Docker answers with an error of its own: kubelet does not learn the pod's state, and does \
+                nothing about the deletion.",
+            way: Way::Untold(container, dockerd),
         });
     }
     // `checkContainerStateTransition` in pkg/kubelet/status.
@@ -225,6 +235,19 @@ fn without_image(text: &str) -> Option<&str> {
     let id = rest.trim_start_matches(['\\', '"']).split(['\\', '"', ':', ' ']).next()?;
     let is_hex = id.bytes().all(|b| b.is_ascii_hexdigit());
     (is_hex && !id.is_empty()).then_some(id)
+}
+
+/// The container whose state Docker does not tell, and dockerd's message about kubelet's request (moby,
+/// `makeHTTPHandler` in api/server/server.go), if kubelet's error is that answer.
+fn untold<'a>(text: &str, dockerd: Option<&'a Said>) -> Option<(&'a str, &'a Said)> {
+    let said = dockerd?;
+    let (request, error) = said.text.split_once(" returned error: ")?;
+    let path = request.strip_prefix("Handler for GET ")?.strip_suffix("/json")?;
+    let is_answer =
+        said::answered(text) == Some(Answered::Docker) && text.contains(error.trim_end());
+    // Docker does not have it, and says so: its state is known.
+    let is_gone = error.to_lowercase().starts_with("no such container");
+    Some((said::container_id(path)?, said)).filter(|_| is_answer && !is_gone && !error.is_empty())
 }
 
 /// `driver NAME`, or `driver name NAME`.

@@ -84,20 +84,20 @@ pub(crate) static STEP_FAILS: Cause = Cause {
     ],
 };
 
-/// The finding that kubelet fails, if no process of the pod lives.
+/// The finding that kubelet fails, if no process of the pod lives, or if kubelet does not learn the pod's state.
 pub(super) fn step_fails(
     context: &Context<'_>,
     suspect: &Suspect<'_>,
     complaints: &[Repeated],
 ) -> Option<Draft> {
-    if suspect.pod.populated == Some(true) {
-        return None;
-    }
     let is_fresh =
         |complaint: &&Repeated| complaint.lines >= 2 && suspect.now.since(complaint.last) <= FRESH;
     let fresh = || complaints.iter().filter(is_fresh);
     let known =
         fresh().filter_map(|complaint| Some((complaint, refusal(&complaint.said, suspect)?)));
+    // While a process lives, the runtime has its part; but not before kubelet knows the pod's state.
+    let lives = suspect.pod.populated == Some(true);
+    let known = known.filter(|(_, refusal)| !lives || matches!(refusal.way, Way::Untold(..)));
     let known = known.max_by_key(|(complaint, _)| complaint.last);
     let (complaint, refusal) = known.or_else(|| with_nothing_left(context, suspect, fresh()))?;
     let mut draft = suspect.draft(&STEP_FAILS);
@@ -152,6 +152,22 @@ pub(super) fn step_fails(
             draft.advice(format!("{does} {id} at kubelet's next attempt"), "none");
         }
         Way::Record => draft.held_by(suspect.kubelet()),
+        Way::Untold(container, dockerd) => {
+            draft.held_by(runtime(context, &complaint.said.text));
+            draft.must = Some("answer kubelet's requests about the container without an error");
+            let quote = dockerd.quote(dockerd.component.name());
+            draft.fact(quote, Source::Log(dockerd.source.clone()));
+            let does = "remove the container that Docker does not describe";
+            if let Some(step) = docker_rm(does, &suspect.pod.uid, Some(container)) {
+                draft.remedy(step, "low: Docker removes no container that runs");
+            }
+            draft.advice(
+                format!(
+                    "if Docker lists that container as running, or does not remove it, use `docker rm --force {container}`"
+                ),
+                "the container's processes are killed",
+            );
+        }
         Way::NoImage(container) => {
             draft.held_by(suspect.kubelet());
             let does = "remove the container whose image is gone";

@@ -10,7 +10,7 @@ use crate::{
     causes::shared::forced_deletion,
     model::{
         chain::Who, evidence::Source, finding::Severity, node::PodState, pod_record::PodRecord,
-        time::Monotonic,
+        said::Said, time::Monotonic,
     },
     tracker::TrackerId,
     verdict::Draft,
@@ -27,6 +27,8 @@ pub(super) const FRESH: Duration = Duration::from_secs(2 * backoff::CAP.as_secs(
 pub(super) struct Suspect<'a> {
     pub(super) pod: &'a PodState,
     pub(super) record: Option<&'a PodRecord>,
+    /// dockerd's last error about a request for a container of the pod.
+    pub(super) dockerd: Option<&'a Said>,
     /// Its process id
     pub(super) kubelet: u32,
     pub(super) now: Monotonic,

@@ -44,6 +44,8 @@ pub(crate) struct KubeletsPart {
     records: BTreeMap<String, (PodRecord, String)>,
     /// By UID: kubelet's complaints, one for each kind.
     complaints: Bounded<String, Vec<Repeated>>,
+    /// By UID: dockerd's last error about a request.
+    of_dockerd: Bounded<String, Said>,
     /// UIDs of pods with a finding.
     found: BTreeSet<String>,
     lists: Lists,
@@ -52,15 +54,26 @@ pub(crate) struct KubeletsPart {
 impl Default for KubeletsPart {
     fn default() -> Self {
         let (records, found) = (BTreeMap::new(), BTreeSet::new());
-        Self { records, complaints: Bounded::new(PODS), found, lists: Lists::default() }
+        let (complaints, of_dockerd) = (Bounded::new(PODS), Bounded::new(PODS));
+        Self { records, complaints, of_dockerd, found, lists: Lists::default() }
     }
 }
 
 impl KubeletsPart {
     fn said(&mut self, context: &Context<'_>, said: &Said) {
-        let is_complaint = said.component == Component::Kubelet && said.report.is_none();
-        if !is_complaint || said.uid.is_empty() {
+        if said.report.is_some() || said.uid.is_empty() {
             return;
+        }
+        match said.component {
+            Component::Kubelet => {}
+            Component::Dockerd if said.text.starts_with("Handler for GET ") => {
+                let last = self.of_dockerd.or_insert_with(said.uid.clone(), || said.clone());
+                if said.at >= last.at {
+                    last.clone_from(said);
+                }
+                return;
+            }
+            _ => return,
         }
         let at = context.when(said.at);
         let kinds = self.complaints.or_insert_with(said.uid.clone(), Vec::new);
@@ -129,7 +142,8 @@ impl KubeletsPart {
         let late = record.and_then(|it| it.deletion).map(|by| now.duration_since(by));
         let none = Vec::new();
         let complaints = self.complaints.get(&pod.uid).unwrap_or(&none);
-        let suspect = Suspect { pod, record, kubelet, now: context.now, at };
+        let dockerd = self.of_dockerd.get(&pod.uid);
+        let suspect = Suspect { pod, record, dockerd, kubelet, now: context.now, at };
         if late.is_none_or(|late| late >= LATE)
             && record.is_none_or(|record| record.deletion.is_some())
             && let Some(draft) = step_fails(context, &suspect, complaints)
@@ -199,7 +213,7 @@ impl Tracker for KubeletsPart {
     }
 
     fn dropped(&self) -> u64 {
-        self.complaints.dropped()
+        self.complaints.dropped() + self.of_dockerd.dropped()
     }
 }
 

@@ -473,6 +473,34 @@ fn a_container_that_the_runtime_does_not_remove_is_the_runtimes() {
     assert!(of(&refused).is_none(), "the file has a cause of its own");
 }
 
+/// kubernetes#24252: dockerd's log has the request that kubelet's error is the answer to.
+#[test]
+fn a_container_that_docker_does_not_describe_is_removed() {
+    let id = "a".repeat(64);
+    let lost = "stat /var/lib/docker/overlay2/b4ad: no such file or directory";
+    let of = |answer: &str, refused: &str| {
+        let kubelets = format!("Error syncing pod {UID}, skipping: {answer}");
+        let of_docker =
+            format!("Handler for GET /v1.24/containers/{id}/json returned error: {refused}");
+        let of_docker = Said { component: Component::Dockerd, ..says(&of_docker, 890, 3) };
+        let said = vec![says(&kubelets, 880, 3), of_docker];
+        Case { pod: runs(), said, record: None, ..Case::default() }.draft()
+    };
+    let newer = format!("rpc error: code = Unknown desc = Error response from daemon: {lost}");
+    for answer in [format!("API error (500): {lost}"), newer] {
+        let draft = of(&answer, lost).unwrap();
+        draft.assert_is("kubelet-step-fails", Certainty::Likely);
+        assert_eq!(holder_of(&draft.held_by), "the container runtime");
+        let command = draft.remedies[0].command.clone().unwrap_or_default();
+        assert!(command.contains(&id) && command.ends_with("docker rm"), "{command}");
+        assert!(draft.evidence.iter().any(|it| it.fact.starts_with("dockerd logged")));
+        assert!(of(&answer, "another error").is_none(), "it answers something else");
+    }
+    assert!(of(lost, lost).is_none(), "an error of kubelet's own");
+    let gone = format!("No such container: {id}");
+    assert!(of(&format!("API error (500): {gone}"), &gone).is_none(), "Docker knows its state");
+}
+
 /// An error of kubelet's own about a volume, kubernetes#90851 and #110818.
 #[test]
 fn what_kubelet_leaves_mounted_for_an_error_of_its_own_is_unmounted_by_hand() {

@@ -62,6 +62,7 @@ use hierarchies::Hierarchies;
 pub use late::Lateness;
 use mounts::MountPoller;
 use out_of_step::Dockers;
+pub(super) use out_of_step::data_of;
 pub use pace::Pace;
 use pods::PodCollector;
 pub use pods::collisions;

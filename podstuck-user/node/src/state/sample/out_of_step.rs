@@ -141,7 +141,7 @@ pub(super) fn of_crio(
 }
 
 /// Where a dockerd keeps its data, by what it has open.
-fn data_of(process: &Path) -> Option<PathBuf> {
+pub(in crate::state) fn data_of(process: &Path) -> Option<PathBuf> {
     let find = |process: &Path| {
         let all = fs::read_dir(process.join("fd")).ok()?.flatten();
         let mut links = all.filter_map(|entry| fs::read_link(entry.path()).ok());
