@@ -66,8 +66,9 @@ pub(crate) static FAMILY: Family = Family {
     }],
 };
 
-/// The driver's answer (pkg/volume/flexvolume/driver-call.go, `handleCmdResponse`).
-const FAILED: &str = "unmount command failed, status: ";
+/// The driver's answer, or that it gives none (pkg/volume/flexvolume/driver-call.go, `handleCmdResponse`).
+const FAILED: [&str; 2] =
+    ["unmount command failed, status: ", "failed to unmarshal output for command: unmount"];
 /// kubelet's error when it finds no plugin for a volume on the disk (pkg/volume/plugins.go).
 const NO_PLUGIN: &str = "no volume plugin matched";
 
@@ -131,8 +132,7 @@ pub(crate) struct FlexVolumes {
 
 impl FlexVolumes {
     fn listen(&mut self, context: &Context<'_>, said: &Said) {
-        let is_error =
-            said.text.starts_with(FAILED) || has_no_plugin(said) || is_left_mounted(said);
+        let is_error = fails(said) || has_no_plugin(said) || is_left_mounted(said);
         if said.component != Component::Kubelet || said.uid.is_empty() || !is_error {
             return;
         }
@@ -164,6 +164,11 @@ impl FlexVolumes {
         let over = before.into_values();
         steps.say(over.map(|target_id| Verdict::Over { tracker, target_id, at }));
     }
+}
+
+/// Whether the driver's call fails.
+fn fails(said: &Said) -> bool {
+    FAILED.iter().any(|words| said.text.starts_with(words))
 }
 
 fn has_no_plugin(said: &Said) -> bool {
@@ -340,6 +345,15 @@ mod tests {
         assert!(draft.remedies[0].words().contains("umount"), "{:?}", draft.remedies[0]);
         let once = verdict(ROOK, 1, "ceph.rook.io~rook", true).unwrap();
         assert_ne!(once.certainty(), Certainty::Firm);
+    }
+
+    /// A driver that ends without an answer.
+    #[test]
+    fn a_driver_whose_output_is_no_answer_fails() {
+        let text = "failed to unmarshal output for command: unmount, output: \"panic\\n\", error: invalid character 'p' looking \
+            for beginning of value";
+        let draft = verdict(text, 3, "ceph.rook.io~rook", true).unwrap();
+        draft.assert_is("flexvolume-driver-error", Certainty::Firm);
     }
 
     /// ubiquity#121: the driver has unmounted the volume, and fails all the same.
