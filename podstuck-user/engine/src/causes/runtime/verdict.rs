@@ -466,6 +466,7 @@ fn silent(draft: &mut Draft, runtime: &Runtime, since: Monotonic) {
 fn hangs(draft: &mut Draft, suspect: &Suspect<'_>) {
     processes(draft, suspect);
     if suspect.is_one_of_all() {
+        must_act(draft, suspect, "answer kubelet");
         if let Some(word) = suspect.to_go {
             word.tell(draft);
         }

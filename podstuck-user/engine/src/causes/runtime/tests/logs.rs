@@ -263,6 +263,7 @@ fn a_runtime_that_is_down_holds_pods_that_are_to_go_and_have_processes() {
     };
     let found = draft(&mut hears(597, true), pod(Some(true))).unwrap();
     assert_eq!(found.id(), "runtime-hang");
+    assert_eq!(holder_of(&found.held_by), "the container runtime");
     let facts: Vec<&str> = found.evidence.iter().map(|fact| &*fact.fact).collect();
     assert!(facts[0].ends_with("container runtime is down"), "{facts:?}");
     assert!(facts.iter().any(|fact| fact.contains("has received the pod's deletion")), "{facts:?}");
