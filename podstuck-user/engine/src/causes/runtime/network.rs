@@ -51,6 +51,8 @@ enum Fault<'a> {
     NothingLeft,
     /// The file in which the plugin keeps the sandbox's configuration has no content, as after a crash of the node.
     EmptyRecord,
+    /// The plugin gives a device a name that the kernel does not take: none, or one that is too long.
+    BadName,
     Unknown,
 }
 
@@ -63,6 +65,9 @@ impl<'a> Fault<'a> {
             Self::Login
         } else if let Some((_, rest)) = text.split_once(NO_PROGRAM) {
             Self::NoProgram(program(rest))
+        } else if let Some((before, _)) = text.split_once(NOT_PRESENT) {
+            let name = before.rsplit_once('(').and_then(|(_, name)| program(name));
+            Self::NoProgram(name)
         } else if has(&NO_CONFIG) {
             Self::NoConfig
         } else if let Some(address) = address
@@ -78,6 +83,8 @@ impl<'a> Fault<'a> {
             Self::Silent(address.filter(|_| is_far))
         } else if text.contains(NO_CONTENT) {
             Self::EmptyRecord
+        } else if text.contains("rename") && text.contains(OUT_OF_RANGE) {
+            Self::BadName
         } else if has(&["netplugin failed", "signal: killed", "panic: "]) {
             Self::Crashes
         } else if has(&GONE) {
@@ -112,6 +119,11 @@ impl<'a> Fault<'a> {
             Self::NothingLeft => ": it fails because what it must remove does not exist".into(),
             Self::EmptyRecord => {
                 ": the file in which it keeps the sandbox's configuration is empty".into()
+            }
+            Self::BadName => {
+                ": it renames a device, and the name is empty, or longer than 15 characters, which the kernel does not take. \
+                 A plugin takes that name from its file of the sandbox"
+                    .into()
             }
             Self::Unknown => String::new(),
         }
@@ -151,6 +163,11 @@ impl<'a> Fault<'a> {
                  log whether it was killed"
                     .into(),
             ),
+            Self::BadName => Some(
+                "write into the plugin's file of the sandbox the name that the device is to have on this node, of at most 15 \
+                 characters: the one that it had before, or any free one"
+                    .into(),
+            ),
             Self::Agent(_) | Self::Locked | Self::Silent(None) | Self::EmptyRecord | Self::Unknown => {
                 None
             }
@@ -159,7 +176,7 @@ impl<'a> Fault<'a> {
 
     /// Whether the network's agent on this node has a part in it.
     fn may_be_agents(&self) -> bool {
-        !matches!(self, Self::NothingLeft | Self::EmptyRecord | Self::Locked)
+        !matches!(self, Self::NothingLeft | Self::EmptyRecord | Self::Locked | Self::BadName)
     }
 }
 
@@ -169,11 +186,18 @@ const NO_CONTENT: &str = "failed to parse netconf: unexpected end of JSON input"
 /// The error of iptables when it does not get its lock in time (iptables, iptables/xshared.c).
 const LOCKED: &str = "holding the xtables lock";
 
-/// What libcni's errors name the plugin by (containernetworking/cni, libcni/api.go).
-const PLUGIN_TYPE: &str = "plugin type=";
-
 /// libcni's error for a missing program (containernetworking/cni, pkg/invoke/find.go).
 const NO_PROGRAM: &str = "failed to find plugin ";
+
+/// The same by CNI-Genie (utils, `ParsePodAnnotations`), after the program's name in parentheses.
+const NOT_PRESENT: &str = ") is not present in plugin directory";
+
+/// ERANGE: the kernel's answer to a name of a device that is empty or too long (rtnetlink; `IFNAMSIZ`).
+const OUT_OF_RANGE: &str = "numerical result out of range";
+
+/// What precedes the name of the plugin that fails: in the error of Multus, that of its delegate; in libcni's
+/// (containernetworking/cni, libcni/api.go), the first one's.
+const NAMES_PLUGIN: [&str; 2] = ["error invoking DelegateDel - ", "plugin type="];
 
 /// Errors of plugins that do not find what they are to remove: the kernel's by netlink, and those of their own stores.
 const GONE: [&str; 8] = [
@@ -202,7 +226,8 @@ fn socket(text: &str) -> Option<&str> {
 
 /// The component that must act.
 fn plugin(text: &str) -> Who {
-    let name = text.split_once(PLUGIN_TYPE).and_then(|(_, rest)| program(rest));
+    let name = |words: &&str| program(text.rsplit_once(*words)?.1);
+    let name = NAMES_PLUGIN.iter().find_map(name);
     let name = name.map(|name| format!(" {}", clip(&safe(name.as_bytes()), ADDRESS)));
     Who::object(format!("the CNI plugin{}", name.unwrap_or_default()))
 }
@@ -296,6 +321,10 @@ fn plugin_fails(draft: &mut Draft, suspect: &Suspect<'_>) {
             "none; once that process ends, kubelet's next attempt succeeds",
         );
     }
+    if let Some(sandbox) = suspect.container().filter(|_| fault == Fault::BadName) {
+        let find = format!("find /var/lib/cni -type f -name '*{sandbox}*' -ls");
+        draft.remedy(Step::new("list what the plugins keep of the sandbox", find), "none");
+    }
     if fault.may_be_agents() {
         draft.remedy(
             pods_of_node("list the pods of this node, which include the network's agent"),
@@ -318,7 +347,8 @@ mod tests {
     use super::*;
 
     /// As in containerd/cri issue 732, cri-o 595, amazon-vpc-cni-k8s 2487, calico 7272 and 7647, cni-plugin 377,
-    /// spidernet-io/cni-plugins 47, ovs-cni 276, weave 3587, sriov-cni 58, multus-cni 1448.
+    /// spidernet-io/cni-plugins 47, ovs-cni 276, weave 3587, sriov-cni 58, multus-cni 1448, CNI-Genie 221,
+    /// ib-sriov-cni 135.
     #[test]
     fn an_error_says_whom_the_plugin_does_not_reach_or_what_it_does_not_find() {
         let table = [
@@ -389,6 +419,15 @@ mod tests {
                 Fault::EmptyRecord,
             ),
             ("error removing interface \"eth0\": Link not found", Fault::NothingLeft),
+            (
+                "CNI Genie error at ParsePodAnnotations: Corresponding binary for user requested plugin (weave) is not present \
+                 in plugin directory (/opt/cni/bin)",
+                Fault::NoProgram(Some("weave")),
+            ),
+            (
+                "failed to rename link net1 to host name : \"numerical result out of range\"",
+                Fault::BadName,
+            ),
             ("stat /run/antrea/cni.sock: no such file or directory", Fault::Agent(None)),
             ("x", Fault::Unknown),
         ];
@@ -398,6 +437,9 @@ mod tests {
         assert_eq!(address("dial tcp \u{1b}[2J: x"), None);
         let of_libcni = r#"failed to destroy network: plugin type=\"aws-cni\" name=\"aws-cni\" failed (delete)"#;
         assert_eq!(plugin(of_libcni), Who::object("the CNI plugin aws-cni"));
+        let of_multus =
+            format!(r#"{of_libcni}: delegateDel: error invoking DelegateDel - \"ib-sriov\": x"#);
+        assert_eq!(plugin(&of_multus), Who::object("the CNI plugin ib-sriov"));
         assert_eq!(plugin("cni config uninitialized"), Who::object("the CNI plugin"));
     }
 }

@@ -23,6 +23,8 @@ pub(super) enum Fault {
     NoCheckpoint,
     /// dockershim or cri-dockerd has a checkpoint of a sandbox whose container Docker does not have.
     NoContainer,
+    /// The network's configuration has no `cniVersion`.
+    NoVersion,
 }
 
 impl Fault {
@@ -36,6 +38,8 @@ impl Fault {
             Some(Self::NoCheckpoint)
         } else if has("CNI failed to retrieve network namespace path") && has("No such container") {
             Some(Self::NoContainer)
+        } else if NO_VERSION.iter().any(|words| has(words)) {
+            Some(Self::NoVersion)
         } else {
             None
         }
@@ -57,15 +61,18 @@ impl Fault {
                 "the runtime has a checkpoint of the sandbox, and looks for the network namespace of the sandbox's \
                  container, which Docker does not have"
             }
+            Self::NoVersion => {
+                "the network's configuration has no `cniVersion`; older versions of libcni did without"
+            }
         }
     }
 
     /// Fills in the finding.
     pub(super) fn words(&self, draft: &mut Draft, suspect: &Suspect<'_>) {
         match self {
-            Self::NoContainer => {
-                draft.held_by(Who::component(DOCKER, None));
-                draft.must = Some(MUST);
+            Self::NoContainer => dockershim_must(draft),
+            Self::NoVersion if suspect.logged.said.text.contains("etworkPlugin cni failed") => {
+                dockershim_must(draft);
             }
             _ => verdict::must_act(draft, suspect, MUST),
         }
@@ -83,6 +90,13 @@ impl Fault {
                 "of the files that are listed for one interface, keep the one whose name begins with the network that \
                  the first file of /etc/cni/net.d names, and remove the other: the runtime then runs the plugin",
                 "low: that network's plugin calls the other one (its delegate) itself, without its earlier result",
+            );
+        }
+        if *self == Self::NoVersion {
+            draft.advice(
+                "add to that file the version that the network's plugins know, such as `\"cniVersion\": \"0.3.1\"`: the runtime \
+                 reads it again, and kubelet's next attempt succeeds",
+                "low: pods that start later use that file, too",
             );
         }
         draft.rule_out(
@@ -112,6 +126,13 @@ impl Fault {
                 let sandbox = suspect.container()?;
                 let find = format!("find /var/lib/cni -type f -name '*-{sandbox}-*' -ls");
                 Some((Step::new("list the results of the sandbox's networks", find), "none"))
+            }
+            Self::NoVersion => {
+                let find = "find /etc/cni/net.d -maxdepth 1 -name '*.conf*' -exec grep -L '\"cniVersion\"' {} +";
+                Some((
+                    Step::new("list the configurations of networks without a version", find),
+                    "none",
+                ))
             }
             Self::NoCheckpoint => {
                 const DOES: &str =
@@ -143,6 +164,14 @@ impl Fault {
             }
         }
     }
+}
+
+/// libcni's errors without a version (pkg/version, `ParseVersion`), the newer first.
+const NO_VERSION: [&str; 2] = ["the version is empty", "failed to convert major version part "];
+
+fn dockershim_must(draft: &mut Draft) {
+    draft.held_by(Who::component(DOCKER, None));
+    draft.must = Some(MUST);
 }
 
 /// Removes the files of CNI plugins and of libcni that have this name and no content. The name is an ID between
@@ -179,6 +208,11 @@ mod tests {
                 "failed to teardown pod \"a_b\" network: CNI failed to retrieve network namespace path: Error: No such \
                  container: 339da541c2da",
                 Fault::NoContainer,
+            ),
+            // kubernetes 97956
+            (
+                "networkPlugin cni failed to teardown pod \"a_b\" network: invalid version \"\": the version is empty",
+                Fault::NoVersion,
             ),
         ];
         for (text, fault) in table {
