@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    Only, freezer,
+    Only, freezer, halted,
     hierarchies::{Hierarchies, below},
     shims::{self, NodeShims},
     tasks,
@@ -128,8 +128,9 @@ fn look(
     this.shims = shims::of(&this.tasks, &containers, shims);
     this.containers = containers;
     let freezer = trees.iter().find(|tree| tree.ends_with("freezer"));
-    this.frozen =
-        freezer.and_then(|tree| groups.iter().find_map(|group| freezer::frozen(tree, group)));
+    this.frozen = freezer
+        .and_then(|tree| groups.iter().find_map(|group| freezer::frozen(tree, group)))
+        .or_else(|| halted::frozen_of_killed(trees, &this.tasks, halted::groups_of));
     this
 }
 

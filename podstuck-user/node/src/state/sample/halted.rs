@@ -10,7 +10,7 @@ use super::{
     freezer::{own_or_above, read},
 };
 use podstuck_confine::proc;
-use podstuck_model::halted::Halted;
+use podstuck_model::{halted::Halted, pod_group::Task};
 
 /// The control group hierarchies that decide whether a process runs.
 #[derive(Clone, Debug, Default)]
@@ -39,8 +39,7 @@ impl Trees {
         if proc::is_stopped(state) {
             return Some(Halted::Stopped);
         }
-        let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok();
-        let by_group = groups.and_then(|groups| {
+        let by_group = groups_of(pid).and_then(|groups| {
             let frozen = self.frozen(&groups).map(|group| Halted::Frozen { group });
             frozen.or_else(|| self.full(&groups))
         });
@@ -70,6 +69,24 @@ impl Trees {
     }
 }
 
+/// The frozen group of version 1 of a killed process, by the text of `/proc/PID/cgroup`: a container may make groups below its
+/// own, and a process may be moved to any other.
+pub(super) fn frozen_of_killed(
+    trees: &[PathBuf],
+    tasks: &[Task],
+    groups: impl Fn(u32) -> Option<String>,
+) -> Option<PathBuf> {
+    let mut killed = tasks.iter().filter(|task| task.killed).peekable();
+    killed.peek()?;
+    let first = Trees { unified: None, ..Trees::among(trees) };
+    killed.find_map(|task| first.frozen(&groups(task.pid)?))
+}
+
+/// The text of `/proc/PID/cgroup`.
+pub(super) fn groups_of(pid: u32) -> Option<String> {
+    fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()
+}
+
 /// The group of a controller's line, below its tree; the controller of version 2 is empty.
 fn group_in<'a>(
     tree: Option<&'a PathBuf>,
@@ -89,6 +106,7 @@ fn group_in<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::state::sample::tasks;
 
     const GROUPS: &str = "5:cpu,freezer:/kubepods/pod\n4:pids:/kubepods/pod\n0::/pod\n";
 
@@ -134,5 +152,23 @@ mod tests {
         let of = |group, tasks, most| Some(Halted::NoTasks { group, tasks, most });
         assert_eq!(full(&first), of(slice, 40, 40));
         assert_eq!(full(&second), of(second.join("pod"), 11, 10), "moved there: pids.c allows it");
+    }
+
+    /// runc#2105.
+    #[test]
+    fn the_frozen_group_of_a_killed_process_is_named_wherever_it_is() {
+        let root = tempfile::tempdir().unwrap();
+        let tree = root.path().join("freezer");
+        let inner = tree.join("kubepods/pod/container/inner");
+        set(&inner, &[("freezer.self_freezing", "1")]);
+        let task = tasks::read(std::process::id(), &inner).unwrap();
+        let of = |killed| {
+            let groups = |_| Some("5:freezer:/kubepods/pod/container/inner\n".to_owned());
+            let tasks = [Task { killed, ..task.clone() }];
+            frozen_of_killed(std::slice::from_ref(&tree), &tasks, groups)
+        };
+        assert_eq!((of(true), of(false)), (Some(inner.clone()), None));
+        set(&inner, &[("freezer.self_freezing", "0")]);
+        assert_eq!(of(true), None);
     }
 }
