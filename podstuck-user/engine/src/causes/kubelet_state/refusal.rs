@@ -62,7 +62,7 @@ pub(super) fn refusal<'a>(said: &'a Said, suspect: &Suspect<'a>) -> Option<Refus
         return Some(Refusal {
             means: "kubelet looks into the mounted directory before it unmounts it, and may not: the file \
                 system's server refuses root the search of that directory, as an NFS server with root_squash \
-                does. The server answers, and no process is in the way.",
+                does, or an SMB server whose password was changed. The server answers, and no process is in the way.",
             way: Way::Mounted(mount),
         });
     }
@@ -181,7 +181,14 @@ fn left_mounted<'a>(said: &Said, pod: &'a PodState) -> Option<&'a Mounted> {
             let name = volume.path.file_name().map(|name| name.to_string_lossy());
             name.is_some_and(|name| said.volume.ends_with(&format!("-{name}")))
         });
-        its.find_map(|volume| volume.mounts.iter().rev().find(|it| it.point == volume.path))
+        its.find_map(|volume| {
+            // Below a kubelet's root that is a symbolic link, the mount table has another beginning.
+            let of_pod = pod.directory.parent().and_then(|all| volume.path.strip_prefix(all).ok());
+            let is_at = |it: &&Mounted| {
+                it.point == volume.path || of_pod.is_some_and(|end| it.point.ends_with(end))
+            };
+            volume.mounts.iter().rev().find(is_at)
+        })
     };
     by_path.or_else(by_name)
 }

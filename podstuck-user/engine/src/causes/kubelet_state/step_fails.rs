@@ -3,6 +3,7 @@
 use crate::{
     cause::{Cause, Kind, Origin, TriedWith, hidden, log, seen, way},
     causes::{
+        csi_volume::linked_root,
         kubelet_state::{
             dra,
             refusal::{Refusal, Way, refusal},
@@ -140,6 +141,11 @@ pub(super) fn step_fails(
         }
         Way::Mounted(mount) => {
             draft.held_by(suspect.kubelet());
+            if let Some(link) =
+                context.sample.and_then(|sample| sample.link_to(&suspect.pod.directory))
+            {
+                linked_root::tell(&mut draft, link);
+            }
             tell_left(context, &mut draft, suspect.pod, mount);
         }
         Way::Removal(id) => {

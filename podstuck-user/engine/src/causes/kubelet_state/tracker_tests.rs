@@ -518,6 +518,16 @@ fn what_kubelet_leaves_mounted_for_an_error_of_its_own_is_unmounted_by_hand() {
     assert_eq!(holder_of(&draft.held_by), kubelet());
     let command = |draft: &Draft| draft.remedies[0].command.clone().unwrap_or_default();
     assert!(command(&draft).contains("umount "), "{}", command(&draft));
+    // kubernetes#96916: kubelet's root is a symbolic link.
+    let mut linked = huge.clone();
+    let below = huge.path.strip_prefix("/k").unwrap();
+    linked.mounts[0].point = Path::new("/data/kubelet").join(below);
+    let unseen = format!("mount point for {} not found", huge.path.display());
+    let draft = of(&unseen, &linked).unwrap();
+    draft.assert_is("kubelet-step-fails", Certainty::Likely);
+    assert!(command(&draft).contains("/data/kubelet/pods/"), "{}", command(&draft));
+    linked.mounts[0].point = huge.path.join("below");
+    assert!(of(&unseen, &linked).is_none(), "another mount");
     let mut stacked = huge.clone();
     let own = 4;
     let on_it = |id| Mounted { namespace: own, ..mounted(&stacked.path, id) };

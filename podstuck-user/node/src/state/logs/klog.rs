@@ -305,8 +305,13 @@ pub(super) fn refused_removal(error: &str) -> Option<NamedCall> {
 static LOOK: LazyLock<Regex> =
     LazyLock::new(|| fixed(r"(?s)(?:^|[ :])(?:l?stat|openfdat) (/[^:\n]+): ([a-zA-Z /]+)\.?\n*$"));
 
+/// What follows the error in kubelet's messages about a pod's directory before 1.23 or so (`cleanupOrphanedPodDirs`,
+/// `podVolumesExist`).
+const WHILE: &str = " occurred during ";
+
 /// The failed `stat` that an error names, if it ends with one.
 pub(super) fn named_look(error: &str) -> Option<NamedLook> {
+    let error = error.split_once(WHILE).map_or(error, |(error, _)| error);
     let found = LOOK.captures(error)?;
     // What does not exist is not mounted either, so that kubelet goes on.
     let outcome = Outcome::of_words(&found[2]).filter(|outcome| !outcome.is(Errno::ENOENT))?;

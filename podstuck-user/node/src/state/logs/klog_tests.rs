@@ -361,6 +361,14 @@ fn a_failed_stat_is_named() {
             Some(Errno::EACCES),
         ),
         (format!("stat {path}: input/output error\n"), Some(Errno::EIO)),
+        // kubernetes#75233.
+        (
+            format!(
+                "pod \"u\" found, but error stat {path}: permission denied occurred during checking mounted volumes from \
+                 disk"
+            ),
+            Some(Errno::EACCES),
+        ),
         // RemoveAll since Go 1.19, at a FUSE mount in an emptyDir whose server is gone.
         (format!("openfdat {path}: transport endpoint is not connected"), Some(Errno::ENOTCONN)),
         (format!("stat {path}: resource temporarily unavailable"), Some(Errno::EAGAIN)),

@@ -211,7 +211,8 @@ fn attempt(source: &str, (finding, is_proven): (Finding, bool)) -> (Said, Option
                 true => Some(Complaint::WatchFails),
                 false => is_lost().then_some(Complaint::StateLost),
             };
-            (Said { times, level, complaint, ..said(&uid, at, &error) }, None)
+            let looked = klog::named_look(&error);
+            (Said { times, level, complaint, looked, ..said(&uid, at, &error) }, None)
         }
     }
 }
