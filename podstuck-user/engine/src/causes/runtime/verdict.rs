@@ -209,7 +209,10 @@ pub(super) fn must_act(draft: &mut Draft, suspect: &Suspect<'_>, must: &'static 
 }
 
 fn lost(draft: &mut Draft, suspect: &Suspect<'_>) {
-    must_act(draft, suspect, "accept that the container has ended");
+    match oci_runtime(&suspect.logged.said.text) {
+        Some(program) => oci_fails(draft, program),
+        None => must_act(draft, suspect, "accept that the container has ended"),
+    }
     match (suspect.container(), suspect.has_ended()) {
         (Some(id), Some(true)) => {
             draft.fact(
@@ -224,7 +227,11 @@ fn lost(draft: &mut Draft, suspect: &Suspect<'_>) {
     if let Some((case, since)) = suspect.stale {
         stale(draft, case, since);
     }
+    let shim = shim.or_else(|| suspect.shim().filter(|_| is_unfinished(suspect)));
     draft.explanation = match shim {
+        _ if is_unfinished(suspect) => "The runtime has learned that the container has ended, and tries to clean up after it \
+            through the shim, which calls the OCI runtime: that fails at each attempt. Until it succeeds, the runtime lists the \
+            container as running, so that each attempt to stop it times out.",
         _ if suspect.stale.is_some() => "CRI-O lists the container as running, but its process has ended, and so has \
             conmon, from which CRI-O learns of the end. Each attempt to stop the container waits until it times out. \
             CRI-O examines its containers again only when it starts.",
@@ -314,6 +321,9 @@ fn lost(draft: &mut Draft, suspect: &Suspect<'_>) {
     if suspect.stale.is_some() {
         return;
     }
+    if is_unfinished(suspect) {
+        return;
+    }
     draft.doubt(match shim {
         Some(_) => "whether the shim has not reported the end, or the runtime has missed it: podstuck asks neither",
         None => "whether the shim is unresponsive or gone: podstuck does not query it",
@@ -343,6 +353,31 @@ fn unheard<'a>(suspect: &'a Suspect<'_>) -> Option<&'a Shim> {
     let (shim, container) = (suspect.shim()?, suspect.container()?);
     let is_open = suspect.group()?.containers.iter().any(|id| id == container);
     (is_open || shim.container.as_deref() == Some(container)).then_some(shim)
+}
+
+/// Whether the runtime has learned of the container's end, and fails to clean up after it.
+fn is_unfinished(suspect: &Suspect<'_>) -> bool {
+    suspect.logged.said.text.contains("failed to handle container TaskExit event: ")
+}
+
+fn oci_fails(draft: &mut Draft, program: &str) {
+    let name = clip(&safe(program.as_bytes()), NAME);
+    draft.held_by(Who::object(format!("the OCI runtime {name}")));
+    draft.must = Some("clean up after the container without an error");
+    draft.advice(
+        "repair the OCI runtime, as its error says, or install a version that has what the error names as missing: the \
+         runtime tries again",
+        "none",
+    );
+}
+
+/// The OCI runtime's program that fails, by the error of its caller (containerd/go-runc, `runOrError`).
+fn oci_runtime(text: &str) -> Option<&str> {
+    let (_, rest) = text.split_once("failed to handle container TaskExit event: ")?;
+    let (before, _) = rest.split_once(" did not terminate suc")?;
+    let path = before.rsplit_once(' ').map_or(before, |(_, path)| path);
+    let name = path.rsplit_once('/').map_or(path, |(_, name)| name);
+    (!name.is_empty()).then_some(name)
 }
 
 /// Adds the end of the shim, which makes the runtime report the end of its containers itself (containerd

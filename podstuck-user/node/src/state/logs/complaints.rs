@@ -57,6 +57,10 @@ pub(super) fn of_runtime(error: &str) -> Option<Complaint> {
     if is_mount && has(&["device or resource busy"]) {
         return Some(Complaint::RootfsBusy);
     }
+    // containerd has learned of the end, and cannot finish it (internal/cri/server/events.go).
+    if has(&["failed to handle container TaskExit event: "]) {
+        return Some(Complaint::StateLost);
+    }
     // containerd asks the shim for the state, and its own store for the container (core/metadata/containers.go).
     if error.starts_with("get state for ") || has(&["get container info: container "]) {
         return Some(Complaint::StateLost);
@@ -261,6 +265,13 @@ mod tests {
                  /usr/local/nvidia/toolkit/nvidia-container-runtime did not terminate successfully: exit status 1: error getting \
                  working directory: getwd: no such file or directory",
                 Some(Complaint::KillFails),
+            ),
+            // urunc#716.
+            (
+                "Failed to handle backOff event &TaskExit{ContainerID:4ebe,ID:4ebe,Pid:312,} for 4ebe: failed to handle container \
+                 TaskExit event: failed to stop container: unknown error after kill: /usr/bin/urunc did not terminate successfully: \
+                 exit status 1: Incorrect Usage: flag provided but not defined: -all",
+                Some(Complaint::StateLost),
             ),
             ("failed to get sandbox runtime", None),
             ("", None),

@@ -269,6 +269,20 @@ mod tests {
         }
     }
 
+    /// urunc#716.
+    #[test]
+    fn an_end_that_containerd_cannot_finish_is_the_pods_whose_container_it_is() {
+        let id = "a".repeat(64);
+        let log = format!(
+            "time=\"2026-01-01T00:00:01Z\" level=error msg=\"Failed to handle backOff event \
+             &TaskExit{{ContainerID:{id},ID:{id},Pid:312,ExitStatus:137,}} for {id}\" error=\"failed to handle container \
+             TaskExit event: failed to stop container: unknown error after kill: /usr/bin/urunc did not terminate \
+             successfully: exit status 1: flag provided but not defined: -all\"\n"
+        );
+        let said = said_in(log.as_bytes(), PodIds::new(vec![(id, UID.to_owned())]));
+        assert_eq!(said[0].complaint, Some(Complaint::StateLost));
+    }
+
     /// As recorded with containerd 1.6 and cited in cilium's and calico's issues.
     #[test]
     fn a_complaint_is_the_pods_whose_container_it_names() {

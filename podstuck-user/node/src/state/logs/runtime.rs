@@ -38,7 +38,9 @@ static MESSAGE: LazyLock<Regex> = LazyLock::new(|| {
         r"|get state for ([0-9a-f]{64})$",
         r"|Handler for (?:POST|DELETE) /v[0-9.]+/containers/([0-9a-f]{64})(?:/stop|/kill)?(?:\?\S*)? returned error: ",
         r"|(?:Stopping|Killing|Removing|Unable to (?:stop|delete)) container ([0-9a-f]{64})\b",
-        r"|Container ([0-9a-f]{64}) failed to exit )"
+        r"|Container ([0-9a-f]{64}) failed to exit ",
+        // Its own event, as Go prints it (internal/cri/server/events.go).
+        r"|Failed to handle (?:backOff )?event &TaskExit\{ContainerID:([0-9a-f]{64}),)"
     ))
 });
 /// Beginnings of errors, after the prefixes of the runtime's own layers, which quote nothing.

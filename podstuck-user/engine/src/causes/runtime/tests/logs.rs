@@ -699,3 +699,26 @@ fn a_runtime_that_fails_by_itself_must_act() {
         assert!(draft.remedies[0].words().contains(first), "{:?}", draft.remedies);
     }
 }
+
+/// urunc#716: containerd's own words about the container's end, and the OCI runtime's error.
+#[test]
+fn a_container_that_the_oci_runtime_does_not_clean_up_is_its_own() {
+    const ID: &str = "4ebeb2940451fd5b439c1e794fa038f356fbbeb8d6f87f46275ab9597e3ded01";
+    let text = format!(
+        "Failed to handle backOff event &TaskExit{{ContainerID:{ID},ID:{ID},Pid:312,}} for {ID}: failed to handle container TaskExit \
+         event: failed to stop container: unknown error after kill: /usr/local/bin/urunc did not terminate successfully: exit \
+         status 1: Incorrect Usage: flag provided but not defined: -all"
+    );
+    let mut sample = with_group(pod(Some(true)));
+    sample.cgroups[0].tasks = vec![task("/k/pod/the-sandboxs")];
+    sample.cgroups[0].shims = vec![shim_of_shim('S')];
+    let mut alone = heard(Complaint::StateLost, &text);
+    let draft = draft(&mut alone, sample).unwrap();
+    draft.assert_is("shim-or-containerd-state-lost", Certainty::Likely);
+    assert_eq!(holder_of(&draft.held_by), "the OCI runtime urunc");
+    let words: Vec<String> = draft.remedies.iter().map(|it| it.words().to_owned()).collect();
+    assert!(
+        words[0].starts_with("repair the OCI runtime") && words[1].contains("kill -KILL 41"),
+        "{words:?}"
+    );
+}
