@@ -42,7 +42,14 @@ pub(super) fn of_containers(state: &PodState, facts: &Facts<'_>) -> Vec<Link> {
     let is_sandboxs = |task: &Task| group.is_some_and(|group| group.is_sandboxs(task));
     let mut tasks: Vec<&Task> =
         group.iter().flat_map(|group| group.tasks.iter().chain(&group.outside)).collect();
-    tasks.sort_by_key(|task| (is_sandboxs(task), is_outside(task), task.started, task.pid));
+    // The frozen group may be one container's, or lie below it.
+    let is_killed = tasks.iter().any(|task| task.killed);
+    let runs = |task: &Task| {
+        is_killed && !task.killed && group.is_some_and(|group| group.frozen.is_some())
+    };
+    tasks.sort_by_key(|task| {
+        (runs(task), is_sandboxs(task), is_outside(task), task.started, task.pid)
+    });
     let shim = group.and_then(|group| shim_of(group));
     // With a complaint, the sandbox's own process is not the reason: it ends when the runtime or kubelet continues.
     let is_left =

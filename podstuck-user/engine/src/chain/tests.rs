@@ -385,6 +385,13 @@ fn a_shim_and_a_record_tell_containers_from_the_sandbox() {
         "sh (pid 5)",
         "it is in no container's"
     );
+    // runc#2105: a group below the container's is frozen.
+    let killed = Task { killed: true, ..in_group(8, "a") };
+    let frozen = Some("/g".into());
+    let below = PodGroup { frozen, ..group(vec![in_group(7, "a"), killed]) };
+    let link = last(below, &[]);
+    assert_eq!(link.who.to_string(), "sh (pid 8)");
+    assert!(link.fact().contains("its control group is frozen"), "{}", link.fact());
     // containerd#11984: it comes after a container's process, and is not frozen with the pod's group.
     let moved = PodGroup { outside: vec![task("pause", 3)], ..group(vec![in_group(7, "a")]) };
     assert_eq!(last(moved.clone(), &[]).who.to_string(), "sh (pid 7)");
