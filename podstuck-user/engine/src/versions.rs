@@ -108,9 +108,9 @@ static ALL: [Versions; 16] = [
     before(
         ids::GRACE_PERIOD_OR_PRESTOP,
         "kubelet",
-        "1.36",
+        "1.28",
         "a preStop hook that hangs can add the grace period again",
-        "kubernetes#136598",
+        "kubernetes#115835",
     ),
     since(
         ids::IMAGE_VOLUME_BUSY,
