@@ -156,8 +156,8 @@ questions! { $
         of Listener(FindListener, |_| None);
     Places Fanotify(Result<Fanotify, NoAnswer>)
         of Fanotify(FindFanotify, |it| Some(&mut it.pid));
-    Places SocketFile(Result<SocketFile, NoAnswer>)
-        of SocketFile(FindSocketFile, |it| Some(&mut it.client));
+    Places SocketPath(Result<SocketPath, NoAnswer>)
+        of SocketPath(FindSocketPath, |it| Some(&mut it.client));
     Places Clients(Result<Vec<Client>, NoAnswer>)
         of Clients(FindClients, |_| None);
     Places Waits(Result<Vec<Waiting>, NoAnswer>)
@@ -271,7 +271,7 @@ pub struct FindListener {
 
 /// What the path names now to which a process bound a local socket.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct FindSocketFile {
+pub struct FindSocketPath {
     /// The process in whose root directory the path counts.
     pub client: u32,
     /// The process that listens on the socket.
@@ -285,7 +285,7 @@ pub struct FindSocketFile {
 /// net/unix/af_unix.c compares inodes).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum SocketFile {
+pub enum SocketPath {
     /// That file.
     Own,
     /// Another file.

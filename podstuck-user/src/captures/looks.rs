@@ -288,8 +288,8 @@ impl Capture {
             Wants::Listener(_) => {
                 Answer::Listener(Err(NoAnswer::NotEntered("the capture does not have it".into())))
             }
-            Wants::SocketFile(_) => {
-                Answer::SocketFile(Err(NoAnswer::NotEntered("the capture does not have it".into())))
+            Wants::SocketPath(_) => {
+                Answer::SocketPath(Err(NoAnswer::NotEntered("the capture does not have it".into())))
             }
             Wants::Fanotify(_) => {
                 Answer::Fanotify(Err(NoAnswer::NotEntered("the capture does not have it".into())))

@@ -69,7 +69,7 @@ const HURRY_EVERY: Duration = Duration::from_secs(10);
 /// The inputs of a run other than the probes'.
 pub(super) enum Arrival {
     /// An answer to a query.
-    Answer(Query, Answer),
+    Answer(Box<(Query, Answer)>),
     /// A report of a call that hangs, or no longer does.
     Hung(Report),
     /// Lines of a CSI driver's log.
@@ -314,7 +314,7 @@ impl Session {
     /// Waits for an input other than the probes'. Safe to cancel.
     pub(super) async fn arrival(&mut self) -> Arrival {
         tokio::select! {
-            Some((query, answer)) = self.answers.recv() => Arrival::Answer(query, answer),
+            Some(answered) = self.answers.recv() => Arrival::Answer(answered.into()),
             news = self.hung.next() => Arrival::Hung(news),
             said = self.drivers.next() => Arrival::Said(said),
             logs = self.log_news.next() => Arrival::Logs(logs),
@@ -332,7 +332,10 @@ impl Session {
     /// Takes an input.
     pub(crate) fn take(&mut self, arrival: Arrival) {
         match arrival {
-            Arrival::Answer(query, answer) => self.answered(query, answer),
+            Arrival::Answer(answered) => {
+                let (query, answer) = *answered;
+                self.answered(query, answer);
+            }
             Arrival::Said(said) => self.said(said),
             Arrival::Logs(logs) => {
                 self.names.learn(logs.pods);

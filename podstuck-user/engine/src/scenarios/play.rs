@@ -37,7 +37,7 @@ use crate::{
     },
     query::{
         Answer, Contents, Fanotify, Listening, NoAnswer, ObjectAttributes, Query, ReadMountsOn,
-        SocketFile, Wants,
+        SocketPath, Wants,
     },
     scenarios::check_sentences,
     testing::{self, FILE, attributes, mounts, pod_group, run, snapshot},
@@ -116,7 +116,7 @@ impl Node {
                 Answer::Directory(Contents { mounts: table, entries, users: node.users })
             }
             Wants::Listener(_) => Answer::Listener(Ok(node.listening)),
-            Wants::SocketFile(_) => Answer::SocketFile(Ok(SocketFile::Missing)),
+            Wants::SocketPath(_) => Answer::SocketPath(Ok(SocketPath::Missing)),
             Wants::Fanotify(_) => Answer::Fanotify(Ok(node.fanotify)),
             Wants::Clients(_) => Answer::Clients(Ok(node.clients)),
             Wants::Waits(_) => Answer::Waits(Ok(node.waits)),

@@ -93,7 +93,7 @@ questions! {
     Reach(reach::ReachPath),
     Remaining(remaining::CountWithin),
     Roots(show_roots::ShowRoots),
-    SocketFile(Helped<query::FindSocketFile>),
+    SocketPath(Helped<query::FindSocketPath>),
     Space(space::MeasureSpace),
     Subvolume(Helped<query::ReadSubvolume>),
     Text(memory::ReadText),

@@ -16,7 +16,7 @@ use podstuck_confine::{
 };
 use podstuck_model::{
     path::in_run,
-    query::{FindSocketFile, NoAnswer, SocketFile},
+    query::{FindSocketPath, NoAnswer, SocketPath},
 };
 
 use super::{
@@ -24,27 +24,27 @@ use super::{
     sockets, unix_diag,
 };
 
-impl Asked for FindSocketFile {
-    async fn answer(self, share: Share, _: &AsWhom) -> Result<SocketFile, NoAnswer> {
+impl Asked for FindSocketPath {
+    async fn answer(self, share: Share, _: &AsWhom) -> Result<SocketPath, NoAnswer> {
         in_helper(share, Helped(self)).await
     }
 }
 
-impl Question for Helped<FindSocketFile> {
+impl Question for Helped<FindSocketPath> {
     const ROLE: Role = Role::Helper;
     type Step = ();
     type Part = ();
-    type Answer = SocketFile;
+    type Answer = SocketPath;
 
-    fn answer(self, _: &mut Teller<(), ()>) -> Result<SocketFile> {
-        let FindSocketFile { client, owner, path } = self.0;
+    fn answer(self, _: &mut Teller<(), ()>) -> Result<SocketPath> {
+        let FindSocketPath { client, owner, path } = self.0;
         let path = in_run(&path);
         let bound = bound_to(owner, &path)?;
         let root = PathBuf::from(format!("/proc/{client}/root"));
         let place = root.join(path.strip_prefix("/").context("a relative path")?);
         let found = match fs::metadata(&place) {
             Ok(found) => found,
-            Err(error) if is_missing(&error) => return Ok(SocketFile::Missing),
+            Err(error) if is_missing(&error) => return Ok(SocketPath::Missing),
             Err(error) => return Err(error).context("stat of the path"),
         };
         // Its stat may have the inode of another layer.
@@ -53,7 +53,7 @@ impl Question for Helped<FindSocketFile> {
         }
         // sock_diag has the lower half of the number.
         let is_own = u64::from(bound) == found.ino() & u64::from(u32::MAX);
-        Ok(if is_own { SocketFile::Own } else { SocketFile::Other })
+        Ok(if is_own { SocketPath::Own } else { SocketPath::Other })
     }
 }
 
@@ -90,17 +90,17 @@ mod tests {
         let _listener = UnixListener::bind(&path).unwrap();
         let pid = std::process::id();
         let asked = || {
-            let asked = FindSocketFile { client: pid, owner: pid, path: path.clone() };
+            let asked = FindSocketPath { client: pid, owner: pid, path: path.clone() };
             Helped(asked).answer(&mut Teller::new())
         };
         match asked() {
-            Ok(found) => assert_eq!(found, SocketFile::Own),
-            Err(error) => return podstuck_testing::skip(&format!("{error:#}")),
+            Ok(found) => assert_eq!(found, SocketPath::Own),
+            Err(error) => return podstuck_testing::skip(format!("{error:#}")),
         }
         let _second = UnixListener::bind(&other).unwrap();
         fs::rename(&other, &path).unwrap();
-        assert_eq!(asked().unwrap(), SocketFile::Other);
+        assert_eq!(asked().unwrap(), SocketPath::Other);
         fs::remove_file(&path).unwrap();
-        assert_eq!(asked().unwrap(), SocketFile::Missing);
+        assert_eq!(asked().unwrap(), SocketPath::Missing);
     }
 }

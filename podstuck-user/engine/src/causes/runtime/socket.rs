@@ -22,7 +22,7 @@ use crate::{
         said::Said,
         time::Monotonic,
     },
-    query::{FindSocketFile, Query, SocketFile},
+    query::{FindSocketPath, Query, SocketPath},
     tracker::TrackerId,
     verdict::Draft,
 };
@@ -37,7 +37,7 @@ pub(super) struct SocketFiles(BTreeMap<(u32, PathBuf), Look>);
 /// The last answer, and when the question was asked.
 struct Look {
     asked: Monotonic,
-    found: Option<SocketFile>,
+    found: Option<SocketPath>,
 }
 
 impl SocketFiles {
@@ -60,18 +60,18 @@ impl SocketFiles {
         self.0.insert(key, Look { asked: sample.at, found });
         // The path means what it means to kubelet.
         let client = sample.kubelets.first().copied().unwrap_or(owner);
-        let wants = FindSocketFile { client, owner, path: path.clone() }.into();
+        let wants = FindSocketPath { client, owner, path: path.clone() }.into();
         Some(Query { tracker, target_id, path, wants })
     }
 
-    pub(super) fn answered(&mut self, asked: &FindSocketFile, found: Option<SocketFile>) {
+    pub(super) fn answered(&mut self, asked: &FindSocketPath, found: Option<SocketPath>) {
         if let Some(look) = self.0.get_mut(&(asked.owner, asked.path.clone())) {
             look.found = found;
         }
     }
 
     /// What the path in a client's error names now.
-    pub(super) fn of(&self, said: &Said, sample: &NodeSample) -> Option<SocketFile> {
+    pub(super) fn of(&self, said: &Said, sample: &NodeSample) -> Option<SocketPath> {
         let Unreached { runtime, path, .. } = unreached(said, sample)?;
         self.0.get(&(runtime.pid, path))?.found
     }
@@ -181,14 +181,14 @@ pub(super) fn words(draft: &mut Draft, suspect: &Suspect<'_>) {
 }
 
 /// That a path does not name the file of its socket.
-fn names(found: SocketFile, path: &Path) -> Option<String> {
+fn names(found: SocketPath, path: &Path) -> Option<String> {
     let path = safe_path(path);
     match found {
-        SocketFile::Own => None,
-        SocketFile::Missing => {
+        SocketPath::Own => None,
+        SocketPath::Missing => {
             Some(format!("{path} does not exist: its socket has no file any more"))
         }
-        SocketFile::Other => {
+        SocketPath::Other => {
             Some(format!("{path} is another file than the one that it bound its socket to"))
         }
     }

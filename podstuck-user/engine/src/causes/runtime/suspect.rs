@@ -15,7 +15,7 @@ use crate::{
         said::{Complaint, container_id},
         time::Monotonic,
     },
-    query::SocketFile,
+    query::SocketPath,
 };
 
 /// kubelet waits two minutes for the runtime, twice, and then retries soon. A complaint that is not repeated for longer
@@ -46,7 +46,7 @@ pub(crate) struct Suspect<'a> {
     /// When the runtime logged the request to stop the sandbox, if it has logged no result since.
     pub(crate) silent: Option<Monotonic>,
     /// What the path of the runtime's socket names, if a client cannot connect to it.
-    pub(crate) socket: Option<SocketFile>,
+    pub(crate) socket: Option<SocketPath>,
     /// What another tracker follows may be what the runtime waits for, such as a root file system that is left.
     pub(crate) is_explained: bool,
     pub(crate) sample: &'a NodeSample,

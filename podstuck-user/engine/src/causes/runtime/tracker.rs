@@ -30,7 +30,7 @@ use crate::{
         said::{Complaint, Report, Said, container_id},
         time::Monotonic,
     },
-    query::{FindSocketFile, Question, ReadMountsOn},
+    query::{FindSocketPath, Question, ReadMountsOn},
     tracker::{Claim, Context, Steps, Subject, Tracker, TrackerId},
     verdict::{Draft, Verdict},
 };
@@ -546,7 +546,7 @@ impl Tracker for RuntimeSays {
                 if let Some((asked, Some(mounts))) = ReadMountsOn::answered(query, answer) {
                     self.sandboxes.answered(context, query.target_id, asked, mounts);
                 }
-                if let Some((asked, found)) = FindSocketFile::answered(query, answer) {
+                if let Some((asked, found)) = FindSocketPath::answered(query, answer) {
                     self.sockets.answered(asked, found.as_ref().ok().copied());
                 }
                 if let Some((asked, Ok(taken))) = About::answered(query, answer) {

@@ -31,7 +31,7 @@ use crate::{
         shell::word,
         time::Monotonic,
     },
-    query::SocketFile,
+    query::SocketPath,
     tracker::TrackerId,
     verdict::{Draft, times},
 };
@@ -73,7 +73,7 @@ pub(crate) fn draft(suspect: &Suspect<'_>) -> Option<Draft> {
         Complaint::SocketRefused => {
             socket::unreached(&suspect.logged.said, suspect.sample)?;
             // The failure is over.
-            if suspect.socket == Some(SocketFile::Own) {
+            if suspect.socket == Some(SocketPath::Own) {
                 return None;
             }
             (&SOCKET_GONE, socket::words)

@@ -6,7 +6,7 @@ use super::{
     logs::{draft, heard, pod},
     *,
 };
-use crate::query::{NoAnswer, SocketFile, Wants};
+use crate::query::{NoAnswer, SocketPath, Wants};
 
 /// As in kubernetes issue 129193 and nydus-snapshotter issue 631.
 #[test]
@@ -34,21 +34,21 @@ fn a_runtime_that_no_client_can_connect_to_has_lost_its_sockets_file() {
         let sample: Arc<NodeSample> = sample.into();
         let queries = alone.take(sample.at, What::Sample(sample.clone())).queries;
         let [query] = &queries[..] else { panic!("{queries:?}") };
-        let Wants::SocketFile(asked) = &query.wants else { panic!("{query:?}") };
+        let Wants::SocketPath(asked) = &query.wants else { panic!("{query:?}") };
         assert_eq!((asked.owner, asked.path.as_path()), (40, Path::new(SOCKET)));
         alone.take(sample.at, What::Answer { query: query.clone().into(), answer: answer.into() });
         found(alone.take(sample.at, What::Sample(sample)).verdicts).pop()
     };
     for (file, fact) in [
-        (SocketFile::Missing, "/run/containerd/containerd.sock does not exist"),
-        (SocketFile::Other, "/run/containerd/containerd.sock is another file"),
+        (SocketPath::Missing, "/run/containerd/containerd.sock does not exist"),
+        (SocketPath::Other, "/run/containerd/containerd.sock is another file"),
     ] {
-        let draft = looked(Answer::SocketFile(Ok(file))).unwrap();
+        let draft = looked(Answer::SocketPath(Ok(file))).unwrap();
         draft.assert_is("runtime-socket-gone", Certainty::Firm);
         assert!(draft.evidence.iter().any(|it| it.fact.starts_with(fact)), "{:?}", draft.evidence);
     }
-    assert!(looked(Answer::SocketFile(Ok(SocketFile::Own))).is_none(), "clients reach it again");
-    let unknown = Answer::SocketFile(Err(NoAnswer::Refused("an overlay".into())));
+    assert!(looked(Answer::SocketPath(Ok(SocketPath::Own))).is_none(), "clients reach it again");
+    let unknown = Answer::SocketPath(Err(NoAnswer::Refused("an overlay".into())));
     looked(unknown).unwrap().assert_is("runtime-socket-gone", Certainty::Likely);
     let of_docker = "failed to \"KillContainer\" for \"front\" with KillContainerError: \"rpc error: code = Unknown desc = Cannot \
         connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?\"";
