@@ -4,7 +4,6 @@
 use std::{
     collections::BTreeMap,
     ffi::OsString,
-    fs::File,
     io::{Read, Seek, SeekFrom},
     path::{Path, PathBuf},
 };
@@ -19,7 +18,10 @@ use super::{
     peel::peeled,
     place,
 };
-use podstuck_confine::helper::{Budget, Question, Teller};
+use podstuck_confine::{
+    given_file,
+    helper::{Budget, Question, Teller},
+};
 use podstuck_model::{
     degraded::Feed,
     identity::{Component, Pod},
@@ -73,7 +75,7 @@ impl Question for ReadContainerLogs {
 }
 
 fn end_of(log: &Path) -> Result<Vec<u8>> {
-    let mut file = File::open(log)?;
+    let mut file = given_file::open(log)?;
     let size = file.metadata()?.len();
     file.seek(SeekFrom::Start(size.saturating_sub(TAIL)))?;
     let mut text = Vec::new();
