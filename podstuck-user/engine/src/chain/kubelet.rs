@@ -136,7 +136,9 @@ pub(super) fn takes_for_running(pod: &PodStage, facts: &Facts<'_>) -> bool {
 /// The call in which kubelet hangs, if that is the cause.
 pub(super) fn kubelets_call(cause: &Finding, kubelet: &Who) -> Option<String> {
     let holder = cause.held_by.as_ref().filter(|it| it.pid.is_some() && it.more.is_empty());
-    let is_its = !is_of_kubelet(cause.id) && holder.is_some_and(|it| it.pid == kubelet.pid);
+    // A kubelet that is stopped, or may start nothing, makes no call.
+    let is_other = is_of_kubelet(cause.id) || cause.id == ids::KUBELET_STOPPED;
+    let is_its = !is_other && holder.is_some_and(|it| it.pid == kubelet.pid);
     is_its.then(|| format!("its call on {} to return", safe_path(&cause.call.path.0)))
 }
 

@@ -48,7 +48,8 @@ pub(super) fn halted(why: &Halted) -> String {
             format!("it has {open} file descriptors open, of at most {most}")
         }
         Halted::NoTasks { group, tasks, most } => {
-            format!("its control group {} has {tasks} tasks, of at most {most}", safe_path(group))
+            let path = safe_path(group);
+            format!("its control group {path} has {tasks} of the {most} tasks that it may have")
         }
         Halted::Waits { tid, state, channel } => {
             let channel = safe(channel.as_bytes());

@@ -528,6 +528,13 @@ fn a_kubelet_that_waits_in_a_call_asks_no_runtime() {
     assert_eq!(links.len(), 1, "{links:?}");
     let waits = "its call on /k/pods/b/volumes/x~y/z to return";
     assert_eq!(links[0].waits_for.as_deref(), Some(waits));
+    let stopped = catalogue::all().find(|it| it.id == ids::KUBELET_STOPPED).unwrap();
+    let (target, path) = (draft.target.clone(), "/k/pods/b".into());
+    let tracker = TrackerId::KubeletState;
+    let mut draft_of = Draft::about_state(tracker, stopped, 1, target, path, Monotonic(0));
+    draft_of.held_by(links[0].who.clone());
+    let cause = &Ledger::new(CLOCK).admit(Verdict::Found(Box::new(draft_of)))[0];
+    assert_eq!(kubelet::kubelets_call(cause, &links[0].who), None, "it makes no call");
     assert!(held_by("backup", 43).len() > 2);
     let called = held_by("kubelet (pid 42)", 43);
     assert_eq!(

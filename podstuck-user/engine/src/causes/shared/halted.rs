@@ -75,7 +75,7 @@ pub(crate) fn go_on(draft: &mut Draft, process: Process<'_>, halted: &Halted) ->
             let path = safe_path(group);
             draft.fact(
                 format!(
-                    "the control group {path} of process {pid} has {tasks} tasks, of {most} allowed"
+                    "the control group {path} of process {pid} has {tasks} of the {most} tasks that it may have"
                 ),
                 Source::proc("control groups"),
             );
