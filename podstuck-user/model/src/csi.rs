@@ -12,6 +12,19 @@ use super::{
     time::Monotonic,
 };
 
+/// What kubelet's unique names of CSI volumes begin with.
+pub const PLUGIN: &str = "kubernetes.io/csi/";
+
+/// kubelet's unique name of a CSI volume (pkg/volume/util, `GetUniqueVolumeNameFromSpec`).
+pub fn unique_name(driver: &str, handle: &str) -> String {
+    format!("{PLUGIN}{driver}^{handle}")
+}
+
+/// The driver in such a name. An inline volume's has none.
+pub fn driver_of(unique_name: &str) -> Option<&str> {
+    Some(unique_name.strip_prefix(PLUGIN)?.split_once('^')?.0)
+}
+
 /// A CSI volume and its driver.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CsiState {
@@ -138,11 +151,9 @@ impl VolumeData {
     pub fn unique_name(&self, uid: &str, name: &str) -> Option<String> {
         match self {
             Self::Known { lifecycle, .. } if lifecycle == "Ephemeral" => {
-                Some(format!("kubernetes.io/csi/{uid}-{name}"))
+                Some(format!("{PLUGIN}{uid}-{name}"))
             }
-            Self::Known { driver, handle, .. } => {
-                Some(format!("kubernetes.io/csi/{driver}^{handle}"))
-            }
+            Self::Known { driver, handle, .. } => Some(unique_name(driver, handle)),
             _ => None,
         }
     }

@@ -6,15 +6,13 @@ use super::{
 };
 use crate::model::{
     chain::{Link, Who},
-    csi::{CsiState, DriverState},
+    csi::{self, CsiState, DriverState},
     identity::Component,
     node::{PodState, VolumeState},
     path::{clip, safe, safe_path},
     said::Said,
 };
 
-/// What kubelet's names of CSI volumes begin with: `kubernetes.io/csi/DRIVER^HANDLE`.
-const CSI: &str = "kubernetes.io/csi/";
 /// Longest name of a driver that is shown; the CSI specification allows 63 bytes.
 const NAME: usize = 63;
 
@@ -72,10 +70,7 @@ pub(super) fn driver(csi: &CsiState, said: &[Said]) -> String {
 
 /// The only driver of the CSI volumes that the logs name.
 fn named(said: &[Said]) -> Option<String> {
-    let mut names = said.iter().filter_map(|said| {
-        let (driver, _) = said.volume.strip_prefix(CSI)?.split_once('^')?;
-        Some(driver)
-    });
+    let mut names = said.iter().filter_map(|said| csi::driver_of(&said.volume));
     let first = names.next()?;
     names.all(|name| name == first).then(|| clip(&safe(first.as_bytes()), NAME))
 }

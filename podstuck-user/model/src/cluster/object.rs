@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Selector;
+use crate::csi;
 
 /// An API object.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -302,7 +303,7 @@ pub struct CsiVolume {
 impl CsiVolume {
     /// Its name in the status of nodes (`GetUniqueVolumeNameFromSpec`).
     pub fn unique_name(&self) -> String {
-        format!("kubernetes.io/csi/{}^{}", self.driver, self.volume_handle)
+        csi::unique_name(&self.driver, &self.volume_handle)
     }
 }
 

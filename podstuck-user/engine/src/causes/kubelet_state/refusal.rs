@@ -6,15 +6,13 @@ use crate::{
     causes::kubelet_state::suspect::Suspect,
     model::{
         call::Outcome,
+        csi,
         mounted::Mounted,
         node::{PodState, VolumeState},
         said::{self, Answered, Said},
         shell::is_object_name,
     },
 };
-
-/// How kubelet names the volumes of CSI drivers.
-const CSI: &str = "kubernetes.io/csi/";
 
 /// Why kubelet fails, and what helps.
 pub(super) struct Refusal<'a> {
@@ -167,7 +165,8 @@ const OF_OTHERS: [&str; 6] =
 fn left_mounted<'a>(said: &Said, pod: &'a PodState) -> Option<&'a Mounted> {
     let is_of_others = OF_OTHERS.iter().any(|words| said.text.contains(words));
     let is_of_a_call = Outcome::named_in(&said.text).is_some();
-    let is_in_tree = said.volume.starts_with("kubernetes.io/") && !said.volume.starts_with(CSI);
+    let is_in_tree =
+        said.volume.starts_with("kubernetes.io/") && !said.volume.starts_with(csi::PLUGIN);
     if said.complaint.is_some() || !is_in_tree || is_of_others || is_of_a_call {
         return None;
     }
