@@ -50,19 +50,8 @@ impl Line {
     }
 }
 
-/// The newest log of each container of a pod, in the first of these directories that contains the pod's directory.
-pub(super) fn of_pod(directories: &[PathBuf], uid: &str) -> Vec<PathBuf> {
-    let Some(pod) = directories.iter().find_map(|logs| pod_directory(logs, uid)) else {
-        return Vec::new();
-    };
-    let mut logs: Vec<PathBuf> = entries(&pod).filter_map(|container| newest(&container)).collect();
-    logs.sort();
-    logs.truncate(CONTAINERS);
-    logs
-}
-
 /// A container's log.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct LogOf {
     pub(super) path: PathBuf,
     /// Namespace and name of the pod.
@@ -79,35 +68,51 @@ impl LogOf {
     }
 }
 
+/// The newest log of each container of a pod, in the first of these directories that contains the pod's directory.
+pub(super) fn of_pod(directories: &[PathBuf], uid: &str) -> Vec<LogOf> {
+    let pod = |logs: &PathBuf| of_pods(logs).find(|pod| pod.uid == uid);
+    let pod = directories.iter().find_map(pod);
+    let mut logs: Vec<LogOf> = pod.iter().flat_map(PodLogs::containers).collect();
+    logs.sort();
+    logs.truncate(CONTAINERS);
+    logs
+}
+
 /// The newest log of each container of all pods but one.
-pub(super) fn of_others(logs: &Path, uid: &str) -> Vec<LogOf> {
-    let name = |path: &Path| path.file_name().and_then(|name| name.to_str()).map(str::to_owned);
-    let of_pod = |directory: PathBuf| {
-        let whole = name(&directory)?;
-        let mut parts = whole.rsplitn(2, '_');
-        let is_other = parts.next() != Some(uid);
-        let pod = parts.next().filter(|_| is_other)?.replacen('_', "/", 1);
-        let of_container = move |container: PathBuf| {
-            let (pod, name) = (pod.clone(), name(&container)?);
-            Some(LogOf { path: newest(&container)?, pod, container: name })
-        };
-        Some(entries(&directory).filter_map(of_container))
-    };
-    entries(logs).filter_map(of_pod).flatten().collect()
+pub(super) fn of_others(logs: &Path, uid: &str) -> impl Iterator<Item = LogOf> {
+    of_pods(logs)
+        .filter(move |pod| pod.uid != uid)
+        .flat_map(|pod| pod.containers().collect::<Vec<_>>())
 }
 
-/// The UID of the one pod of a name that has a directory of logs, which kubelet names `NAMESPACE_NAME_UID`.
+/// The UID of the one pod of a name that has a directory of logs.
 pub(super) fn only_pod(logs: &Path, namespace: &str, name: &str) -> Option<String> {
-    let prefix = format!("{namespace}_{name}_");
-    let uid = |path: PathBuf| Some(path.file_name()?.to_str()?.strip_prefix(&prefix)?.to_owned());
-    let mut all = entries(logs).filter_map(uid);
-    all.next().filter(|_| all.next().is_none())
+    let mut all = of_pods(logs).filter(|pod| pod.pod == format!("{namespace}/{name}"));
+    all.next().filter(|_| all.next().is_none()).map(|pod| pod.uid)
 }
 
-fn pod_directory(logs: &Path, uid: &str) -> Option<PathBuf> {
-    entries(logs).find(|path| {
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        name.rsplit('_').next() == Some(uid)
+/// A pod's directory of logs.
+struct PodLogs {
+    directory: PathBuf,
+    /// Namespace and name.
+    pod: String,
+    uid: String,
+}
+
+impl PodLogs {
+    fn containers(&self) -> impl Iterator<Item = LogOf> {
+        entries(&self.directory).filter_map(|container| {
+            let (pod, path) = (self.pod.clone(), newest(&container)?);
+            Some(LogOf { path, pod, container: container.file_name()?.to_str()?.to_owned() })
+        })
+    }
+}
+
+fn of_pods(logs: &Path) -> impl Iterator<Item = PodLogs> + use<> {
+    entries(logs).filter_map(|directory| {
+        let (pod, uid) = directory.file_name()?.to_str()?.rsplit_once('_')?;
+        let (pod, uid) = (pod.replacen('_', "/", 1), uid.to_owned());
+        Some(PodLogs { directory, pod, uid })
     })
 }
 
@@ -148,14 +153,15 @@ mod tests {
         }
         let none = top.path().join("none");
         let found = of_pod(&[none, top.path().into()], uid);
+        let found: Vec<_> = found.into_iter().map(|log| log.path).collect();
         assert_eq!(found, [pod.join("driver/10.log"), pod.join("registrar/0.log")]);
         assert!(of_pod(&[top.path().into()], "0f0e0d0c").is_empty());
-        let mut others = of_others(top.path(), "another");
-        others.sort_by(|a, b| a.path.cmp(&b.path));
+        let mut others: Vec<_> = of_others(top.path(), "another").collect();
+        others.sort();
         let (path, container) = (pod.join("driver/10.log"), "driver".into());
         let driver = LogOf { path, pod: "kube-system/driver-x".into(), container };
         assert_eq!((others.len(), &others[0]), (2, &driver));
-        assert!(of_others(top.path(), uid).is_empty());
+        assert!(of_others(top.path(), uid).next().is_none());
         let only = |name| only_pod(top.path(), "kube-system", name);
         assert_eq!((only("driver-x").as_deref(), only("driver")), (Some(uid), None));
         fs::create_dir(top.path().join("kube-system_driver-x_another")).unwrap();

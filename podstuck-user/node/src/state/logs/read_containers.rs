@@ -60,7 +60,7 @@ impl Question for ReadContainerLogs {
     fn answer(self, tell: &mut Teller<OsString, Vec<Said>>) -> Result<()> {
         for directory in &self.log_dirs {
             place::lives(directory, |path| tell.at(&path.into()))?;
-            for log in container_log::of_others(directory, &self.pod.uid).into_iter().take(LOGS) {
+            for log in container_log::of_others(directory, &self.pod.uid).take(LOGS) {
                 tell.at(&log.path.clone().into())?;
                 // It may be removed meanwhile.
                 let Ok(text) = end_of(&log.path) else { continue };

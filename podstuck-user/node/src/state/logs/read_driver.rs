@@ -99,7 +99,7 @@ impl Question for ReadDriverLog {
                     place::lives(directory, |path| tell.at(&path.into()))?;
                 }
                 let logs = container_log::of_pod(&self.log_dirs, uid);
-                logs.iter().map(|log| place::of_file(log)).collect::<Result<Vec<_>>>()?
+                logs.iter().map(|log| place::of_file(&log.path)).collect::<Result<Vec<_>>>()?
             }
             None if is_a_daemons(self.pid) => bail!("it is also the log of kubelet or the runtime"),
             None => vec![place::of_process(&self.host_root, self.pid, |log| tell.at(&log.into()))?],
