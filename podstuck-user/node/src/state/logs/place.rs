@@ -21,6 +21,7 @@ use crate::{
 };
 use podstuck_confine::{
     alive::{self, Occasion},
+    given_file,
     helper::{NotEntered, Teller},
     proc::{COMMAND_LINE, command_line},
 };
@@ -130,7 +131,7 @@ pub(super) fn of_file(log: &Path) -> Result<Place> {
 
 fn file(descriptor: &Path, link: &Path) -> Result<Place> {
     let mut name = safe_path(link).into_owned();
-    let file = File::open(descriptor).with_context(|| name.clone())?;
+    let file = given_file::open(descriptor).with_context(|| name.clone())?;
     let metadata = file.metadata().with_context(|| name.clone())?;
     if !is_roots_alone(metadata.st_uid(), metadata.st_mode()) {
         name = format!("{name}, {NOT_ROOTS}");
