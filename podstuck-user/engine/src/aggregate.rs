@@ -53,28 +53,15 @@ struct Counted {
 ///
 /// Memory is bounded: if there are too many series, the least recently counted are merged across targets. Only the
 /// target names are lost.
+#[derive(Default)]
 pub struct Aggregate {
     series: BTreeMap<RawKey, Counted>,
     folded: BTreeMap<(Span, Outcome, Component), Series>,
     outcomes: BTreeMap<(Call, Outcome), u64>,
-    names: Bounded<u64, Arc<Target>>,
+    names: Bounded<u64, Arc<Target>, TARGETS_MAX>,
     totals: Totals,
     calls: u64,
     drains: u64,
-}
-
-impl Default for Aggregate {
-    fn default() -> Self {
-        Self {
-            series: BTreeMap::new(),
-            folded: BTreeMap::new(),
-            outcomes: BTreeMap::new(),
-            names: Bounded::new(TARGETS_MAX),
-            totals: Totals::default(),
-            calls: 0,
-            drains: 0,
-        }
-    }
 }
 
 impl Aggregate {

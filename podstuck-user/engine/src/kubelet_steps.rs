@@ -53,19 +53,13 @@ pub(crate) struct Watch {
 }
 
 /// The progress of all pods.
+#[derive(Default)]
 pub(crate) struct KubeletSteps {
     /// By log.
     heard: BTreeMap<String, Heard>,
-    of: Bounded<String, Of>,
+    of: Bounded<String, Of, REMEMBERED>,
     /// By log.
     watches: BTreeMap<String, Watch>,
-}
-
-impl Default for KubeletSteps {
-    fn default() -> Self {
-        let (heard, watches) = (BTreeMap::new(), BTreeMap::new());
-        Self { heard, of: Bounded::new(REMEMBERED), watches }
-    }
 }
 
 /// Evidence that kubelet has not asked the runtime to stop a container of a pod in deletion.

@@ -9,14 +9,9 @@ use crate::{
 const ERRORS: usize = 1024;
 
 /// The last message of each kind, by pod.
+#[derive(Default)]
 pub(crate) struct SaidOfPods {
-    errors: Bounded<(String, String), Said>,
-}
-
-impl Default for SaidOfPods {
-    fn default() -> Self {
-        Self { errors: Bounded::new(ERRORS) }
-    }
+    errors: Bounded<(String, String), Said, ERRORS>,
 }
 
 impl SaidOfPods {

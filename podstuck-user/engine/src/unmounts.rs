@@ -40,14 +40,9 @@ impl Tried {
 }
 
 /// Unmounts seen since the start.
+#[derive(Default)]
 pub(crate) struct Unmounts {
-    by_path: Bounded<PathBuf, Tried>,
-}
-
-impl Default for Unmounts {
-    fn default() -> Self {
-        Self { by_path: Bounded::new(PATHS) }
-    }
+    by_path: Bounded<PathBuf, Tried, PATHS>,
 }
 
 impl Unmounts {

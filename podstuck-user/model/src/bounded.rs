@@ -4,23 +4,23 @@ use std::{borrow::Borrow, hash::Hash, num::NonZeroUsize};
 
 use lru::LruCache;
 
-/// At most `capacity` entries.
+/// At most `MOST` entries; 0 means 1.
 #[derive(Debug)]
-pub struct Bounded<K: Hash + Eq, V> {
+pub struct Bounded<K: Hash + Eq, V, const MOST: usize> {
     entries: LruCache<K, V>,
     dropped: u64,
 }
 
-impl<K: Hash + Eq + Clone, V> Bounded<K, V> {
-    /// Empty. A capacity of 0 becomes 1.
-    pub fn new(capacity: usize) -> Self {
-        let capacity = NonZeroUsize::new(capacity).unwrap_or(NonZeroUsize::MIN);
+impl<K: Hash + Eq, V, const MOST: usize> Default for Bounded<K, V, MOST> {
+    fn default() -> Self {
         // The table grows on demand: most maps stay far below their capacity.
         let mut entries = LruCache::unbounded();
-        entries.resize(capacity);
+        entries.resize(NonZeroUsize::new(MOST).unwrap_or(NonZeroUsize::MIN));
         Self { entries, dropped: 0 }
     }
+}
 
+impl<K: Hash + Eq + Clone, V, const MOST: usize> Bounded<K, V, MOST> {
     /// Number of entries dropped because the map was full.
     pub fn dropped(&self) -> u64 {
         self.dropped
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn what_was_used_longest_ago_goes_and_is_counted() {
-        let mut some = Bounded::new(2);
+        let mut some = Bounded::<_, _, 2>::default();
         some.insert("a", 1);
         *some.or_insert_with("b", || 2) += 1;
         some.get_mut("a");

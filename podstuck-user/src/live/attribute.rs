@@ -58,7 +58,7 @@ pub(crate) struct Attributor {
     others_reader: TimedReader<Looked>,
     trees: Arc<KubeletTrees>,
     /// By mount namespace and target: whether the namespace has kubelet's directory of the target.
-    given: Bounded<(u32, u64), bool>,
+    given: Bounded<(u32, u64), bool, GIVEN_MAX>,
     scope: Scope,
 }
 
@@ -80,7 +80,7 @@ impl Attributor {
             reader: reader(),
             others_reader: reader(),
             trees: Arc::default(),
-            given: Bounded::new(GIVEN_MAX),
+            given: Bounded::default(),
         }
     }
 

@@ -100,7 +100,7 @@ pub(super) struct Session {
     drivers: DriverLogs,
     records: RecordNews,
     /// Volumes named in lines about the pods in question.
-    volumes: Bounded<String, ()>,
+    volumes: Bounded<String, (), VOLUMES>,
     looks: Lateness,
     undecodable: u64,
     look_alike: Option<String>,
@@ -140,7 +140,7 @@ impl Session {
             log_news,
             drivers,
             records,
-            volumes: Bounded::new(VOLUMES),
+            volumes: Bounded::default(),
             looks,
             undecodable: 0,
             look_alike: None,

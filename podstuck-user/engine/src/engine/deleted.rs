@@ -25,17 +25,12 @@ use crate::{
 const REMEMBERED: usize = 4096;
 
 /// The pods in deletion.
+#[derive(Default)]
 pub(super) struct ToGo {
     /// By UID: the pod, and the time of the request.
     records: BTreeMap<String, (Pod, Timestamp)>,
     /// By UID: the first time that kubelet's log has the deletion.
-    logs: Bounded<String, Timestamp>,
-}
-
-impl Default for ToGo {
-    fn default() -> Self {
-        Self { records: BTreeMap::new(), logs: Bounded::new(REMEMBERED) }
-    }
+    logs: Bounded<String, Timestamp, REMEMBERED>,
 }
 
 impl ToGo {

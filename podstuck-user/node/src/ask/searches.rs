@@ -22,15 +22,10 @@ const KNOWN: Duration = Duration::from_secs(5);
 const ANSWERED: usize = 4096;
 
 /// When the next search may be.
+#[derive(Default)]
 pub(super) struct Searches {
     last: Option<(Instant, Duration)>,
-    answered: Bounded<(u64, PathBuf), u32>,
-}
-
-impl Default for Searches {
-    fn default() -> Self {
-        Self { last: None, answered: Bounded::new(ANSWERED) }
-    }
+    answered: Bounded<(u64, PathBuf), u32, ANSWERED>,
 }
 
 impl Searches {

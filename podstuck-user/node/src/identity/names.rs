@@ -56,7 +56,7 @@ struct Name {
 pub struct PodNames {
     log_dirs: Vec<PathBuf>,
     directories: ReadDirectories,
-    by_uid: Bounded<String, Name>,
+    by_uid: Bounded<String, Name, REMEMBERED>,
     read: Option<Instant>,
     /// Other places that were searched.
     places: Vec<String>,
@@ -72,7 +72,7 @@ impl PodNames {
         Self {
             log_dirs,
             directories,
-            by_uid: Bounded::new(REMEMBERED),
+            by_uid: Bounded::default(),
             read: None,
             places: Vec::new(),
             hosts: BTreeMap::new(),

@@ -23,11 +23,11 @@ const PLACES: usize = 1024;
 
 /// The processes that were seen.
 pub struct ActorCache {
-    by_pid: Bounded<u32, Known>,
+    by_pid: Bounded<u32, Known, REMEMBERED>,
     /// The residents of places, noted while they ran.
-    places: Bounded<Place, Resident>,
+    places: Bounded<Place, Resident, PLACES>,
     /// The node's own mount namespaces: those of its first process, of this tool and of daemons.
-    homes: Bounded<u32, ()>,
+    homes: Bounded<u32, (), PLACES>,
 }
 
 struct Known {
@@ -86,13 +86,13 @@ enum Resident {
 
 impl Default for ActorCache {
     fn default() -> Self {
-        let mut homes = Bounded::new(PLACES);
+        let mut homes = Bounded::default();
         let of =
             |process: &str| proc::mount_namespace(&proc::namespace(Path::new(process), "mnt")?);
         ["/proc/1", "/proc/self"].into_iter().filter_map(of).for_each(|home| {
             homes.insert(home, ());
         });
-        Self { by_pid: Bounded::new(REMEMBERED), places: Bounded::new(PLACES), homes }
+        Self { by_pid: Bounded::default(), places: Bounded::default(), homes }
     }
 }
 

@@ -24,7 +24,7 @@ pub type Known = (u64, Arc<Target>);
 
 /// The known targets.
 pub struct Targets {
-    by_id: Bounded<u64, Arc<Target>>,
+    by_id: Bounded<u64, Arc<Target>, TARGETS_MAX>,
     names: PodNames,
     roots: TargetRoots,
     containers: Containers,
@@ -39,7 +39,7 @@ impl Targets {
     /// Without targets, with the pod names of this node.
     pub fn new(names: PodNames, roots: TargetRoots) -> Self {
         let (containers, unknown) = (Containers::default(), Arc::new(Target::unknown()));
-        let by_id = Bounded::new(TARGETS_MAX);
+        let by_id = Bounded::default();
         let (learned, forgotten) = (Vec::new(), Vec::new());
         Self { by_id, names, roots, containers, unknown, learned, forgotten }
     }

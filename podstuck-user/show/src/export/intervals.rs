@@ -134,7 +134,7 @@ pub fn add(to: &mut Buckets, buckets: &Buckets) {
 #[derive(Debug)]
 pub struct Collector {
     begun: Monotonic,
-    plugins: Bounded<u64, String>,
+    plugins: Bounded<u64, String, TARGETS_MAX>,
     kinds: BTreeMap<Kind, ()>,
     intervals: Intervals,
 }
@@ -144,7 +144,7 @@ impl Collector {
     pub fn new(run: &Run) -> Self {
         Self {
             begun: run.clock.started(),
-            plugins: Bounded::new(TARGETS_MAX),
+            plugins: Bounded::default(),
             kinds: BTreeMap::new(),
             intervals: Intervals::default(),
         }

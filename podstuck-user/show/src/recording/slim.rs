@@ -24,8 +24,8 @@ const REMEMBERED: usize = 4096;
 /// The values written before.
 #[derive(Debug)]
 pub(super) struct Known {
-    targets: Bounded<u64, Arc<Target>>,
-    callers: Bounded<u32, Arc<Actor>>,
+    targets: Bounded<u64, Arc<Target>, REMEMBERED>,
+    callers: Bounded<u32, Arc<Actor>, REMEMBERED>,
     operations: Numbered<Operation>,
     /// End of the previous operation.
     end: Monotonic,
@@ -34,8 +34,8 @@ pub(super) struct Known {
 impl Default for Known {
     fn default() -> Self {
         Self {
-            targets: Bounded::new(REMEMBERED),
-            callers: Bounded::new(REMEMBERED),
+            targets: Bounded::default(),
+            callers: Bounded::default(),
             operations: Numbered::new(REMEMBERED),
             end: Monotonic(0),
         }
@@ -157,7 +157,11 @@ impl SlimOperation {
     }
 }
 
-fn unless_known<K, V>(known: &mut Bounded<K, Arc<V>>, key: K, value: &Arc<V>) -> Option<Arc<V>>
+fn unless_known<K, V>(
+    known: &mut Bounded<K, Arc<V>, REMEMBERED>,
+    key: K,
+    value: &Arc<V>,
+) -> Option<Arc<V>>
 where
     K: std::hash::Hash + Eq + Clone,
     V: PartialEq,
@@ -170,7 +174,11 @@ where
     Some(value.clone())
 }
 
-fn or_known<K, V>(known: &mut Bounded<K, Arc<V>>, key: K, value: Option<Arc<V>>) -> Option<Arc<V>>
+fn or_known<K, V>(
+    known: &mut Bounded<K, Arc<V>, REMEMBERED>,
+    key: K,
+    value: Option<Arc<V>>,
+) -> Option<Arc<V>>
 where
     K: std::hash::Hash + Eq + Clone,
 {

@@ -107,14 +107,8 @@ impl Tried {
 }
 
 /// Collects attempts from the events of a run.
-#[derive(Debug)]
-pub(super) struct Attempts(Bounded<PathBuf, Tried>);
-
-impl Default for Attempts {
-    fn default() -> Self {
-        Self(Bounded::new(OBJECTS_MAX))
-    }
-}
+#[derive(Debug, Default)]
+pub(super) struct Attempts(Bounded<PathBuf, Tried, OBJECTS_MAX>);
 
 impl Attempts {
     /// Takes an event.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use podstuck_common::component::path_hash;
 use podstuck_engine::bounded::Bounded;
 
-use super::{Attributor, GIVEN_MAX};
+use super::Attributor;
 use crate::model::node::NodeSample;
 use podstuck_node::identity::{containers::Container, kubelet_trees::KubeletTrees};
 
@@ -19,7 +19,7 @@ impl Attributor {
     ) -> Arc<NodeSample> {
         self.targets.containers_are(containers);
         self.trees = trees;
-        self.given = Bounded::new(GIVEN_MAX);
+        self.given = Bounded::default();
         let mut sample = Arc::unwrap_or_clone(sample);
         for volume in sample.pods.iter_mut().flat_map(|pod| &mut pod.volumes) {
             if let Some((target_id, target)) = self.targets.of(&volume.path) {

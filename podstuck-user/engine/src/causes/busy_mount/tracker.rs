@@ -69,14 +69,9 @@ impl BusyObject {
 }
 
 /// All busy objects.
+#[derive(Default)]
 pub(crate) struct Busy {
-    objects: Bounded<(u64, PathBuf), BusyObject>,
-}
-
-impl Default for Busy {
-    fn default() -> Self {
-        Self { objects: Bounded::new(OBJECTS) }
-    }
+    objects: Bounded<(u64, PathBuf), BusyObject, OBJECTS>,
 }
 
 impl Busy {

@@ -49,14 +49,9 @@ pub(crate) struct Crossed {
 }
 
 /// All targets with a removal behind a mount.
+#[derive(Default)]
 pub(crate) struct CrossedMounts {
-    targets: Bounded<u64, Crossed>,
-}
-
-impl Default for CrossedMounts {
-    fn default() -> Self {
-        Self { targets: Bounded::new(TARGETS) }
-    }
+    targets: Bounded<u64, Crossed, TARGETS>,
 }
 
 impl CrossedMounts {

@@ -22,11 +22,12 @@ pub(super) const AT_ITS_START: Duration = Duration::from_secs(10);
 const REMEMBERED: usize = 4096;
 
 /// What the logs say of volumes.
+#[derive(Default)]
 pub(super) struct KubeletsLog {
     /// By UID
-    pods: Bounded<String, OfPod>,
+    pods: Bounded<String, OfPod, REMEMBERED>,
     /// By UID and kubelet's unique name of the volume
-    volumes: Bounded<(String, String), OfVolume>,
+    volumes: Bounded<(String, String), OfVolume, REMEMBERED>,
     /// By log: since when it was read without a gap.
     heard: BTreeMap<String, Monotonic>,
 }
@@ -84,16 +85,6 @@ impl FailedMount<'_> {
     /// Whether it is more than one failure that the next attempt repairs.
     pub(super) fn stands(&self) -> bool {
         self.is_final || self.logged.lines > 1
-    }
-}
-
-impl Default for KubeletsLog {
-    fn default() -> Self {
-        Self {
-            pods: Bounded::new(REMEMBERED),
-            volumes: Bounded::new(REMEMBERED),
-            heard: BTreeMap::new(),
-        }
     }
 }
 

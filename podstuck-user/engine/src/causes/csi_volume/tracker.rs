@@ -46,14 +46,15 @@ use crate::{
 const REMEMBERED: usize = 4096;
 
 /// State that is kept from sample to sample.
+#[derive(Default)]
 pub(crate) struct NotAttempted {
     begun: Option<Monotonic>,
     /// By target.
     suspects: BTreeMap<u64, Followed>,
     /// By target: when the last call failed.
-    failed: Bounded<u64, Monotonic>,
+    failed: Bounded<u64, Monotonic, REMEMBERED>,
     /// By UID: when a volume of the pod was removed or unmounted.
-    pub(super) taken_down: Bounded<String, Monotonic>,
+    pub(super) taken_down: Bounded<String, Monotonic, REMEMBERED>,
     /// UIDs of pods that had tokens at some time.
     had_tokens: BTreeSet<String>,
     /// By mount id: when a mount of a volume was first seen.
@@ -65,24 +66,6 @@ pub(crate) struct NotAttempted {
     /// The node's record at the API server.
     node: Option<NodeRecord>,
     pub(super) questions: Questions,
-}
-
-impl Default for NotAttempted {
-    fn default() -> Self {
-        Self {
-            begun: None,
-            suspects: BTreeMap::new(),
-            failed: Bounded::new(REMEMBERED),
-            taken_down: Bounded::new(REMEMBERED),
-            had_tokens: BTreeSet::new(),
-            mounted: BTreeMap::new(),
-            to_go: ToGo::default(),
-            records: BTreeMap::new(),
-            log: KubeletsLog::default(),
-            node: None,
-            questions: Questions::default(),
-        }
-    }
 }
 
 struct Followed {

@@ -88,21 +88,12 @@ struct Found {
 }
 
 /// Removals that may meet a dead mount.
+#[derive(Default)]
 pub(crate) struct DeadMounts {
-    suspects: Bounded<(u64, PathBuf), Suspect>,
+    suspects: Bounded<(u64, PathBuf), Suspect, REMEMBERED>,
     /// Dead mounts, by target.
-    found: Bounded<u64, Found>,
+    found: Bounded<u64, Found, REMEMBERED>,
     logged: LoggedDead,
-}
-
-impl Default for DeadMounts {
-    fn default() -> Self {
-        Self {
-            suspects: Bounded::new(REMEMBERED),
-            found: Bounded::new(REMEMBERED),
-            logged: LoggedDead::default(),
-        }
-    }
 }
 
 impl DeadMounts {

@@ -57,16 +57,11 @@ pub(crate) struct Left {
 }
 
 /// The volumes of the last sample that are left, by target ID.
+#[derive(Default)]
 pub(crate) struct BlockVolumes {
     left: BTreeMap<u64, Left>,
     /// By UID and volume: kubelet's last line about it.
-    said: Bounded<(String, String), Said>,
-}
-
-impl Default for BlockVolumes {
-    fn default() -> Self {
-        Self { left: BTreeMap::new(), said: Bounded::new(REMEMBERED) }
-    }
+    said: Bounded<(String, String), Said, REMEMBERED>,
 }
 
 impl BlockVolumes {

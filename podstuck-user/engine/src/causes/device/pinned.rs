@@ -51,16 +51,11 @@ pub(crate) struct Unmounted {
 }
 
 /// All devices whose file system was unmounted lately, and the mounts before.
+#[derive(Default)]
 pub(crate) struct PinnedDevices {
     /// The last two samples: the last one may have read a table just after the unmount.
     before: [Option<Arc<NodeSample>>; 2],
-    pub(super) devices: Bounded<Device, Unmounted>,
-}
-
-impl Default for PinnedDevices {
-    fn default() -> Self {
-        Self { before: [None, None], devices: Bounded::new(DEVICES) }
-    }
+    pub(super) devices: Bounded<Device, Unmounted, DEVICES>,
 }
 
 impl PinnedDevices {

@@ -40,14 +40,9 @@ struct Word {
 }
 
 /// The last lines, by kubelet's name of the volume.
+#[derive(Default)]
 pub(crate) struct DeviceReferences {
-    words: Bounded<String, Word>,
-}
-
-impl Default for DeviceReferences {
-    fn default() -> Self {
-        Self { words: Bounded::new(REMEMBERED) }
-    }
+    words: Bounded<String, Word, REMEMBERED>,
 }
 
 impl DeviceReferences {

@@ -59,17 +59,11 @@ pub(crate) struct Failing {
 }
 
 /// All failing targets, one for each pod: a file system that fails does so everywhere in the pod.
+#[derive(Default)]
 pub(crate) struct FileSystemErrors {
-    failing: Bounded<String, Failing>,
+    failing: Bounded<String, Failing, FOLLOWED>,
     looked: Looked,
     kernel: KernelSays,
-}
-
-impl Default for FileSystemErrors {
-    fn default() -> Self {
-        let (looked, kernel) = (Looked::default(), KernelSays::default());
-        Self { failing: Bounded::new(FOLLOWED), looked, kernel }
-    }
 }
 
 impl FileSystemErrors {

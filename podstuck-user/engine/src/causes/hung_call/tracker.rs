@@ -51,11 +51,12 @@ struct Waiting {
 
 /// Calls that have not returned, by target and thread. The number of followed threads bounds them. A call
 /// that is only slow has no verdict.
+#[derive(Default)]
 pub(crate) struct HungCalls {
     stuck: BTreeMap<u64, BTreeMap<u32, Waiting>>,
     /// By mount point, also a former one: the block devices of pods' file systems. After its exit, an unmount names
     /// only the mount point.
-    devices: Bounded<PathBuf, Device>,
+    devices: Bounded<PathBuf, Device, MOUNT_POINTS>,
     last: Option<Arc<NodeSample>>,
     /// By port of the node at which an NFS mount has its server: whether a process listens; `None` until the answer.
     listening: BTreeMap<u16, Option<Listening>>,
@@ -67,22 +68,6 @@ pub(crate) struct HungCalls {
     record: Option<PodRecord>,
     /// The age at which a call is slow.
     slow: Duration,
-}
-
-impl Default for HungCalls {
-    fn default() -> Self {
-        Self {
-            stuck: BTreeMap::new(),
-            devices: Bounded::new(MOUNT_POINTS),
-            last: None,
-            listening: BTreeMap::new(),
-            fanotify: BTreeMap::new(),
-            kernel: KernelSays::default(),
-            stalled: Stalled::default(),
-            record: None,
-            slow: Duration::ZERO,
-        }
-    }
 }
 
 impl HungCalls {

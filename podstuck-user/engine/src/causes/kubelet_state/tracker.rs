@@ -40,23 +40,16 @@ const PODS: usize = 1024;
 const KINDS: usize = 8;
 
 /// Records and complaints of all pods.
+#[derive(Default)]
 pub(crate) struct KubeletsPart {
     records: BTreeMap<String, (PodRecord, String)>,
     /// By UID: kubelet's complaints, one for each kind.
-    complaints: Bounded<String, Vec<Repeated>>,
+    complaints: Bounded<String, Vec<Repeated>, PODS>,
     /// By UID: dockerd's last error about a request.
-    of_dockerd: Bounded<String, Said>,
+    of_dockerd: Bounded<String, Said, PODS>,
     /// UIDs of pods with a finding.
     found: BTreeSet<String>,
     lists: Lists,
-}
-
-impl Default for KubeletsPart {
-    fn default() -> Self {
-        let (records, found) = (BTreeMap::new(), BTreeSet::new());
-        let (complaints, of_dockerd) = (Bounded::new(PODS), Bounded::new(PODS));
-        Self { records, complaints, of_dockerd, found, lists: Lists::default() }
-    }
 }
 
 impl KubeletsPart {

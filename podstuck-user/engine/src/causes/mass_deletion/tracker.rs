@@ -27,14 +27,9 @@ pub(super) const SAMPLE_EVERY: Duration = Duration::from_secs(10);
 const RUNS: usize = 256;
 
 /// Deletions that may reach the threshold.
+#[derive(Default)]
 pub(crate) struct BulkDeletes {
-    pub(super) runs: Bounded<Where, Run>,
-}
-
-impl Default for BulkDeletes {
-    fn default() -> Self {
-        Self { runs: Bounded::new(RUNS) }
-    }
+    pub(super) runs: Bounded<Where, Run, RUNS>,
 }
 
 pub(super) fn place(target_id: u64, pid: u32) -> Where {

@@ -53,23 +53,14 @@ pub(crate) struct Seen<'a> {
 type Key = (u64, PathBuf);
 
 /// All directories that are not empty.
+#[derive(Default)]
 pub(crate) struct NotEmpty {
     /// Directories that failed in one attempt, as every directory does that is removed with its contents.
-    pub(super) once: Bounded<Key, Full>,
+    pub(super) once: Bounded<Key, Full, DIRECTORIES>,
     /// Directories that failed in several attempts; kept apart, so that a large removal does not evict them.
-    pub(super) again: Bounded<Key, Full>,
+    pub(super) again: Bounded<Key, Full, DIRECTORIES>,
     /// Targets with another error: that is the cause, and ENOTEMPTY its consequence.
-    explained: Bounded<u64, ()>,
-}
-
-impl Default for NotEmpty {
-    fn default() -> Self {
-        Self {
-            once: Bounded::new(DIRECTORIES),
-            again: Bounded::new(DIRECTORIES),
-            explained: Bounded::new(DIRECTORIES),
-        }
-    }
+    explained: Bounded<u64, (), DIRECTORIES>,
 }
 
 impl NotEmpty {

@@ -81,16 +81,11 @@ struct Missing {
 }
 
 /// Pods on which kubelet's housekeeping works, by UID, and those that the API server does not have.
+#[derive(Default)]
 pub(crate) struct Orphans {
-    pods: Bounded<String, Housekeeping>,
+    pods: Bounded<String, Housekeeping, PODS>,
     missing: Vec<Missing>,
     logged: Logged,
-}
-
-impl Default for Orphans {
-    fn default() -> Self {
-        Self { pods: Bounded::new(PODS), missing: Vec::new(), logged: Logged::default() }
-    }
 }
 
 impl Orphans {

@@ -44,14 +44,9 @@ pub(crate) struct Refused {
 }
 
 /// All targets with a refused removal.
+#[derive(Default)]
 pub(crate) struct Refusals {
-    targets: Bounded<u64, Refused>,
-}
-
-impl Default for Refusals {
-    fn default() -> Self {
-        Self { targets: Bounded::new(TARGETS) }
-    }
+    targets: Bounded<u64, Refused, TARGETS>,
 }
 
 impl Refusals {

@@ -72,6 +72,7 @@ pub(crate) static FAMILY: Family = Family {
 const NAMED: usize = 256;
 
 /// The records of pods, and the last sample of the node.
+#[derive(Default)]
 pub(crate) struct PodRecords {
     sample: Option<Arc<NodeSample>>,
     /// The records, by UID.
@@ -79,14 +80,7 @@ pub(crate) struct PodRecords {
     /// This machine's nodes at the API server, by name, with kubelet's minor version.
     nodes: BTreeMap<String, Option<u32>>,
     /// By UID and log: the last complaint about the pod in the log of another container.
-    named: Bounded<(String, String), Said>,
-}
-
-impl Default for PodRecords {
-    fn default() -> Self {
-        let (sample, records, nodes) = (None, BTreeMap::new(), BTreeMap::new());
-        Self { sample, records, nodes, named: Bounded::new(NAMED) }
-    }
+    named: Bounded<(String, String), Said, NAMED>,
 }
 
 /// One pod's record.

@@ -59,31 +59,20 @@ pub(crate) enum Waits<'a> {
 }
 
 /// The wrong states of the last sample.
+#[derive(Default)]
 pub(crate) struct DockerStates {
     /// By container ID and kind of difference: since when.
     since: BTreeMap<(String, Way), Monotonic>,
     to_go: ToGo,
     loggers: Loggers,
     /// UIDs of pods of which kubelet or dockerd has logged that a container was stopped in vain.
-    stopped_in_vain: Bounded<String, ()>,
+    stopped_in_vain: Bounded<String, (), REMEMBERED>,
     /// Findings in force, by target ID: the pod's UID, and whether the finding is at least likely.
     reported: BTreeMap<u64, (String, bool)>,
 }
 
 /// Whether dockerd records the container as running, and the process ID in question.
 type Way = (bool, Option<u32>);
-
-impl Default for DockerStates {
-    fn default() -> Self {
-        Self {
-            since: BTreeMap::new(),
-            to_go: ToGo::default(),
-            loggers: Loggers::default(),
-            stopped_in_vain: Bounded::new(REMEMBERED),
-            reported: BTreeMap::new(),
-        }
-    }
-}
 
 impl DockerStates {
     fn listen(&mut self, said: &Said) {

@@ -29,17 +29,12 @@ const KNOWS_END: &str =
     "dockerd has deleted the container's task, so it knows that the container has ended";
 
 /// Deleted tasks, and whether processes listen at the addresses of log drivers.
+#[derive(Default)]
 pub(crate) struct Loggers {
     /// By container ID: when dockerd had the task deleted, and the log that says so.
-    deleted: Bounded<String, (Timestamp, String)>,
+    deleted: Bounded<String, (Timestamp, String), REMEMBERED>,
     /// By address: samples since the first question, and the last answer.
     listening: BTreeMap<SocketAddr, (u32, Option<Listening>)>,
-}
-
-impl Default for Loggers {
-    fn default() -> Self {
-        Self { deleted: Bounded::new(REMEMBERED), listening: BTreeMap::new() }
-    }
 }
 
 impl Loggers {

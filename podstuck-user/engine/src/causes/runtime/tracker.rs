@@ -62,22 +62,23 @@ const ORDER: [Complaint; 14] = [
 ];
 
 /// The complaints in the logs, and the state of the node that bears on them.
+#[derive(Default)]
 pub(crate) struct RuntimeSays {
     /// By pod UID, which is empty for the node.
-    complaints: Bounded<(String, Complaint), Repeated>,
+    complaints: Bounded<(String, Complaint), Repeated, REMEMBERED>,
     /// By UID: the last tear-down of a volume, or attempt at it. kubelet stops the sandbox first.
-    torn_down: Bounded<String, Monotonic>,
+    torn_down: Bounded<String, Monotonic, REMEMBERED>,
     /// By UID: when a container ended last.
-    ended: Bounded<String, Monotonic>,
+    ended: Bounded<String, Monotonic, REMEMBERED>,
     to_go: ToGo,
     sandboxes: SandboxMounts,
     sockets: SocketFiles,
     /// By UID: the stops of the sandbox in the runtime's log.
-    stops: Bounded<String, Stops>,
+    stops: Bounded<String, Stops, REMEMBERED>,
     /// By container ID: when its runtime sent SIGKILL, and the log that says so.
-    killed: Bounded<String, (Monotonic, String)>,
+    killed: Bounded<String, (Monotonic, String), REMEMBERED>,
     /// By UID: the end of the grace period, from the API server.
-    grace_ends: Bounded<String, Timestamp>,
+    grace_ends: Bounded<String, Timestamp, REMEMBERED>,
     /// By UID: the container's process that lives after its runtime gave up waiting.
     living: BTreeMap<String, Living>,
     /// Zombie children of shims, by process ID and start time: since when.
@@ -127,26 +128,6 @@ fn is_killed(logged: &Repeated) -> bool {
 /// Whether a complaint says that no signal reaches a container.
 fn cannot_signal(complaint: Complaint) -> bool {
     matches!(complaint, Complaint::StateLost | Complaint::SignalRefused | Complaint::KillFails)
-}
-
-impl Default for RuntimeSays {
-    fn default() -> Self {
-        Self {
-            complaints: Bounded::new(REMEMBERED),
-            torn_down: Bounded::new(REMEMBERED),
-            ended: Bounded::new(REMEMBERED),
-            stops: Bounded::new(REMEMBERED),
-            to_go: ToGo::default(),
-            sandboxes: SandboxMounts::default(),
-            sockets: SocketFiles::default(),
-            killed: Bounded::new(REMEMBERED),
-            grace_ends: Bounded::new(REMEMBERED),
-            living: BTreeMap::new(),
-            unreaped: BTreeMap::new(),
-            stale: BTreeMap::new(),
-            found: BTreeMap::new(),
-        }
-    }
 }
 
 impl RuntimeSays {

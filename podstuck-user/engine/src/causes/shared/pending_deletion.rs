@@ -31,16 +31,11 @@ pub(crate) enum Word {
 }
 
 /// Pods to be deleted, by UID.
+#[derive(Default)]
 pub(crate) struct ToGo {
     /// The records; `None` if the pod is not being deleted.
     records: BTreeMap<String, Option<Word>>,
-    logs: Bounded<String, Word>,
-}
-
-impl Default for ToGo {
-    fn default() -> Self {
-        Self { records: BTreeMap::new(), logs: Bounded::new(REMEMBERED) }
-    }
+    logs: Bounded<String, Word, REMEMBERED>,
 }
 
 impl ToGo {

@@ -95,13 +95,8 @@ pub(crate) fn tell_first(draft: &mut Draft, first: Option<&Said>) {
 }
 
 /// Repeated messages, by the UID of the pod.
-pub(crate) struct OfPods(Bounded<String, Repeated>);
-
-impl Default for OfPods {
-    fn default() -> Self {
-        Self(Bounded::new(PODS))
-    }
-}
+#[derive(Default)]
+pub(crate) struct OfPods(Bounded<String, Repeated, PODS>);
 
 impl OfPods {
     pub(crate) fn note(&mut self, context: &Context<'_>, said: &Said) {

@@ -36,14 +36,8 @@ pub(crate) struct FailedStat {
 }
 
 /// Failed stat requests, by the pod's UID and the volume's name as in the log.
-#[derive(Debug)]
-pub(crate) struct StatErrors(Bounded<(String, String), FailedStat>);
-
-impl Default for StatErrors {
-    fn default() -> Self {
-        Self(Bounded::new(REMEMBERED))
-    }
-}
+#[derive(Debug, Default)]
+pub(crate) struct StatErrors(Bounded<(String, String), FailedStat, REMEMBERED>);
 
 /// A volume with a fresh failure that its pod still has.
 pub(crate) struct Failing<'s> {

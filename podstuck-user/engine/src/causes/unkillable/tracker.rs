@@ -149,23 +149,16 @@ struct Followed {
 }
 
 /// The state that is kept from sample to sample.
+#[derive(Default)]
 pub(crate) struct Unkillables {
     /// By UID: pods whose groups were in the last sample.
     followed: BTreeMap<String, Followed>,
     /// Pods of which a volume was removed.
-    torn_down: Bounded<String, ()>,
+    torn_down: Bounded<String, (), REMEMBERED>,
     /// By UID: the kill of a container of the pod, from a log.
-    killed: Bounded<String, Killed>,
+    killed: Bounded<String, Killed, REMEMBERED>,
     to_go: ToGo,
     stalled: Stalled,
-}
-
-impl Default for Unkillables {
-    fn default() -> Self {
-        let (torn_down, killed) = (Bounded::new(REMEMBERED), Bounded::new(REMEMBERED));
-        let (to_go, stalled) = (ToGo::default(), Stalled::default());
-        Self { followed: BTreeMap::new(), torn_down, killed, to_go, stalled }
-    }
 }
 
 impl Unkillables {

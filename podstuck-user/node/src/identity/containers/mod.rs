@@ -96,19 +96,12 @@ pub fn joined(all: impl IntoIterator<Item = Container>) -> Vec<Arc<Container>> {
 }
 
 /// The present containers, and earlier ones.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Containers {
-    all: Bounded<String, Arc<Container>>,
+    all: Bounded<String, Arc<Container>, REMEMBERED>,
     by_part: HashMap<PathBuf, Vec<String>>,
     /// Keys of the present ones.
     present: HashSet<String>,
-}
-
-impl Default for Containers {
-    fn default() -> Self {
-        let (by_part, present) = (HashMap::new(), HashSet::new());
-        Self { all: Bounded::new(REMEMBERED), by_part, present }
-    }
 }
 
 impl Containers {

@@ -43,13 +43,13 @@ pub(super) struct Scan {
     /// kubelet and the runtimes: a few.
     removers: BTreeSet<u32>,
     names: proc::Names,
-    deleters: Bounded<u32, ()>,
+    deleters: Bounded<u32, (), DELETERS>,
 }
 
 impl Scan {
     /// A scan that has seen no process yet.
     pub(super) fn new(threshold: Duration, sees_exec: bool) -> Self {
-        let deleters = Bounded::new(DELETERS);
+        let deleters = Bounded::default();
         let none = BTreeSet::new;
         let (unanswered, silent, removers) = (none(), none(), none());
         let (found, names) = (None, proc::Names::default());

@@ -43,21 +43,14 @@ pub(super) struct Current {
 }
 
 /// The state after the lines read so far.
+#[derive(Default)]
 pub(super) struct Deletions {
-    current: Bounded<Name, Current>,
-    found: Bounded<String, Timestamp>,
-    added: Bounded<String, Timestamp>,
+    current: Bounded<Name, Current, REMEMBERED>,
+    found: Bounded<String, Timestamp, REMEMBERED>,
+    added: Bounded<String, Timestamp, REMEMBERED>,
     lives: u64,
     /// By `life`: the UID, or `None` where it is ambiguous.
-    uids: Bounded<u64, Option<String>>,
-}
-
-impl Default for Deletions {
-    fn default() -> Self {
-        let (current, uids) = (Bounded::new(REMEMBERED), Bounded::new(REMEMBERED));
-        let (found, added) = (Bounded::new(REMEMBERED), Bounded::new(REMEMBERED));
-        Self { current, found, added, lives: 0, uids }
-    }
+    uids: Bounded<u64, Option<String>, REMEMBERED>,
 }
 
 impl Deletions {
@@ -162,7 +155,7 @@ impl Deletions {
 
     /// Forgets the current pods: lines were left out, in which any pod may have been added.
     pub(super) fn interrupted(&mut self) {
-        self.current = Bounded::new(REMEMBERED);
+        self.current = Bounded::default();
     }
 
     /// The names of pods that kubelet was asked to delete and whose UID it has not logged: it logs one at the pod's

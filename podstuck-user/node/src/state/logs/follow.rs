@@ -64,7 +64,7 @@ pub struct Follower {
     kubelets: BTreeMap<Daemon, Log<Box<Open>>>,
     runtimes: BTreeMap<Daemon, (Component, Log<Mark>)>,
     /// Id of a container or a sandbox to the UID of its pod.
-    ids: Bounded<String, String>,
+    ids: Bounded<String, String, IDS>,
     /// The daemons that are services of the node.
     services: BTreeSet<u32>,
     looked: Option<Instant>,
@@ -78,7 +78,7 @@ impl Follower {
             host_root: host_root.into(),
             kubelets: BTreeMap::new(),
             runtimes: BTreeMap::new(),
-            ids: Bounded::new(IDS),
+            ids: Bounded::default(),
             services: BTreeSet::new(),
             looked: None,
             names: proc::Names::default(),
@@ -180,7 +180,7 @@ impl Logs {
         host_root: &Path,
         pid: u32,
         log: &mut Log<Box<Open>>,
-        ids: &mut Bounded<String, String>,
+        ids: &mut Bounded<String, String, IDS>,
     ) {
         let (caller, now) = (caller(pid), Timestamp::now());
         let question = ReadLog { host_root: host_root.into(), pid, now, after: log.after.take() };
@@ -230,7 +230,7 @@ impl Logs {
         host_root: &Path,
         (pid, component): (u32, Component),
         log: &mut Log<Mark>,
-        ids: &mut Bounded<String, String>,
+        ids: &mut Bounded<String, String, IDS>,
         seen: &mut BTreeSet<String>,
     ) {
         let caller = caller(pid);

@@ -232,13 +232,8 @@ enum Known {
 }
 
 /// The last complaint of each kind, by pod.
-pub(super) struct OfPods(Bounded<Known, Vec<Kind>>);
-
-impl Default for OfPods {
-    fn default() -> Self {
-        Self(Bounded::new(PODS))
-    }
-}
+#[derive(Default)]
+pub(super) struct OfPods(Bounded<Known, Vec<Kind>, PODS>);
 
 impl OfPods {
     /// Adds the next complaint of the log.

@@ -148,7 +148,7 @@ fn search(
 ) -> Result<(VecDeque<OfOne>, PodIds, Lines)> {
     // Kept apart: the reports of many healthy pods must not displace complaints.
     let (mut reports, mut complaints) = (VecDeque::new(), VecDeque::new());
-    let (mut lines, mut unknown) = (Lines::default(), Bounded::new(KINDS));
+    let (mut lines, mut unknown) = (Lines::default(), Bounded::<_, _, KINDS>::default());
     // The first line may be cut, and a log may contain anything.
     for line in BufReader::new(text).split(b'\n') {
         let line = line?;
