@@ -2,10 +2,9 @@
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
-    dead_code,
     missing_docs,
     unreachable_pub,
-    reason = "a test stops at the first surprise, and each uses a part of this"
+    reason = "a test stops at the first surprise"
 )]
 
 use std::{
@@ -13,17 +12,11 @@ use std::{
     future::Future,
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
-    process::{Child, Command, ExitStatus, Stdio},
+    process::{Child, Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
 
-use nix::{
-    mount::{MntFlags, MsFlags, mount, umount2},
-    sched::{CloneFlags, unshare},
-    sys::signal::{Signal, kill},
-    unistd::{Pid, geteuid},
-};
 use podstuck_csi_driver::proto::csi::{
     NodePublishVolumeRequest, NodeUnpublishVolumeRequest, VolumeCapability,
     identity_client::IdentityClient,
@@ -37,18 +30,18 @@ use tonic::{
 };
 
 /// Longer than anything here takes: a test that waits so long has failed.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A process of `podstuck-csi-driver`, which ends with the test.
 pub struct Running {
     child: Child,
-    pub socket: PathBuf,
+    socket: PathBuf,
     log: PathBuf,
 }
 
 impl Running {
-    /// Started in the calling thread's mount namespace, and answering.
-    pub fn start(directory: &Path, socket: &str, arguments: &[&str]) -> Self {
+    /// Started, and answering.
+    fn start(directory: &Path, socket: &str, arguments: &[&str]) -> Self {
         let (socket, log) = (directory.join(socket), directory.join("log"));
         let _ = fs::remove_file(&socket);
         let child = Command::new(env!("CARGO_BIN_EXE_podstuck-csi-driver"))
@@ -71,14 +64,6 @@ impl Running {
     pub fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap()
     }
-
-    pub fn signal(&self, signal: Signal) {
-        kill(Pid::from_raw(self.child.id().try_into().unwrap()), signal).unwrap();
-    }
-
-    pub fn wait(&mut self) -> ExitStatus {
-        self.child.wait().unwrap()
-    }
 }
 
 impl Drop for Running {
@@ -91,7 +76,7 @@ impl Drop for Running {
 /// A driver with a directory of its own: its state, its socket, its log, and the pods' volumes.
 pub struct Driver {
     pub running: Running,
-    pub directory: TempDir,
+    directory: TempDir,
     more: Vec<&'static str>,
 }
 
@@ -105,7 +90,7 @@ impl Driver {
     /// Kills it and starts it again, with what its file says.
     pub fn restart(&mut self) {
         self.running.child.kill().unwrap();
-        self.running.wait();
+        self.running.child.wait().unwrap();
         self.running = Self::process(self.directory.path(), &self.more);
     }
 
@@ -146,23 +131,12 @@ impl Driver {
     }
 }
 
-/// What a fault left mounted would keep the directory from being removed.
-impl Drop for Driver {
-    fn drop(&mut self) {
-        let table = fs::read_to_string("/proc/thread-self/mountinfo").unwrap_or_default();
-        let points = table.lines().filter_map(|line| line.split(' ').nth(4).map(Path::new));
-        for point in points.filter(|point| point.starts_with(self.directory.path())) {
-            let _ = umount2(point, MntFlags::MNT_DETACH);
-        }
-    }
-}
-
 /// A client that dials the socket.
-pub fn channel(socket: &Path) -> Channel {
+fn channel(socket: &Path) -> Channel {
     Endpoint::from_shared(format!("unix://{}", socket.display())).unwrap().connect_lazy()
 }
 
-pub fn text(path: &Path) -> String {
+fn text(path: &Path) -> String {
     path.to_str().unwrap().to_owned()
 }
 
@@ -171,13 +145,11 @@ pub fn publication(volume: &str, target: &Path) -> NodePublishVolumeRequest {
     NodePublishVolumeRequest {
         volume_id: volume.to_owned(),
         target_path: text(target),
-        volume_capability: files(),
+        volume_capability: Some(VolumeCapability {
+            access_type: Some(AccessType::Mount(MountVolume {})),
+        }),
         ..Default::default()
     }
-}
-
-pub fn files() -> Option<VolumeCapability> {
-    Some(VolumeCapability { access_type: Some(AccessType::Mount(MountVolume {})) })
 }
 
 /// Runs a client.
@@ -185,22 +157,4 @@ pub fn run<T>(client: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let patient = async { tokio::time::timeout(PATIENCE, client).await };
     runtime.block_on(patient).unwrap_or_else(|_| panic!("no answer in {PATIENCE:?}"))
-}
-
-/// What a test needs that mounts.
-pub fn root() -> Result<(), &'static str> {
-    if geteuid().is_root() { Ok(()) } else { Err("not root") }
-}
-
-/// A mount namespace of this test's thread and of what it starts.
-pub fn own_mounts() {
-    unshare(CloneFlags::CLONE_NEWNS).unwrap();
-    let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
-    mount(None::<&str>, "/", None::<&str>, private, None::<&str>).unwrap();
-}
-
-/// How many mounts are at `path`, by the kernel's table of this thread's namespace.
-pub fn mounts_at(path: &Path) -> usize {
-    let table = fs::read_to_string("/proc/thread-self/mountinfo").unwrap();
-    table.lines().filter(|line| line.split(' ').nth(4) == path.to_str()).count()
 }
