@@ -119,11 +119,6 @@ pub(crate) fn beside_tests(workspace: &Workspace) -> Result<PathBuf> {
     Ok(workspace.target.join("debug/podstuck"))
 }
 
-/// Builds all tests.
-pub(crate) fn tests(workspace: &Workspace) -> Result<()> {
-    process::run(&mut workspace.cargo(["test", "--workspace", "--no-run"]))
-}
-
 /// Makes cargo link statically for this architecture and omit build paths; returns the name of the folder for the
 /// programs.
 pub(crate) fn link_statically(

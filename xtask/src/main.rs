@@ -50,10 +50,7 @@ enum Command {
     /// Build podstuck
     Build(build::Options),
     /// Lint, then run every test; install what the tests need, where it is missing
-    Test {
-        /// Run only the tests whose name contains this, and do not lint
-        filter: Option<String>,
-    },
+    Test(test::Options),
     /// Check the formatting, clippy's lints and the dependencies
     Lint,
     /// Check the licences, the origin and the known faults of the dependencies
@@ -110,7 +107,7 @@ fn run(command: &Command) -> Result<ExitCode> {
     match command {
         Command::Setup => setup::run(&workspace),
         Command::Build(options) => build::run(&workspace, options),
-        Command::Test { filter } => test::run(&workspace, filter.as_deref()),
+        Command::Test(options) => test::run(&workspace, options),
         Command::Lint => lint::run(&workspace).and_then(|()| deny::run(&workspace)),
         Command::Deny => deny::run(&workspace),
         Command::Fuzz(options) => fuzz::run(&workspace, options),

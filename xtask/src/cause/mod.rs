@@ -134,7 +134,9 @@ fn check(workspace: &Workspace, id: &str) -> Result<()> {
     })?;
     setup::run(workspace)?;
     println!("its lab");
-    test::run(workspace, Some(&format!("::{}", id.replace('-', "_")))).context(
+    let filter = Some(format!("::{}", id.replace('-', "_")));
+    let its_lab = test::Options { filter, test: vec!["labs".to_owned()], ..Default::default() };
+    test::run(workspace, &its_lab).context(
         "where the lab has no snapshot yet, or another one, read the difference, and record it: the same command \
          with INSTA_UPDATE=always",
     )?;

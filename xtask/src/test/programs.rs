@@ -15,6 +15,8 @@ use crate::workspace::Workspace;
 pub(crate) struct Program {
     /// The name of its target, such as `labs`
     pub(crate) name: String,
+    /// Whether it has the unit tests of a library or of a program
+    pub(crate) is_of_a_crate: bool,
     executable: PathBuf,
     /// The folder of its package, in which cargo runs tests
     folder: PathBuf,
@@ -39,7 +41,8 @@ impl Program {
         let write = r#"printf %s "$1" >"$2" && chmod +x "$2""#;
         process::run(Command::new("sh").args(["-c", write, "sh", script]).arg(&executable))
             .unwrap();
-        Self { name: name.to_owned(), executable, folder: folder.to_owned() }
+        let folder = folder.to_owned();
+        Self { name: name.to_owned(), is_of_a_crate: false, executable, folder }
     }
 }
 
@@ -72,6 +75,7 @@ fn listed(messages: &str) -> Result<Vec<Program>> {
         let folder = Path::new(manifest).parent().context("a manifest lies in a folder")?;
         programs.push(Program {
             name: name.to_owned(),
+            is_of_a_crate: message["target"]["kind"][0] != "test",
             executable: executable.into(),
             folder: folder.into(),
         });
@@ -88,16 +92,17 @@ mod tests {
     fn test_programs_are_separated_from_what_else_cargo_builds() {
         let messages = r#"
 {"reason":"compiler-artifact","manifest_path":"/w/a/Cargo.toml","target":{"name":"tool"},"profile":{"test":false},"executable":"/w/target/debug/tool"}
-{"reason":"compiler-artifact","manifest_path":"/w/a/Cargo.toml","target":{"name":"two"},"profile":{"test":true},"executable":"/w/target/debug/deps/two-1"}
-{"reason":"compiler-artifact","manifest_path":"/w/a/Cargo.toml","target":{"name":"one"},"profile":{"test":true},"executable":"/w/target/debug/deps/one-1"}
+{"reason":"compiler-artifact","manifest_path":"/w/a/Cargo.toml","target":{"kind":["test"],"name":"two"},"profile":{"test":true},"executable":"/w/target/debug/deps/two-1"}
+{"reason":"compiler-artifact","manifest_path":"/w/a/Cargo.toml","target":{"kind":["lib"],"name":"one"},"profile":{"test":true},"executable":"/w/target/debug/deps/one-1"}
 {"reason":"compiler-artifact","manifest_path":"/w/a/Cargo.toml","target":{"name":"library"},"profile":{"test":false},"executable":null}
 {"reason":"build-finished","success":true}"#;
-        let program = |name: &str| Program {
+        let program = |name: &str, is_of_a_crate: bool| Program {
             name: name.into(),
+            is_of_a_crate,
             executable: format!("/w/target/debug/deps/{name}-1").into(),
             folder: "/w/a".into(),
         };
-        assert_eq!(listed(messages.trim()).unwrap(), [program("one"), program("two")]);
+        assert_eq!(listed(messages.trim()).unwrap(), [program("one", true), program("two", false)]);
         assert!(listed("no JSON").is_err());
     }
 }

@@ -10,11 +10,10 @@ use podstuck_process as process;
 use tempfile::NamedTempFile;
 
 use super::longest::{Clock, Longest};
-use super::programs::{self, Program};
+use super::programs::Program;
 use super::totals::Totals;
 use super::unsteady::Unsteady;
 use crate::tools::Tools;
-use crate::workspace::Workspace;
 
 /// Option for tests that count events of the whole machine.
 pub(super) const ONE_AT_A_TIME: &str = "--test-threads=1";
@@ -69,7 +68,6 @@ const SKIPS: &str = "PODSTUCK_TEST_SKIPS";
 
 /// The common state of all tests of a run.
 pub(crate) struct Runner<'a> {
-    workspace: &'a Workspace,
     filter: Option<&'a str>,
     tools: Option<Tools>,
     program: Option<PathBuf>,
@@ -86,9 +84,8 @@ pub(crate) struct Runner<'a> {
 }
 
 impl<'a> Runner<'a> {
-    pub(crate) fn new(workspace: &'a Workspace, filter: Option<&'a str>) -> Result<Self> {
+    pub(crate) fn new(filter: Option<&'a str>) -> Result<Self> {
         Ok(Self {
-            workspace,
             filter,
             tools: None,
             program: None,
@@ -113,10 +110,9 @@ impl<'a> Runner<'a> {
         self.variables.push((variable, value));
     }
 
-    /// Runs the selection, given as arguments of `cargo test`, with options for the test programs. A failure is kept
-    /// until the end, so that the other tests run as well.
-    pub(crate) fn run(&mut self, selection: &[&str], options: &[&str]) {
-        for program in self.build(selection) {
+    /// Runs the programs with these options. A failure is kept until the end, so that the other tests run as well.
+    pub(crate) fn run(&mut self, programs: Vec<Program>, options: &[&str]) {
+        for program in programs {
             let ran = self.start(&program, options, &mut (self.output)());
             self.take(ran);
         }
@@ -129,14 +125,12 @@ impl<'a> Runner<'a> {
     }
 
     /// Like [`Self::run`], for tests against the kernel: in two lanes with one test at a time in each; failed tests
-    /// are repeated at the end, see [`Unsteady`]. Beside them run the programs of [`BESIDE`] and, if `documented`,
-    /// the documentation's examples.
-    pub(crate) fn run_against_the_kernel(&mut self, selection: &[&str], documented: bool) {
-        let programs = self.build(selection);
-        self.run_lanes(Lanes::of(programs), documented);
+    /// are repeated at the end, see [`Unsteady`]. Beside them run the programs of [`BESIDE`].
+    pub(crate) fn run_against_the_kernel(&mut self, programs: Vec<Program>) {
+        self.run_lanes(Lanes::of(programs));
     }
 
-    fn run_lanes(&mut self, lanes: Lanes, documented: bool) {
+    fn run_lanes(&mut self, lanes: Lanes) {
         let runner = &*self;
         let stream = |program: Program| {
             (runner.start(&program, &[ONE_AT_A_TIME], &mut (runner.output)()), program)
@@ -145,22 +139,18 @@ impl<'a> Runner<'a> {
             let run = |printed: &mut _| runner.start(&program, &[ONE_AT_A_TIME], printed);
             (runner.passed_on(run), program)
         };
-        let (all, examples) = thread::scope(|scope| {
-            let beside = scope.spawn(|| runner.start_beside(lanes.beside, documented));
+        let (all, is_whole) = thread::scope(|scope| {
+            let beside = scope.spawn(|| runner.start_beside(lanes.beside));
             let second =
                 scope.spawn(|| lanes.second.into_iter().map(as_a_whole).collect::<Vec<_>>());
             let mut all: Vec<(Ran, Program)> = lanes.first.into_iter().map(stream).collect();
             let second = second.join().map(|its| all.extend(its));
             all.extend(lanes.alone.into_iter().map(stream));
-            let examples = beside.join().map(|(its, examples)| {
-                all.extend(its);
-                examples
-            });
-            (all, second.and(examples))
+            let beside = beside.join().map(|its| all.extend(its));
+            (all, second.and(beside).is_ok())
         });
-        match examples {
-            Ok(examples) => examples.into_iter().for_each(|ran| self.take(ran)),
-            Err(_) => self.note(Err(anyhow!("a thread that runs tests panicked"))),
+        if !is_whole {
+            self.note(Err(anyhow!("a thread that runs tests panicked")));
         }
         let mut failed = Vec::new();
         for (mut ran, program) in all {
@@ -186,39 +176,14 @@ impl<'a> Runner<'a> {
     }
 
     /// Runs programs in a thread of its own.
-    fn start_beside(
-        &self,
-        programs: Vec<Program>,
-        documented: bool,
-    ) -> (Vec<(Ran, Program)>, Option<Ran>) {
+    fn start_beside(&self, programs: Vec<Program>) -> Vec<(Ran, Program)> {
         // Applies to this thread and its children only (setpriority(2), "NOTES"). If it fails, they merely take more
         // time.
         let _ = rustix::process::nice(NICE);
         let start = |program: Program| {
             (self.passed_on(|printed| self.start(&program, &[], printed)), program)
         };
-        let ran = programs.into_iter().map(start).collect();
-        (ran, documented.then(|| self.passed_on(|printed| self.start_documented(printed))))
-    }
-
-    /// Runs the documentation's examples.
-    fn start_documented(&self, output: &mut impl Write) -> Ran {
-        let mut command =
-            self.workspace.cargo(["test", "--no-fail-fast", "--workspace", "--doc", "--"]);
-        command.args(self.filter);
-        let mut totals = Totals::default();
-        let end = pass_on(&mut command, output, |line| {
-            totals.add_line(line);
-        });
-        Ran { end, totals, longest: Longest::default() }
-    }
-
-    fn build(&mut self, selection: &[&str]) -> Vec<Program> {
-        let built = programs::build(self.workspace, selection);
-        built.unwrap_or_else(|error| {
-            self.note(Err(error));
-            Vec::new()
-        })
+        programs.into_iter().map(start).collect()
     }
 
     fn start(&self, program: &Program, options: &[&str], output: &mut impl Write) -> Ran {
@@ -268,11 +233,6 @@ impl<'a> Runner<'a> {
         if let Err(error) = result {
             self.failure.get_or_insert(error);
         }
-    }
-
-    /// Whether the selection contained no test.
-    pub(crate) fn has_found_none(&self) -> bool {
-        self.failure.is_none() && self.totals.is_empty()
     }
 
     /// Prints the skipped tests, and the totals as the last line; returns the first failure.
@@ -417,9 +377,8 @@ mod tests {
             "echo 'test t ... ok'; echo 'test result: ok. 1 passed; 0 failed; 0 ignored'; exit 0";
         const RUNS_NONE: &str = "echo 'test result: ok. 0 passed; 0 failed; 0 ignored'; exit 0";
         let folder = tempfile::tempdir().unwrap();
-        let workspace = Workspace::locate().unwrap();
         let verdict = |names: &[&str], again: &str| {
-            let mut runner = Runner::new(&workspace, None).unwrap();
+            let mut runner = Runner::new(None).unwrap();
             // The runner of this test counts the lines that it prints.
             runner.output = || Box::new(io::sink());
             let programs: Vec<Program> =
@@ -431,7 +390,7 @@ mod tests {
                     [&mut lanes.first, &mut lanes.second, &mut lanes.alone, &mut lanes.beside];
                 all.into_iter().nth(number % 4).unwrap().push(program);
             }
-            runner.run_lanes(lanes, false);
+            runner.run_lanes(lanes);
             (runner.totals.to_string(), runner.finish("").is_ok())
         };
         assert_eq!(
