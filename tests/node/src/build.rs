@@ -55,7 +55,7 @@ pub fn ensure() -> Result<()> {
     if !is_whole(&folder) {
         let work = cache.join("build");
         make(&apt, &work, &folder).context("building Kubernetes")?;
-        fs::remove_dir_all(&work).with_context(|| format!("cannot remove {}", work.display()))?;
+        process::folder::remove(&work)?;
     }
     if current.is_symlink() {
         fs::remove_file(&current)
@@ -70,7 +70,7 @@ fn is_whole(folder: &Path) -> bool {
 
 fn make(apt: &PrivateApt, work: &Path, into: &Path) -> Result<()> {
     let mut phases = Phases::default();
-    fs::create_dir_all(into).with_context(|| format!("cannot create {}", into.display()))?;
+    process::folder::create(into)?;
     let tree = phases.run("source", || apt.source(PACKAGE, &work.join("source")))?;
     let go = Go::new(work, &tree)?;
     // The API server's code for its own types is not in the source.
@@ -93,8 +93,7 @@ impl Go {
         let go = Self { path: work.join("go"), cache: work.join("go-cache") };
         let import = go.tree();
         let parent = import.parent().context("an import path has a parent")?;
-        fs::create_dir_all(parent)
-            .with_context(|| format!("cannot create {}", parent.display()))?;
+        process::folder::create(parent)?;
         if import.is_symlink() {
             fs::remove_file(&import)
                 .with_context(|| format!("cannot remove {}", import.display()))?;

@@ -1,5 +1,6 @@
 //! Runs other programs; errors contain the failed command.
 
+pub mod folder;
 pub mod phases;
 pub mod private_apt;
 

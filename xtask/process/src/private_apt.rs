@@ -8,12 +8,9 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate as process;
+use crate::{self as process, folder};
 
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
-
-/// Records the packages from which a folder was made.
-const STAMP: &str = "packages";
 
 /// An apt configuration that is separate from the machine's.
 pub struct PrivateApt {
@@ -47,13 +44,8 @@ impl PrivateApt {
     pub fn unpack(&self, suite: &str, package: &str, version: &str, unpacked: &Path) -> Result<()> {
         let pool = self.folder.join("pool");
         // A package of an earlier attempt must not be mistaken for this one.
-        for folder in [pool.as_path(), unpacked] {
-            if folder.exists() {
-                fs::remove_dir_all(folder)
-                    .with_context(|| format!("cannot remove {}", folder.display()))?;
-            }
-        }
-        fs::create_dir_all(&pool).with_context(|| format!("cannot create {}", pool.display()))?;
+        folder::fresh(&pool)?;
+        folder::fresh(unpacked)?;
         self.update(&[suite])?;
         process::output(
             self.apt_get().arg("download").arg(format!("{package}={version}")).current_dir(&pool),
@@ -108,27 +100,19 @@ impl PrivateApt {
         self.update(&[suite]).context("cannot get Debian's package indexes")?;
         let packages = self.with_dependencies(packages)?;
         let files = self.files(&packages)?;
-        let stamp = files.join("\n");
-        let file = root.join(STAMP);
-        if fs::read_to_string(&file).is_ok_and(|found| found == stamp) {
-            return Ok(files);
-        }
-        let architecture = self.architecture.map(|name| format!(" for {name}")).unwrap_or_default();
-        println!("downloading {} packages of Debian's {suite}{architecture}", packages.len());
-        if root.exists() {
-            fs::remove_dir_all(root)
-                .with_context(|| format!("cannot remove {}", root.display()))?;
-        }
-        self.unpack_all(&packages, root)?;
-        // Written last, so that an interrupted unpacking is repeated.
-        fs::write(&file, stamp).with_context(|| format!("cannot write {}", file.display()))?;
+        folder::unless_stamped(root, &files.join("\n"), || {
+            let architecture = self.architecture.map(|name| format!(" for {name}"));
+            let architecture = architecture.unwrap_or_default();
+            println!("downloading {} packages of Debian's {suite}{architecture}", packages.len());
+            self.unpack_all(&packages, root)
+        })?;
         Ok(files)
     }
 
     /// Downloads packages and unpacks them all into one folder.
     pub fn unpack_all(&self, packages: &[String], unpacked: &Path) -> Result<()> {
         let pool = unpacked.join("pool");
-        fs::create_dir_all(&pool).with_context(|| format!("cannot create {}", pool.display()))?;
+        folder::create(&pool)?;
         process::output(self.apt_get().arg("download").args(packages).current_dir(&pool))?;
         for archive in
             fs::read_dir(&pool).with_context(|| format!("cannot read {}", pool.display()))?
@@ -136,7 +120,7 @@ impl PrivateApt {
             let archive = archive.with_context(|| format!("cannot read {}", pool.display()))?;
             process::output(Command::new("dpkg").arg("-x").arg(archive.path()).arg(unpacked))?;
         }
-        fs::remove_dir_all(&pool).with_context(|| format!("cannot remove {}", pool.display()))
+        folder::remove(&pool)
     }
 
     /// The newest version of a source package in a suite.
@@ -153,13 +137,8 @@ impl PrivateApt {
     /// Downloads the source of a package and unpacks it into a separate folder below `folder`, which is replaced;
     /// returns that folder. Requires an earlier call of `source_version`.
     pub fn source(&self, package: &str, folder: &Path) -> Result<PathBuf> {
-        if folder.exists() {
-            fs::remove_dir_all(folder)
-                .with_context(|| format!("cannot remove {}", folder.display()))?;
-        }
+        folder::fresh(folder)?;
         let cannot = || format!("cannot read {}", folder.display());
-        fs::create_dir_all(folder)
-            .with_context(|| format!("cannot create {}", folder.display()))?;
         process::output(self.apt_get().arg("source").arg(package).current_dir(folder))?;
         let entries = fs::read_dir(folder).with_context(cannot)?;
         let mut folders = entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir());
@@ -170,8 +149,7 @@ impl PrivateApt {
     fn configure(&self, kind: &str, suites: &[&str]) -> Result<()> {
         let [lists, cache] = ["lists", "cache"].map(|name| self.folder.join(name));
         for folder in [lists.join("partial"), cache.join("archives/partial")] {
-            fs::create_dir_all(&folder)
-                .with_context(|| format!("cannot create {}", folder.display()))?;
+            folder::create(&folder)?;
         }
         let sources = self.folder.join("sources.list");
         let lines: String = suites

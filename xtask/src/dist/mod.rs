@@ -91,10 +91,10 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         return provenance::verify(&out, key);
     }
     // Files of an earlier run would get a checksum as well.
-    if options.out.is_none() && out.exists() {
-        fs::remove_dir_all(&out).with_context(|| format!("removing {}", out.display()))?;
+    if options.out.is_none() {
+        process::folder::remove(&out)?;
     }
-    fs::create_dir_all(&out).with_context(|| format!("creating {}", out.display()))?;
+    process::folder::create(&out)?;
     let release = Release {
         workspace,
         out,

@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail};
 use crate::architecture::Architecture;
 use crate::vm::modules;
 use crate::vm::offer::{self, Flavour, Name, Offer, Series};
+use podstuck_process::folder;
 use podstuck_process::private_apt::PrivateApt;
 
 /// The suites to search. Together they contain the kernels of five years.
@@ -24,8 +25,6 @@ const fn usual(architecture: Architecture) -> (&'static [Series], usize) {
 /// The series of the machines with hidden BTF, with a locked-down kernel, and with runtimes; if it is not selected,
 /// the last one of the run.
 pub(super) const COMMON_SERIES: Series = (6, 12);
-/// Records the packages from which a folder was made.
-const STAMP: &str = "packages";
 
 /// An unpacked kernel.
 pub(super) struct Kernel {
@@ -120,22 +119,8 @@ impl Kernel {
         // A folder that was made with another list of modules is outdated as well.
         let mut stamp = apt.files(&offer.packages)?;
         stamp.extend(modules::WANTED.map(str::to_owned));
-        let stamp = stamp.join("\n");
-        if fs::read_to_string(place.join(STAMP)).is_ok_and(|found| found == stamp) {
-            println!("Linux {}: there", offer.release);
-        } else {
-            println!("Linux {}: downloading it", offer.release);
-            // Renamed when complete: an interrupted download leaves no kernel behind.
-            let new = folder.join(format!("{name}.new"));
-            for old in [&new, &place] {
-                remove(old)?;
-            }
-            fs::create_dir_all(&new).with_context(|| format!("cannot create {}", new.display()))?;
-            unpack(apt, offer, &new)?;
-            let file = new.join(STAMP);
-            fs::write(&file, stamp).with_context(|| format!("cannot write {}", file.display()))?;
-            fs::rename(&new, &place).with_context(|| format!("cannot rename {}", new.display()))?;
-        }
+        println!("Linux {}", offer.release);
+        folder::unless_stamped(&place, &stamp.join("\n"), || unpack(apt, offer, &place))?;
         Ok(Self { name, image: place.join("vmlinuz"), modules: modules::list(&place)? })
     }
 }
@@ -157,15 +142,7 @@ fn unpack(apt: &PrivateApt, offer: &Offer, place: &Path) -> Result<()> {
     let target = place.join("vmlinuz");
     fs::rename(&image, &target).with_context(|| format!("cannot move {}", image.display()))?;
     modules::pick(&whole, release, place)?;
-    remove(&whole)
-}
-
-fn remove(folder: &Path) -> Result<()> {
-    if folder.exists() {
-        fs::remove_dir_all(folder)
-            .with_context(|| format!("cannot remove {}", folder.display()))?;
-    }
-    Ok(())
+    folder::remove(&whole)
 }
 
 #[cfg(test)]

@@ -16,7 +16,6 @@ mod selinux;
 mod table;
 mod userland;
 
-use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -148,7 +147,7 @@ fn prepare(
 ) -> Result<Vec<(Kernel, PathBuf)>> {
     require_programs(architecture)?;
     let folder = folder(workspace, architecture);
-    fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    process::folder::create(&folder)?;
     phases.run("set-up", || setup::run(workspace))?;
     let kernels = phases.run("kernels", || kernels::get(&folder, architecture, wanted))?;
     let userland = phases.run("tools", || Userland::get(&folder, architecture))?;
@@ -181,10 +180,7 @@ fn test(workspace: &Workspace, options: &Options, phases: &mut Phases) -> Result
     let runtimes = || disk::image(&daemons::unpacked(workspace, daemons::SUITE)?, &folder);
     let runtimes = if more { Some(phases.run("runtimes", runtimes)?) } else { None };
     let logs = folder.join("logs");
-    if logs.exists() {
-        fs::remove_dir_all(&logs).with_context(|| format!("cannot remove {}", logs.display()))?;
-    }
-    fs::create_dir_all(&logs).with_context(|| format!("cannot create {}", logs.display()))?;
+    process::folder::fresh(&logs)?;
     let breadth = Breadth {
         extent: options.extent(),
         kprobes_everywhere: options.whole || !options.backend.is_empty(),

@@ -7,8 +7,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use podstuck_process as process;
 use podstuck_process::private_apt::PrivateApt;
+use podstuck_process::{self as process, folder};
 
 /// The Debian release of the policy and the tools.
 const SUITE: &str = "bookworm";
@@ -18,8 +18,6 @@ const PACKAGES: [&str; 5] =
 const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
 /// The newest policy version that all tested kernels and these tools support.
 const VERSION: &str = "33";
-/// Records the packages from which the policy was made.
-const STAMP: &str = "packages";
 /// A guest has no login, so its first process gets the type of a user's shell.
 const MODULE: &str = "module podstuck 1.0;
 require {
@@ -38,31 +36,25 @@ pub(super) fn policy(folder: &Path) -> Result<PathBuf> {
     let apt = PrivateApt::new(folder.join("selinux-apt"))?;
     apt.update(&[SUITE]).context("cannot get Debian's package indexes")?;
     let packages = PACKAGES.map(str::to_owned);
-    let stamp = apt.files(&packages)?.join("\n");
     let root = folder.join("selinux");
-    let policy = root.join("policy");
-    if fs::read_to_string(root.join(STAMP)).is_ok_and(|found| found == stamp) {
-        return Ok(policy);
-    }
-    if root.exists() {
-        fs::remove_dir_all(&root).with_context(|| format!("cannot remove {}", root.display()))?;
-    }
-    apt.unpack_all(&packages, &root)?;
-    let modules = modules(&root)?;
+    let stamp = apt.files(&packages)?.join("\n");
+    folder::unless_stamped(&root, &stamp, || build(&apt, &packages, &root))?;
+    Ok(root.join("policy"))
+}
+
+fn build(apt: &PrivateApt, packages: &[String], root: &Path) -> Result<()> {
+    apt.unpack_all(packages, root)?;
+    let modules = modules(root)?;
     let tool = |name: &str| {
         let mut command = Command::new(root.join("usr/bin").join(name));
-        command.env("LD_LIBRARY_PATH", root.join(LIBRARIES)).current_dir(&root);
+        command.env("LD_LIBRARY_PATH", root.join(LIBRARIES)).current_dir(root);
         command
     };
     fs::write(root.join("podstuck.te"), MODULE).context("cannot write the policy's own module")?;
     process::output(tool("checkmodule").args(["-m", "-M", "-o", "podstuck.mod", "podstuck.te"]))?;
     process::output(tool("semodule_package").args(["-o", "podstuck.pp", "-m", "podstuck.mod"]))?;
     process::output(tool("semodule_link").args(["-o", "linked"]).args(modules).arg("podstuck.pp"))?;
-    process::output(tool("semodule_expand").args(["-c", VERSION, "linked", "policy"]))?;
-    // Written last, so that an interrupted installation is repeated.
-    let file = root.join(STAMP);
-    fs::write(&file, stamp).with_context(|| format!("cannot write {}", file.display()))?;
-    Ok(policy)
+    process::output(tool("semodule_expand").args(["-c", VERSION, "linked", "policy"])).map(drop)
 }
 
 /// The unpacked modules of the package, the base module first.
