@@ -6,7 +6,10 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::{cli::ListOutput, model::deleted::Deleted};
+use crate::{
+    cli::ListOutput,
+    model::deleted::{Deleted, Heard},
+};
 use podstuck_show::present::{
     json::{self, Line},
     style::Style,
@@ -64,8 +67,8 @@ impl Lister {
         if self.form != Some(ListOutput::Json) {
             return text::list_end(list, style);
         }
-        let ListEnd { pods, beside, api, saw_all, knows_deletions, degraded, .. } = *list;
-        let saw_all = saw_all && knows_deletions;
+        let ListEnd { pods, beside, api, saw_all, heard, degraded, .. } = *list;
+        let saw_all = saw_all && heard == Heard::All;
         let end = End { pods: pods.len(), findings_beside: beside, saw_all, api, degraded };
         json::render(at, "list", &end)
     }
@@ -107,7 +110,7 @@ mod tests {
             beside: 1,
             api: None,
             saw_all: true,
-            knows_deletions: true,
+            heard: Heard::All,
             degraded: &[],
             options: "",
         };

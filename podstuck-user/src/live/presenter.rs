@@ -10,6 +10,7 @@ use crate::{
     engine::{Engine, Output},
     event::{Event, Run, What},
     model::{
+        deleted::Heard,
         series::{NamesTable, SeriesTable},
         summary::NotLookedAt,
         time::Monotonic,
@@ -202,20 +203,20 @@ impl Presenter {
     fn list(&self, at: Monotonic) -> Exit {
         let pods = self.engine.deleted();
         let saw_all = self.engine.saw_all_pods();
-        let knows_deletions = self.engine.hears_of_deletions();
+        let heard = self.engine.heard_of_deletions();
         let list = text::ListEnd {
             pods: &pods,
             beside: self.engine.beside_deleted(&pods),
             api: self.engine.run().start.api.as_deref(),
             saw_all,
-            knows_deletions,
+            heard,
             degraded: &self.engine.completeness().degraded,
             options: "",
         };
         self.reporter.list_end(&list, self.calendar(at));
         match (pods.is_empty(), pods.iter().any(|pod| pod.cause.is_some()), list.beside) {
             (_, true, _) | (true, false, 1..) => Exit::Found,
-            (true, false, 0) if saw_all && knows_deletions => Exit::Clean,
+            (true, false, 0) if saw_all && heard == Heard::All => Exit::Clean,
             _ => Exit::Unexplained,
         }
     }

@@ -10,7 +10,7 @@ use crate::{
     bounded::Bounded,
     event::What,
     model::{
-        deleted::Deleted,
+        deleted::{Deleted, Heard},
         diagnosis::{PodStage, Stage, Terminating},
         evidence::Certainty,
         finding::{Finding, FindingState},
@@ -155,14 +155,20 @@ impl Engine {
         self.deletions.since(uid).is_some()
     }
 
-    /// Whether a source of deletions exists: an API server that knows the node, or the log of a running kubelet;
-    /// true also on a node without pods.
-    pub fn hears_of_deletions(&self) -> bool {
-        let acts = self.sample.as_ref().is_some_and(|sample| {
+    /// How much is known of which pods are being deleted.
+    pub fn heard_of_deletions(&self) -> Heard {
+        if !self.nodes.is_empty() {
+            return Heard::All;
+        }
+        self.sample.as_ref().map_or(Heard::None, |sample| {
             let halted = |pid: &u32| sample.halted_kubelets.iter().any(|it| it.pid == *pid);
-            sample.pods.is_empty() || sample.kubelets.iter().any(|pid| !halted(pid))
-        });
-        acts || !self.nodes.is_empty()
+            let acts = sample.kubelets.iter().any(|pid| !halted(pid));
+            match sample.pods.is_empty() {
+                true => Heard::All,
+                false if acts => Heard::Some,
+                false => Heard::None,
+            }
+        })
     }
 
     /// Whether a scan of the whole node has completed.

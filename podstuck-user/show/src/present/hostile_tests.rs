@@ -19,7 +19,12 @@ use crate::export::{
     hlog::hlog,
     prometheus::{Counts, prometheus},
 };
-use podstuck_model::{deleted::Deleted, diagnosis::Gone, finding::FindingState, path::JsonPath};
+use podstuck_model::{
+    deleted::{Deleted, Heard},
+    diagnosis::Gone,
+    finding::FindingState,
+    path::JsonPath,
+};
 
 /// Begins a forged line.
 const FORGED: &str = "FORGED";
@@ -110,7 +115,7 @@ fn people_and_programs_see_every_character_and_no_forged_line() {
                 beside: 1,
                 api: None,
                 saw_all: false,
-                knows_deletions: false,
+                heard: Heard::None,
                 degraded: &[],
                 options: "",
             };

@@ -11,7 +11,7 @@ use crate::present::{
     words,
 };
 use podstuck_model::{
-    deleted::Deleted,
+    deleted::{Deleted, Heard},
     diagnosis::{Diagnosis, Stage},
     finding::Finding,
     shell::{self, is_object_name, word},
@@ -27,8 +27,8 @@ pub struct ListEnd<'a> {
     pub api: Option<&'a str>,
     /// Whether all pods of the node were scanned.
     pub saw_all: bool,
-    /// Whether any source says which pods are deleted.
-    pub knows_deletions: bool,
+    /// How much is known of which pods are being deleted.
+    pub heard: Heard,
     /// The parts of the tool that cannot work, a sentence each.
     pub degraded: &'a [String],
     /// The options that the list was called with, as a shell takes them.
@@ -96,7 +96,7 @@ pub fn list_end(list: &ListEnd<'_>, style: Style) -> String {
     let count = list.pods.len() as u64;
     let known = list.pods.iter().filter(|pod| pod.cause.is_some()).count() as u64;
     let mut out = match count {
-        0 if list.saw_all && list.knows_deletions => {
+        0 if list.saw_all && list.heard == Heard::All => {
             "no pod of this node is being deleted\n".to_owned()
         }
         0 => "no pod of this node is known to be deleted\n".to_owned(),
@@ -142,9 +142,12 @@ fn notes(list: &ListEnd<'_>) -> Vec<String> {
     match list.api {
         None => notes.push(format!("the API server was not asked: {only}")),
         Some(why) if why.starts_with("no answer") => notes.push(format!("{}: {only}", text(why))),
+        Some(_) if list.heard == Heard::Some => {
+            notes.push(format!("the API server has no node of this machine's name: {only}"));
+        }
         Some(_) => {}
     }
-    if !list.knows_deletions {
+    if list.heard == Heard::None {
         let unknown = "no kubelet acts on this node, and no API server has a node of its name: which pods are being \
                       deleted is not known";
         notes.push(unknown.into());
@@ -187,8 +190,7 @@ mod tests {
         let names = name_width(pods);
         let lines = pods.iter().map(|pod| listed(pod, names, false, at, style));
         let options = " --kubelet-root /k";
-        let end =
-            ListEnd { pods, beside, api, saw_all, knows_deletions: true, degraded: &[], options };
+        let end = ListEnd { pods, beside, api, saw_all, heard: Heard::All, degraded: &[], options };
         lines.chain([list_end(&end, style)]).collect()
     }
 
@@ -237,21 +239,20 @@ mod tests {
 
     #[test]
     fn without_a_source_of_deletions_there_may_be_some() {
-        let list = |knows_deletions| {
+        let list = |heard| {
             let (pods, api, options) = (&[], None, "");
-            let end = ListEnd {
-                pods,
-                beside: 0,
-                api,
-                saw_all: true,
-                knows_deletions,
-                degraded: &[],
-                options,
-            };
+            let end =
+                ListEnd { pods, beside: 0, api, saw_all: true, heard, degraded: &[], options };
             list_end(&end, Style { width: 200, ..Style::PLAIN })
         };
-        assert!(list(true).starts_with("no pod of this node is being deleted\n"));
-        let text = list(false);
+        assert!(list(Heard::All).starts_with("no pod of this node is being deleted\n"));
+        let text = list(Heard::Some);
+        assert!(text.starts_with("no pod of this node is known to be deleted\n"), "{text}");
+        assert!(
+            text.contains("note: the API server was not asked") && !text.contains("no kubelet"),
+            "{text}"
+        );
+        let text = list(Heard::None);
         assert!(text.starts_with("no pod of this node is known to be deleted\n"), "{text}");
         assert!(text.contains("note: no kubelet acts on this node, "), "{text}");
     }
