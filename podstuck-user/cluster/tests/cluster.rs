@@ -514,8 +514,9 @@ fn dead_webhook() -> Value {
 
 /// Webhooks that deny the request of the Job controller in one namespace, and kubelet's last request in another.
 fn denying_webhooks() -> [Value; 2] {
-    let (port, certificate) = stand_in::denying_webhook();
-    let client = json!({"url": format!("https://127.0.0.1:{port}/"), "caBundle": ByteString(certificate.into_bytes())});
+    let server = stand_in::denying_webhook();
+    let url = format!("https://127.0.0.1:{}/", server.port());
+    let client = json!({"url": url, "caBundle": ByteString(server.authority().into_bytes())});
     [
         webhook("owners", &client, "nightly", &["CREATE", "UPDATE"], "pods"),
         webhook("seals", &client, "sealed", &["DELETE"], "pods"),

@@ -3,7 +3,7 @@
 
 use std::{
     fs,
-    io::{BufRead, BufReader, Write},
+    io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
     os::unix::fs::symlink,
     path::{Path, PathBuf},
@@ -31,6 +31,16 @@ pub enum Answer {
     Close,
 }
 
+/// What a server is asked.
+pub struct Request {
+    /// With what comes after a question mark.
+    pub path: String,
+    /// What was sent beside it.
+    pub body: String,
+    /// Whether the client has authenticated.
+    is_known: bool,
+}
+
 /// A server on the loopback interface, with its files in a directory of its own.
 pub struct ApiServer {
     address: SocketAddr,
@@ -46,6 +56,13 @@ pub const TOKEN: &str = "s3cret-t0ken";
 impl ApiServer {
     /// Answers requests by their path, if the client has authenticated.
     pub fn start(answer: impl Fn(&str) -> Answer + Send + Sync + 'static) -> Self {
+        Self::serve(move |request| {
+            if request.is_known { answer(&request.path) } else { Answer::Text(401, "{}".into()) }
+        })
+    }
+
+    /// Answers the requests of any client.
+    pub fn serve(answer: impl Fn(&Request) -> Answer + Send + Sync + 'static) -> Self {
         let directory = crate::roots_directory().unwrap();
         let config = Arc::new(certificates(directory.path()));
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -56,12 +73,22 @@ impl ApiServer {
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let (answer, seen, config) = (answer.clone(), seen.clone(), config.clone());
-                thread::spawn(move || serve(stream, config, &*answer, &seen));
+                thread::spawn(move || exchange(stream, config, &*answer, &seen));
             }
         });
         let server = Self { address, directory, requests };
         server.write_kubeconfig("kubelet.conf", &address.to_string(), "client-certificate", "");
         server
+    }
+
+    /// Its port.
+    pub fn port(&self) -> u16 {
+        self.address.port()
+    }
+
+    /// The certificate of its authority, as PEM.
+    pub fn authority(&self) -> String {
+        fs::read_to_string(self.directory.path().join("ca.crt")).unwrap()
     }
 
     /// A kubeconfig as kubeadm writes it: the certificate's file is found by an absolute link.
@@ -166,10 +193,10 @@ fn certificates(directory: &Path) -> ServerConfig {
         .unwrap()
 }
 
-fn serve(
+fn exchange(
     stream: TcpStream,
     config: Arc<ServerConfig>,
-    answer: &dyn Fn(&str) -> Answer,
+    answer: &dyn Fn(&Request) -> Answer,
     seen: &Mutex<Vec<String>>,
 ) {
     let tls = ServerConnection::new(config).unwrap();
@@ -188,11 +215,17 @@ fn serve(
             head.push(line.trim().to_owned());
         }
         let path = head[0].split(' ').nth(1).unwrap().to_owned();
-        let known = stream.get_ref().conn.peer_certificates().is_some()
+        let length = head.iter().find_map(|line| {
+            line.to_ascii_lowercase().strip_prefix("content-length:")?.trim().parse().ok()
+        });
+        let mut body = vec![0; length.unwrap_or(0)];
+        if stream.read_exact(&mut body).is_err() {
+            return;
+        }
+        let is_known = stream.get_ref().conn.peer_certificates().is_some()
             || head.iter().any(|line| line.ends_with(&format!("Bearer {TOKEN}")));
-        let given = if known { answer(&path) } else { Answer::Text(401, "{}".into()) };
-        seen.lock().unwrap().push(path);
-        match given {
+        seen.lock().unwrap().push(path.clone());
+        match answer(&Request { path, body: String::from_utf8(body).unwrap(), is_known }) {
             Answer::Text(status, text) => {
                 let head = format!(
                     "HTTP/1.1 {status} X\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
