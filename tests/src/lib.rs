@@ -7,7 +7,6 @@
 )]
 
 mod ending;
-pub mod fuse;
 mod recorded;
 mod running;
 mod schema;

@@ -18,6 +18,7 @@ mod control;
 mod disk;
 mod fixture;
 mod freeze;
+pub mod fuse;
 mod go_remove;
 mod helper;
 mod klog;

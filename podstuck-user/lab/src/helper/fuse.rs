@@ -6,7 +6,7 @@ use std::{
     os::{fd::OwnedFd, unix::fs::FileExt},
     path::{Path, PathBuf},
     thread,
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 use anyhow::{Context, Result};
@@ -17,6 +17,7 @@ use fuser::{
 };
 
 use super::Task;
+use crate::fuse::attributes;
 
 /// Name of the disk's file.
 pub(crate) const IMAGE: &str = "disk";
@@ -57,24 +58,7 @@ impl Server {
             INodeNo::ROOT => (FileType::Directory, 0o755, 0),
             _ => (FileType::RegularFile, 0o600, self.size),
         };
-        let time = SystemTime::UNIX_EPOCH;
-        FileAttr {
-            ino: inode,
-            size,
-            blocks: size / 512,
-            atime: time,
-            mtime: time,
-            ctime: time,
-            crtime: time,
-            kind,
-            perm,
-            nlink: 1,
-            uid: 0,
-            gid: 0,
-            rdev: 0,
-            blksize: 4096,
-            flags: 0,
-        }
+        attributes(inode, kind, perm, size)
     }
 }
 

@@ -25,7 +25,7 @@ use fuser::{
     WriteFlags,
 };
 use nix::sys::signal::{SigSet, Signal};
-use podstuck_tests::fuse;
+use podstuck_lab::fuse;
 use tree::Tree;
 
 /// Nothing that it said is cached for longer: each read of a file asks it.

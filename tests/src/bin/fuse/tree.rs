@@ -6,7 +6,7 @@ use std::{
 };
 
 use fuser::{Errno, FileAttr, FileType, INodeNo};
-use podstuck_tests::fuse::attributes;
+use podstuck_lab::fuse::attributes;
 
 /// All that there ever were: what has no name any more may be open.
 pub(crate) struct Tree(Vec<Node>);

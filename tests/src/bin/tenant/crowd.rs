@@ -18,7 +18,7 @@ use fuser::{
     Config, FileAttr, FileHandle, FileType, Filesystem, Generation, INodeNo, ReplyAttr, ReplyEmpty,
     ReplyEntry, Request, Session, SessionACL,
 };
-use podstuck_tests::fuse;
+use podstuck_lab::fuse;
 
 /// What waits for an answer. One that is dropped is an answer.
 static WAITING: Mutex<Vec<ReplyEmpty>> = Mutex::new(Vec::new());

@@ -19,7 +19,7 @@ use fuser::{
     Config, Errno, FileAttr, FileHandle, FileType, Filesystem, Generation, INodeNo, LockOwner,
     ReplyAttr, ReplyEmpty, ReplyEntry, Request, Session, SessionACL,
 };
-use podstuck_tests::fuse;
+use podstuck_lab::fuse;
 
 /// The only file.
 const FILE: &str = "file";
