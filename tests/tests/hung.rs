@@ -12,13 +12,10 @@ mod stuck;
 use std::{
     fs,
     process::{Child, Command, Stdio},
-    thread,
     time::{Duration, Instant},
 };
 
-use podstuck_tests::{
-    add_up, lab, of_type, requires, root_and_btf, settle, slowdown, summary, watch,
-};
+use podstuck_tests::{lab, of_type, requires, root_and_btf, slowdown, summary, watch};
 use serde_json::Value;
 use stuck::{Lab, THRESHOLD, end, finding, hung, stack};
 
@@ -34,11 +31,7 @@ fn a_silent_fuse_server_is_found_in_a_call_that_deletes_nothing() {
     assert_eq!((&hung["pid"], &hung["comm"]), (&lab.ready["pid"], &"kubelet".into()));
     assert_eq!((&hung["state"], &hung["wchan"]), (&"S".into(), &"request_wait_answer".into()));
     assert!(stack(&hung).contains(&"fuse_dir_open"), "{hung:#}");
-    let found = finding(&mut watching, &lab, "fuse-daemon-hung");
-    assert_eq!(found["call"]["path"], path.as_str(), "{found:#}");
-    assert_eq!(found["actor"]["pid"], lab.ready["pid"], "{found:#}");
-    let remedies = found["remedies"].to_string();
-    assert!(remedies.contains("/sys/fs/fuse/connections/"), "{found:#}");
+    finding(&mut watching, &lab, "fuse-daemon-hung");
     let lines = end(lab, watching, "fuse-daemon-hung");
     assert!(lines.iter().any(|l| l["type"] == "hung" && l["over"] == true), "{lines:#?}");
     assert!(lines.iter().any(|l| l["state"] == "cleared"), "{lines:#?}");
@@ -63,30 +56,6 @@ fn a_watch_that_ends_before_a_cause_is_named_is_no_all_clear() {
     assert!(waits.any(|it| it.starts_with(&path)), "{:#}", summary(&lines));
     assert_eq!(status.code(), Some(if findings.is_empty() { 5 } else { 1 }));
     lab.end();
-}
-
-#[test]
-fn a_dead_fuse_server_is_found_behind_a_busy_mount_point() {
-    requires!(root_and_btf());
-    let lab = Lab::build("fuse-daemon-dead");
-    let mut watching = lab.watch(&[]);
-    lab.start();
-    let found = finding(&mut watching, &lab, "fuse-daemon-dead");
-    assert_eq!(found["call"]["path"], format!("{}/m", lab.text("path")), "{found:#}");
-    assert_eq!(found["actor"]["pid"], lab.ready["pid"], "{found:#}");
-    // The second and the third attempt say nothing else.
-    thread::sleep(Duration::from_secs(3) * slowdown());
-    // As a person would: the remedy, then the owner's next attempt.
-    let remedy = found["remedies"][0]["command"].as_str().unwrap();
-    assert!(Command::new("sh").args(["-c", remedy]).status().unwrap().success(), "{remedy}");
-    watching.wait_for("cleared", |line| line["state"] == "cleared");
-    let tally = lab.end();
-    settle();
-    let (lines, _) = watching.stop();
-    assert!(of_type(&lines, "finding").iter().all(|found| found["id"] == "fuse-daemon-dead"));
-    // The remedy's unmount is on the volume, too.
-    let counted = add_up(&[&summary(&lines)["by_outcome"]]);
-    assert_eq!(counted, add_up(&[&tally, &serde_json::json!({"umount2": {"ok": 1}})]));
 }
 
 #[test]

@@ -1,15 +1,15 @@
 //! A lab whose calls do not return, and what is reported about it.
 #![allow(
     clippy::unwrap_used,
-    clippy::panic,
     missing_docs,
     unreachable_pub,
     reason = "a test stops at the first surprise"
 )]
 
-use std::{fs, path::Path, thread, time::Duration};
+#[path = "left.rs"]
+mod left;
 
-use podstuck_tests::{Running, add_up, lab, of_type, settle, slowdown, summary, watch};
+use podstuck_tests::{Running, add_up, lab, of_type, settle, summary, watch};
 use serde_json::Value;
 
 /// `--hung-after` of these watches, in seconds.
@@ -48,22 +48,9 @@ impl Lab {
         self.running.resume();
         let (lines, status) = self.running.stop();
         assert!(status.success(), "{lines:#?}");
-        let root = self.ready["root"].as_str().unwrap();
-        assert!(!Path::new(root).exists(), "{root}");
-        // A loop device goes when the last process with the mount does.
-        for _ in 0..50 {
-            if !loop_files().iter().any(|file| file.contains(root)) {
-                return lines.last().unwrap()["calls"].clone();
-            }
-            thread::sleep(Duration::from_millis(100) * slowdown());
-        }
-        panic!("{root} is still behind a loop device");
+        left::assert_nothing(&self.ready);
+        lines.last().unwrap()["calls"].clone()
     }
-}
-
-fn loop_files() -> Vec<String> {
-    let devices = fs::read_dir("/sys/block").unwrap().flatten();
-    devices.filter_map(|d| fs::read_to_string(d.path().join("loop/backing_file")).ok()).collect()
 }
 
 pub fn stack(line: &Value) -> Vec<&str> {
