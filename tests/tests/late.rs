@@ -77,8 +77,17 @@ impl Node {
 
     /// A kubelet that writes its standard error there.
     fn with(number: u8, directory: tempfile::TempDir, stderr: Stdio) -> Self {
+        Self::running(number, directory, &["600"], stderr)
+    }
+
+    fn running(
+        number: u8,
+        directory: tempfile::TempDir,
+        words: &[&str],
+        stderr: impl Into<Stdio>,
+    ) -> Self {
         let program = directory.path().join("kubelet");
-        let kubelet = Command::new(program).arg("600").stderr(stderr).spawn().unwrap();
+        let kubelet = Command::new(program).args(words).stderr(stderr).spawn().unwrap();
         Self { kubelet, directory, uid: format!("{UID}{number:02}") }
     }
 

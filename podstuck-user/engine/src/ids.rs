@@ -133,6 +133,7 @@ ids! {
     VOL_DATA_MISSING_OR_CORRUPT = "vol-data-missing-or-corrupt",
     VOLUME_ATTACHED = "volume-attached",
     VOLUME_BOUND = "volume-bound",
+    VOLUME_COMMAND_HUNG = "volume-command-hung",
     VOLUME_DETACH_FAILS = "volume-detach-fails",
     VOLUME_HELD_BY_HOST_PROCESS = "volume-held-by-host-process",
     VOLUME_HELD_BY_HOSTTOCONTAINER_AGENT = "volume-held-by-hosttocontainer-agent",

@@ -87,6 +87,21 @@ pub(crate) struct HungCommand<'a> {
     pub(crate) followed: Followed<'a>,
 }
 
+impl HungCommand<'_> {
+    /// Whether it is an OCI runtime or a CNI plugin.
+    fn is_runtimes(&self) -> bool {
+        self.command.command.rsplit(' ').next().is_some_and(|verb| VERBS.contains(&verb))
+    }
+
+    /// Whether a thread of the component waits for its end.
+    fn is_waited_for(&self) -> bool {
+        let pid = self.command.pid;
+        let is_it =
+            |on: &On| matches!(on, On::Child { pid: of, is_waited_for: true } if *of == pid);
+        self.by.on.iter().any(is_it)
+    }
+}
+
 /// The observed waits.
 #[derive(Default)]
 pub(crate) struct Waits {
@@ -180,25 +195,60 @@ impl Waits {
 
     /// The oldest command of a shim or a runtime that does not return.
     pub(crate) fn hung_command(&self, clock: &Clock) -> Option<HungCommand<'_>> {
-        let starts = self.found.iter().filter(|it| matches!(it.part, Part::Shim | Part::Daemon));
+        self.oldest(clock, |it| it.is_runtimes() && matches!(it.by.part, Part::Shim | Part::Daemon))
+    }
+
+    /// The oldest command that one of these processes has started for the pod since then, and waits for.
+    pub(crate) fn command_of(
+        &self,
+        by: &[u32],
+        since: Monotonic,
+        clock: &Clock,
+    ) -> Option<HungCommand<'_>> {
+        self.oldest(clock, |it| {
+            let is_its = by.contains(&it.by.pid) && it.is_waited_for();
+            is_its && it.since >= since && !it.is_runtimes()
+        })
+    }
+
+    /// The oldest command that does not return, of those that count.
+    fn oldest(
+        &self,
+        clock: &Clock,
+        counts: impl Fn(&HungCommand<'_>) -> bool,
+    ) -> Option<HungCommand<'_>> {
         // A command's own wait is known once both were seen for this time.
         let is_followed = |by: &Waiting, on: &On| {
             self.since.get(&key(by, on)).is_some_and(|seen| self.at.since(*seen) >= LASTS)
         };
-        let commands = starts.flat_map(|by| {
+        let commands = self.found.iter().flat_map(|by| {
             let children = by.on.iter().filter(|on| matches!(on, On::Child { .. }));
             let children = children.filter(move |on| is_followed(by, on));
             children.filter_map(move |on| Some((by, self.of(on.other()?)?)))
         });
         let hung = commands.filter_map(|(by, command)| {
             let since = clock.when(clock.after_boot(command.started));
-            let is_command = VERBS.contains(&command.command.rsplit(' ').next()?);
             let lasts = self.at.since(since) >= COMMAND_LASTS;
-            (is_command && lasts).then_some((by, command, since))
+            let hung = HungCommand { by, command, since, followed: Followed::default() };
+            (lasts && counts(&hung)).then_some(hung)
         });
-        let (by, command, since) = hung.min_by_key(|(_, _, since)| *since)?;
-        let followed = self.follow(by.pid, "end its command", clock);
-        Some(HungCommand { by, command, since, followed })
+        let oldest = hung.min_by_key(|hung| hung.since)?;
+        let followed = self.follow(oldest.by.pid, "end its command", clock);
+        Some(HungCommand { followed, ..oldest })
+    }
+
+    /// The command, or the last of the processes that it has started and waits for, one after the other.
+    pub(crate) fn innermost<'a>(&'a self, command: &'a Waiting) -> &'a Waiting {
+        let mut seen = BTreeSet::new();
+        let child = |of: &Waiting| {
+            let mut children = of.on.iter().filter(|on| matches!(on, On::Child { .. }));
+            children.find_map(|on| self.of(on.other()?))
+        };
+        let mut last = command;
+        while let Some(next) = child(last).filter(|next| seen.insert(next.pid)) {
+            last = next;
+        }
+        last
     }
 
     /// The chain from a process that must act to the last known one.

@@ -36,6 +36,8 @@ pub enum TrackerId {
     PodRecord,
     /// FlexVolumes that stay mounted.
     FlexVolume,
+    /// Commands of kubelet and of volumes' drivers that do not return.
+    VolumeCommand,
     /// Refused requests about the pod's record.
     StatusRefused,
     /// Mounted root file systems of containers that have ended.

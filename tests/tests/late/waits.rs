@@ -6,6 +6,7 @@ use std::{
     fs,
     io::Write as _,
     os::unix::{fs::symlink, process::CommandExt as _},
+    path::Path,
     process::{Child, Command},
 };
 
@@ -13,7 +14,7 @@ use podstuck_tests::{Ending, diagnose, requires, root_and_btf};
 
 use serde_json::Value;
 
-use super::{Node, answer, klog};
+use super::{Node, UID, answer, klog};
 
 const ID: &str = "1b1ca5cbcadd58b26daeeb973d56f3ff807dec5a6b6efab924a1dc12fd299216";
 
@@ -181,13 +182,59 @@ fn a_plugin_that_waits_for_another_ones_lock_is_named_and_its_command_ends_it() 
     let own = format!("(pid {})", std::process::id());
     assert!(held.ends_with(&own), "{held}: this process has the lock");
     run(command);
+    comes(&place.join("came-back"));
+    drop(runtime);
+}
+
+/// Waits until a file is there.
+fn comes(file: &Path) {
     for _ in 0..50 {
-        if place.join("came-back").exists() {
-            return drop(runtime);
+        if file.exists() {
+            return;
         }
         std::thread::sleep(std::time::Duration::from_millis(100));
     }
-    panic!("the runtime waits on after {command}");
+    assert!(file.exists(), "{}", file.display());
+}
+
+/// rook#4695, with a driver that hangs in a program that it runs.
+#[test]
+fn a_driver_of_kubelets_that_does_not_return_is_named_and_its_command_ends_it() {
+    requires!(root_and_btf());
+    const NUMBER: u8 = 59;
+    let directory = tempfile::tempdir().unwrap();
+    let place = directory.path().to_owned();
+    let [kubelet, rook] = ["kubelet", "rook"].map(|name| place.join(name));
+    symlink("/bin/sh", &kubelet).unwrap();
+    symlink("/bin/sh", &rook).unwrap();
+    let volume = format!("{UID}{NUMBER}/volumes/kubernetes.io~empty-dir/data");
+    let script = format!(
+        "while [ ! -e {go} ]; do sleep 0.1; done; {} -c 'sleep 300; true' rook unmount {}; touch {}; exec sleep 600",
+        rook.display(),
+        place.join("var/lib/kubelet/pods").join(volume).display(),
+        place.join("came-back").display(),
+        go = place.join("go").display(),
+    );
+    let log = kubelet.with_extension("log");
+    let stderr = fs::File::create(&log).unwrap();
+    let node = Node::running(NUMBER, directory, &["-c", &script], stderr);
+    fs::create_dir_all(node.volume()).unwrap();
+    let is_mounted =
+        Command::new("mount").args(["-t", "tmpfs", "tmpfs"]).arg(node.volume()).status();
+    assert!(is_mounted.unwrap().success());
+    let pod = format!("pod=\"shop/{}\" podUID=\"{}\"", node.name(), node.uid);
+    let killing = format!("\"Killing container with a grace period\" {pod} gracePeriod=30");
+    let deleted = format!("\"SyncLoop DELETE\" source=\"api\" pods=[\"shop/{}\"]", node.name());
+    fs::write(&log, klog(3, 'I', &deleted) + &klog(2, 'I', &killing)).unwrap();
+    fs::write(place.join("go"), "").unwrap();
+    std::thread::sleep(std::time::Duration::from_secs(62));
+    let answer = ask(&node);
+    let (cause, command) = first(&answer);
+    assert_eq!(cause, "volume-command-hung", "{answer:#}");
+    let held = answer["causes"][0]["held_by"].as_str().unwrap();
+    assert!(held.starts_with("rook (pid ") && held.contains("sleep (pid "), "{held}");
+    run(command);
+    comes(&place.join("came-back"));
 }
 
 #[test]

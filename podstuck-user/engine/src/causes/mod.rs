@@ -21,6 +21,7 @@ pub(crate) mod pod_record;
 pub(crate) mod runtime;
 pub(crate) mod shared;
 pub(crate) mod unkillable;
+pub(crate) mod volume_command;
 
 use crate::{
     family::Family,
@@ -28,7 +29,7 @@ use crate::{
 };
 
 /// All families, in the order in which the documentation lists their causes. They register all causes and trackers.
-pub(crate) static FAMILIES: [&Family; 20] = [
+pub(crate) static FAMILIES: [&Family; 21] = [
     &csi_volume::FAMILY,
     &not_empty::FAMILY,
     &orphan::FAMILY,
@@ -47,13 +48,14 @@ pub(crate) static FAMILIES: [&Family; 20] = [
     &mount_table::FAMILY,
     &file_system::FAMILY,
     &flex_volume::FAMILY,
+    &volume_command::FAMILY,
     &pod_record::FAMILY,
     &cluster::FAMILY,
 ];
 
 /// The order in which the trackers take an event: a tracker that explains comes before the one that it explains, if both
 /// depend on the same event.
-const ORDER: [TrackerId; 30] = [
+const ORDER: [TrackerId; 31] = [
     TrackerId::CrossedMount,
     TrackerId::Busy,
     TrackerId::DeadMount,
@@ -69,6 +71,7 @@ const ORDER: [TrackerId; 30] = [
     TrackerId::RuntimeSays,
     TrackerId::ShimState,
     TrackerId::NetworkStorage,
+    TrackerId::VolumeCommand,
     TrackerId::NotAttempted,
     TrackerId::Orphan,
     TrackerId::NotEmpty,

@@ -37,6 +37,7 @@ fn the_suppressions_are_these() {
       <- DeadMount (Finding, Target): an attempt is made, and fails
       <- FileSystem (Finding, Target): an attempt is made, and fails
       <- NetworkStorage (Finding, Target): an attempt is made, and fails
+      <- VolumeCommand (Finding, Pod): an attempt is made, and does not return
       <- KubeletState (Finding, Pod): kubelet, which would try, does not run
       <- RuntimeSays (Finding, Pod): kubelet unmounts nothing before the pod's sandbox has been stopped
       <- RuntimeState (Finding, Pod): kubelet unmounts nothing before the pod's sandbox has been stopped
@@ -47,8 +48,11 @@ fn the_suppressions_are_these() {
     FlexVolume
       <- Busy (Suspicion, Target): an attempt is made, and fails
       <- HungCall (Suspicion, Target): an attempt is made, and does not return
+      <- VolumeCommand (Finding, Pod): an attempt is made, and does not return
       <- NetworkStorage (Finding, Target): the driver fails because of the file system
       <- FileSystem (Finding, Target): the driver fails because of the file system
+    VolumeCommand
+      <- HungCall (Suspicion, Target): the command waits in the kernel, for a call on the volume
     LeftRootfs
       <- Busy (Suspicion, Target): an attempt is made, and fails
     Protected

@@ -23,19 +23,48 @@ use crate::{
     testing::{FILE, block_volume, holder, mounted as mounted_at, runtime, shim, task},
 };
 
+fn waiting(pid: u32, started: u64, command: &str, part: Part, on: Vec<On>) -> Waiting {
+    let (command, state, channel) = (command.to_owned(), 'S', None);
+    Waiting { pid, started, command, state, channel, part, on }
+}
+
+/// kubelet has started a FlexVolume driver, whose child does not end.
+pub(super) fn volume_command() -> Plays {
+    vec![("a driver of kubelet's that does not return", child_of_kubelet(50_000))]
+}
+
+/// A child of kubelet that has the pod's UID on its command line, by its start; the pod was deleted at second 400.
+fn child_of_kubelet(started: u64) -> Play {
+    let child = |pid| On::Child { pid, is_waited_for: true };
+    let waits = vec![
+        waiting(1, 100, "kubelet", Part::Daemon, vec![child(8)]),
+        waiting(8, started, "rook", Part::Task, vec![child(9)]),
+        waiting(9, started, "nc", Part::Task, Vec::new()),
+    ];
+    let mut play = Play::new(Node { waits, ..Node::default() });
+    let (source, at) = ("log of kubelet (pid 1)", Timestamp::from_second(400).unwrap());
+    let said = Said::new(Component::Kubelet, source, UID, at, "SyncLoop DELETE");
+    play.said(600.0, Said { report: Some(Report::ToGo), ..said });
+    for second in [602.0, 605.0, 608.0] {
+        let mount = mounted_at(&target(EMPTY_DIR).1.root, 8);
+        let pods = vec![of_pod(false, vec![volume_state(EMPTY_DIR, None, vec![mount])])];
+        play.sample(NodeSample { pods, ..sample(second) });
+    }
+    play.sample(sample(610.0));
+    play
+}
+
+/// As the server of a FUSE file system, which is to stay.
+#[test]
+fn what_was_started_before_the_deletion_is_no_command_that_releases_a_volume() {
+    assert_eq!(child_of_kubelet(39_000).lines, [""; 0]);
+    assert_ne!(child_of_kubelet(41_000).lines, [""; 0]);
+}
+
 /// The shim has started `runc delete`, which waits for a lock held by another process.
 fn hung_command() -> Play {
     let text = "failed to \"KillContainer\" for \"app\" with KillContainerError: \"rpc error: code = DeadlineExceeded \
         desc = context deadline exceeded\"";
-    let waiting = |pid, started, command: &str, part, on| Waiting {
-        pid,
-        started,
-        command: command.to_owned(),
-        state: 'S',
-        channel: None,
-        part,
-        on,
-    };
     let child = On::Child { pid: 8, is_waited_for: false };
     let lock = On::Lock { file: Some("/run/xtables.lock".into()), holder: Some(9) };
     let waits = vec![

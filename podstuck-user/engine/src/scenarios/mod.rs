@@ -55,6 +55,7 @@ fn each_incident_keeps_its_findings() {
             states::kubelet_state,
             logs::runtime_says,
             logs::told_to_go,
+            logs::volume_command,
             sandbox::sandbox_busy,
             sandbox::image_volume_busy,
             sandbox::device_busy,

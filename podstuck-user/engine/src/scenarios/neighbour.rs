@@ -87,6 +87,7 @@ pub(super) fn all() -> Vec<(&'static str, Play)> {
         states::kubelet_state(),
         logs::runtime_says(),
         logs::told_to_go(),
+        logs::volume_command(),
         sandbox::sandbox_busy(),
         sandbox::image_volume_busy(),
         sandbox::device_busy(),

@@ -79,6 +79,12 @@ pub(crate) static FAMILY: Family = Family {
                 "an attempt is made, and fails",
             ),
             yields(
+                TrackerId::VolumeCommand,
+                Claim::Finding,
+                Scope::Pod,
+                "an attempt is made, and does not return",
+            ),
+            yields(
                 TrackerId::KubeletState,
                 Claim::Finding,
                 Scope::Pod,

@@ -50,6 +50,12 @@ pub(crate) static FAMILY: Family = Family {
                 "an attempt is made, and does not return",
             ),
             yields(
+                TrackerId::VolumeCommand,
+                Claim::Finding,
+                Scope::Pod,
+                "an attempt is made, and does not return",
+            ),
+            yields(
                 TrackerId::NetworkStorage,
                 Claim::Finding,
                 Scope::Target,
