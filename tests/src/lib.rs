@@ -7,6 +7,8 @@
 )]
 
 mod ending;
+mod fuse_server;
+mod mounted;
 mod recorded;
 mod running;
 mod schema;
@@ -30,6 +32,8 @@ use podstuck_probe::kernel::hooks::Form;
 use serde_json::Value;
 
 pub use ending::Ending;
+pub use fuse_server::{FuseServer, has_fuse};
+pub use mounted::{BTRFS, Disk, EXT4, Frozen, Mounted, done, has_btrfs, make_image, own_mounts};
 pub use podstuck_testing::{requires, skip};
 pub use recorded::{Recorded, replay};
 pub use running::{

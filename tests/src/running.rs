@@ -175,6 +175,12 @@ impl Running {
         (std::mem::take(&mut self.seen), status)
     }
 
+    /// Waits for its end; the exit status, and what it and those that it started complained about.
+    pub fn finish_complaining(mut self) -> (ExitStatus, String) {
+        let said = self.said.iter().collect::<Vec<_>>().join("\n");
+        (self.child.wait().unwrap(), said)
+    }
+
     /// Asks it to stop as Ctrl-C does, and waits for its end, and that its probes are out of the kernel.
     pub fn stop(self) -> (Vec<Value>, ExitStatus) {
         let holder = holder_of(self.pid());

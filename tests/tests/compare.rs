@@ -10,7 +10,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use podstuck_tests::{beside_the_tests, has_loop_devices, podstuck, requires, root_and_btf, watch};
+use podstuck_tests::{
+    Disk, EXT4, beside_the_tests, has_loop_devices, podstuck, requires, root_and_btf, watch,
+};
 use serde_json::Value;
 
 /// Long enough for eight intervals of a second.
@@ -44,40 +46,11 @@ fn compare(before: &Path, after: &Path) -> (Value, Option<i32>) {
     (serde_json::from_slice(&output.stdout).unwrap(), output.status.code())
 }
 
-/// A disk in a file, mounted with every write at once; unmounted when dropped.
-struct Disk(PathBuf);
-
-impl Disk {
-    fn at(place: &Path, file: &Path) -> Self {
-        fs::File::create(file).unwrap().set_len(64 << 20).unwrap();
-        let run = |program: &str, args: &[&str]| {
-            let output = Command::new(program).args(args).output().unwrap();
-            assert!(
-                output.status.success(),
-                "{program}: {}",
-                String::from_utf8_lossy(&output.stderr)
-            );
-        };
-        let (image, at) = (file.to_str().unwrap(), place.to_str().unwrap());
-        run("/sbin/mkfs.ext4", &["-q", image]);
-        run("mount", &["-o", "loop,sync,dirsync", image, at]);
-        Self(place.into())
-    }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
-    }
-}
-
 #[test]
 fn a_disk_that_writes_at_once_is_found_to_be_slower() {
     requires!(root_and_btf());
     requires!(has_loop_devices());
     let dir = tempfile::Builder::new().prefix("podstuck-compare-").tempdir_in("/dev/shm").unwrap();
-    let image =
-        tempfile::Builder::new().prefix("podstuck-compare-").tempdir_in("/var/tmp").unwrap();
     let (root, file) = (dir.path().join("kubelet"), |name: &str| dir.path().join(name));
     fs::create_dir_all(root.join(VOLUME)).unwrap();
     let runs = env::var("PODSTUCK_COMPARE_RUNS").ok().and_then(|n| n.parse().ok()).unwrap_or(2);
@@ -101,7 +74,7 @@ fn a_disk_that_writes_at_once_is_found_to_be_slower() {
     // By chance two of a hundred are expected, and five at most.
     assert!(pairs < 100 || alarms * 20 <= pairs, "{alarms} alarms in {pairs} pairs");
 
-    let disk = Disk::at(&root.join(VOLUME), &image.path().join("disk"));
+    let disk = Disk::mount(&root.join(VOLUME), 64 << 20, EXT4, "sync,dirsync");
     let slow = file("disk.zst");
     record(&root, &slow);
     drop(disk);

@@ -5,8 +5,6 @@
 #[path = "common/failing.rs"]
 mod failing;
 
-#[path = "common/freezable.rs"]
-mod freezable;
 #[path = "common/on_terminal.rs"]
 mod on_terminal;
 
@@ -19,11 +17,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use freezable::Freezable;
 use nix::sys::signal::Signal;
 use podstuck_testing::hear_terminal;
 use podstuck_tests::{
-    EXPORTED, holder_of, podstuck, requires, root_and_btf, run, slowdown, started_by,
+    Disk, EXPORTED, EXT4, holder_of, podstuck, requires, root_and_btf, run, slowdown, started_by,
     wait_until_gone, watch,
 };
 
@@ -168,15 +165,16 @@ fn interrupt(child: &std::process::Child) {
 #[test]
 fn a_frozen_disk_below_export_and_recording_keeps_no_run_from_ending() {
     requires!(root());
-    let disk = Freezable::mount();
-    let (export, recording) = (disk.at().join("export"), disk.at().join("recording"));
+    let point = tempfile::tempdir().unwrap();
+    let disk = Disk::mount(point.path(), 16 << 20, EXT4, "");
+    let (export, recording) = (disk.join("export"), disk.join("recording"));
     let mut run = looking();
     run.arg("--export").arg(&export).arg("--record").arg(&recording);
     let mut run = run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut printed = BufReader::new(run.stdout.take().unwrap());
     printed.read_line(&mut String::new()).unwrap();
     let writers: Vec<(u32, String)> = started_by(run.id());
-    disk.freeze();
+    let frozen = disk.freeze();
     interrupt(&run);
     wait_until("the run ends", || run.try_wait().unwrap().is_some());
     // It says who still writes, and that process does.
@@ -189,7 +187,7 @@ fn a_frozen_disk_below_export_and_recording_keeps_no_run_from_ending() {
     assert!(lives(*exporter));
     let printed = std::io::read_to_string(run.stderr.take().unwrap()).unwrap();
     assert!(printed.contains("the recording") && printed.contains("the disk"), "{printed}");
-    disk.thaw();
+    drop(frozen);
     wait_until("all has ended", || !writers.iter().any(|(pid, _)| lives(*pid)));
     // What it was given before is there.
     assert!(recording.metadata().unwrap().len() > 0 && export.join("histograms.hlog").is_file());

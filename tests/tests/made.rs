@@ -10,26 +10,21 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nix::{
-    mount::{MntFlags, MsFlags, mount, umount2},
-    sched::{CloneFlags, unshare},
-};
 use podstuck_tests::{
-    Ending, Running, UID, has_loop_devices, requires, root_and_btf, slowdown, watch,
+    EXT4, Ending, Mounted, Running, UID, done, has_loop_devices, make_image, own_mounts, requires,
+    root_and_btf, slowdown, watch,
 };
 use serde_json::Value;
 
 /// A directory of kubelet's with one pod, in a mount namespace of this test's thread and its children.
 struct Node {
+    mounted: Vec<Mounted>,
     directory: tempfile::TempDir,
-    mounted: Vec<PathBuf>,
 }
 
 impl Node {
     fn new() -> Self {
-        unshare(CloneFlags::CLONE_NEWNS).unwrap();
-        let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
-        mount(None::<&str>, "/", None::<&str>, private, None::<&str>).unwrap();
+        own_mounts();
         let this =
             Self { directory: tempfile::tempdir_in("/dev/shm").unwrap(), mounted: Vec::new() };
         // By what kubelet makes for a container's last words, its start is known.
@@ -55,8 +50,7 @@ impl Node {
     }
 
     fn bind(&mut self, from: &Path, to: &Path) {
-        mount(Some(from), to, None::<&str>, MsFlags::MS_BIND, None::<&str>).unwrap();
-        self.mounted.push(to.into());
+        self.mounted.push(Mounted::bind(from, to));
     }
 
     /// A process whose program is called kubelet and has this directory, and which repeats this command.
@@ -72,14 +66,6 @@ impl Node {
     fn watch(&self) -> Running {
         let after = format!("{}s", 4 * slowdown());
         watch(&["--kubelet-root", self.root(), "--pod-uid", UID, "--not-attempted-after", &after])
-    }
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        for point in self.mounted.iter().rev() {
-            let _ = umount2(point, MntFlags::MNT_DETACH);
-        }
     }
 }
 
@@ -114,8 +100,7 @@ fn a_mount_without_an_unmount_attempt_is_named() {
     requires!(root_and_btf());
     let mut node = Node::new();
     let volume = node.make("volumes/kubernetes.io~nfs/share");
-    mount(Some("tmpfs"), &volume, Some("tmpfs"), MsFlags::empty(), Some("size=1m")).unwrap();
-    node.mounted.push(volume.clone());
+    node.mounted.push(Mounted::memory(&volume, "size=1m"));
     let _kubelet = node.kubelet(":", &volume);
     let found = assert_named(node.watch(), "unmount-not-attempted", "possible");
     assert_eq!(found["call"]["path"], volume.to_str().unwrap(), "{found:#}");
@@ -128,19 +113,14 @@ fn a_damaged_file_system_is_named() {
     requires!(has_loop_devices());
     let mut node = Node::new();
     let image = node.directory.path().join("disk");
-    fs::File::create(&image).unwrap().set_len(8 << 20).unwrap();
-    run(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&image));
+    make_image(&image, 8 << 20, EXT4);
     let volume = node.make("volumes/kubernetes.io~local-volume/pv");
-    let on_loop = |options: &str| {
-        run(Command::new("mount").args(["-o", options]).arg(&image).arg(&volume));
-    };
-    on_loop("loop");
+    let whole = Mounted::image(&image, &volume, "");
     let file = volume.join("file");
     fs::write(&file, "data").unwrap();
-    umount2(&volume, MntFlags::empty()).unwrap();
-    run(Command::new("debugfs").args(["-w", "-R", "sif /file mode 0"]).arg(&image));
-    on_loop("loop,errors=continue");
-    node.mounted.push(volume.clone());
+    drop(whole);
+    done(Command::new("debugfs").args(["-w", "-R", "sif /file mode 0"]).arg(&image));
+    node.mounted.push(Mounted::image(&image, &volume, "errors=continue"));
     assert_eq!(fs::remove_file(&file).unwrap_err().raw_os_error(), Some(nix::libc::EUCLEAN));
     let watching = node.watch();
     let _kubelet = node.kubelet("rm -f \"$1\"", &file);
@@ -169,9 +149,4 @@ fn a_mass_deletion_is_named() {
     });
     assert_named(watching, "mass-deletion", "firm");
     deleting.join().unwrap();
-}
-
-fn run(command: &mut Command) {
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
 }

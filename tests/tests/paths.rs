@@ -27,7 +27,6 @@ use std::{
 };
 
 use nix::{
-    mount::{MntFlags, MsFlags, mount, umount, umount2},
     sched::{CpuSet, sched_setaffinity},
     unistd::Pid,
 };
@@ -35,7 +34,7 @@ use observer::{check, disk, elsewhere, expect, failed, hooked, observe, words};
 use podstuck_common::record::{flaw, reason};
 use podstuck_node::identity::target_root;
 use podstuck_probe::decode::{CUT_MARK, Record, UNREACHABLE_MARK};
-use podstuck_tests::{call, empty_dir, requires, root_and_btf, skip};
+use podstuck_tests::{Mounted, call, empty_dir, requires, root_and_btf, skip};
 use serde_json::Value;
 
 #[test]
@@ -127,24 +126,19 @@ fn through_a_bind_mount_and_inside_a_chroot() {
     fs::write(source.join("sub/file"), "").unwrap();
     let point = volume.join("bound");
     fs::create_dir(&point).unwrap();
-    let none = None::<&str>;
-    mount(Some(&source), &point, none, MsFlags::MS_BIND, none).unwrap();
-    let result = std::panic::catch_unwind(|| {
-        let records = observe(|| {
-            call(&words("at", &[&point.join("sub"), Path::new("file")]));
-        });
-        let record = failed(&records);
-        assert_eq!(record.path(), point.join("sub/file"));
-        assert_eq!((record.head.depth, record.head.mount_depth), (3, 1));
-        // Inside a chroot the caller says `/pods/...`; the node sees the whole path.
-        let inside = Path::new("/").join(point.strip_prefix(top.path()).unwrap()).join("sub/file");
-        let records = observe(|| {
-            call(&words("chroot", &[top.path(), &inside]));
-        });
-        assert_eq!(failed(&records).path(), point.join("sub/file"));
+    let point = Mounted::bind(&source, point);
+    let records = observe(|| {
+        call(&words("at", &[&point.join("sub"), Path::new("file")]));
     });
-    umount(&point).unwrap();
-    result.unwrap();
+    let record = failed(&records);
+    assert_eq!(record.path(), point.join("sub/file"));
+    assert_eq!((record.head.depth, record.head.mount_depth), (3, 1));
+    // Inside a chroot the caller says `/pods/...`; the node sees the whole path.
+    let inside = Path::new("/").join(point.strip_prefix(top.path()).unwrap()).join("sub/file");
+    let records = observe(|| {
+        call(&words("chroot", &[top.path(), &inside]));
+    });
+    assert_eq!(failed(&records).path(), point.join("sub/file"));
 }
 
 #[test]
@@ -152,23 +146,17 @@ fn a_path_in_a_detached_mount_is_no_path_of_the_node() {
     requires!(root_and_btf());
     let top = disk();
     let point = empty_dir(top.path());
-    let none = None::<&str>;
-    mount(none, &point, Some("tmpfs"), MsFlags::empty(), none).unwrap();
-    let result = std::panic::catch_unwind(|| {
-        fs::create_dir(point.join("sub")).unwrap();
-        fs::write(point.join("sub/file"), "").unwrap();
-        File::open(point.join("sub")).unwrap()
-    });
-    let open = result.inspect_err(|_| umount(&point).unwrap()).unwrap();
+    let mounted = Mounted::memory(&point, "");
+    fs::create_dir(point.join("sub")).unwrap();
+    fs::write(point.join("sub/file"), "").unwrap();
+    let open = File::open(point.join("sub")).unwrap();
     let through = PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), open.as_raw_fd()));
     let name = Path::new("file");
-    let before = std::panic::catch_unwind(|| {
-        observe(|| {
-            call(&words("at", &[&through, name]));
-        })
+    let before = observe(|| {
+        call(&words("at", &[&through, name]));
     });
-    umount2(&point, MntFlags::MNT_DETACH).unwrap();
-    check(failed(&before.unwrap()), &point.join("sub/file"));
+    drop(mounted);
+    check(failed(&before), &point.join("sub/file"));
     // The answer about the directory is still young, but its mount is elsewhere.
     let records = observe(|| {
         call(&words("at", &[&through, name]));
@@ -203,19 +191,14 @@ fn what_only_reads_like_a_volume_is_reported_as_such() {
     // A volume that is seen at another path is the same.
     let bound = other.path().join("bound");
     fs::create_dir(&bound).unwrap();
-    let none = None::<&str>;
-    mount(Some(proven.path()), &bound, none, MsFlags::MS_BIND, none).unwrap();
-    let result = std::panic::catch_unwind(|| {
-        let there = bound.join(volume.strip_prefix(proven.path()).unwrap());
-        let records = observe(|| {
-            call(&words("at", &[&there, Path::new("file")]));
-        });
-        let record = failed(&records);
-        assert_eq!(record.path(), there.join("file"));
-        assert_eq!(record.head.target, target_root(&volume).unwrap().1.target);
+    let bound = Mounted::bind(proven.path(), bound);
+    let there = bound.join(volume.strip_prefix(proven.path()).unwrap());
+    let records = observe(|| {
+        call(&words("at", &[&there, Path::new("file")]));
     });
-    umount(&bound).unwrap();
-    result.unwrap();
+    let record = failed(&records);
+    assert_eq!(record.path(), there.join("file"));
+    assert_eq!(record.head.target, target_root(&volume).unwrap().1.target);
 }
 
 #[test]

@@ -7,16 +7,16 @@ mod on_terminal;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs::{self, File},
-    os::fd::AsRawFd,
+    fs,
+    os::fd::OwnedFd,
     path::{Path, PathBuf},
     thread,
     time::{Duration, Instant},
 };
 
-use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use podstuck_lab::fuse;
 use podstuck_tests::{
-    UID, diagnose, lab, requires, root_and_btf, slowdown, wait_until_gone, watch,
+    Mounted, UID, diagnose, has_fuse, lab, requires, root_and_btf, slowdown, wait_until_gone, watch,
 };
 
 const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/security.md");
@@ -128,14 +128,11 @@ fn all_are_limited(tool: u32, wanted: &[&str]) {
     }
 }
 
-fn fuse() -> Result<(), &'static str> {
-    if Path::new("/dev/fuse").exists() { Ok(()) } else { Err("no /dev/fuse") }
-}
-
 /// A kubelet root with a volume that does not answer: the server of its file system reads no request.
 struct HungRoot {
+    _mounted: Mounted,
+    _server: OwnedFd,
     root: tempfile::TempDir,
-    _server: File,
 }
 
 impl HungRoot {
@@ -143,22 +140,12 @@ impl HungRoot {
         let root = tempfile::tempdir().unwrap();
         let volume = Self::volume(root.path());
         fs::create_dir_all(&volume).unwrap();
-        let server = File::options().read(true).write(true).open("/dev/fuse").unwrap();
-        let fd = server.as_raw_fd();
-        let options = format!("fd={fd},rootmode=40000,user_id=0,group_id=0");
-        let kind = Some("fuse");
-        mount(Some("none"), &volume, kind, MsFlags::empty(), Some(options.as_str())).unwrap();
-        Self { root, _server: server }
+        let server = fuse::mount(&volume, "podstuck").unwrap();
+        Self { _mounted: Mounted(volume), _server: server, root }
     }
 
     fn volume(root: &Path) -> PathBuf {
         root.join("pods").join(UID).join("volumes/kubernetes.io~csi/data")
-    }
-}
-
-impl Drop for HungRoot {
-    fn drop(&mut self) {
-        let _ = umount2(&Self::volume(self.root.path()), MntFlags::MNT_DETACH);
     }
 }
 
@@ -167,7 +154,7 @@ impl Drop for HungRoot {
 #[test]
 fn threads_and_helpers_of_a_watch_may_do_what_their_work_takes() {
     requires!(root_and_btf());
-    requires!(fuse());
+    requires!(has_fuse());
     let dir = tempfile::tempdir().unwrap();
     let (export, record) = (dir.path().join("export"), dir.path().join("recording"));
     let (hanging, ready) = lab("fuse-daemon-hung", &[]);

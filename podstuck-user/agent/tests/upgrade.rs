@@ -18,11 +18,12 @@ use common::{Agent, done, said, wait_for};
 use nix::{
     errno::Errno,
     mount::{MsFlags, mount},
-    sched::{CloneFlags, unshare},
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
-use podstuck_tests::{UID, add_up, podstuck, podstuck_call, requires, root_and_btf, slowdown};
+use podstuck_tests::{
+    UID, add_up, own_mounts, podstuck, podstuck_call, requires, root_and_btf, slowdown,
+};
 use serde_json::Value;
 
 /// A plugin that no other volume of this machine has.
@@ -41,8 +42,7 @@ impl Place {
     /// Everything is gone with the thread, whatever the test leaves.
     fn new() -> Result<Self, String> {
         let nothing = None::<&str>;
-        unshare(CloneFlags::CLONE_NEWNS).unwrap();
-        mount(nothing, "/", nothing, MsFlags::MS_REC | MsFlags::MS_PRIVATE, nothing).unwrap();
+        own_mounts();
         let top = tempfile::Builder::new().prefix("podstuck-test-").tempdir_in("/dev/shm").unwrap();
         let bpf = top.path().join("bpf");
         fs::create_dir(&bpf).unwrap();

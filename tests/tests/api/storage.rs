@@ -3,13 +3,11 @@
 use std::{
     fs,
     io::Write,
-    path::Path,
     process::{Command, Stdio},
 };
 
-use nix::mount::MsFlags;
 use podstuck_testing::api_server::Answer;
-use podstuck_tests::{requires, root_and_btf};
+use podstuck_tests::{Mounted, requires, root_and_btf};
 use serde_json::{Value, json};
 
 use super::{
@@ -26,7 +24,7 @@ fn storage_that_is_detached_under_a_mount_is_reported() {
     let mut node = Node::new(10);
     let point = node.pod().join("volumes/kubernetes.io~csi/pv-1/mount");
     fs::create_dir_all(&point).unwrap();
-    let mounted = Mounted::tmpfs(&point);
+    let mounted = Mounted::memory(&point, "");
     let mut pod = node.record(&json!({"deletionTimestamp": "2026-01-01T10:00:00Z",
         "finalizers": ["example.org/x"]}));
     let claim = |name: &str, claim: &str| json!({"name": name, "persistentVolumeClaim": {"claimName": claim}});
@@ -75,23 +73,6 @@ fn storage_that_is_detached_under_a_mount_is_reported() {
     let [note] = notes.as_slice() else { panic!("{answer:#}") };
     assert!(note.starts_with("the storage of claim shop/cart is still mounted here"), "{note}");
     assert_eq!((&answer["causes"][0]["id"], status), (&"pod-finalizer".into(), Some(1)));
-}
-
-/// A mount that ends with it.
-struct Mounted<'a>(&'a Path);
-
-impl<'a> Mounted<'a> {
-    fn tmpfs(point: &'a Path) -> Self {
-        let none = None::<&str>;
-        nix::mount::mount(Some("podstuck"), point, Some("tmpfs"), MsFlags::empty(), none).unwrap();
-        Self(point)
-    }
-}
-
-impl Drop for Mounted<'_> {
-    fn drop(&mut self) {
-        nix::mount::umount(self.0).unwrap();
-    }
 }
 
 /// By the node's own program.

@@ -14,48 +14,37 @@ use std::{
     process::{Command, Stdio},
 };
 
-use nix::{
-    mount::{MntFlags, MsFlags, mount, umount2},
-    sched::{CloneFlags, unshare},
-};
-use podstuck_tests::{Ending, of_type, run};
+use nix::mount::{MsFlags, mount};
+use podstuck_tests::{Ending, Mounted, of_type, own_mounts, run};
 use serde_json::Value;
 use tempfile::TempDir;
 
 /// A file system in memory, in a mount namespace of this test's thread and its children: another
 /// test that copies the node's mounts does not become a holder.
 pub struct Memory {
-    directory: TempDir,
+    mounted: Mounted,
+    _directory: TempDir,
 }
 
 impl Memory {
     pub fn mount() -> Self {
-        unshare(CloneFlags::CLONE_NEWNS).unwrap();
-        let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
-        mount(None::<&str>, "/", None::<&str>, private, None::<&str>).unwrap();
+        own_mounts();
         let directory =
             tempfile::Builder::new().prefix("podstuck-test-").tempdir_in("/tmp").unwrap();
-        let this = Self { directory };
-        let options = Some("size=1m");
-        mount(Some("tmpfs"), this.path(), Some("tmpfs"), MsFlags::empty(), options).unwrap();
+        let mounted = Mounted::memory(directory.path(), "size=1m");
+        let this = Self { mounted, _directory: directory };
         // As on most nodes, so that it may have copies that receive its unmount.
         mount(None::<&str>, this.path(), None::<&str>, MsFlags::MS_SHARED, None::<&str>).unwrap();
         this
     }
 
     pub fn path(&self) -> &Path {
-        self.directory.path()
+        &self.mounted
     }
 
     pub fn device(&self) -> String {
         let device = fs::metadata(self.path()).unwrap().st_dev();
         format!("{}:{}", nix::sys::stat::major(device), nix::sys::stat::minor(device))
-    }
-}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        let _ = umount2(self.path(), MntFlags::MNT_DETACH);
     }
 }
 

@@ -3,21 +3,15 @@
 use std::{
     fs,
     path::Path,
-    process::{Command, Output, Stdio},
+    process::{Command, Stdio},
 };
 
 use nix::mount::{MsFlags, mount};
+pub(crate) use podstuck_tests::done as output;
 use podstuck_tests::{root_and_btf, skip};
 
 /// Debian's programs, not whatever lies in `/usr/local`.
 const PROGRAMS: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
-
-/// Standard output of a program that must succeed.
-pub(crate) fn output(mut command: Command) -> String {
-    let Output { status, stdout, stderr } = command.output().unwrap();
-    assert!(status.success(), "{command:?}: {}", String::from_utf8_lossy(&stderr));
-    String::from_utf8(stdout).unwrap().trim().to_owned()
-}
 
 /// Names the root of another release, whose daemons and clients are tested in place of the machine's.
 const DAEMONS: &str = "PODSTUCK_DAEMONS";

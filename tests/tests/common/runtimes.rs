@@ -1,8 +1,6 @@
 //! A containerd and a dockerd of our own, on a file system of their own, without a network. All
 //! that they start and mount ends with them.
 
-#[path = "loop_disk.rs"]
-mod loop_disk;
 #[path = "programs.rs"]
 mod programs;
 
@@ -15,18 +13,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub(crate) use self::{
-    loop_disk::LoopDisk,
-    programs::{
-        busybox, chattr, has_programs, is_of_another_release, oci_runtime, output, program, share,
-    },
+pub(crate) use self::programs::{
+    busybox, chattr, has_programs, is_of_another_release, oci_runtime, output, program, share,
 };
 use nix::{
     mount::{MntFlags, MsFlags, mount, umount2},
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
-use podstuck_tests::{skip, slowdown};
+use podstuck_tests::{Disk, EXT4, skip, slowdown};
 
 /// Longer than a daemon takes to start or to end.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -52,6 +47,13 @@ pub(crate) fn until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
+/// Mounts an ext4 for this many files on a directory, which is made.
+pub(crate) fn disk(point: &Path, inodes: u32) -> Disk {
+    // A directory takes a block.
+    let bytes = (4 << 30) + u64::from(inodes) * 8192;
+    Disk::mount(point, bytes, &[EXT4, &["-N", &inodes.to_string()]].concat(), "")
+}
+
 /// Both daemons, and everything they need.
 pub(crate) struct Runtimes {
     top: PathBuf,
@@ -61,7 +63,7 @@ pub(crate) struct Runtimes {
     /// containerd and dockerd.
     daemons: Vec<Child>,
     /// What they keep is on it. The last to go.
-    disk: Option<LoopDisk>,
+    disk: Option<Disk>,
 }
 
 impl Runtimes {
@@ -204,7 +206,7 @@ impl Runtimes {
             mount(Some(&self.top), &self.top, none, MsFlags::MS_BIND, none).unwrap();
             share(&self.top);
         }
-        self.disk = Some(LoopDisk::on(self.top.join("data"), &self.name, inodes));
+        self.disk = Some(disk(&self.top.join("data"), inodes));
     }
 
     /// containerd, also after it was killed.

@@ -4,11 +4,12 @@ use std::{fs, path::Path, thread, time::Duration};
 
 use nix::libc::ENOENT;
 use podstuck_tests::{
-    RMDIR, add_up, backend, missing, requires, root_and_btf, skip, slowdown, summary, watch,
+    FuseServer, RMDIR, add_up, backend, has_fuse, missing, requires, root_and_btf, skip, slowdown,
+    summary, watch,
 };
 use serde_json::json;
 
-use crate::silent_disks::{Disk, Fuse, Silence, Suspended, device_mapper, fuse};
+use crate::silent_disks::{Disk, Silence, Suspended, device_mapper};
 
 /// More than `register_kretprobe` of kernel/kprobes.c keeps instances for, on up to 16 processors.
 const WAITING: usize = 64;
@@ -44,8 +45,8 @@ fn calls_beside_many_that_wait_are_counted_or_reported() {
         requires!(device_mapper());
         Box::new(Suspended::mount(&at))
     } else {
-        requires!(fuse());
-        Box::new(Fuse::mount(&at))
+        requires!(has_fuse());
+        Box::new(FuseServer::mount(at))
     };
     let watching = watch(&["--path", top.path().to_str().unwrap()]);
     let mut outcomes = wait_beside_others(&*disk, &nothing);

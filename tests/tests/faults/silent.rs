@@ -4,7 +4,7 @@
 use std::{
     fs::{self, File},
     os::fd::AsFd,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::ExitStatus,
     thread,
     time::{Duration, Instant},
@@ -12,14 +12,14 @@ use std::{
 
 use nix::sys::signal::Signal;
 use podstuck_tests::{
-    Running, of_type, podstuck, replay, requires, root_and_btf, settle, slowdown, summary, trace,
-    watch,
+    Running, of_type, podstuck, replay, settle, slowdown, started_by, summary, trace,
+    wait_until_gone, watch,
 };
 use rustix::fs::{Advice, fadvise};
 use serde_json::Value;
 
 use crate::{
-    silent_disks::{Disk, Fuse, Silence, Suspended, device_mapper, fuse},
+    silent_disks::{Disk, Silence, on_device_mapper, on_fuse},
     stuck_pod::StuckPod,
 };
 
@@ -46,17 +46,6 @@ pub(crate) fn next_attempt(pod: &StuckPod, found: &Value, watch: &mut Running) {
     let count = found["count"].as_u64();
     let later = |line: &Value| pod.is_found(line) && line["count"].as_u64() > count;
     watch.wait_for("an update", later);
-}
-
-fn started_by(pid: u32) -> Vec<u32> {
-    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    let children = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
-    let children: Vec<u32> = children
-        .flat_map(|text| {
-            text.split_whitespace().map(|pid| pid.parse().unwrap()).collect::<Vec<_>>()
-        })
-        .collect();
-    children.iter().flat_map(|pid| started_by(*pid)).chain(children.clone()).collect()
 }
 
 pub(crate) fn name(pid: u32) -> String {
@@ -113,10 +102,8 @@ fn below_export_and_recording(disk: &dyn Disk) {
     let found = pod.cause_is_found(&mut watch);
     // Written down by now: recordings are taken to the disk four times a second.
     settle();
-    let writers: Vec<u32> = started_by(watch.pid())
-        .into_iter()
-        .filter(|pid| matches!(&*name(*pid), "exporter" | "recorder"))
-        .collect();
+    let mut writers = started_by(watch.pid());
+    writers.retain(|(_, name)| matches!(name.as_str(), "exporter\n" | "recorder\n"));
     assert_eq!(writers.len(), 2);
     let silence = Silence::of(disk);
     next_attempt(&pod, &found, &mut watch);
@@ -124,18 +111,10 @@ fn below_export_and_recording(disk: &dyn Disk) {
     assert_eq!(status.code(), Some(1), "{lines:#?}");
     // Who still writes is named.
     let degraded = summary(&lines)["completeness"]["degraded"].to_string();
-    let exporter = writers.iter().find(|pid| name(**pid) == "exporter").unwrap();
+    let (exporter, _) = writers.iter().find(|(_, name)| name == "exporter\n").unwrap();
     assert!(degraded.contains(&format!("process {exporter} of podstuck")), "{degraded}");
     drop(silence);
-    let begun = Instant::now();
-    while writers.iter().any(|pid| Path::new(&format!("/proc/{pid}")).exists()) {
-        assert!(
-            begun.elapsed() < END * slowdown(),
-            "{:?}",
-            writers.iter().map(|w| name(*w)).collect::<Vec<_>>()
-        );
-        thread::sleep(Duration::from_millis(20));
-    }
+    writers.iter().for_each(|(pid, _)| wait_until_gone(*pid));
     pod.end();
     // What was reported before is there, and each line is whole.
     let text = fs::read_to_string(export.join("findings.jsonl")).unwrap();
@@ -148,35 +127,25 @@ fn below_export_and_recording(disk: &dyn Disk) {
 
 #[test]
 fn a_stopped_fuse_server_below_the_program_keeps_nothing_back() {
-    requires!(root_and_btf(), fuse());
-    let at = tempfile::tempdir().unwrap();
-    below_the_program(&Fuse::mount(at.path()));
+    on_fuse(below_the_program);
 }
 
 #[test]
 fn a_stopped_fuse_server_below_the_program_keeps_no_diagnosis_back() {
-    requires!(root_and_btf(), fuse());
-    let at = tempfile::tempdir().unwrap();
-    below_the_program_of_one_answer(&Fuse::mount(at.path()));
+    on_fuse(below_the_program_of_one_answer);
 }
 
 #[test]
 fn a_stopped_fuse_server_below_export_and_recording_loses_nothing_that_was_reported() {
-    requires!(root_and_btf(), fuse());
-    let at = tempfile::tempdir().unwrap();
-    below_export_and_recording(&Fuse::mount(at.path()));
+    on_fuse(below_export_and_recording);
 }
 
 #[test]
 fn a_suspended_disk_below_the_program_keeps_nothing_back() {
-    requires!(root_and_btf(), device_mapper());
-    let at = tempfile::tempdir().unwrap();
-    below_the_program(&Suspended::mount(at.path()));
+    on_device_mapper(below_the_program);
 }
 
 #[test]
 fn a_suspended_disk_below_export_and_recording_loses_nothing_that_was_reported() {
-    requires!(root_and_btf(), device_mapper());
-    let at = tempfile::tempdir().unwrap();
-    below_export_and_recording(&Suspended::mount(at.path()));
+    on_device_mapper(below_export_and_recording);
 }

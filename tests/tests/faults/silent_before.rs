@@ -13,7 +13,7 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use serde_json::{Value, json};
 
 use crate::{
-    silent_disks::{Disk, Fuse, Silence, Suspended, device_mapper, fuse},
+    silent_disks::{Disk, Silence, Suspended, device_mapper, on_device_mapper, on_fuse},
     stuck_pod::StuckPod,
 };
 
@@ -98,16 +98,12 @@ fn below_kubelet(disk: &dyn Disk) {
 
 #[test]
 fn a_stopped_fuse_server_below_kubelets_directory_keeps_no_start_back() {
-    requires!(root_and_btf(), fuse());
-    let at = tempfile::tempdir().unwrap();
-    below_kubelet(&Fuse::mount(at.path()));
+    on_fuse(below_kubelet);
 }
 
 #[test]
 fn a_suspended_disk_below_kubelets_directory_keeps_no_start_back() {
-    requires!(root_and_btf(), device_mapper());
-    let at = tempfile::tempdir().unwrap();
-    below_kubelet(&Suspended::mount(at.path()));
+    on_device_mapper(below_kubelet);
 }
 
 fn from_memory() -> Result<(), &'static str> {

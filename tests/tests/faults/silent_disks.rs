@@ -2,20 +2,17 @@
 
 use std::{
     fs,
-    io::{BufRead, BufReader},
     path::{Path, PathBuf},
-    process::{Child, ChildStdout, Command, Stdio},
-    sync::Mutex,
+    process::{Command, Stdio},
     thread,
     time::Duration,
 };
 
 use nix::{
     mount::{MntFlags, umount2},
-    sys::signal::{Signal, kill},
-    unistd::Pid,
+    sys::signal::Signal,
 };
-use podstuck_tests::{beside_the_tests, slowdown};
+use podstuck_tests::{FuseServer, done, has_fuse, requires, root_and_btf, slowdown};
 
 /// A file system, mounted where it was said.
 pub(crate) trait Disk {
@@ -26,6 +23,20 @@ pub(crate) trait Disk {
 
     /// Requests that wait are answered.
     fn go_on(&self);
+}
+
+/// Runs a test with a FUSE server's file system.
+pub(crate) fn on_fuse(test: fn(&dyn Disk)) {
+    requires!(root_and_btf(), has_fuse());
+    let at = tempfile::tempdir().unwrap();
+    test(&FuseServer::mount(at.path()));
+}
+
+/// Runs a test with a disk of the kernel's.
+pub(crate) fn on_device_mapper(test: fn(&dyn Disk)) {
+    requires!(root_and_btf(), device_mapper());
+    let at = tempfile::tempdir().unwrap();
+    test(&Suspended::mount(at.path()));
 }
 
 /// While there is this, a disk does not answer. What must not wait for it when a test fails is there before it.
@@ -44,42 +55,10 @@ impl Drop for Silence<'_> {
     }
 }
 
-/// That of a FUSE server.
-pub(crate) struct Fuse {
-    at: PathBuf,
-    server: Child,
-    said: Mutex<BufReader<ChildStdout>>,
-}
-
-pub(crate) fn fuse() -> Result<(), &'static str> {
-    let there = Path::new("/dev/fuse").exists();
-    if there { Ok(()) } else { Err("no /dev/fuse") }
-}
-
-impl Fuse {
-    pub(crate) fn mount(at: &Path) -> Self {
-        let mut server = Command::new(beside_the_tests("podstuck-fuse"));
-        let mut server = server.arg(at).stdout(Stdio::piped()).spawn().unwrap();
-        let said = Mutex::new(BufReader::new(server.stdout.take().unwrap()));
-        let this = Self { at: at.to_owned(), server, said };
-        this.has_said("ready\n");
-        this
-    }
-
-    fn has_said(&self, what: &str) {
-        let mut line = String::new();
-        self.said.lock().unwrap().read_line(&mut line).unwrap();
-        assert_eq!(line, what);
-    }
-
-    fn signal(&self, signal: Signal) {
-        kill(Pid::from_raw(self.server.id().cast_signed()), signal).unwrap();
-    }
-}
-
-impl Disk for Fuse {
+/// Stopped, it reads no request.
+impl Disk for FuseServer {
     fn at(&self) -> &Path {
-        &self.at
+        self.at()
     }
 
     fn stop(&self) {
@@ -92,7 +71,7 @@ impl Disk for Fuse {
 }
 
 /// A FUSE server that takes a request and does not answer it: a process that waits for it cannot be killed.
-pub(crate) struct Held(pub(crate) Fuse);
+pub(crate) struct Held(pub(crate) FuseServer);
 
 impl Disk for Held {
     fn at(&self) -> &Path {
@@ -106,15 +85,6 @@ impl Disk for Held {
 
     fn go_on(&self) {
         self.0.signal(Signal::SIGUSR2);
-    }
-}
-
-impl Drop for Fuse {
-    fn drop(&mut self) {
-        // Requests that wait get an error.
-        let _ = self.server.kill();
-        let _ = self.server.wait();
-        let _ = umount2(&self.at, MntFlags::MNT_DETACH);
     }
 }
 
@@ -147,8 +117,8 @@ impl Suspended {
         let directory = tempfile::tempdir().unwrap();
         let image = directory.path().join("image");
         fs::File::create(&image).unwrap().set_len(Self::SIZE).unwrap();
-        let looped = output(Command::new("losetup").arg("-f"));
-        output(Command::new("losetup").arg(&looped).arg(&image));
+        let looped = done(Command::new("losetup").arg("-f"));
+        done(Command::new("losetup").arg(&looped).arg(&image));
         let name = format!("podstuck-{}", std::process::id());
         let table = format!("0 {} linear {looped} 0", Self::SIZE / 512);
         let disk = Self { at: at.to_owned(), name, looped, _image: directory };
@@ -156,14 +126,14 @@ impl Suspended {
         // Without udev its name has no device file.
         let own = ["info", "-c", "--noheadings", "-o", "blkdevname", &disk.name];
         let device = format!("/dev/{}", disk.mapper(&own));
-        output(Command::new("mkfs.ext4").args(["-q", &device]));
-        output(Command::new("mount").args(["-t", "ext4", &device]).arg(at));
+        done(Command::new("mkfs.ext4").args(["-q", &device]));
+        done(Command::new("mount").args(["-t", "ext4", &device]).arg(at));
         disk
     }
 
     fn mapper(&self, words: &[&str]) -> String {
         let mut mapper = Command::new("dmsetup");
-        output(mapper.args(words).args(["--noudevsync", "--noudevrules"]))
+        done(mapper.args(words).args(["--noudevsync", "--noudevrules"]))
     }
 }
 
@@ -206,11 +176,4 @@ impl Drop for Suspended {
         }
         quiet("losetup", &["-d", &self.looped]);
     }
-}
-
-/// What a command prints; it must succeed.
-pub(crate) fn output(command: &mut Command) -> String {
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }

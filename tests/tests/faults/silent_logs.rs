@@ -8,11 +8,11 @@ use std::{
     process::{Command, Stdio},
 };
 
-use podstuck_tests::{Ending, requires, root_and_btf, summary, watch};
+use podstuck_tests::{Ending, FuseServer, has_fuse, requires, root_and_btf, summary, watch};
 
 use crate::{
     silent::{ends, name, next_attempt},
-    silent_disks::{Disk, Fuse, Held, Silence, Suspended, device_mapper, fuse},
+    silent_disks::{Disk, Held, Silence, Suspended, device_mapper},
     stuck_pod::StuckPod,
 };
 
@@ -103,9 +103,9 @@ fn logs_of(pod: &StuckPod) -> PathBuf {
 
 #[test]
 fn a_stopped_fuse_server_below_the_logs_keeps_nothing_back() {
-    requires!(root_and_btf(), fuse());
+    requires!(root_and_btf(), has_fuse());
     let pod = StuckPod::build();
-    let disk = Fuse::mount(&logs_of(&pod));
+    let disk = FuseServer::mount(logs_of(&pod));
     // A process that waits for a request that the server has not taken is killed.
     below_the_logs(&disk, &pod, Missing::assert_reported);
     drop(disk);
@@ -114,9 +114,9 @@ fn a_stopped_fuse_server_below_the_logs_keeps_nothing_back() {
 
 #[test]
 fn a_helper_that_waits_for_a_fuse_server_below_the_logs_is_named_by_its_id() {
-    requires!(root_and_btf(), fuse());
+    requires!(root_and_btf(), has_fuse());
     let pod = StuckPod::build();
-    let disk = Held(Fuse::mount(&logs_of(&pod)));
+    let disk = Held(FuseServer::mount(logs_of(&pod)));
     below_the_logs(&disk, &pod, |missing| {
         missing.assert_reported();
         missing.helper_is_named();

@@ -9,13 +9,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nix::mount::{MntFlags, umount2};
-use podstuck_tests::{UID, podstuck, requires, root_and_btf, slowdown};
+use podstuck_tests::{
+    EXT4, FuseServer, Mounted, UID, done, has_fuse, make_image, podstuck, requires, root_and_btf,
+    slowdown,
+};
 use serde_json::Value;
 
 use crate::{
     pods_group::PodsGroup,
-    silent_disks::{Fuse, Held, Silence, Suspended, device_mapper, fuse, output},
+    silent_disks::{Held, Silence, Suspended, device_mapper},
 };
 
 /// A process that writes to a volume, in a control group of the pod.
@@ -82,42 +84,37 @@ fn facts(cause: &Value) -> String {
     facts.map(|it| it["fact"].as_str().unwrap()).collect::<Vec<_>>().join("\n")
 }
 
-/// An image with ext4 on a FUSE file system, mounted as a loop device, and the image's server.
-fn on_fuse(top: &Path, volume: &Path) -> (PathBuf, Held) {
+/// An image with ext4 on a FUSE file system, and the image's server.
+fn on_fuse(top: &Path) -> (PathBuf, Held) {
     let served = top.join("served");
     fs::create_dir(&served).unwrap();
-    let server = Held(Fuse::mount(&served));
+    let server = Held(FuseServer::mount(&*served));
     let image = served.join("image");
-    fs::File::create(&image).unwrap().set_len(64 << 20).unwrap();
-    output(Command::new("mkfs.ext4").arg("-q").arg(&image));
-    mount_image(&image, volume);
+    make_image(&image, 64 << 20, EXT4);
     (image, server)
-}
-
-fn mount_image(image: &Path, volume: &Path) {
-    output(Command::new("mount").args(["-o", "loop"]).arg(image).arg(volume));
 }
 
 /// As of a volume whose storage is gone while kubelet deletes its files.
 #[test]
 fn a_removal_that_waits_for_a_silent_disk_names_the_disk() {
-    requires!(root_and_btf(), fuse());
+    requires!(root_and_btf(), has_fuse());
     let top = tempfile::tempdir().unwrap();
     let volume = podstuck_tests::empty_dir(top.path());
-    let (image, server) = on_fuse(top.path(), &volume);
+    let (image, server) = on_fuse(top.path());
+    let mounted = Mounted::image(&image, &volume, "");
     let file = volume.join("directory").join("file");
     fs::create_dir(file.parent().unwrap()).unwrap();
     fs::write(&file, "").unwrap();
     // What is cached needs no disk.
-    umount2(&volume, MntFlags::empty()).unwrap();
-    mount_image(&image, &volume);
+    drop(mounted);
+    let mounted = Mounted::image(&image, &volume, "");
     let silence = Silence::of(&server);
     let mut unlink = Command::new("unlink").arg(&file).spawn().unwrap();
     let cause = first_firm(top.path(), "device-not-responding");
     assert!(unlink.try_wait().unwrap().is_none(), "it does not wait for the disk");
     drop(silence);
     assert!(unlink.wait().unwrap().success());
-    umount2(&volume, MntFlags::empty()).unwrap();
+    drop(mounted);
     assert!(cause["held_by"].as_str().unwrap().starts_with("loop"), "{cause:#}");
     let first = cause["remedies"][0].to_string();
     assert!(first.contains(&*image.to_string_lossy()) && first.contains("fuse"), "{first}");
@@ -125,17 +122,18 @@ fn a_removal_that_waits_for_a_silent_disk_names_the_disk() {
 
 #[test]
 fn a_loop_device_is_followed_to_the_file_system_of_its_file() {
-    requires!(root_and_btf(), fuse());
+    requires!(root_and_btf(), has_fuse());
     let top = tempfile::tempdir().unwrap();
     let volume = podstuck_tests::empty_dir(top.path());
-    let (image, server) = on_fuse(top.path(), &volume);
+    let (image, server) = on_fuse(top.path());
+    let mounted = Mounted::image(&image, &volume, "");
     let mut writer = Writer::start(&volume);
     let silence = Silence::of(&server);
     let cause = first_cause(top.path(), &mut writer);
     drop(silence);
     writer.ends();
     drop(writer);
-    umount2(&volume, MntFlags::empty()).unwrap();
+    drop(mounted);
     let facts = facts(&cause);
     assert!(facts.contains("in flight and has completed none"), "{facts}");
     assert!(facts.contains(&format!("a loop device of the file {}", image.display())), "{facts}");
@@ -154,7 +152,7 @@ fn a_suspended_disk_below_a_volume_is_resumed_by_the_first_command() {
     let cause = first_cause(top.path(), &mut writer);
     let command = cause["remedies"][0]["command"].as_str().unwrap_or_default().to_owned();
     assert!(command.contains("dmsetup resume"), "{cause:#}");
-    output(Command::new("sh").args(["-c", &command]));
+    done(Command::new("sh").args(["-c", &command]));
     writer.ends();
     drop(silence);
 }

@@ -1,16 +1,9 @@
 //! A FUSE server that takes long for one request, and answers others meanwhile: it is slow, and does not hang.
 
-use std::{
-    fs,
-    io::{BufRead, BufReader},
-    path::Path,
-    process::{Child, Command, Stdio},
-    thread,
-};
+use std::{fs, path::Path, thread};
 
-use nix::mount::{MntFlags, umount2};
 use podstuck_tests::{
-    UID, beside_the_tests, empty_dir, of_type, requires, root_and_btf, settle, slowdown, watch,
+    FuseServer, UID, empty_dir, of_type, requires, root_and_btf, settle, slowdown, watch,
 };
 
 /// Requests of others. They are answered between two reads of the call: it is reported each time that it is twice as
@@ -20,36 +13,6 @@ const OTHERS_TAKE_MS: u32 = 2400;
 /// A server that answers no request would hang after 3 s.
 const TAKES_MS: u32 = 5000;
 
-/// A file system below which kubelet has its directories.
-struct Server {
-    child: Child,
-    directory: tempfile::TempDir,
-}
-
-impl Server {
-    fn start() -> Self {
-        let directory = tempfile::tempdir_in("/dev/shm").unwrap();
-        let mut command = Command::new(beside_the_tests("podstuck-fuse"));
-        let mut child = command.arg(directory.path()).stdout(Stdio::piped()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        assert_eq!(line, "ready\n");
-        Self { child, directory }
-    }
-
-    fn root(&self) -> &Path {
-        self.directory.path()
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = umount2(self.root(), MntFlags::MNT_DETACH);
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 #[test]
 fn a_fuse_server_that_answers_others_is_slow_and_does_not_hang() {
     requires!(root_and_btf());
@@ -58,14 +21,15 @@ fn a_fuse_server_that_answers_others_is_slow_and_does_not_hang() {
     {
         return podstuck_tests::skip("FUSE connections are not shown here");
     }
-    let server = Server::start();
-    let root = server.root().to_str().unwrap();
-    let file = empty_dir(server.root()).join(format!("slow-{}", TAKES_MS * slowdown()));
+    let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+    let server = FuseServer::mount(directory.path());
+    let root = server.at().to_str().unwrap();
+    let file = empty_dir(server.at()).join(format!("slow-{}", TAKES_MS * slowdown()));
     fs::write(&file, "data").unwrap();
     let others: Vec<_> = (0..OTHERS)
         .map(|number| {
             // A removal locks its directory.
-            let directory = server.root().join(format!("others-{number}"));
+            let directory = server.at().join(format!("others-{number}"));
             fs::create_dir(&directory).unwrap();
             let other = directory.join(format!("slow-{}", OTHERS_TAKE_MS * slowdown()));
             fs::write(&other, "data").unwrap();

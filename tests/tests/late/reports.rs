@@ -11,7 +11,9 @@ use std::{
 
 use nix::sys::fanotify::{EventFFlags, Fanotify, InitFlags, MarkFlags, MaskFlags};
 use podstuck_testing::{again, is_started_again};
-use podstuck_tests::{Ending, diagnose, requires, root_and_btf};
+use podstuck_tests::{
+    BTRFS, Disk, Ending, Mounted, diagnose, done, has_btrfs, requires, root_and_btf,
+};
 use serde_json::Value;
 
 use super::{Node, answer, klog, log_of};
@@ -113,16 +115,6 @@ fn a_file_where_kubelet_expects_a_directory_goes_by_the_printed_command() {
 }
 
 /// A mount that ends with its test.
-struct Mounted(PathBuf);
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        let mut umount = Command::new("umount");
-        let _ =
-            umount.arg("--lazy").arg(&self.0).stdout(Stdio::null()).stderr(Stdio::null()).status();
-    }
-}
-
 /// rook#4695
 #[test]
 fn a_flex_volume_whose_driver_fails_is_unmounted_by_the_printed_command() {
@@ -135,51 +127,29 @@ fn a_flex_volume_whose_driver_fails_is_unmounted_by_the_printed_command() {
     });
     let point = pod(&node).join("volumes/ceph.rook.io~rook/fs-store");
     fs::create_dir_all(&point).unwrap();
-    let mut mount = Command::new("mount");
-    assert!(mount.args(["-t", "tmpfs", "none"]).arg(&point).status().unwrap().success());
-    let mounted = Mounted(point);
+    let mounted = Mounted::memory(point, "");
     obey(&cause(&node, "flexvolume-driver-error", "firm"));
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
-    assert!(!table.contains(mounted.0.to_str().unwrap()));
-}
-
-/// The node's root directory, if btrfs can be made and mounted.
-fn btrfs() -> Result<(), &'static str> {
-    let known = fs::read_to_string("/proc/filesystems").unwrap();
-    if !known.lines().any(|line| line.trim() == "btrfs") {
-        return Err("this kernel has no btrfs");
-    }
-    let has = |program: &str| Command::new(program).arg("--version").output().is_ok();
-    if has("mkfs.btrfs") && has("btrfs") { Ok(()) } else { Err("no mkfs.btrfs") }
-}
-
-fn run(program: &str, words: &[&str]) {
-    let output = Command::new(program).args(words).output().unwrap();
-    assert!(output.status.success(), "{program} {words:?}: {output:?}");
+    assert!(!table.contains(mounted.to_str().unwrap()));
 }
 
 /// lxd#7025
 #[test]
 fn a_read_only_subvolume_in_a_volume_is_made_writable_by_the_printed_command() {
-    requires!(root_and_btf(), btrfs());
+    requires!(root_and_btf(), has_btrfs());
     let in_volume = |node: &Node, name: &str| node.volume().join(name).display().to_string();
     let node = kubelet(59, |node| {
         let object = in_volume(node, "containers/.migration/rootfs");
         let error = format!("unlinkat {object}: read-only file system");
         log_of(&node.uid, &node.name(), &node.unique_name(), &error)
     });
-    let image = node.directory.path().join("image");
-    fs::File::create(&image).unwrap().set_len(256 << 20).unwrap();
-    let (image, root) = (image.to_str().unwrap().to_owned(), node.root());
-    run("mkfs.btrfs", &["-q", &image]);
-    run("mount", &["-t", "btrfs", "-o", "loop", &image, root.to_str().unwrap()]);
-    let _mounted = Mounted(root);
+    let _disk = Disk::mount(&node.root(), 256 << 20, BTRFS, "");
     fs::create_dir_all(in_volume(&node, "containers")).unwrap();
     let subvolume = in_volume(&node, "containers/.migration");
-    run("btrfs", &["subvolume", "create", &subvolume]);
+    done(Command::new("btrfs").args(["subvolume", "create", &subvolume]));
     let rootfs = Path::new(&subvolume).join("rootfs");
     fs::create_dir(&rootfs).unwrap();
-    run("btrfs", &["property", "set", "-ts", &subvolume, "ro", "true"]);
+    done(Command::new("btrfs").args(["property", "set", "-ts", &subvolume, "ro", "true"]));
     let refused = fs::remove_dir(&rootfs).unwrap_err();
     assert_eq!(refused.kind(), io::ErrorKind::ReadOnlyFilesystem);
     let cause = cause(&node, "subvolume-readonly", "firm");
@@ -317,19 +287,17 @@ fn a_fanotify_listener_that_answers_no_more_is_named_and_ended_by_the_printed_co
     symlink("/bin/ls", &program).unwrap();
     let root = directory.path().join("var/lib/kubelet");
     fs::create_dir_all(&root).unwrap();
-    let mut mount = Command::new("mount");
-    assert!(mount.args(["-t", "tmpfs", "none"]).arg(&root).status().unwrap().success());
+    let mounted = Mounted::memory(root, "");
     let uid = format!("{}55", super::UID);
-    let volume = root.join("pods").join(&uid).join("volumes/kubernetes.io~empty-dir/cache");
+    let volume = mounted.join("pods").join(&uid).join("volumes/kubernetes.io~empty-dir/cache");
     fs::create_dir_all(&volume).unwrap();
-    let mounted = Mounted(root);
-    let Some(agent) = Agent::new(&mounted.0) else {
+    let Some(agent) = Agent::new(&mounted) else {
         return podstuck_tests::skip("a kernel without permission events of fanotify");
     };
     // It opens the directory, as kubelet does before it empties one.
     let kubelet = Command::new(program).arg(&volume).stdout(Stdio::null()).spawn().unwrap();
     let node = Node { kubelet, directory, uid };
-    let root = mounted.0.to_str().unwrap();
+    let root = mounted.to_str().unwrap();
     let asked = ["--pod-uid", &node.uid, "--kubelet-root", root, "--timeout", "40s"];
     let (lines, status) = diagnose(&asked).finish();
     let answer = answer(&lines);

@@ -3,10 +3,8 @@
 
 use std::{fs::File, path::PathBuf, process::Command};
 
-use nix::{
-    mount::{MsFlags, mount},
-    sched::{CloneFlags, unshare},
-};
+use nix::mount::{MsFlags, mount};
+use podstuck_tests::own_mounts;
 use tempfile::TempDir;
 
 /// Enough for every tree; the image has holes.
@@ -19,9 +17,7 @@ pub(crate) struct Disk {
 impl Disk {
     /// Fails with the reason why this machine cannot have it.
     pub(crate) fn mount(file_system: &str) -> Result<Self, String> {
-        unshare(CloneFlags::CLONE_NEWNS).unwrap();
-        let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
-        mount(None::<&str>, "/", None::<&str>, private, None::<&str>).unwrap();
+        own_mounts();
         let directory = tempfile::tempdir_in("/var/tmp").unwrap();
         let (image, top) = (directory.path().join("image"), directory.path().join("top"));
         std::fs::create_dir(&top).unwrap();

@@ -9,54 +9,33 @@ use std::{
     process::Command,
 };
 
-use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::mount::{MsFlags, mount};
 use podstuck_tests::{
-    RMDIR, UID, UNLINK, add_up, empty_dir, requires, root_and_btf, settle, summary, watch,
+    BTRFS, Disk, Mounted, RMDIR, UID, UNLINK, add_up, done, empty_dir, has_btrfs, requires,
+    root_and_btf, settle, summary, watch,
 };
 use tempfile::TempDir;
 
 use crate::linked_root::calls;
 
 /// Mounts that go with the test, the last one first.
-struct Mounted {
+struct Points {
+    mounted: Vec<Mounted>,
     top: TempDir,
-    points: Vec<PathBuf>,
 }
 
-impl Mounted {
+impl Points {
     fn new() -> Self {
-        Self { top: tempfile::tempdir().unwrap(), points: Vec::new() }
+        Self { top: tempfile::tempdir().unwrap(), mounted: Vec::new() }
     }
 
     /// A new directory to mount on.
     fn point(&mut self, name: &str) -> PathBuf {
         let point = self.top.path().canonicalize().unwrap().join(name);
         fs::create_dir(&point).unwrap();
-        self.points.push(point.clone());
+        self.mounted.insert(0, Mounted(point.clone()));
         point
     }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        for point in self.points.iter().rev() {
-            let _ = umount2(point, MntFlags::MNT_DETACH);
-        }
-    }
-}
-
-fn run(program: &str, words: &[&str]) {
-    let output = Command::new(program).args(words).output().unwrap();
-    assert!(output.status.success(), "{program} {words:?}: {output:?}");
-}
-
-fn btrfs() -> Result<(), &'static str> {
-    let known = fs::read_to_string("/proc/filesystems").unwrap();
-    if !known.lines().any(|line| line.trim() == "btrfs") {
-        return Err("this kernel has no btrfs");
-    }
-    let has = |program: &str| Command::new(program).arg("--version").output().is_ok();
-    if has("mkfs.btrfs") && has("btrfs") { Ok(()) } else { Err("no mkfs.btrfs") }
 }
 
 fn number(directory: &Path) -> u64 {
@@ -93,17 +72,13 @@ fn only_the_roots_calls_count(root: &Path, copies: &[PathBuf]) {
 
 #[test]
 fn a_root_in_a_subvolume_of_btrfs_is_distinguished_from_one_with_the_same_numbers() {
-    requires!(root_and_btf(), btrfs());
-    let mut mounted = Mounted::new();
-    let image = mounted.top.path().join("image");
-    fs::File::create(&image).unwrap().set_len(256 << 20).unwrap();
-    let image = image.to_str().unwrap();
-    run("mkfs.btrfs", &["-q", image]);
+    requires!(root_and_btf(), has_btrfs());
+    let mut mounted = Points::new();
     let point = mounted.point("disk");
-    run("mount", &["-t", "btrfs", "-o", "loop", image, point.to_str().unwrap()]);
+    let _disk = Disk::mount(&point, 256 << 20, BTRFS, "");
     let [own, other] = ["own", "other"].map(|name| {
         let subvolume = point.join(name);
-        run("btrfs", &["subvolume", "create", subvolume.to_str().unwrap()]);
+        done(Command::new("btrfs").args(["subvolume", "create"]).arg(&subvolume));
         subvolume.join("kubelet")
     });
     let device = |path: &Path| fs::metadata(path.parent().unwrap()).unwrap().dev();
@@ -114,7 +89,7 @@ fn a_root_in_a_subvolume_of_btrfs_is_distinguished_from_one_with_the_same_number
 #[test]
 fn a_root_in_an_overlay_is_distinguished_from_its_layer_and_another_overlay_of_it() {
     requires!(root_and_btf());
-    let mut mounted = Mounted::new();
+    let mut mounted = Points::new();
     let disk = mounted.point("disk");
     let none = None::<&str>;
     mount(Some("podstuck-test"), &disk, Some("tmpfs"), MsFlags::empty(), none).unwrap();

@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use nix::mount::{MsFlags, mount, umount};
+use nix::mount::{MsFlags, mount};
 use podstuck_common::record::reason;
 use podstuck_node::identity::target_root;
 use podstuck_probe::{
@@ -16,8 +16,8 @@ use podstuck_probe::{
     kernel::hooks::{DirectoryHook, Form},
 };
 use podstuck_tests::{
-    RMDIR, UID, UNLINK, add_up, call, empty_dir, of_type, requires, root_and_btf, skip, summary,
-    watch,
+    Mounted, RMDIR, UID, UNLINK, add_up, call, empty_dir, of_type, requires, root_and_btf, skip,
+    summary, watch,
 };
 use serde_json::Value;
 
@@ -179,36 +179,32 @@ fn what_fails_before_the_directory_is_reported_counts_by_its_text() {
     let volume = empty_dir(top.path());
     let point = volume.join("read-only");
     fs::create_dir(&point).unwrap();
+    let point = Mounted::bind(&point, point.clone());
     let none = None::<&str>;
-    mount(Some(&point), &point, none, MsFlags::MS_BIND, none).unwrap();
-    let result = std::panic::catch_unwind(|| {
-        let read_only = MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY;
-        mount(none, &point, none, read_only, none).unwrap();
-        observe(|| ());
-        let file = point.join("file");
-        let (records, tally, counted) = made(&[&file], &volume);
-        assert_eq!(counted, add_up(&[&tally]));
-        assert_eq!(tally[RMDIR]["EROFS"], 1, "{tally}");
-        let record = records.iter().find(|record| record.head.errno == EROFS).expect("a record");
-        check(record, &file);
-        // When it succeeds after that, it is reported: by a caller who sees the same directories.
-        observe(|| {
-            call(&words("rmdir", &[&file]));
-        });
-        let writable = MsFlags::MS_BIND | MsFlags::MS_REMOUNT;
-        mount(none, &point, none, writable, none).unwrap();
-        fs::write(&file, "").unwrap();
-        let records = observe(|| {
-            call(&words("unlink", &[&file]));
-        });
-        let recovered = records.iter().find(|r| r.head.reason & reason::RECOVERED != 0);
-        assert_eq!(recovered.expect("a recovery").path(), file);
-        let (_, tally, counted) = made(&[&volume.join("none/file")], &volume);
-        assert_eq!(tally[UNLINK]["ENOENT"], 1, "{tally}");
-        assert_eq!(counted, add_up(&[&tally]));
+    let read_only = MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY;
+    mount(none, &*point, none, read_only, none).unwrap();
+    observe(|| ());
+    let file = point.join("file");
+    let (records, tally, counted) = made(&[&file], &volume);
+    assert_eq!(counted, add_up(&[&tally]));
+    assert_eq!(tally[RMDIR]["EROFS"], 1, "{tally}");
+    let record = records.iter().find(|record| record.head.errno == EROFS).expect("a record");
+    check(record, &file);
+    // When it succeeds after that, it is reported: by a caller who sees the same directories.
+    observe(|| {
+        call(&words("rmdir", &[&file]));
     });
-    umount(&point).unwrap();
-    result.unwrap();
+    let writable = MsFlags::MS_BIND | MsFlags::MS_REMOUNT;
+    mount(none, &*point, none, writable, none).unwrap();
+    fs::write(&file, "").unwrap();
+    let records = observe(|| {
+        call(&words("unlink", &[&file]));
+    });
+    let recovered = records.iter().find(|r| r.head.reason & reason::RECOVERED != 0);
+    assert_eq!(recovered.expect("a recovery").path(), file);
+    let (_, tally, counted) = made(&[&volume.join("none/file")], &volume);
+    assert_eq!(tally[UNLINK]["ENOENT"], 1, "{tally}");
+    assert_eq!(counted, add_up(&[&tally]));
 }
 
 #[test]

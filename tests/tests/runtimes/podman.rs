@@ -3,14 +3,14 @@
 
 use std::{fs, io::Write, path::Path, process::Command};
 
-use nix::mount::{MntFlags, MsFlags, mount, umount2};
-use podstuck_tests::{of_type, skip, watch};
+use nix::mount::{MntFlags, umount2};
+use podstuck_tests::{Disk, Mounted, of_type, skip, watch};
 use serde_json::Value;
 
 use super::{
     assert_complete, counted,
     daemons::{
-        LoopDisk, busybox, chattr, has_programs, is_of_another_release, oci_runtime, program, share,
+        busybox, chattr, disk, has_programs, is_of_another_release, oci_runtime, program, share,
     },
     finding, obey, output,
 };
@@ -21,7 +21,7 @@ const DATA: &str = "/var/lib/containers";
 const LEFT: [&str; 3] = ["/run/libpod", "/run/containers", "/dev/shm/libpod_lock"];
 
 /// On a disk of its own, without a network.
-struct Podman(#[expect(dead_code, reason = "mounted as long as it is needed")] LoopDisk);
+struct Podman(#[expect(dead_code, reason = "mounted as long as it is needed")] Disk);
 
 impl Podman {
     /// With an image; `None`, with the test noted as skipped, where that is impossible.
@@ -33,8 +33,7 @@ impl Podman {
             skip("podman is in use on this machine");
             return None;
         }
-        let name = format!("podstuck-test-podman-{}", std::process::id());
-        let podman = Self(LoopDisk::on(DATA.into(), &name, 20_000));
+        let podman = Self(disk(Path::new(DATA), 20_000));
         share(Path::new(DATA));
         let folder = tempfile::tempdir().unwrap();
         let layer = folder.path().join("layer.tar");
@@ -141,7 +140,7 @@ fn a_mount_in_a_volume() {
     let volume = Podman::inspect("owner", "{{(index .Mounts 0).Source}}");
     let sub = Path::new(&volume).join("sub");
     fs::create_dir(&sub).unwrap();
-    mount(Some("guest"), &sub, Some("tmpfs"), MsFlags::empty(), None::<&str>).unwrap();
+    let mounted = Mounted::memory(&*sub, "");
     fs::write(sub.join("one"), "").unwrap();
 
     let mut live = watch(&["--container", "owner"]);
@@ -151,8 +150,8 @@ fn a_mount_in_a_volume() {
     assert_eq!((&found["container"], &found["container_name"]), (&id.into(), &"owner".into()));
     if !is_of_another_release() {
         // There its mount namespace ends with it.
-        assert!(found["evidence"].to_string().contains("guest of type tmpfs"), "{found:#}");
+        assert!(found["evidence"].to_string().contains("podstuck of type tmpfs"), "{found:#}");
     }
-    let _ = umount2(&sub, MntFlags::MNT_DETACH);
+    drop(mounted);
     let _ = live.stop();
 }
