@@ -34,12 +34,23 @@ const MADE: [&str; 11] = [
     "tests/tests/paths/linked_root.rs",
 ];
 /// What is made stuck on a real API server.
-const API_SERVER: &str = "podstuck-user/cluster/tests/cluster.rs";
+const API_SERVER: [&str; 2] =
+    ["podstuck-user/cluster/tests/cluster.rs", "podstuck-user/cluster/tests/cluster"];
 /// What is decided of constructed objects.
-const OBJECTS: &str = "podstuck-user/engine/src/causes/cluster/tests";
+const OBJECTS: [&str; 1] = ["podstuck-user/engine/src/causes/cluster/tests"];
 /// What was captured, and what is concluded of it.
 const CAPTURED: &str = "podstuck-user/src/captures_tests.rs";
 const CAPTURES: &str = "podstuck-user/src/captures";
+
+/// The text of a file, or of all files in a folder.
+fn text(path: &str) -> String {
+    let path = Path::new(WORKSPACE).join(path);
+    if path.is_file() {
+        return fs::read_to_string(path).unwrap();
+    }
+    let files = fs::read_dir(path).unwrap();
+    files.map(|file| fs::read_to_string(file.unwrap().path()).unwrap()).collect()
+}
 
 #[test]
 fn a_lab_has_its_cause_and_a_cause_that_was_tried_with_a_lab_has_one() {
@@ -62,8 +73,7 @@ fn a_lab_has_its_cause_and_a_cause_that_was_tried_with_a_lab_has_one() {
 
 #[test]
 fn what_was_tried_with_a_real_kubelet_is_a_case_on_the_node() {
-    let on_node = ON_NODE.map(|file| fs::read_to_string(Path::new(WORKSPACE).join(file)).unwrap());
-    let on_node = on_node.concat();
+    let on_node = ON_NODE.map(text).concat();
     for cause in catalogue::all() {
         let forms =
             [format!("cause: \"{}\",", cause.id), format!("CAUSE: &str = \"{}\";", cause.id)];
@@ -81,17 +91,9 @@ fn what_was_tried_with_a_real_kubelet_is_a_case_on_the_node() {
 /// above.
 #[test]
 fn each_evidence_that_is_claimed_is_there() {
-    let read = |path: &str| fs::read_to_string(Path::new(WORKSPACE).join(path)).unwrap();
-    let mut of_runtimes = read(RUNTIMES[0]);
-    for entry in fs::read_dir(Path::new(WORKSPACE).join(RUNTIMES[1])).unwrap() {
-        of_runtimes.push_str(&fs::read_to_string(entry.unwrap().path()).unwrap());
-    }
-    let mut of_objects = String::new();
-    for entry in fs::read_dir(Path::new(WORKSPACE).join(OBJECTS)).unwrap() {
-        of_objects.push_str(&fs::read_to_string(entry.unwrap().path()).unwrap());
-    }
-    let on_server = read(API_SERVER);
-    let (made, captured) = (MADE.map(read).concat(), read(CAPTURED));
+    let [of_runtimes, on_server] = [RUNTIMES, API_SERVER].map(|all| all.map(text).concat());
+    let of_objects = OBJECTS.map(text).concat();
+    let (made, captured) = (MADE.map(text).concat(), text(CAPTURED));
     for cause in catalogue::all() {
         let literal = format!("\"{}\"", cause.id);
         let claims = |tried| cause.tried.contains(&tried);
@@ -110,14 +112,14 @@ fn each_evidence_that_is_claimed_is_there() {
             );
         }
         for (tried, texts, place) in [
-            (TriedWith::ApiServer, &on_server, API_SERVER),
-            (TriedWith::Objects, &of_objects, OBJECTS),
+            (TriedWith::ApiServer, &on_server, &API_SERVER[..]),
+            (TriedWith::Objects, &of_objects, &OBJECTS),
         ] {
             // A cause of a node is named there, too, where the API server shows it as well.
             let is_named = texts.contains(&literal);
             assert!(
                 is_named || !claims(tried),
-                "{}: its `tried` has {tried:?}, and {place} does not name it",
+                "{}: its `tried` has {tried:?}, and {place:?} do not name it",
                 cause.id
             );
         }
