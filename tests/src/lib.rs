@@ -33,7 +33,9 @@ use serde_json::Value;
 
 pub use ending::Ending;
 pub use fuse_server::{FuseServer, has_fuse};
-pub use mounted::{BTRFS, Disk, EXT4, Frozen, Mounted, done, has_btrfs, make_image, own_mounts};
+pub use mounted::{
+    BTRFS, Disk, EXT4, Frozen, Mounted, done, has_btrfs, make_image, obey, own_mounts,
+};
 pub use podstuck_testing::{requires, skip};
 pub use recorded::{Recorded, replay};
 pub use running::{
@@ -47,6 +49,27 @@ pub use tally::{add_up, assert_counted, missing};
 pub fn slowdown() -> u32 {
     let set = std::env::var("PODSTUCK_TEST_SLOWDOWN").ok();
     set.map_or(1, |text| text.parse().expect("PODSTUCK_TEST_SLOWDOWN is a number")).max(1)
+}
+
+/// What a test needs in which a user may make a namespace of his own, and mounts in it.
+///
+/// # Errors
+///
+/// When this machine has none.
+pub fn user_namespaces() -> Result<(), &'static str> {
+    let words = ["--user", "--map-root-user", "--mount", "true"];
+    match Command::new("unshare").args(words).output() {
+        Ok(tried) if tried.status.success() => Ok(()),
+        _ => Err("`unshare` makes no user namespace here"),
+    }
+}
+
+/// The names in a directory, sorted.
+pub fn names_in(directory: &Path) -> Vec<String> {
+    let names = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
+    names.sort();
+    names
 }
 
 /// How the tests are to attach, if that is not left to the tool.

@@ -30,6 +30,11 @@ pub fn done(mut command: impl BorrowMut<Command>) -> String {
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
+/// Runs a printed command in a shell; it must succeed.
+pub fn obey(command: &str) {
+    done(Command::new("sh").args(["-c", command]));
+}
+
 /// Gives this test's thread and its children a mount namespace of their own.
 pub fn own_mounts() {
     unshare(CloneFlags::CLONE_NEWNS).unwrap();
@@ -96,7 +101,7 @@ impl Drop for Frozen {
 
 /// Makes an image of this many bytes, which are not allocated, with a file system.
 pub fn make_image(image: &Path, bytes: u64, make: &[&str]) {
-    File::options().write(true).create(true).open(image).unwrap().set_len(bytes).unwrap();
+    File::create(image).unwrap().set_len(bytes).unwrap();
     let mut make_on = Command::new(make[0]);
     done(make_on.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").args(&make[1..]).arg(image));
 }

@@ -10,7 +10,9 @@ use std::{
 };
 
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
-use podstuck_tests::{UID, empty_dir, requires, root_and_btf, settle, summary, watch};
+use podstuck_tests::{
+    UID, empty_dir, requires, root_and_btf, settle, summary, user_namespaces, watch,
+};
 use serde_json::Value;
 
 /// A user and a mount namespace of its own.
@@ -77,18 +79,10 @@ fn is_about_it(line: &Value) -> bool {
     line["type"] == "finding" && line["pod"]["uid"] == UID
 }
 
-fn may_make_user_namespaces() -> Result<(), &'static str> {
-    let tried = Command::new("unshare").args([&OWN[..], &["true"]].concat()).output();
-    match tried {
-        Ok(tried) if tried.status.success() => Ok(()),
-        _ => Err("`unshare` makes no user namespace here"),
-    }
-}
-
 #[test]
 fn a_kubelet_of_a_user_namespace_clears_no_pods_finding() {
     requires!(root_and_btf());
-    requires!(may_make_user_namespaces());
+    requires!(user_namespaces());
     let top = tempfile::tempdir().unwrap();
     let volume = empty_dir(top.path());
     let mut busy = Busy::new(&volume);

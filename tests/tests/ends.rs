@@ -20,8 +20,8 @@ use std::{
 use nix::sys::signal::Signal;
 use podstuck_testing::hear_terminal;
 use podstuck_tests::{
-    Disk, EXPORTED, EXT4, holder_of, podstuck, requires, root_and_btf, run, slowdown, started_by,
-    wait_until_gone, watch,
+    Disk, EXPORTED, EXT4, holder_of, names_in, podstuck, requires, root_and_btf, run, slowdown,
+    started_by, wait_until_gone, watch,
 };
 
 /// Bytes of a command line that are read.
@@ -141,12 +141,7 @@ fn a_second_run_into_an_export_directory_is_refused_until_the_first_has_ended() 
     let (status, text) = refused();
     assert!(matches!(status, Some(0 | 1 | 5)), "{text}");
     assert!(is_complete(dir.path()));
-    let mut names: Vec<String> = fs::read_dir(dir.path())
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect();
-    names.sort();
-    assert_eq!(names, EXPORTED);
+    assert_eq!(names_in(dir.path()), EXPORTED);
 }
 
 /// A run without probes and with a long duration.

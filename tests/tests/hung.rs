@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use podstuck_tests::{lab, of_type, requires, root_and_btf, slowdown, summary, watch};
+use podstuck_tests::{lab, obey, of_type, requires, root_and_btf, slowdown, summary, watch};
 use serde_json::Value;
 use stuck::{Lab, THRESHOLD, end, finding, hung, stack};
 
@@ -85,8 +85,7 @@ fn a_frozen_file_system_is_found_and_a_harmless_outcome_may_be_slow() {
     assert!(stack(&before).contains(&"mnt_want_write"), "{before:#}");
     finding(&mut later, &lab, "filesystem-frozen");
 
-    let remedy = found["remedies"][0]["command"].as_str().unwrap();
-    assert!(Command::new("sh").args(["-c", remedy]).status().unwrap().success(), "{remedy}");
+    obey(found["remedies"][0]["command"].as_str().unwrap());
     for watching in [&mut watching, &mut later] {
         watching.wait_for("end", |line| line["type"] == "hung" && line["over"] == true);
         watching.wait_for("cleared", |line| line["state"] == "cleared");

@@ -6,13 +6,15 @@ use std::{
     io::Write,
     os::unix::fs::{chown, symlink},
     path::{Path, PathBuf},
-    process::{Child, Command, Output, Stdio},
+    process::{Command, Output, Stdio},
     thread,
     time::{Duration, Instant},
 };
 
 use podstuck_testing::{api_server::ApiServer, service, skip};
-use podstuck_tests::{Running, diagnose, has_loop_devices, podstuck, requires, root_and_btf};
+use podstuck_tests::{
+    Ending, Running, diagnose, has_loop_devices, podstuck, requires, root_and_btf,
+};
 use serde_json::Value;
 
 use crate::{
@@ -356,7 +358,7 @@ fn why_no_squashfs() -> Option<&'static str> {
 /// Processes of a user who has logged in that are called as a kubelet is, one of them root of a user namespace: in the
 /// root that he names are directories of the same pods, and his server has none of them.
 struct LookAlikes {
-    all: Vec<Child>,
+    all: Vec<Ending>,
     pids: Vec<u32>,
     home: tempfile::TempDir,
     server: ApiServer,
@@ -383,7 +385,7 @@ impl LookAlikes {
             let mut command = Command::new("setpriv");
             command.args(["--reuid", &user, "--regid", &user, "--clear-groups", "sh", "-c"]);
             command.arg(format!("exec {before}{} -s -- {words}", program.display()));
-            this.all.push(command.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
+            this.all.push(Ending::start(command.stdin(Stdio::piped()).stderr(Stdio::null())));
         }
         for child in &this.all {
             let end = Instant::now() + Duration::from_secs(10);
@@ -413,15 +415,6 @@ impl LookAlikes {
         }
         assert!(!doctor.contains(self.home.path().to_str().unwrap()), "{doctor}");
         assert_eq!(self.server.requests(), [""; 0], "his server was asked");
-    }
-}
-
-impl Drop for LookAlikes {
-    fn drop(&mut self) {
-        for child in &mut self.all {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
     }
 }
 

@@ -1,9 +1,9 @@
 //! Programs that say that they unmount the victim's volume.
 
-use podstuck_tests::{requires, root_and_btf, slowdown};
+use podstuck_tests::{has_fuse, requires, root_and_btf, slowdown, user_namespaces};
 
 use crate::{
-    tenant::{TENANT, fuse, runc, user_namespaces},
+    tenant::{TENANT, runc},
     victim::Scene,
 };
 
@@ -30,7 +30,7 @@ fn a_thousand_programs_called_umount_are_not_followed() {
 /// More removals hang than are followed, before the pod's begins. They give way to it.
 #[test]
 fn a_thousand_threads_that_hang_leave_room_for_the_pods() {
-    requires!(root_and_btf(), runc(), user_namespaces(), fuse());
+    requires!(root_and_btf(), runc(), user_namespaces(), has_fuse());
     let mut crowd = Vec::new();
     let mut scene = Scene::begin("fuse-daemon-hung", |tenant, _| {
         let hang = "mkdir -p /tmp/own; exec unshare --user --map-root-user --mount /tenant crowd /tmp/own 1100";
@@ -72,7 +72,7 @@ fn a_command_line_of_gigabytes_is_not_read_to_its_end() {
         time::Duration,
     };
 
-    use podstuck_tests::{beside_the_tests, of_type, watch};
+    use podstuck_tests::{Ending, beside_the_tests, of_type, watch};
 
     use crate::{
         meter::Meter,
@@ -88,14 +88,11 @@ fn a_command_line_of_gigabytes_is_not_read_to_its_end() {
     let options = ["--kubelet-root", top.path().to_str().unwrap(), "--hung-after", "1s"];
     let watching = watch(&options);
     let meter = Meter::start(watching.pid());
-    let long = Command::new(&program)
-        .args(["long-line", &LENGTH.to_string()])
-        .arg(&volume)
-        .stdout(Stdio::piped())
-        .spawn();
-    let mut long = Ending(long.unwrap());
+    let mut long = Command::new(&program);
+    long.args(["long-line", &LENGTH.to_string()]).arg(&volume);
+    let mut long = Ending::start(long.stdout(Stdio::piped()));
     let mut line = String::new();
-    BufReader::new(long.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    BufReader::new(long.stdout.take().unwrap()).read_line(&mut line).unwrap();
     assert_eq!(line, "ready\n");
     // It is asked about half a second after its start, and reported a second after it.
     thread::sleep(Duration::from_secs(4) * slowdown());
@@ -104,14 +101,4 @@ fn a_command_line_of_gigabytes_is_not_read_to_its_end() {
     println!("measured: {memory} MiB, helpers {helpers} MiB");
     assert!(memory <= MEMORY && helpers <= HELPERS, "{memory} MiB, helpers {helpers} MiB");
     assert_eq!(of_type(&lines, "finding"), Vec::<&serde_json::Value>::new(), "{TENANT}");
-}
-
-/// A process that ends with the test.
-struct Ending(std::process::Child);
-
-impl Drop for Ending {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }

@@ -4,12 +4,9 @@
 
 use std::{process::Command, thread, time::Duration};
 
-use podstuck_tests::{requires, root_and_btf};
+use podstuck_tests::{has_fuse, requires, root_and_btf, user_namespaces};
 
-use crate::{
-    tenant::{fuse, runc, user_namespaces},
-    victim::Scene,
-};
+use crate::{tenant::runc, victim::Scene};
 
 /// More than are left behind of each kind of look.
 const COUNT: u32 = 12;
@@ -24,7 +21,7 @@ fn hang() -> String {
 
 #[test]
 fn who_hangs_in_execve_hides_no_call_that_hangs() {
-    requires!(root_and_btf(), runc(), user_namespaces(), fuse());
+    requires!(root_and_btf(), runc(), user_namespaces(), has_fuse());
     let mut scene = Scene::begin("fuse-daemon-hung", |_, _| {});
     let _hanging = scene.tenant_begins(&hang());
     let found = scene.cause_is_found();
@@ -34,7 +31,7 @@ fn who_hangs_in_execve_hides_no_call_that_hangs() {
 /// What they hang in is not known where the kernel does not say it, and that is reported.
 #[test]
 fn who_hung_in_execve_before_hides_nothing_either() {
-    requires!(root_and_btf(), runc(), user_namespaces(), fuse());
+    requires!(root_and_btf(), runc(), user_namespaces(), has_fuse());
     let mut hanging = Vec::new();
     let mut scene = Scene::begin("immutable-attribute", |tenant, _| {
         hanging.push(tenant.begins(&hang()));

@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use podstuck_tests::{requires, root_and_btf, slowdown};
+use podstuck_tests::{requires, root_and_btf, slowdown, user_namespaces};
 
 use crate::{
-    tenant::{runc, user_namespaces},
+    tenant::runc,
     victim::{Scene, in_words},
 };
 

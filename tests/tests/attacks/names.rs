@@ -17,12 +17,14 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
-use podstuck_tests::{backend, call, empty_dir, podstuck, requires, root_and_btf, settle, watch};
+use podstuck_tests::{
+    backend, call, empty_dir, podstuck, requires, root_and_btf, settle, user_namespaces, watch,
+};
 use serde_json::Value;
 
 use crate::{
     stuck_pod::StuckPod,
-    tenant::{Tenant, runc, user_namespaces},
+    tenant::{Tenant, runc},
 };
 
 /// What the kernel takes at most.

@@ -1,9 +1,9 @@
 //! Processes that pretend to be another component, by their name and by the control groups that they make.
 
-use podstuck_tests::{of_type, requires, root_and_btf, summary, watch};
+use podstuck_tests::{of_type, requires, root_and_btf, summary, user_namespaces, watch};
 
 use crate::{
-    tenant::{runc, user_namespaces},
+    tenant::runc,
     victim::{Scene, in_words},
 };
 

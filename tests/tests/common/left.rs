@@ -1,6 +1,7 @@
 //! What a lab that has ended must not leave.
 #![allow(
     clippy::unwrap_used,
+    clippy::panic,
     dead_code,
     unreachable_pub,
     reason = "a test stops at the first surprise, and each uses a part of this"

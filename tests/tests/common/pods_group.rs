@@ -13,15 +13,23 @@ pub struct PodsGroup(PathBuf);
 impl PodsGroup {
     /// Puts these processes into a container of a pod. `test` tells tests in one process apart.
     pub fn with(test: &str, uid: &str, pids: &[impl Display]) -> Self {
+        Self::of(test, uid, &"d0".repeat(32), pids)
+    }
+
+    /// The same with the container's id.
+    pub fn of(test: &str, uid: &str, id: &str, pids: &[impl Display]) -> Self {
         let tops = ["/sys/fs/cgroup/pids", "/sys/fs/cgroup/unified", "/sys/fs/cgroup"];
         let top = tops.map(Path::new).into_iter().find(|top| top.join("cgroup.procs").exists());
-        let name = format!("podstuck-{test}-{}/pod{uid}/{}", std::process::id(), "d0".repeat(32));
+        let name = format!("podstuck-{test}-{}/pod{uid}/{id}", std::process::id());
         let group = Self(top.unwrap().join(name));
         fs::create_dir_all(&group.0).unwrap();
-        for pid in pids {
-            fs::write(group.0.join("cgroup.procs"), pid.to_string()).unwrap();
-        }
+        pids.iter().for_each(|pid| group.add(pid));
         group
+    }
+
+    /// Puts another process into it.
+    pub fn add(&self, pid: impl Display) {
+        fs::write(self.0.join("cgroup.procs"), pid.to_string()).unwrap();
     }
 }
 

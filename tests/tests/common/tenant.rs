@@ -51,20 +51,6 @@ pub fn runc() -> Result<(), &'static str> {
     if there { Ok(()) } else { Err("no runc") }
 }
 
-/// In which there may be mounts of his own.
-pub fn user_namespaces() -> Result<(), &'static str> {
-    let tried =
-        Command::new("unshare").args(["--user", "--map-root-user", "--mount", "true"]).output();
-    match tried {
-        Ok(tried) if tried.status.success() => Ok(()),
-        _ => Err("`unshare` makes no user namespace here"),
-    }
-}
-
-pub fn fuse() -> Result<(), &'static str> {
-    if Path::new("/dev/fuse").exists() { Ok(()) } else { Err("no /dev/fuse") }
-}
-
 /// The container, which ends with the test and all that is in it.
 pub struct Tenant {
     top: TempDir,

@@ -4,8 +4,8 @@ use std::{fs, path::Path};
 
 use nix::sys::signal::Signal;
 use podstuck_tests::{
-    EXPORTED, assert_counted, of_type, replay, requires, root_and_btf, settle, slowdown, summary,
-    watch,
+    EXPORTED, assert_counted, names_in, of_type, replay, requires, root_and_btf, settle, slowdown,
+    summary, watch,
 };
 use serde_json::Value;
 
@@ -47,12 +47,7 @@ fn a_run_that_is_killed_leaves_what_it_reported_and_the_next_begins_again() {
     let (_, status) = second.stop();
     assert_eq!(status.code(), Some(1));
     assert!(!findings(&export).is_empty());
-    let mut names: Vec<String> = fs::read_dir(&export)
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect();
-    names.sort();
-    assert_eq!(names, EXPORTED);
+    assert_eq!(names_in(&export), EXPORTED);
     pod.end();
 }
 

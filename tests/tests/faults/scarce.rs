@@ -4,14 +4,14 @@ use std::{
     fs,
     io::Write,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
     thread,
     time::Duration,
 };
 
 use nix::sched::{CpuSet, sched_setaffinity};
 use podstuck_tests::{
-    Running, assert_counted, call, empty_dir, lab, lab_if_possible, of_type, requires,
+    Ending, Running, assert_counted, call, empty_dir, lab, lab_if_possible, of_type, requires,
     root_and_btf, settle, slowdown, summary, watch,
 };
 use rustix::process::{Pid, Resource, Rlimit, prlimit, setpriority_process};
@@ -213,36 +213,22 @@ fn without_descriptors_it_ends_when_asked_to() {
     assert_counted(summary(&lines), &[&tally]);
 }
 
-/// Ended when dropped.
-struct Busy(Vec<Child>);
-
-impl Busy {
-    /// Some that do not sleep, on the first CPU.
-    fn start(count: usize) -> Self {
-        let start = |_| {
-            let mut command = Command::new("sh");
-            command.args(["-c", "while :; do :; done"]);
-            let child = command.stdin(Stdio::null()).spawn().unwrap();
-            on_first_cpu(child.id().cast_signed());
-            child
-        };
-        Self((0..count).map(start).collect())
-    }
+/// Some processes that do not sleep, on the first CPU.
+fn busy(count: usize) -> Vec<Ending> {
+    let start = |_| {
+        let mut command = Command::new("sh");
+        command.args(["-c", "while :; do :; done"]);
+        let child = Ending::start(command.stdin(Stdio::null()));
+        on_first_cpu(child.id().cast_signed());
+        child
+    };
+    (0..count).map(start).collect()
 }
 
 fn on_first_cpu(thread: i32) {
     let mut first = CpuSet::new();
     first.set(0).unwrap();
     sched_setaffinity(nix::unistd::Pid::from_raw(thread), &first).unwrap();
-}
-
-impl Drop for Busy {
-    fn drop(&mut self) {
-        for child in &mut self.0 {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
 }
 
 /// The tool has the lowest priority on a CPU on which others never sleep: it comes late, and counts all.
@@ -258,7 +244,7 @@ fn a_starved_cpu_costs_no_count() {
         on_first_cpu(task);
         setpriority_process(Pid::from_raw(task), 19).unwrap();
     }
-    let busy = Busy::start(2);
+    let busy = busy(2);
     mass.resume();
     let (printed, _) = mass.finish();
     settle();

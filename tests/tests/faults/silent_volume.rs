@@ -4,14 +4,14 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
 
 use podstuck_tests::{
-    EXT4, FuseServer, Mounted, UID, done, has_fuse, make_image, podstuck, requires, root_and_btf,
-    slowdown,
+    EXT4, Ending, FuseServer, Mounted, UID, has_fuse, make_image, obey, podstuck, requires,
+    root_and_btf, slowdown,
 };
 use serde_json::Value;
 
@@ -22,7 +22,7 @@ use crate::{
 
 /// A process that writes to a volume, in a control group of the pod.
 struct Writer {
-    process: Child,
+    process: Ending,
     _group: PodsGroup,
 }
 
@@ -31,7 +31,7 @@ impl Writer {
         let mut dd = Command::new("dd");
         dd.args(["if=/dev/zero", "bs=4096", "oflag=sync"]);
         dd.arg(format!("of={}", volume.join("file").display())).stderr(Stdio::null());
-        let process = dd.spawn().unwrap();
+        let process = Ending::start(&mut dd);
         let group = PodsGroup::with("faults", UID, &[process.id()]);
         Self { process, _group: group }
     }
@@ -46,13 +46,6 @@ impl Writer {
             assert!(begun.elapsed() < Duration::from_secs(30) * slowdown(), "it does not end");
             thread::sleep(Duration::from_millis(50));
         }
-    }
-}
-
-impl Drop for Writer {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }
 
@@ -152,7 +145,7 @@ fn a_suspended_disk_below_a_volume_is_resumed_by_the_first_command() {
     let cause = first_cause(top.path(), &mut writer);
     let command = cause["remedies"][0]["command"].as_str().unwrap_or_default().to_owned();
     assert!(command.contains("dmsetup resume"), "{cause:#}");
-    done(Command::new("sh").args(["-c", &command]));
+    obey(&command);
     writer.ends();
     drop(silence);
 }

@@ -4,7 +4,6 @@
 use std::{
     fs::{self, File},
     os::fd::{AsRawFd, RawFd},
-    process::Command,
     ptr, thread,
 };
 
@@ -16,7 +15,9 @@ use nix::{
     },
     unistd::{ForkResult, Pid, fork},
 };
-use podstuck_tests::{UID, empty_dir, of_type, requires, root_and_btf, skip, slowdown, watch};
+use podstuck_tests::{
+    UID, empty_dir, obey, of_type, requires, root_and_btf, skip, slowdown, watch,
+};
 
 const PAGE: usize = 4096;
 /// `UFFDIO_API` and `UFFDIO_REGISTER` of include/uapi/linux/userfaultfd.h
@@ -107,8 +108,7 @@ fn a_removal_that_waits_for_a_lock_continues_when_its_holder_is_ended() {
     let evidence = found["evidence"].to_string();
     assert!(evidence.contains("waits for a rw_semaphore of the kernel, held by"), "{found:#}");
     assert!(evidence.contains("handle_userfault"), "{found:#}");
-    let remedy = found["remedies"][0]["command"].as_str().unwrap();
-    assert!(Command::new("sh").args(["-c", remedy]).status().unwrap().success(), "{remedy}");
+    obey(found["remedies"][0]["command"].as_str().unwrap());
     removal.join().unwrap();
     watching.wait_for("end", |line| line["state"] == "cleared");
     let (lines, _) = watching.stop();

@@ -20,19 +20,22 @@ use podstuck_tests::{
     summary, watch,
 };
 use serde_json::Value;
+use tempfile::TempDir;
 
 use crate::observer::{check, counted, disk, elsewhere, failed, hooked, observe, words};
 
-/// Whether the kernel reports directories here.
-fn are_reported() -> bool {
+/// Two places, of which the first has a volume; `None` if the kernel does not report directories here.
+fn places() -> Option<(TempDir, TempDir, PathBuf)> {
+    let (top, other) = (disk(), elsewhere());
+    let volume = empty_dir(top.path());
     // This starts it.
     observe(|| ());
     let hooked_in = |form: Form| DirectoryHook::ALL.iter().all(|hook| hooked(&hook.hook(form)));
-    let reported = hooked_in(Form::Function) || hooked_in(Form::Kprobe);
-    if !reported {
+    if !hooked_in(Form::Function) && !hooked_in(Form::Kprobe) {
         skip("directories are not told here: no probe on security_path_unlink");
+        return None;
     }
-    reported
+    Some((top, other, volume))
 }
 
 fn target_of(volume: &Path) -> u64 {
@@ -73,11 +76,7 @@ fn expect_counted(args: &[&Path], file: &Path, volume: &Path) {
 #[test]
 fn a_link_in_a_namespace_of_its_own_leads_to_the_volume() {
     requires!(root_and_btf());
-    let (top, other) = (disk(), elsewhere());
-    let volume = empty_dir(top.path());
-    if !are_reported() {
-        return;
-    }
+    let Some((_top, other, volume)) = places() else { return };
     fs::create_dir(volume.join("dir")).unwrap();
     symlink(volume.join("dir"), other.path().join("link")).unwrap();
     let file = volume.join("dir/file");
@@ -87,11 +86,7 @@ fn a_link_in_a_namespace_of_its_own_leads_to_the_volume() {
 #[test]
 fn going_up_leads_to_the_volume() {
     requires!(root_and_btf());
-    let (top, other) = (disk(), elsewhere());
-    let volume = empty_dir(top.path());
-    if !are_reported() {
-        return;
-    }
+    let Some((_top, other, volume)) = places() else { return };
     let file = volume.join("file");
     let above = volume.parent().unwrap();
     expect_counted(&[&above.join("../kubernetes.io~empty-dir/data/file")], &file, &volume);
@@ -104,11 +99,7 @@ fn going_up_leads_to_the_volume() {
 #[test]
 fn a_mount_namespace_that_was_not_read_yet_is_understood() {
     requires!(root_and_btf());
-    let (top, other) = (disk(), elsewhere());
-    let volume = empty_dir(top.path());
-    if !are_reported() {
-        return;
-    }
+    let Some((top, other, volume)) = places() else { return };
     fs::write(volume.join("file"), "").unwrap();
     let there = other.path().join(volume.strip_prefix(top.path()).unwrap()).join("file");
     let (records, tally, counted) = made(&[&there, top.path(), other.path()], &volume);
@@ -123,14 +114,10 @@ fn a_mount_namespace_that_was_not_read_yet_is_understood() {
 #[test]
 fn what_only_reads_like_a_volume_is_not_counted_for_it() {
     requires!(root_and_btf());
-    let (top, other) = (disk(), elsewhere());
-    let volume = empty_dir(top.path());
+    let Some((_top, other, volume)) = places() else { return };
     let outside = other.path().join("outside");
     fs::create_dir(&outside).unwrap();
     symlink(&outside, volume.join("out")).unwrap();
-    if !are_reported() {
-        return;
-    }
     fs::create_dir(outside.join("dir")).unwrap();
     symlink(outside.join("dir"), volume.join("in")).unwrap();
     for path in ["out/file", "in/../file"] {
@@ -145,11 +132,7 @@ fn what_only_reads_like_a_volume_is_not_counted_for_it() {
 #[test]
 fn the_last_name_of_a_path_is_found_in_any_form() {
     requires!(root_and_btf());
-    let (top, other) = (disk(), elsewhere());
-    let volume = empty_dir(top.path());
-    if !are_reported() {
-        return;
-    }
+    let Some((_top, other, volume)) = places() else { return };
     symlink(&volume, other.path().join("link")).unwrap();
     let through = other.path().join("link").into_os_string().into_string().unwrap();
     let (name, longest) = ("file".to_owned(), "n".repeat(255));

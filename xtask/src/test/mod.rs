@@ -58,17 +58,13 @@ impl Options {
 /// Runs the selected tests, or the lints and all tests.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let mut phases = Phases::default();
-    let mut runner = Runner::new(options.filter.as_deref())?;
     phases.run("set-up", || setup::run(workspace))?;
-    let tools = phases.run("tools", || Tools::ensure(workspace))?;
     if options.selects_all() {
         phases.run("texts", || lint::texts(workspace))?;
     }
-    let (program, programs) = phases.run("building", || {
-        let program = build::beside_tests(workspace)?;
-        anyhow::Ok((program, programs::build(workspace, &options.selection())?))
-    })?;
-    runner.equip(tools, Some(program));
+    let mut runner = equipped(workspace, options.filter.as_deref(), &mut phases)?;
+    let programs =
+        phases.run("building tests", || programs::build(workspace, &options.selection()))?;
     let (of_crates, against_the_kernel) = programs.into_iter().partition(|it| it.is_of_a_crate);
     thread::scope(|scope| {
         // The tests against the kernel mostly wait.
@@ -95,13 +91,23 @@ pub(crate) fn programs(workspace: &Workspace, names: &[&str]) -> Result<()> {
     runner.finish("")
 }
 
-/// Runs the tests that need a Kubernetes node; they are ignored otherwise.
-pub(crate) fn on_the_node(workspace: &Workspace, filter: Option<&str>) -> Result<()> {
-    let mut phases = Phases::default();
+/// A runner with what the tests start.
+fn equipped<'a>(
+    workspace: &Workspace,
+    filter: Option<&'a str>,
+    phases: &mut Phases,
+) -> Result<Runner<'a>> {
     let mut runner = Runner::new(filter)?;
     let tools = phases.run("tools", || Tools::ensure(workspace))?;
     let program = phases.run("building podstuck", || build::beside_tests(workspace))?;
     runner.equip(tools, Some(program));
+    Ok(runner)
+}
+
+/// Runs the tests that need a Kubernetes node; they are ignored otherwise.
+pub(crate) fn on_the_node(workspace: &Workspace, filter: Option<&str>) -> Result<()> {
+    let mut phases = Phases::default();
+    let mut runner = equipped(workspace, filter, &mut phases)?;
     phases.run("tests on a Kubernetes node", || {
         let options = [ONE_AT_A_TIME, "--ignored", "--nocapture"];
         runner.run(programs::build(workspace, &["--workspace", "--test", "node"])?, &options);
@@ -117,10 +123,7 @@ pub(crate) fn with_daemons(
     filter: Option<&str>,
 ) -> Result<()> {
     let mut phases = Phases::default();
-    let mut runner = Runner::new(filter)?;
-    let tools = phases.run("tools", || Tools::ensure(workspace))?;
-    let program = phases.run("building podstuck", || build::beside_tests(workspace))?;
-    runner.equip(tools, Some(program));
+    let mut runner = equipped(workspace, filter, &mut phases)?;
     runner.tell("PODSTUCK_DAEMONS", root);
     phases.run("tests with these daemons", || {
         let programs = programs::build(workspace, &["--workspace", "--test", "runtimes"])?;

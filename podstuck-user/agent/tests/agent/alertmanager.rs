@@ -6,14 +6,14 @@ use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{TcpListener, TcpStream},
     path::Path,
-    process::{Child, Command},
+    process::Command,
     sync::mpsc::{Receiver, channel},
     thread,
     time::Duration,
 };
 
 use nix::sys::signal::Signal;
-use podstuck_tests::{lab, podstuck, requires, root_and_btf};
+use podstuck_tests::{Ending, lab, podstuck, requires, root_and_btf};
 use serde_json::{Value, json};
 
 use super::{
@@ -27,7 +27,7 @@ const PAGES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/causes");
 
 /// A running Alertmanager, and the notifications that it has sent.
 struct Alertmanager {
-    child: Child,
+    _child: Ending,
     port: u16,
     notifications: Receiver<Value>,
 }
@@ -53,7 +53,8 @@ impl Alertmanager {
         });
         fs::write(top.join("alertmanager.yaml"), config.to_string()).unwrap();
         let port = free_port();
-        let child = Command::new("prometheus-alertmanager")
+        let mut command = Command::new("prometheus-alertmanager");
+        command
             .args([
                 "--config.file=alertmanager.yaml",
                 "--storage.path=alertmanager",
@@ -61,10 +62,8 @@ impl Alertmanager {
             ])
             .arg(format!("--web.listen-address=127.0.0.1:{port}"))
             .arg("--cluster.listen-address=")
-            .current_dir(top)
-            .spawn()
-            .unwrap();
-        Self { child, port, notifications }
+            .current_dir(top);
+        Self { _child: Ending::start(&mut command), port, notifications }
     }
 
     /// The next alert about the lab's pod in a notification, if there is one.
@@ -82,13 +81,6 @@ impl Alertmanager {
             serde_json::from_str(&done(Command::new("amtool").args(words))).unwrap();
         let names = alerts.iter().map(|alert| alert["labels"]["alertname"].as_str().unwrap());
         names.map(str::to_owned).collect()
-    }
-}
-
-impl Drop for Alertmanager {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

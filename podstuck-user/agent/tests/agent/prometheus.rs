@@ -1,18 +1,15 @@
 //! A Prometheus that scrapes a real agent and evaluates the chart's rules.
 
-use std::{
-    fs,
-    path::Path,
-    process::{Child, Command},
-};
+use std::{fs, path::Path, process::Command};
 
+use podstuck_tests::Ending;
 use serde_json::json;
 
 use super::common::{Agent, free_port, said};
 
 /// A running Prometheus.
 pub(crate) struct Prometheus {
-    child: Child,
+    _child: Ending,
     url: String,
 }
 
@@ -40,16 +37,15 @@ impl Prometheus {
         let (file, data) = (format!("prometheus-{port}.yaml"), format!("data-{port}"));
         fs::write(top.join(&file), config.to_string()).unwrap();
         let address = format!("127.0.0.1:{port}");
-        let child = Command::new("prometheus")
+        let mut command = Command::new("prometheus");
+        command
             .arg(format!("--config.file={file}"))
             .arg(format!("--storage.tsdb.path={data}"))
             .arg(format!("--web.listen-address={address}"))
             .args(features.iter().map(|feature| format!("--enable-feature={feature}")))
             .arg("--log.level=warn")
-            .current_dir(top)
-            .spawn()
-            .unwrap();
-        Self { child, url: format!("http://{address}") }
+            .current_dir(top);
+        Self { _child: Ending::start(&mut command), url: format!("http://{address}") }
     }
 
     /// The current values of a query, with their labels; empty without data.
@@ -61,12 +57,5 @@ impl Prometheus {
         assert!(is_done || is_early, "{query}: {text}");
         let has_value = |line: &&str| line.contains(" => ") && !line.contains(" => NaN ");
         text.lines().filter(has_value).map(str::to_owned).collect()
-    }
-}
-
-impl Drop for Prometheus {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

@@ -6,7 +6,7 @@ use std::{
     io::{Read, Write},
     net::{TcpListener, TcpStream},
     path::{Path, PathBuf},
-    process::{Child, Command, Output, Stdio},
+    process::{Command, Output, Stdio},
     thread,
     time::{Duration, Instant},
 };
@@ -16,7 +16,7 @@ use nix::{
     unistd::Pid,
 };
 use podstuck_test_node::ControlPlane;
-use podstuck_tests::{podstuck, slowdown};
+use podstuck_tests::{Ending, podstuck, slowdown};
 
 pub(crate) const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/chart");
 /// Maximum wait. The first Event comes within a minute, and one Event follows a minute: pods of tests beside this one may
@@ -64,7 +64,7 @@ pub(crate) fn own() -> PathBuf {
 
 /// A running agent.
 pub(crate) struct Agent {
-    child: Child,
+    child: Ending,
     pub(crate) port: u16,
     pub(crate) out: PathBuf,
 }
@@ -104,7 +104,8 @@ impl Agent {
     ) -> Self {
         let port = free_port();
         let out = top.join("agent.jsonl");
-        let child = Command::new(program)
+        let mut command = Command::new(program);
+        command
             .args(["--node", "n1", "--listen", &format!("127.0.0.1:{port}"), "--podstuck"])
             .arg(watch)
             .arg("--directory")
@@ -112,10 +113,8 @@ impl Agent {
             .args(options)
             .envs(environment.iter().copied())
             .stdin(Stdio::null())
-            .stdout(File::create(&out).unwrap())
-            .spawn()
-            .unwrap();
-        Self { child, port, out }
+            .stdout(File::create(&out).unwrap());
+        Self { child: Ending::start(&mut command), port, out }
     }
 
     /// Status and body.
@@ -159,12 +158,5 @@ impl Agent {
             (!Path::new(&format!("/proc/{watch}")).exists()).then_some(())
         });
         status.code()
-    }
-}
-
-impl Drop for Agent {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
