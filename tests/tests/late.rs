@@ -8,8 +8,6 @@
 mod driver;
 #[path = "late/forms.rs"]
 mod forms;
-#[path = "common/freezable.rs"]
-mod freezable;
 #[path = "late/frozen.rs"]
 mod frozen;
 #[path = "late/journal.rs"]
@@ -41,7 +39,8 @@ use std::{
 };
 
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
-use podstuck_tests::{Recorded, diagnose, of_type};
+use pods_group::PodsGroup;
+use podstuck_tests::{Ending, Recorded, diagnose, of_type};
 use serde_json::Value;
 
 /// Beginning of the pods' UIDs.
@@ -91,6 +90,36 @@ impl Node {
         Self { kubelet, directory, uid: format!("{UID}{number:02}") }
     }
 
+    /// A kubelet that has written this of its pod, which has a directory without volumes.
+    fn logging(number: u8, log: impl FnOnce(&Self) -> String) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        symlink("/bin/sleep", directory.path().join("kubelet")).unwrap();
+        let path = directory.path().join("kubelet.log");
+        let node = Self::with(number, directory, File::create(&path).unwrap().into());
+        fs::create_dir_all(node.root().join("pods").join(&node.uid)).unwrap();
+        fs::write(&path, log(&node)).unwrap();
+        node
+    }
+
+    /// A kubelet and another process of this name, each with a log that is still empty.
+    fn beside(number: u8, other: &str) -> (Self, Ending) {
+        let directory = tempfile::tempdir().unwrap();
+        symlink("/bin/sleep", directory.path().join(other)).unwrap();
+        let log = File::create(directory.path().join(other).with_extension("log")).unwrap();
+        let mut command = Command::new(directory.path().join(other));
+        let other = Ending::start(command.arg("600").stderr(log));
+        symlink("/bin/sleep", directory.path().join("kubelet")).unwrap();
+        let log = File::create(directory.path().join("kubelet.log")).unwrap();
+        let node = Self::with(number, directory, log.into());
+        fs::create_dir_all(node.volume()).unwrap();
+        (node, other)
+    }
+
+    /// The log of a process of this name.
+    fn log(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name).with_extension("log")
+    }
+
     fn root(&self) -> PathBuf {
         self.directory.path().join("var/lib/kubelet")
     }
@@ -106,6 +135,25 @@ impl Node {
     /// Of the volume, in kubelet's words.
     fn unique_name(&self) -> String {
         format!("kubernetes.io/empty-dir/{}-data", self.uid)
+    }
+
+    /// Asks about the pod by its UID.
+    fn ask(&self, timeout: &str) -> (Vec<Value>, Option<i32>) {
+        self.ask_with(&["--pod-uid", &self.uid], timeout)
+    }
+
+    /// Asks about the pod by its record.
+    fn ask_with_record(&self, record: &Value) -> (Vec<Value>, Option<i32>) {
+        let file = self.directory.path().join("pod.json");
+        fs::write(&file, record.to_string()).unwrap();
+        self.ask_with(&["--pod-json", file.to_str().unwrap()], "20s")
+    }
+
+    fn ask_with(&self, pod: &[&str], timeout: &str) -> (Vec<Value>, Option<i32>) {
+        let root = self.root();
+        let of_node = ["--kubelet-root", root.to_str().unwrap(), "--timeout", timeout];
+        let (lines, status) = diagnose(&[pod, &of_node].concat()).finish();
+        (lines, status.code())
     }
 
     /// Asks about the pod by its name.
@@ -137,6 +185,24 @@ impl Drop for Node {
         let _ = quiet("chattr").args(["-R", "-i"]).arg(self.volume()).status();
         self.kubelet.kill().unwrap();
         self.kubelet.wait().unwrap();
+    }
+}
+
+/// A process in the control group of a pod's container.
+struct Container {
+    process: Ending,
+    group: PodsGroup,
+}
+
+impl Container {
+    fn new(uid: &str) -> Self {
+        Self::of(uid, &"c0ffee00".repeat(8), Command::new("sleep").arg("600"))
+    }
+
+    fn of(uid: &str, id: &str, command: &mut Command) -> Self {
+        let process = Ending::start(command);
+        let group = PodsGroup::of("late", uid, id, &[process.id()]);
+        Self { process, group }
     }
 }
 

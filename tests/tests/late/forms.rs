@@ -3,7 +3,7 @@
 
 use std::{fs, process::Command};
 
-use podstuck_tests::{diagnose, podstuck, requires, root_and_btf, summary};
+use podstuck_tests::{podstuck, requires, root_and_btf, summary};
 use serde_json::Value;
 
 use super::Node;
@@ -18,12 +18,11 @@ fn a_log_in_an_unknown_form_is_said_to_be_one() {
     fs::write(&log, text).unwrap();
     let root = node.root();
     let root = root.to_str().unwrap();
-    let (lines, status) =
-        diagnose(&["--pod-uid", &node.uid, "--kubelet-root", root, "--timeout", "5s"]).finish();
+    let (lines, status) = node.ask("5s");
     let lacks = summary(&lines)["completeness"]["degraded"].to_string();
     let sentence = format!("no line of the log of kubelet (pid {})", node.kubelet.id());
     assert!(lacks.contains(&sentence), "{lacks}");
-    assert_ne!(status.code(), Some(0), "it is no pod that nothing holds");
+    assert_ne!(status, Some(0), "it is no pod that nothing holds");
     let doctor = Command::new(podstuck())
         .args(["doctor", "--output", "json", "--kubelet-root", root])
         .output()

@@ -6,7 +6,6 @@ use std::{
     process::{Child, Command},
 };
 
-use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -14,7 +13,7 @@ use nix::{
 use podstuck_tests::{requires, root_and_btf};
 use serde_json::Value;
 
-use super::{Node, answer, chattr};
+use super::{Node, answer, chattr, klog};
 
 /// A pod's control groups of version 1, frozen, with a container in them that was killed.
 struct FrozenPod {
@@ -78,14 +77,12 @@ fn what_holds_a_frozen_pod_next_is_reported_where_kubelet_got_its_deletion() {
     for (number, is_logged) in [(21, true), (22, false)] {
         let node = Node::new(number, "");
         let (name, uid) = (node.name(), &node.uid);
-        let deletion = format!("\"SyncLoop DELETE\" source=\"api\" pods=[\"shop/{name}\"]\n");
+        let deletion = format!("\"SyncLoop DELETE\" source=\"api\" pods=[\"shop/{name}\"]");
         let killing = format!(
-            "\"Killing container with a grace period\" pod=\"shop/{name}\" podUID=\"{uid}\" gracePeriod=30\n"
+            "\"Killing container with a grace period\" pod=\"shop/{name}\" podUID=\"{uid}\" gracePeriod=30"
         );
-        let time = Timestamp::now().checked_sub(SignedDuration::from_secs(600)).unwrap();
-        let time = time.to_zoned(TimeZone::system()).strftime("%m%d %H:%M:%S.%6f");
         let lines = [is_logged.then_some(deletion), Some(killing)].into_iter().flatten();
-        let log: String = lines.map(|line| format!("I{time}   77 kubelet.go:1] {line}")).collect();
+        let log: String = lines.map(|line| klog(600, 'I', &line)).collect();
         fs::write(node.directory.path().join("kubelet.log"), log).unwrap();
         chattr("+i", &node.volume().join("kept"));
         let frozen = FrozenPod::new(uid);

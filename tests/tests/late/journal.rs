@@ -8,10 +8,10 @@ use std::{
     process::{Command, Stdio},
 };
 
-use jiff::{SignedDuration, Timestamp, tz::TimeZone};
-use podstuck_tests::{diagnose, requires, root_and_btf};
+use jiff::Timestamp;
+use podstuck_tests::{Ending, requires, root_and_btf};
 
-use super::{Node, answer, chattr, log_of};
+use super::{Node, answer, chattr, klog, log_of, logrus};
 
 /// The program that makes a journal out of text.
 const JOURNAL_REMOTE: &str = "/lib/systemd/systemd-journal-remote";
@@ -107,14 +107,10 @@ fn a_plugin_that_fails_is_found_in_the_runtimes_journal() {
     let (socket, _other_end) = UnixStream::pair().unwrap();
     let program = directory.path().join("containerd");
     let stderr = OwnedFd::from(socket);
-    let mut runtime = Command::new(program).arg("600").stderr(stderr).spawn().unwrap();
+    let runtime = Ending::start(Command::new(program).arg("600").stderr(stderr));
     let node = Node::with(7, directory, Stdio::null());
     fs::create_dir_all(node.volume()).unwrap();
     let sandbox = "5b".repeat(32);
-    let line = |ago: i64, level: &str, text: &str| {
-        let time = Timestamp::now().checked_sub(SignedDuration::from_secs(ago)).unwrap();
-        format!("time=\"{time}\" level={level} {text}\n")
-    };
     // As in projectcalico/calico issue 7220.
     let made = format!(
         "msg=\"RunPodSandbox for &PodSandboxMetadata{{Name:{},Uid:{},Namespace:shop,Attempt:0,}} returns \
@@ -127,16 +123,12 @@ fn a_plugin_that_fails_is_found_in_the_runtimes_journal() {
          \\\"{sandbox}\\\": plugin type=\\\"calico\\\" failed (delete): error getting ClusterInformation: \
          connection is unauthorized: Unauthorized\""
     );
-    let log = line(3600, "info", &made) + &line(70, "error", &failed) + &line(10, "error", &failed);
+    let log =
+        logrus(3600, "info", &made) + &logrus(70, "error", &failed) + &logrus(10, "error", &failed);
     // The same again, in others' words: it is not counted.
-    let journal = JournalFile::new(runtime.id(), &log, &line(5, "error", &failed));
-    let root = node.root();
-    let asked =
-        ["--pod-uid", &node.uid, "--kubelet-root", root.to_str().unwrap(), "--timeout", "5s"];
-    let (lines, _) = diagnose(&asked).finish();
-    drop(journal);
-    runtime.kill().unwrap();
-    runtime.wait().unwrap();
+    let journal = JournalFile::new(runtime.id(), &log, &logrus(5, "error", &failed));
+    let (lines, _) = node.ask("5s");
+    drop((journal, runtime));
     let answer = answer(&lines);
     let cause = &answer["causes"][0];
     assert_eq!(cause["id"], "cni-teardown-failed", "{answer:#}");
@@ -157,23 +149,17 @@ fn a_plugin_that_fails_is_found_in_kubelets_log() {
     requires!(root_and_btf());
     let node = Node::new(8, "unlinkat {}/none: operation not permitted");
     let line = |ago: i64| {
-        let time = Timestamp::now().checked_sub(SignedDuration::from_secs(ago)).unwrap();
-        let local = time.to_zoned(TimeZone::system()).strftime("%m%d %H:%M:%S.%6f").to_string();
         let error = "failed to \\\"KillPodSandbox\\\" for \\\"x\\\" with KillPodSandboxError: \\\"rpc error: code = \
             Unknown desc = failed to destroy network for sandbox \\\\\\\"y\\\\\\\": plugin type=\\\\\\\"weave-net\\\\\\\" \
             failed (delete): dial tcp 127.0.0.1:6784: connect: connection refused\\\"";
-        format!(
-            "E{local}   77 pod_workers.go:1300] \"Error syncing pod, skipping\" err=\"{error}\" \
-             pod=\"shop/{}\" podUID=\"{}\"\n",
-            node.name(),
-            node.uid
-        )
+        let (name, uid) = (node.name(), &node.uid);
+        let text = format!(
+            "\"Error syncing pod, skipping\" err=\"{error}\" pod=\"shop/{name}\" podUID=\"{uid}\""
+        );
+        klog(ago, 'E', &text)
     };
     fs::write(node.directory.path().join("kubelet.log"), line(90) + &line(20)).unwrap();
-    let root = node.root();
-    let asked =
-        ["--pod-uid", &node.uid, "--kubelet-root", root.to_str().unwrap(), "--timeout", "5s"];
-    let (lines, _) = diagnose(&asked).finish();
+    let (lines, _) = node.ask("5s");
     let answer = answer(&lines);
     let cause = &answer["causes"][0];
     assert_eq!(

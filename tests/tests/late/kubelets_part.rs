@@ -5,7 +5,7 @@ use std::{
     fs,
     os::unix::fs::symlink,
     path::Path,
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
 };
 
 use jiff::{SignedDuration, Timestamp};
@@ -13,19 +13,15 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
-use podstuck_tests::{Ending, diagnose, podstuck_call, requires, root_and_btf};
+use podstuck_tests::{Disk, EXT4, Ending, obey, podstuck_call, requires, root_and_btf};
 use serde_json::{Value, json};
 
-use super::{Node, answer, freezable::Freezable, klog, pods_group::PodsGroup};
+use super::{Container, Node, answer, klog, pods_group::PodsGroup};
 
 /// A kubelet that has written this of its pod.
 fn kubelet(number: u8, log: impl FnOnce(&str, &str) -> String) -> Node {
-    let directory = tempfile::tempdir().unwrap();
-    symlink("/bin/sleep", directory.path().join("kubelet")).unwrap();
-    let path = directory.path().join("kubelet.log");
-    let node = Node::with(number, directory, fs::File::create(&path).unwrap().into());
-    fs::create_dir_all(node.root().join("pods").join(&node.uid).join("volumes")).unwrap();
-    fs::write(&path, log(&node.name(), &node.uid)).unwrap();
+    let node = Node::logging(number, |node| log(&node.name(), &node.uid));
+    fs::create_dir(node.root().join("pods").join(&node.uid).join("volumes")).unwrap();
     node
 }
 
@@ -47,13 +43,7 @@ fn record(node: &Node, ended: i64, status: Value) -> Value {
 }
 
 fn ask(node: &Node, record: &Value) -> Value {
-    let place = node.directory.path().join("pod.json");
-    fs::write(&place, record.to_string()).unwrap();
-    let (root, place) = (node.root(), place.to_str().unwrap().to_owned());
-    let root = root.to_str().unwrap();
-    let asked = ["--pod-json", &place, "--kubelet-root", root, "--timeout", "20s"];
-    let (lines, _) = diagnose(&asked).finish();
-    answer(&lines).clone()
+    answer(&node.ask_with_record(record).0).clone()
 }
 
 /// The first cause.
@@ -68,42 +58,6 @@ fn forced(cause: &Value, node: &Node) -> bool {
     let commands = cause["remedies"].as_array().unwrap().iter();
     let force = format!("delete pod {} --grace-period=0 --force", node.name());
     commands.filter_map(|it| it["command"].as_str()).any(|it| it.contains(&force))
-}
-
-/// The control group of a pod, with a process in it.
-struct Container {
-    groups: [std::path::PathBuf; 2],
-    process: Child,
-}
-
-impl Container {
-    fn new(uid: &str) -> Self {
-        Self::of(uid, Command::new("sleep"))
-    }
-
-    /// With this program, which takes the seconds that it runs.
-    fn of(uid: &str, mut program: Command) -> Self {
-        let top = Path::new("/sys/fs/cgroup");
-        let tree =
-            if top.join("cgroup.procs").exists() { top.to_owned() } else { top.join("pids") };
-        let pod = tree.join(format!("podstuck-late-kubelets/pod{uid}"));
-        let group = pod.join("c0ffee00".repeat(8));
-        fs::create_dir_all(&group).unwrap();
-        let process = program.arg("600").spawn().unwrap();
-        fs::write(group.join("cgroup.procs"), process.id().to_string()).unwrap();
-        Self { groups: [group, pod], process }
-    }
-}
-
-impl Drop for Container {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-        for group in &self.groups {
-            let _ = fs::remove_dir(group);
-        }
-        let _ = fs::remove_dir(self.groups[1].parent().unwrap());
-    }
 }
 
 /// kubernetes#25759
@@ -241,7 +195,7 @@ fn a_container_that_is_still_made_is_what_kubelet_waits_for() {
     });
     let pause = node.directory.path().join("pause");
     symlink("/bin/sleep", &pause).unwrap();
-    let _sandbox = Container::of(&node.uid, Command::new(pause));
+    let _sandbox = Container::of(&node.uid, &"c0ffee00".repeat(8), Command::new(pause).arg("600"));
     let waiting =
         json!({ "name": "app", "state": { "waiting": { "reason": "ContainerCreating" } } });
     let status = json!({ "phase": "Pending", "containerStatuses": [waiting] });
@@ -316,11 +270,12 @@ fn the_worker_of_a_processs_io_uring_is_what_waits() {
         );
         klog(400, 'I', &killing)
     });
-    let disk = Freezable::mount();
-    fs::create_dir(disk.at().join("x")).unwrap();
-    disk.freeze();
+    let point = tempfile::tempdir().unwrap();
+    let disk = Disk::mount(point.path(), 16 << 20, EXT4, "");
+    fs::create_dir(disk.join("x")).unwrap();
+    let frozen = disk.freeze();
     let mut call = Command::new(podstuck_call());
-    let call = Ending::start(call.arg("io-uring").arg(disk.at()).arg("x"));
+    let call = Ending::start(call.arg("io-uring").args([&**disk, Path::new("x")]));
     let group = PodsGroup::with("ring", &node.uid, &[call.id()]);
     let worker = || {
         let tasks = fs::read_dir(format!("/proc/{}/task", call.id())).ok()?;
@@ -333,7 +288,7 @@ fn the_worker_of_a_processs_io_uring_is_what_waits() {
         found
     });
     if found.is_none() {
-        disk.thaw();
+        drop(frozen);
         return podstuck_testing::skip("a kernel without io_uring's deletions");
     }
     let record = record(&node, 300, json!({ "phase": "Running" }));
@@ -345,7 +300,7 @@ fn the_worker_of_a_processs_io_uring_is_what_waits() {
     assert!(facts.contains("a worker of its io_uring, sleeps, and no signal wakes it"), "{facts}");
     kill(Pid::from_raw(call.id().cast_signed()), Signal::SIGKILL).unwrap();
     let killed = ask(&node, &record);
-    disk.thaw();
+    drop(frozen);
     drop((call, group));
     let cause = &killed["causes"][0];
     assert_eq!(cause["id"], "dstate-process", "{killed:#}");
@@ -382,6 +337,6 @@ fn a_post_start_hook_that_hangs_is_what_kubelet_waits_for() {
         "{chain:#?}"
     );
     let command = cause["remedies"][0]["command"].as_str().unwrap();
-    assert!(Command::new("sh").args(["-c", command]).status().unwrap().success(), "{command}");
+    obey(command);
     assert!(!container.process.wait().unwrap().success());
 }

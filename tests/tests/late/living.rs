@@ -1,47 +1,17 @@
 //! A container that its runtime has given up waiting for. The process and its control group are real; the runtime is a
 //! process of that name that sleeps, and its log and kubelet's are as cited in containerd#6080 and cri-o#6699.
 
-use std::{
-    fs,
-    os::unix::{fs::symlink, process::ExitStatusExt as _},
-    path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
-};
+use std::{fs, os::unix::process::ExitStatusExt as _, process::Command};
 
-use podstuck_tests::{diagnose, requires, root_and_btf};
+use podstuck_tests::{obey, requires, root_and_btf};
 
-use super::{Node, answer, klog, logrus};
+use super::{Container, Node, answer, klog, logrus};
 
 const ID: &str = "5c0d1e2f3a4b5c6d7e8f90a1b2c3d4e5f60718293a4b5c6d7e8f90a1b2c3d4e5";
 
-/// A process in a control group of a pod's container, that takes no SIGTERM.
-struct Container {
-    group: PathBuf,
-    process: Child,
-}
-
-impl Container {
-    fn new(uid: &str) -> Self {
-        let top = Path::new("/sys/fs/cgroup");
-        let is_v2 = top.join("cgroup.procs").exists();
-        let tree = if is_v2 { top.to_owned() } else { top.join("pids") };
-        let group = tree.join(format!("podstuck-late-living/pod{uid}/{ID}"));
-        fs::create_dir_all(&group).unwrap();
-        let script = "trap '' TERM; exec sleep 600";
-        let process = Command::new("sh").args(["-c", script]).spawn().unwrap();
-        fs::write(group.join("cgroup.procs"), process.id().to_string()).unwrap();
-        Self { group, process }
-    }
-}
-
-impl Drop for Container {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-        for group in self.group.ancestors().take(3) {
-            let _ = fs::remove_dir(group);
-        }
-    }
+/// A process that takes no SIGTERM.
+fn container(uid: &str) -> Container {
+    Container::of(uid, ID, Command::new("sh").args(["-c", "trap '' TERM; exec sleep 600"]))
 }
 
 /// What the runtime and kubelet have written.
@@ -109,31 +79,13 @@ fn a_complaint_in_unknown_words_is_a_link_of_the_chain() {
     let prefixed = |ago| format!("Nov 28 00:31:22 node-1 containerd[9]: {}", text(ago));
     let forms: [&dyn Fn(i64) -> String; 3] = [&text, &json, &prefixed];
     for (number, line) in (43..).zip(forms) {
-        let directory = tempfile::tempdir().unwrap();
-        let place = directory.path().to_owned();
-        for name in ["kubelet", "containerd"] {
-            symlink("/bin/sleep", place.join(name)).unwrap();
-        }
-        let log = |name: &str| place.join(name).with_extension("log");
-        let write_to = |name: &str| Stdio::from(fs::File::create(log(name)).unwrap());
-        let mut daemon = Command::new(place.join("containerd"))
-            .arg("600")
-            .stderr(write_to("containerd"))
-            .spawn()
-            .unwrap();
-        let node = Node::with(number, directory, write_to("kubelet"));
-        fs::create_dir_all(node.volume()).unwrap();
-        let _container = Container::new(&node.uid);
+        let (node, _daemon) = Node::beside(number, "containerd");
+        let _container = container(&node.uid);
         let [_, of_kubelet] = logs("containerd", &node);
         let (killing, _) = of_kubelet.split_once('\n').unwrap();
-        fs::write(log("kubelet"), format!("{killing}\n")).unwrap();
-        fs::write(log("containerd"), line(300) + &line(200) + &line(100)).unwrap();
-        let root = node.root();
-        let root = root.to_str().unwrap();
-        let asked = ["--pod-uid", &node.uid, "--kubelet-root", root, "--timeout", "5s"];
-        let (lines, _) = diagnose(&asked).finish();
-        daemon.kill().unwrap();
-        daemon.wait().unwrap();
+        fs::write(node.log("kubelet"), format!("{killing}\n")).unwrap();
+        fs::write(node.log("containerd"), line(300) + &line(200) + &line(100)).unwrap();
+        let (lines, _) = node.ask("5s");
         let answer = answer(&lines);
         let chain = answer["stages"][0]["chain"].as_array().unwrap();
         let link = chain.iter().find(|link| link["who"]["name"] == "containerd");
@@ -151,32 +103,17 @@ fn a_complaint_in_unknown_words_is_a_link_of_the_chain() {
 fn a_process_that_no_runtime_kills_is_named_and_its_command_ends_it() {
     requires!(root_and_btf());
     for (number, runtime) in [(41, "containerd"), (42, "crio")] {
-        let directory = tempfile::tempdir().unwrap();
-        let place = directory.path().to_owned();
-        for name in ["kubelet", runtime] {
-            symlink("/bin/sleep", place.join(name)).unwrap();
-        }
-        let log = |name: &str| place.join(name).with_extension("log");
-        let write_to = |name: &str| Stdio::from(fs::File::create(log(name)).unwrap());
-        let mut daemon =
-            Command::new(place.join(runtime)).arg("600").stderr(write_to(runtime)).spawn().unwrap();
-        let node = Node::with(number, directory, write_to("kubelet"));
-        fs::create_dir_all(node.volume()).unwrap();
-        let mut container = Container::new(&node.uid);
+        let (node, daemon) = Node::beside(number, runtime);
+        let mut container = container(&node.uid);
         let [of_runtime, of_kubelet] = logs(runtime, &node);
-        fs::write(log(runtime), of_runtime).unwrap();
-        fs::write(log("kubelet"), of_kubelet).unwrap();
-
-        let root = node.root();
-        let asked = ["--pod-uid", &node.uid, "--kubelet-root", root.to_str().unwrap()];
-        let (lines, status) = diagnose(&asked).finish();
-        daemon.kill().unwrap();
-        daemon.wait().unwrap();
-
+        fs::write(node.log(runtime), of_runtime).unwrap();
+        fs::write(node.log("kubelet"), of_kubelet).unwrap();
+        let (lines, status) = node.ask("20s");
+        drop(daemon);
         let answer = answer(&lines);
         let cause = &answer["causes"][0];
         let expected = ("container-not-killed", "firm", Some(1));
-        let found = (cause["id"].as_str(), cause["certainty"].as_str(), status.code());
+        let found = (cause["id"].as_str(), cause["certainty"].as_str(), status);
         assert_eq!(
             found,
             (Some(expected.0), Some(expected.1), expected.2),
@@ -185,9 +122,8 @@ fn a_process_that_no_runtime_kills_is_named_and_its_command_ends_it() {
         let pid = container.process.id();
         assert_eq!(cause["held_by"], format!("sleep (pid {pid})"), "{cause:#}");
         let command = cause["remedies"][0]["command"].as_str().unwrap();
-        let done = Command::new("sh").args(["-c", command]).status().unwrap();
-        let ended = container.process.wait().unwrap();
-        assert_eq!((done.code(), ended.signal()), (Some(0), Some(9)), "{command}");
+        obey(command);
+        assert_eq!(container.process.wait().unwrap().signal(), Some(9), "{command}");
     }
 }
 
@@ -195,17 +131,9 @@ fn a_process_that_no_runtime_kills_is_named_and_its_command_ends_it() {
 #[test]
 fn a_sandbox_that_its_shim_does_not_stop_is_ended_by_the_printed_commands() {
     requires!(root_and_btf());
-    let directory = tempfile::tempdir().unwrap();
-    let place = directory.path().to_owned();
-    for name in ["kubelet", "containerd-shim-kata-v2"] {
-        symlink("/bin/sleep", place.join(name)).unwrap();
-    }
-    let log = place.join("kubelet.log");
-    let node = Node::with(43, directory, fs::File::create(&log).unwrap().into());
-    fs::create_dir_all(node.volume()).unwrap();
-    let mut machine = Container::new(&node.uid);
-    let mut shim = Command::new(place.join("containerd-shim-kata-v2")).arg("600").spawn().unwrap();
-    fs::write(machine.group.join("cgroup.procs"), shim.id().to_string()).unwrap();
+    let (node, mut shim) = Node::beside(43, "containerd-shim-kata-v2");
+    let mut machine = container(&node.uid);
+    machine.group.add(shim.id());
     let (name, uid) = (node.name(), &node.uid);
     let failed = |ago| {
         let text = format!(
@@ -217,14 +145,11 @@ fn a_sandbox_that_its_shim_does_not_stop_is_ended_by_the_printed_commands() {
     };
     let deleted =
         klog(400, 'I', &format!("\"SyncLoop DELETE\" source=\"api\" pods=[\"shop/{name}\"]"));
-    fs::write(&log, deleted + &failed(220) + &failed(60)).unwrap();
-
-    let root = node.root();
-    let asked = ["--pod-uid", uid, "--kubelet-root", root.to_str().unwrap(), "--timeout", "20s"];
-    let (lines, status) = diagnose(&asked).finish();
+    fs::write(node.log("kubelet"), deleted + &failed(220) + &failed(60)).unwrap();
+    let (lines, status) = node.ask("20s");
     let answer = answer(&lines);
     let cause = &answer["causes"][0];
-    let found = (cause["id"].as_str(), cause["certainty"].as_str(), status.code());
+    let found = (cause["id"].as_str(), cause["certainty"].as_str(), status);
     assert_eq!(found, (Some("sandbox-not-stopped"), Some("likely"), Some(1)), "{answer:#}");
     let who = format!(
         "containerd-shim-kata-v2 (pid {}), with sleep (pid {})",
@@ -234,8 +159,7 @@ fn a_sandbox_that_its_shim_does_not_stop_is_ended_by_the_printed_commands() {
     assert_eq!(cause["held_by"], who);
     for (at, process) in [&mut machine.process, &mut shim].into_iter().enumerate() {
         let command = cause["remedies"][at]["command"].as_str().unwrap();
-        let done = Command::new("sh").args(["-c", command]).status().unwrap();
-        let ended = process.wait().unwrap();
-        assert_eq!((done.code(), ended.signal()), (Some(0), Some(9)), "{command}");
+        obey(command);
+        assert_eq!(process.wait().unwrap().signal(), Some(9), "{command}");
     }
 }

@@ -6,28 +6,15 @@ use std::{
     io::{self, BufRead, BufReader},
     os::{fd::OwnedFd, unix::fs::symlink, unix::net::UnixListener},
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
 };
 
 use nix::sys::fanotify::{EventFFlags, Fanotify, InitFlags, MarkFlags, MaskFlags};
 use podstuck_testing::{again, is_started_again};
-use podstuck_tests::{
-    BTRFS, Disk, Ending, Mounted, diagnose, done, has_btrfs, requires, root_and_btf,
-};
+use podstuck_tests::{BTRFS, Disk, Ending, Mounted, done, has_btrfs, requires, root_and_btf};
 use serde_json::Value;
 
-use super::{Node, answer, klog, log_of};
-
-/// A kubelet that has written this of its pod.
-fn kubelet(number: u8, log: impl FnOnce(&Node) -> String) -> Node {
-    let directory = tempfile::tempdir().unwrap();
-    symlink("/bin/sleep", directory.path().join("kubelet")).unwrap();
-    let path = directory.path().join("kubelet.log");
-    let node = Node::with(number, directory, fs::File::create(&path).unwrap().into());
-    fs::create_dir_all(pod(&node)).unwrap();
-    fs::write(&path, log(&node)).unwrap();
-    node
-}
+use super::{Container, Node, answer, klog, log_of};
 
 fn pod(node: &Node) -> PathBuf {
     node.root().join("pods").join(&node.uid)
@@ -35,14 +22,11 @@ fn pod(node: &Node) -> PathBuf {
 
 /// The first cause, with these options alone.
 fn cause(node: &Node, id: &str, certainty: &str) -> Value {
-    let root = node.root();
-    let root = root.to_str().unwrap();
-    let asked = ["--pod-uid", &node.uid, "--kubelet-root", root, "--timeout", "40s"];
-    let (lines, status) = diagnose(&asked).finish();
+    let (lines, status) = node.ask("40s");
     let answer = answer(&lines);
     let cause = &answer["causes"][0];
     assert_eq!((&cause["id"], &cause["certainty"]), (&id.into(), &certainty.into()), "{answer:#}");
-    assert_eq!(status.code(), Some(1));
+    assert_eq!(status, Some(1));
     let chain = answer["stages"][0]["chain"].as_array().unwrap();
     assert!(!chain.is_empty(), "{answer:#}");
     cause.clone()
@@ -50,16 +34,14 @@ fn cause(node: &Node, id: &str, certainty: &str) -> Value {
 
 /// Runs the first command as it is printed.
 fn obey(cause: &Value) {
-    let command = cause["remedies"][0]["command"].as_str().unwrap();
-    let status = Command::new("sh").args(["-c", command]).status().unwrap();
-    assert!(status.success(), "{command}");
+    podstuck_tests::obey(cause["remedies"][0]["command"].as_str().unwrap());
 }
 
 /// kyverno#16281
 #[test]
 fn a_webhook_that_refuses_kubelets_last_request_is_named() {
     requires!(root_and_btf());
-    let node = kubelet(51, |node| {
+    let node = Node::logging(51, |node| {
         let (name, uid) = (node.name(), &node.uid);
         let ended = format!(
             "\"SyncLoop (PLEG): event for pod\" pod=\"shop/{name}\" event={{\"ID\":\"{uid}\",\"Type\":\"ContainerDied\"}}"
@@ -86,7 +68,7 @@ fn a_webhook_that_refuses_kubelets_last_request_is_named() {
 fn a_file_where_kubelet_expects_a_directory_goes_by_the_printed_command() {
     requires!(root_and_btf());
     let place = |node: &Node| pod(node).join("volume-subpaths/certs/module");
-    let node = kubelet(52, |node| {
+    let node = Node::logging(52, |node| {
         let (uid, path) = (&node.uid, place(node).join("0"));
         let text = format!(
             "\"There were many similar errors. Turn up verbosity to see them.\" err=\"orphaned pod \\\"{uid}\\\" found, \
@@ -119,7 +101,7 @@ fn a_file_where_kubelet_expects_a_directory_goes_by_the_printed_command() {
 #[test]
 fn a_flex_volume_whose_driver_fails_is_unmounted_by_the_printed_command() {
     requires!(root_and_btf());
-    let node = kubelet(53, |node| {
+    let node = Node::logging(53, |node| {
         let volume = format!("flexvolume-ceph.rook.io/rook/{}-fs-store", node.uid);
         let error = "unmount command failed, status: Failure, reason: failed to get persistent volume fs-store: \
                      persistentvolumes \"fs-store\" not found";
@@ -138,7 +120,7 @@ fn a_flex_volume_whose_driver_fails_is_unmounted_by_the_printed_command() {
 fn a_read_only_subvolume_in_a_volume_is_made_writable_by_the_printed_command() {
     requires!(root_and_btf(), has_btrfs());
     let in_volume = |node: &Node, name: &str| node.volume().join(name).display().to_string();
-    let node = kubelet(59, |node| {
+    let node = Node::logging(59, |node| {
         let object = in_volume(node, "containers/.migration/rootfs");
         let error = format!("unlinkat {object}: read-only file system");
         log_of(&node.uid, &node.name(), &node.unique_name(), &error)
@@ -160,37 +142,17 @@ fn a_read_only_subvolume_in_a_volume_is_made_writable_by_the_printed_command() {
 
 /// A process in a control group of a pod's container; the runtime that keeps it, with a socket that it listens at.
 struct Unreached {
-    group: PathBuf,
-    container: Child,
-    runtime: Child,
+    _container: Container,
+    runtime: Ending,
 }
 
 impl Unreached {
     fn new(uid: &str, place: &Path, listener: UnixListener) -> Self {
-        let top = Path::new("/sys/fs/cgroup");
-        let is_v2 = top.join("cgroup.procs").exists();
-        let tree = if is_v2 { top.to_owned() } else { top.join("pids") };
-        let group = tree.join(format!("podstuck-late-unreached/pod{uid}"));
-        fs::create_dir_all(&group).unwrap();
-        let container = Command::new("sleep").arg("600").spawn().unwrap();
-        fs::write(group.join("cgroup.procs"), container.id().to_string()).unwrap();
         let program = place.join("containerd");
         symlink("/bin/sleep", &program).unwrap();
-        let socket = Stdio::from(OwnedFd::from(listener));
-        let runtime = Command::new(program).arg("600").stdin(socket).spawn().unwrap();
-        Self { group, container, runtime }
-    }
-}
-
-impl Drop for Unreached {
-    fn drop(&mut self) {
-        for child in [&mut self.container, &mut self.runtime] {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-        for group in self.group.ancestors().take(2) {
-            let _ = fs::remove_dir(group);
-        }
+        let mut runtime = Command::new(program);
+        let runtime = Ending::start(runtime.arg("600").stdin(OwnedFd::from(listener)));
+        Self { _container: Container::new(uid), runtime }
     }
 }
 
@@ -201,7 +163,7 @@ fn a_runtime_whose_socket_has_lost_its_file_is_named() {
     let place = tempfile::tempdir().unwrap();
     let socket = place.path().join("containerd.sock");
     let listener = UnixListener::bind(&socket).unwrap();
-    let node = kubelet(54, |node| {
+    let node = Node::logging(54, |node| {
         let text = format!(
             "\"Error syncing pod, skipping\" err=\"failed to \\\"KillContainer\\\" for \\\"app\\\" with \
              KillContainerError: \\\"rpc error: code = Unavailable desc = connection error: desc = \
@@ -228,7 +190,7 @@ fn a_runtime_without_the_handler_of_the_pod_is_named() {
     requires!(root_and_btf());
     let place = tempfile::tempdir().unwrap();
     let socket = place.path().join("containerd.sock");
-    let node = kubelet(81, |node| {
+    let node = Node::logging(81, |node| {
         let text = format!(
             "\"Error syncing pod, skipping\" err=\"failed to \\\"KillContainer\\\" for \\\"app\\\" with \
              KillContainerError: \\\"rpc error: code = Unknown desc = stop containers in parallel: failed to stop \
@@ -297,16 +259,10 @@ fn a_fanotify_listener_that_answers_no_more_is_named_and_ended_by_the_printed_co
     // It opens the directory, as kubelet does before it empties one.
     let kubelet = Command::new(program).arg(&volume).stdout(Stdio::null()).spawn().unwrap();
     let node = Node { kubelet, directory, uid };
-    let root = mounted.to_str().unwrap();
-    let asked = ["--pod-uid", &node.uid, "--kubelet-root", root, "--timeout", "40s"];
-    let (lines, status) = diagnose(&asked).finish();
+    let (lines, status) = node.ask("40s");
     let answer = answer(&lines);
     let cause = &answer["causes"][0];
-    assert_eq!(
-        (&cause["id"], status.code()),
-        (&"fanotify-listener-hung".into(), Some(1)),
-        "{answer:#}"
-    );
+    assert_eq!((&cause["id"], status), (&"fanotify-listener-hung".into(), Some(1)), "{answer:#}");
     assert_eq!(cause["certainty"], "firm", "{answer:#}");
     let held_by = cause["held_by"].as_str().unwrap();
     assert!(held_by.contains(&format!("(pid {})", agent.0.id())), "{held_by}");
@@ -320,7 +276,7 @@ fn a_fanotify_listener_that_answers_no_more_is_named_and_ended_by_the_printed_co
 #[test]
 fn a_kubelet_that_waits_for_systemd_about_a_slice_is_named() {
     requires!(root_and_btf());
-    let node = kubelet(58, |node| {
+    let node = Node::logging(58, |node| {
         let (name, uid) = (node.name(), &node.uid);
         let group = format!("[kubepods besteffort pod{uid}]");
         let text = format!(
@@ -344,7 +300,7 @@ fn a_hook_that_fails_after_a_container_has_ended_is_named() {
     let listener = UnixListener::bind(place.path().join("crio.sock")).unwrap();
     let id = "b7".repeat(32);
     let group = format!("/sys/fs/cgroup/cpuset/kubepods.slice/crio-{id}.scope");
-    let node = kubelet(56, |node| {
+    let node = Node::logging(56, |node| {
         let (name, uid) = (node.name(), &node.uid);
         let text = format!(
             "\"Error syncing pod, skipping\" err=\"failed to \\\"KillContainer\\\" for \\\"du\\\" with \
@@ -366,25 +322,17 @@ fn a_mirror_pod_whose_static_pod_runs_on_is_ended_by_its_manifest() {
     requires!(root_and_btf());
     let place = tempfile::tempdir().unwrap();
     let listener = UnixListener::bind(place.path().join("containerd.sock")).unwrap();
-    let node = kubelet(57, |_| String::new());
+    let node = Node::logging(57, |_| String::new());
     let _runs = Unreached::new(&node.uid, place.path(), listener);
     let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
     let record = serde_json::json!({"kind": "Pod", "metadata": {"name": node.name(), "namespace": "shop",
         "uid": "00000000-0000-4000-8000-00000000dea2", "deletionTimestamp": "2020-01-01T00:00:00Z",
         "annotations": {"kubernetes.io/config.mirror": node.uid, "kubernetes.io/config.hash": node.uid}},
         "spec": {"nodeName": host.trim()}});
-    let file = place.path().join("pod.json");
-    fs::write(&file, record.to_string()).unwrap();
-    let (root, file) = (node.root(), file.to_str().unwrap().to_owned());
-    let asked = ["--pod-json", &file, "--kubelet-root", root.to_str().unwrap(), "--timeout", "20s"];
-    let (lines, status) = diagnose(&asked).finish();
+    let (lines, status) = node.ask_with_record(&record);
     let answer = answer(&lines);
     let cause = &answer["causes"][0];
-    assert_eq!(
-        (&cause["id"], status.code()),
-        (&"mirror-pod-deleted".into(), Some(1)),
-        "{answer:#}"
-    );
+    assert_eq!((&cause["id"], status), (&"mirror-pod-deleted".into(), Some(1)), "{answer:#}");
     let chain = answer["stages"][0]["chain"].to_string();
     assert!(chain.contains("manifest to be removed") && !chain.contains("SIGKILL"), "{chain}");
 }

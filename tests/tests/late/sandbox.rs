@@ -5,14 +5,14 @@ use std::{
     fs::{self, File},
     os::unix::fs::symlink,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
 };
 
 use nix::{
     libc::EBUSY,
-    mount::{MntFlags, MsFlags, mount, umount2},
+    mount::{MsFlags, mount},
 };
-use podstuck_tests::{diagnose, requires, root_and_btf};
+use podstuck_tests::{Ending, Mounted, done, obey, requires, root_and_btf};
 use serde_json::Value;
 
 use super::{Node, answer, logrus};
@@ -22,12 +22,12 @@ const ID: &str = "921d9d5a5f2e1f87eb26d6620d3a91fd9bd0a69efea8ba56680581a8869b36
 
 /// A runtime that has said this twice of the pod's sandbox, and what is mounted.
 struct Sandbox {
-    node: Node,
-    runtime: Child,
+    /// Another way to `run`, whose mounts are its own.
+    other: Mounted,
     /// A file system in memory, as /run is.
-    run: PathBuf,
-    /// Another way to it, whose mounts are its own.
-    other: PathBuf,
+    run: Mounted,
+    _runtime: Ending,
+    node: Node,
 }
 
 impl Sandbox {
@@ -38,18 +38,17 @@ impl Sandbox {
         }
         let log = File::create(directory.path().join("containerd.log")).unwrap();
         let program = directory.path().join("containerd");
-        let runtime = Command::new(program).arg("600").stderr(log).spawn().unwrap();
+        let runtime = Ending::start(Command::new(program).arg("600").stderr(log));
         let (run, other) = (directory.path().join("run"), directory.path().join("other"));
         for directory in [&run, &other] {
             fs::create_dir(directory).unwrap();
         }
-        let tmpfs = Some("tmpfs");
-        mount(tmpfs, &run, tmpfs, MsFlags::empty(), None::<&str>).unwrap();
-        mount(None::<&str>, &run, None::<&str>, MsFlags::MS_PRIVATE, None::<&str>).unwrap();
-        mount(Some(&run), &other, None::<&str>, MsFlags::MS_BIND, None::<&str>).unwrap();
+        let run = Mounted::memory(run, "");
+        mount(None::<&str>, &*run, None::<&str>, MsFlags::MS_PRIVATE, None::<&str>).unwrap();
+        let other = Mounted::bind(&run, other);
         let node = Node::with(number, directory, Stdio::null());
         fs::create_dir_all(node.volume()).unwrap();
-        Self { node, runtime, run, other }
+        Self { other, run, _runtime: runtime, node }
     }
 
     /// The runtime says so, and the kernel does.
@@ -79,40 +78,13 @@ impl Sandbox {
 
     /// What is found, with its commands obeyed from the first to the last.
     fn cause(&self) -> Value {
-        let root = self.node.root();
-        let asked = [
-            "--pod-uid",
-            &self.node.uid,
-            "--kubelet-root",
-            root.to_str().unwrap(),
-            "--timeout",
-            "6s",
-        ];
-        let (lines, _) = diagnose(&asked).finish();
+        let (lines, _) = self.node.ask("6s");
         let cause = answer(&lines)["causes"][0].clone();
         for remedy in cause["remedies"].as_array().unwrap() {
-            let command = remedy["command"].as_str().unwrap();
-            assert!(
-                Command::new("sh").args(["-c", command]).status().unwrap().success(),
-                "{command}"
-            );
-            let verify = remedy["verify"].as_str().unwrap();
-            assert!(
-                Command::new("sh").args(["-c", verify]).status().unwrap().success(),
-                "{verify}"
-            );
+            obey(remedy["command"].as_str().unwrap());
+            obey(remedy["verify"].as_str().unwrap());
         }
         cause
-    }
-}
-
-impl Drop for Sandbox {
-    fn drop(&mut self) {
-        self.runtime.kill().unwrap();
-        self.runtime.wait().unwrap();
-        for point in [&self.other, &self.run] {
-            let _ = umount2(point, MntFlags::MNT_DETACH);
-        }
     }
 }
 
@@ -199,27 +171,26 @@ fn shared_memory_that_is_mounted_still_is_found_and_let_go() {
 
 /// A device without a file system, and a process that has it open.
 struct OpenDevice {
-    path: PathBuf,
-    user: Child,
+    user: Ending,
+    device: LoopDevice,
 }
+
+/// Detached when dropped.
+struct LoopDevice(PathBuf);
 
 impl OpenDevice {
     fn new(image: &Path) -> Self {
         File::create(image).unwrap().set_len(1 << 20).unwrap();
-        let made = Command::new("losetup").args(["--find", "--show"]).arg(image).output().unwrap();
-        assert!(made.status.success(), "{made:?}");
-        let path = PathBuf::from(String::from_utf8(made.stdout).unwrap().trim());
-        let device = File::open(&path).unwrap();
-        let user = Command::new("sleep").arg("600").stdin(device).spawn().unwrap();
-        Self { path, user }
+        let path = done(Command::new("losetup").args(["--find", "--show"]).arg(image));
+        let device = LoopDevice(path.into());
+        let user = File::open(&device.0).unwrap();
+        Self { user: Ending::start(Command::new("sleep").arg("600").stdin(user)), device }
     }
 }
 
-impl Drop for OpenDevice {
+impl Drop for LoopDevice {
     fn drop(&mut self) {
-        let _ = self.user.kill();
-        self.user.wait().unwrap();
-        let _ = Command::new("losetup").arg("--detach").arg(&self.path).status();
+        let _ = Command::new("losetup").arg("--detach").arg(&self.0).status();
     }
 }
 
@@ -230,7 +201,7 @@ fn a_device_that_a_process_has_open_is_found_and_let_go() {
     let sandbox = Sandbox::new(34);
     let device = OpenDevice::new(&sandbox.node.directory.path().join("disk"));
     let error = format!("failed to stop container \\\"{ID}\\\": failed to remove device");
-    sandbox.complains("StopPodSandbox", &error, &device.path);
+    sandbox.complains("StopPodSandbox", &error, &device.device.0);
     let cause = sandbox.cause();
     assert_eq!(
         (&cause["id"], &cause["certainty"], &cause["blocks_deletion"]),
