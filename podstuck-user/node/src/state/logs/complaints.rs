@@ -102,6 +102,7 @@ pub(super) fn of_runtime(error: &str) -> Option<Complaint> {
         "failed to stop container",
         // dockerd (daemon/stop.go and kill.go).
         "failed to exit within ",
+        "did not receive an exit event",
         "stop timeout",
         // CRI-O (internal/oci, `WaitOnStopTimeout`).
         "waiting for container process to exit",
@@ -157,6 +158,12 @@ mod tests {
                 Some(Complaint::HookFailed),
             ),
             ("a preStop hook failed", None),
+            // amazon-eks-ami#693.
+            (
+                "Handler for POST /v1.40/containers/4eb9/stop returned error: cannot stop container: 4eb9: tried to kill \
+                 container, but did not receive an exit event",
+                Some(Complaint::ContainerStays),
+            ),
             (
                 "rpc error: code = Unknown desc = failed to get sandbox runtime: no runtime for \\\"kata\\\" is configured",
                 Some(Complaint::HandlerGone),

@@ -14,9 +14,16 @@ const NAME_MIN: usize = 6;
 /// Longest text that is kept, in bytes. Some drivers log whole requests.
 const TEXT_MAX: usize = 1000;
 
+/// Most paths of an entry that are added to its text.
+const PATHS: usize = 2;
+
 /// A failed call as csi-lib-utils and drivers modelled on it log it: at level info, with the request and the
 /// error (kubernetes-csi/csi-test, `gRPCCall`).
 static FAILED_CALL: LazyLock<Regex> = LazyLock::new(|| fixed(r#""Error":"[^"]"#));
+
+/// The same as gocsi logs it (middleware/logging), at level debug or info, without the names of the request.
+static FAILED_REPLY: LazyLock<Regex> =
+    LazyLock::new(|| fixed(r"^/csi\.v\d\.\w+/\w+: REP \d+: rpc error: code = "));
 
 /// The names of a volume.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -59,10 +66,23 @@ pub(super) fn of_entry(line: &str) -> Option<(String, bool)> {
         Some(message) => (message.to_owned(), true),
         None => {
             let entry = Entry::read(line)?;
-            (entry.complains().then(|| entry.text())?, entry.is_quoted())
+            let complains = entry.complains() || FAILED_REPLY.is_match(entry.field("msg"));
+            (complains.then(|| with_paths(&entry))?, entry.is_quoted())
         }
     };
     Some((text.get(..text.floor_char_boundary(TEXT_MAX))?.to_owned(), is_quoted))
+}
+
+/// An entry's text, and the paths that it has in fields of their own: what the call was about.
+fn with_paths(entry: &Entry) -> String {
+    let mut text = entry.text();
+    let is_path = |value: &&str| value.len() > 1 && value.starts_with('/');
+    for path in entry.others().filter(is_path).take(PATHS) {
+        if !text.contains(path) {
+            text = format!("{text} ({path})");
+        }
+    }
+    text
 }
 
 /// When a line was written, by its own time.
@@ -150,12 +170,22 @@ mod tests {
             "level=error ts=2024-01-17T20:21:47.131Z component=linux-mount-service msg=\"unpublishing volume\" \
              target-path={path} err=\"busy\""
         );
-        assert_eq!(of(&logfmt), Some(("unpublishing volume: busy".into(), true)));
+        assert_eq!(of(&logfmt), Some((format!("unpublishing volume: busy ({path})"), true)));
         let zap = format!(
             "{{\"level\":\"error\",\"ts\":1705522907.131,\"msg\":\"x\",\"path\":\"{path}\"}}"
         );
-        assert_eq!(of(&zap), Some(("x".into(), true)));
+        assert_eq!(of(&zap), Some((format!("x ({path})"), true)));
         assert_eq!(written(&zap, Timestamp::MAX).unwrap().to_string(), "2024-01-17T20:21:47.131Z");
+        // dell/csm issue 1782, and vsphere-csi-driver issue 338: gocsi logs an error at level debug.
+        let dell = format!(
+            "time=\"2025-03-04T06:12:44Z\" level=error msg=\"unmount failed\" cmd=umount error=\"invalid argument\" path={path}"
+        );
+        assert_eq!(of(&dell), Some((format!("unmount failed: invalid argument ({path})"), true)));
+        let reply = "/csi.v1.Node/NodeUnpublishVolume: REP 0491: rpc error: code = Internal desc = error getting block device for \
+                     volume: pv-web, err: lstat devtmpfs: no such file or directory";
+        let gocsi = format!("time=\"2021-01-04T12:57:04Z\" level=debug msg=\"{reply}\"");
+        assert_eq!(of(&gocsi), Some((reply.into(), true)));
+        assert_eq!(of(&gocsi.replace("rpc error: code = Internal", "volume_id=")), None);
         let informs =
             format!("2024-01-17T20:21:47.131Z\tINFO\tdriver/driver.go:150\tUnpublished\t{fields}");
         assert_eq!(of(&informs), None);

@@ -289,9 +289,10 @@ pub(super) fn named_call(error: &str) -> Option<NamedCall> {
 }
 
 /// The removal that the kernel refuses a runtime, by the end of the runtime's own error (Go's `PathError`): Docker's
-/// removal of a layer (`os.RemoveAll` in daemon/graphdriver).
-static REFUSED_REMOVAL: LazyLock<Regex> =
-    LazyLock::new(|| fixed(r"(?s)(?:^|[ :])unlinkat (/.+): operation not permitted\n*$"));
+/// removal of a layer (`os.RemoveAll` in daemon/graphdriver, and before Go 1.12 in its words).
+static REFUSED_REMOVAL: LazyLock<Regex> = LazyLock::new(|| {
+    fixed(r"(?s)(?:^|[ :])(?:unlinkat|remove) (/.+): operation not permitted\n*$")
+});
 
 /// The refused removal that a runtime's error ends with.
 pub(super) fn refused_removal(error: &str) -> Option<NamedCall> {

@@ -129,6 +129,27 @@ fn of_uid(text: &str) -> Option<Whose> {
     UID.captures(text).map(|found| Whose::Uid(found[1].to_owned()))
 }
 
+/// A pod's directory in a path.
+static DIRECTORY: LazyLock<Regex> = LazyLock::new(|| {
+    fixed(r"/pods/([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})/")
+});
+
+/// The complaint about a volume's device, for each pod in whose directory the device is still in use: kubelet releases a
+/// device that no pod uses any more, as far as it knows.
+pub(super) fn of_device(error: &str) -> impl Iterator<Item = Complaint> {
+    let mut uids: Vec<&str> =
+        DIRECTORY.captures_iter(error).filter_map(|it| Some(it.get(1)?.as_str())).collect();
+    uids.sort_unstable();
+    uids.dedup();
+    let text = first_of(error);
+    let complaint = move |uid: &str| Complaint {
+        whose: Whose::Uid(uid.to_owned()),
+        level: Level::Error,
+        text: text.clone(),
+    };
+    uids.into_iter().map(complaint).collect::<Vec<_>>().into_iter()
+}
+
 /// The pod in a message without fields, by the most specific name.
 fn of_words(text: &str) -> Option<Whose> {
     let alone = || ALONE.captures(text).map(|found| Whose::Alone(found[1].to_owned()));

@@ -453,7 +453,14 @@ fn take(found: &mut Found, entry: &str, is_proven: bool, now: Timestamp) {
             }
             ended
         }
-        Some(Entry::Failed(failed)) => Some(Finding::Failed(failed)),
+        Some(Entry::Failed(failed)) => {
+            if failed.uid.is_empty() {
+                for complaint in klog_pod::of_device(&failed.error) {
+                    found.of_pods.push(complaint, failed.at, is_proven, &mut found.deletions);
+                }
+            }
+            Some(Finding::Failed(failed))
+        }
         Some(Entry::Done { uid, volume, at, report }) => {
             Some(Finding::Reported { uid, volume, at, report })
         }
@@ -623,6 +630,26 @@ mod tests {
         let found = search((log + &at(4, &stops("b"))).as_bytes(), 7632, now);
         let since = found.complete_since().unwrap();
         assert_eq!(since, "2026-03-01T23:00:04.000001Z".parse().unwrap());
+    }
+
+    /// As in kubernetes issue 105323.
+    #[test]
+    fn a_device_that_a_pod_still_has_mounted_is_that_pods_complaint() {
+        let log = format!(
+            "E0301 23:11:29.841398    7632 nestedpendingoperations.go:301] Operation for \"{{volumeName:v podName: \
+             nodeName:}}\" failed. No retries permitted until 2026-03-01 23:12:33.8 +0000 UTC m=+1.5 \
+             (durationBeforeRetry 32s). Error: GetDeviceMountRefs check failed for volume \"pv\" (UniqueName: \"v\") on \
+             node \"n\" : the device mount path \"/k/plugins/x/globalmount\" is still mounted by other references \
+             [/mnt/copy /k/pods/{UID}/volumes/kubernetes.io~csi/pv/mount /k/pods/{UID}/volumes/kubernetes.io~csi/pw/mount]\n"
+        );
+        let (all, _) = search(log.as_bytes(), 7632, Timestamp::now()).into_findings();
+        let of_pod = |(it, _): &(Finding, bool)| match it {
+            Finding::OfPod { uid, error, times, .. } => Some((uid.clone(), error.clone(), *times)),
+            _ => None,
+        };
+        let of_pods: Vec<_> = all.iter().filter_map(of_pod).collect();
+        let [(uid, error, 1)] = &of_pods[..] else { panic!("{of_pods:?}") };
+        assert!(uid == UID && error.contains("is still mounted by other references"), "{error}");
     }
 
     #[test]

@@ -39,8 +39,8 @@ static MESSAGE: LazyLock<Regex> = LazyLock::new(|| {
         r"|Handler for (?:POST|DELETE) /v[0-9.]+/containers/([0-9a-f]{64})(?:/stop|/kill)?(?:\?\S*)? returned error: ",
         r"|(?:Stopping|Killing|Removing|Unable to (?:stop|delete)) container ([0-9a-f]{64})\b",
         r"|Container ([0-9a-f]{64}) failed to exit ",
-        // Its own event, as Go prints it (internal/cri/server/events.go).
-        r"|Failed to handle (?:backOff )?event &TaskExit\{ContainerID:([0-9a-f]{64}),)"
+        // Its own event, as Go and, from 1.7 on, protobuf print it (internal/cri/server/events.go).
+        r#"|Failed to handle (?:backOff )?event (?:&TaskExit\{ContainerID:|container_id:")([0-9a-f]{64})[,"])"#
     ))
 });
 /// Beginnings of errors, after the prefixes of the runtime's own layers, which quote nothing.
@@ -210,6 +210,15 @@ mod tests {
                     "Handler for POST /v1.41/containers/{id}/stop?t=30 returned error: cannot stop"
                 ),
                 String::new(),
+            ),
+            // As in containerd's issues 9240 and 11353.
+            (
+                format!(
+                    "Failed to handle backOff event container_id:\"{id}\"  id:\"{id}\"  pid:19929  exited_at:{{seconds:1738926507}} \
+                     for {id}"
+                ),
+                "error=\"failed to handle container TaskExit event: failed to stop container: context deadline exceeded\""
+                    .into(),
             ),
             // As in cilium's issue 29647: the error has prefixes of several layers.
             (
