@@ -47,6 +47,8 @@ enum Fault<'a> {
     Silent(Option<&'a str>),
     /// The plugin's program ends without an answer.
     Crashes,
+    /// The kernel does not run the plugin's program at this path.
+    NotRun(&'a str),
     /// The plugin takes it for an error that what it is to remove is gone already.
     NothingLeft,
     /// The file in which the plugin keeps the sandbox's configuration has no content, as after a crash of the node.
@@ -85,6 +87,8 @@ impl<'a> Fault<'a> {
             Self::EmptyRecord
         } else if text.contains("rename") && text.contains(OUT_OF_RANGE) {
             Self::BadName
+        } else if let Some(path) = not_run(text) {
+            Self::NotRun(path)
         } else if has(&["netplugin failed", "signal: killed", "panic: "]) {
             Self::Crashes
         } else if has(&GONE) {
@@ -116,6 +120,7 @@ impl<'a> Fault<'a> {
             }
             Self::Silent(None) => ": its server does not answer in time".into(),
             Self::Crashes => ": its program ends without an answer".into(),
+            Self::NotRun(path) => format!(": the kernel does not run its program {}", at(path)),
             Self::NothingLeft => ": it fails because what it must remove does not exist".into(),
             Self::EmptyRecord => {
                 ": the file in which it keeps the sandbox's configuration is empty".into()
@@ -163,14 +168,38 @@ impl<'a> Fault<'a> {
                  log whether it was killed"
                     .into(),
             ),
+            Self::NotRun(path) => Some(format!(
+                "replace {}: the error after its name says why the kernel does not run it, such as a file that is still \
+                 written, or for another kind of processor. The plugin's DaemonSet or package installs it",
+                clip(&safe(path.as_bytes()), ADDRESS)
+            )),
             Self::BadName => Some(
                 "write into the plugin's file of the sandbox the name that the device is to have on this node, of at most 15 \
                  characters: the one that it had before, or any free one"
                     .into(),
             ),
-            Self::Agent(_) | Self::Locked | Self::Silent(None) | Self::EmptyRecord | Self::Unknown => {
-                None
+            Self::Agent(Some(address)) => Some(format!(
+                "start the network's agent on this node, or its pod again: it must listen at {}",
+                clip(&safe(address.as_bytes()), ADDRESS)
+            )),
+            Self::Agent(None) => Some("start the network's agent on this node, or its pod again".into()),
+            Self::Locked | Self::Silent(None) | Self::EmptyRecord | Self::Unknown => None,
+        }
+    }
+
+    /// What the plugin waits for.
+    fn waits_for(&self) -> Option<String> {
+        let at = |address: &str| clip(&safe(address.as_bytes()), ADDRESS);
+        match self {
+            Self::Agent(Some(address)) => {
+                Some(format!("its agent on this node, at {}", at(address)))
             }
+            Self::Agent(None) => Some("its agent on this node".into()),
+            Self::Refuses(address) | Self::Silent(Some(address)) => {
+                Some(format!("the server at {}", at(address)))
+            }
+            Self::Locked => Some(format!("the process that holds {XTABLES_LOCK}")),
+            _ => None,
         }
     }
 
@@ -197,7 +226,7 @@ const OUT_OF_RANGE: &str = "numerical result out of range";
 
 /// What precedes the name of the plugin that fails: in the error of Multus, that of its delegate; in libcni's
 /// (containernetworking/cni, libcni/api.go), the first one's.
-const NAMES_PLUGIN: [&str; 2] = ["error invoking DelegateDel - ", "plugin type="];
+const NAMES_PLUGIN: [&str; 3] = ["error invoking DelegateDel - ", "plugin type=", NO_PROGRAM];
 
 /// Errors of plugins that do not find what they are to remove: the kernel's by netlink, and those of their own stores.
 const GONE: [&str; 8] = [
@@ -224,12 +253,26 @@ fn socket(text: &str) -> Option<&str> {
     path.starts_with('/').then_some(path)
 }
 
+/// The program in an error of Go's that no process can be made of it (os/exec).
+fn not_run(text: &str) -> Option<&str> {
+    let path = text.split_once("fork/exec ")?.1.split(": ").next()?;
+    path.starts_with('/').then_some(path)
+}
+
 /// The component that must act.
 fn plugin(text: &str) -> Who {
     let name = |words: &&str| program(text.rsplit_once(*words)?.1);
     let name = NAMES_PLUGIN.iter().find_map(name);
     let name = name.map(|name| format!(" {}", clip(&safe(name.as_bytes()), ADDRESS)));
-    Who::object(format!("the CNI plugin{}", name.unwrap_or_default()))
+    // Multus names a network of several plugins, and not the one that fails.
+    let network = text.rsplit_once("error invoking ConflistDel - ").and_then(|it| program(it.1));
+    let network =
+        network.map(|name| format!(", for the network {}", clip(&safe(name.as_bytes()), ADDRESS)));
+    Who::object(format!(
+        "the CNI plugin{}{}",
+        name.unwrap_or_default(),
+        network.unwrap_or_default()
+    ))
 }
 
 /// The name that follows, in quotes, which may be escaped.
@@ -283,6 +326,7 @@ fn plugin_fails(draft: &mut Draft, suspect: &Suspect<'_>) {
     let fault = Fault::of(&suspect.logged.said.text);
     draft.held_by(plugin(&suspect.logged.said.text));
     draft.must = Some("succeed");
+    draft.waits_for = fault.waits_for();
     verdict::processes(draft, suspect);
     draft.explanation = format!(
         "The runtime cannot stop the pod's sandbox because its CNI plugin does not tear down the network{}. kubelet \
@@ -403,6 +447,10 @@ mod tests {
             ),
             ("failed to find plugin \"a b\" in path [/opt/cni/bin]", Fault::NoProgram(None)),
             ("netplugin failed with no error message: signal: killed", Fault::Crashes),
+            (
+                "netplugin failed with no error message: fork/exec /opt/cni/bin/weave-net: text file busy",
+                Fault::NotRun("/opt/cni/bin/weave-net"),
+            ),
             ("netplugin failed but error parsing its diagnostic message \"\"", Fault::Crashes),
             ("failed to del rule table 500: no such file or directory", Fault::NothingLeft),
             (
@@ -440,6 +488,19 @@ mod tests {
         let of_multus =
             format!(r#"{of_libcni}: delegateDel: error invoking DelegateDel - \"ib-sriov\": x"#);
         assert_eq!(plugin(&of_multus), Who::object("the CNI plugin ib-sriov"));
+        let of_list = format!(
+            r#"{of_libcni}: delegateDel: error invoking ConflistDel - \"sriov-overlay\": x"#
+        );
+        let list = "the CNI plugin aws-cni, for the network sriov-overlay";
+        assert_eq!(plugin(&of_list), Who::object(list));
         assert_eq!(plugin("cni config uninitialized"), Who::object("the CNI plugin"));
+        let of_dockershim = "network: failed to find plugin \"flannel\" in path [/opt/cni/bin]";
+        assert_eq!(plugin(of_dockershim), Who::object("the CNI plugin flannel"));
+        let refuses = Fault::of("dial unix /run/multus/multus.sock: connect: connection refused");
+        assert_eq!(
+            refuses.waits_for().unwrap(),
+            "its agent on this node, at /run/multus/multus.sock"
+        );
+        assert!(refuses.way_out().unwrap().ends_with("must listen at /run/multus/multus.sock"));
     }
 }

@@ -261,7 +261,8 @@ fn lost(draft: &mut Draft, suspect: &Suspect<'_>) {
     if let Some(shim) = suspect.shim().filter(|_| waits && shim.is_none()) {
         kill_unheard(draft, shim);
     }
-    if bundle.is_none() && suspect.container().is_some() {
+    let is_containerds = runtime(suspect).is_none_or(|it| it.component == Component::Containerd);
+    if bundle.is_none() && suspect.container().is_some() && is_containerds {
         draft.advice(
             "have the runtime forget the task of that container (`ctr --namespace k8s.io task delete \
              --force`, with containerd): no command is given, because only a log names the container",
