@@ -45,6 +45,13 @@ pub static ELSEWHERE: [Elsewhere; 3] = [
     ),
 ];
 
+/// Whether a cause is that a component answers with an error, so that its words are the diagnosis.
+pub fn is_an_answer(id: CauseId) -> bool {
+    const ANSWERS: [CauseId; 3] =
+        [ids::CSI_DRIVER_ERROR, ids::CSI_DRIVER_NOT_IDEMPOTENT, ids::KUBELET_STEP_FAILS];
+    ANSWERS.contains(&id)
+}
+
 /// The cause with a name.
 pub fn find(id: &str) -> Option<&'static Cause> {
     all().find(|cause| cause.id.as_str() == id)

@@ -209,7 +209,7 @@ pub(super) fn runtime<'a>(uid: &str, facts: &Facts<'a>) -> Option<&'a Runtime> {
         .or_else(|| all.first().filter(|_| its.is_none()))
 }
 
-/// The link of a runtime that answers kubelet's requests with an error, before kubelet has asked it to stop a container.
+/// The link of a runtime that answers kubelet's requests with an error.
 pub(super) fn of_answer(uid: &str, said: &Said, facts: &Facts<'_>) -> Option<Link> {
     let runtime = runtime(uid, facts)?;
     let who = Who::component(runtime.component.name(), Some(runtime.pid))

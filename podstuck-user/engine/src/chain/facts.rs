@@ -13,7 +13,7 @@ use crate::{
         pod_group::Task,
         pod_record::{ContainerRecord, PodRecord},
         runtime::Shim,
-        said::Said,
+        said::{self, Level, Said},
         time::Clock,
     },
     waits::Waits,
@@ -22,6 +22,9 @@ use crate::{
 /// The components that are container runtimes.
 pub(super) const RUNTIMES: [Component; 3] =
     [Component::Containerd, Component::Dockerd, Component::CriO];
+
+/// What kubelet calls its steps that stop a pod (pkg/kubelet/container/sync_result.go).
+const KILLS: [&str; 2] = ["KillContainer", "KillPodSandbox"];
 
 /// The inputs of the chain.
 #[derive(Clone, Copy)]
@@ -54,6 +57,18 @@ impl<'a> Facts<'a> {
     /// The most significant complaint of these components.
     pub(super) fn last_of(&self, components: &[Component]) -> Option<&'a Said> {
         weightiest(self.said.iter().filter(|said| components.contains(&said.component)))
+    }
+
+    /// kubelet's last complaint, if it is the answer of the runtime to the request to stop the pod's containers: kubelet
+    /// then reaches no later step.
+    pub(super) fn refused_kill(&self) -> Option<&'a Said> {
+        let said = self.last_of(&[Component::Kubelet])?;
+        // What the runtime does not have is stopped.
+        let is_gone = said.text.contains("rpc error: code = NotFound");
+        let is_kill = !is_gone && KILLS.iter().any(|words| said.text.contains(words));
+        let lasts = said.level == Level::Error && said.times > 1;
+        (lasts && is_kill && said.volume.is_empty() && said::answered(&said.text).is_some())
+            .then_some(said)
     }
 
     /// The container that a process belongs to, by the ID in its control group and in the pod's record.

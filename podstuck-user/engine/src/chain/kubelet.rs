@@ -6,7 +6,7 @@ use super::{
     cause::{holding, is_of_kubelet, waited_for},
     containers::runtime,
     driver::{driver, first_left, mount_of},
-    facts::Facts,
+    facts::{Facts, weightiest},
     link::{CONTAINER, halted, logged, logs, seen},
 };
 use crate::{
@@ -212,7 +212,11 @@ pub(super) fn of_static_pod(facts: &Facts<'_>) -> Link {
 /// What kubelet waits for at a pod's volumes: the driver that must unmount one, or the mount.
 pub(super) fn left(state: &PodState, said: &[Said]) -> Option<String> {
     let volume = first_left(state)?;
-    let csi = volume.csi.as_ref().map(|csi| driver(csi, said));
+    // kubelet fails at its own map of a raw block volume before it calls the driver (pkg/volume/util/operationexecutor).
+    let is_own = |said: &Said| said.text.starts_with("blkUtil.");
+    let last = weightiest(said.iter().filter(|said| said.component == Component::Kubelet));
+    let csi = volume.csi.as_ref().filter(|_| !last.is_some_and(is_own));
+    let csi = csi.map(|csi| driver(csi, said));
     csi.or_else(|| mount_of(volume))
         .or_else(|| Some(format!("{} to be removed", safe_path(&volume.path))))
 }

@@ -9,6 +9,7 @@ mod kubelet;
 mod link;
 
 pub(crate) use cause::{holding, is_of_kubelet, waited_for};
+use facts::RUNTIMES;
 pub(crate) use facts::{Facts, weightiest};
 pub(crate) use kubelet::failed_look;
 
@@ -76,9 +77,11 @@ fn of_node(links: &mut Vec<Link>, pod: &PodStage, cause: Option<&Finding>, facts
     let id = cause.map(|cause| cause.id);
     let stage = match pod.stage {
         // kubelet does not start on volumes and control groups before shim and runtime have finished.
-        Stage::Volumes | Stage::Cgroup
-            if facts.waits.holds_containers(facts.clock)
-                || cause.is_some_and(|it| it.stage == Stage::Containers) =>
+        Stage::Volumes | Stage::Cgroup if facts.waits.holds_containers(facts.clock) => {
+            Stage::Containers
+        }
+        Stage::Volumes | Stage::Cgroup | Stage::Directories
+            if cause.map_or(facts.refused_kill().is_some(), |it| it.stage == Stage::Containers) =>
         {
             Stage::Containers
         }
@@ -121,6 +124,12 @@ fn behind_containers(state: &PodState, cause: Option<CauseId>, facts: &Facts<'_>
             None => Vec::new(),
         },
         _ if facts.not_asked.is_some() || facts.watch.is_some() => Vec::new(),
+        None if let Some(said) = facts.refused_kill()
+            && state.populated == Some(false)
+            && facts.last_of(&RUNTIMES).is_none() =>
+        {
+            of_answer(&state.uid, said, facts).into_iter().collect()
+        }
         _ => of_containers(state, facts),
     }
 }

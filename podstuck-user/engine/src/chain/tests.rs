@@ -106,6 +106,49 @@ fn of_containers_that_live_their_process_is_the_last_link() {
     assert_eq!(links[2].waits_for.as_deref(), Some(until));
 }
 
+/// As in runc issue 4281 and moby issue 22312: kubelet repeats the runtime's answer, and comes to no later step.
+#[test]
+fn a_runtime_that_answers_each_kill_with_an_error_is_the_last_link() {
+    let runtimes = vec![runtime(Component::Containerd)];
+    let mut sample = NodeSample { runtimes, ..node() };
+    sample.pods[0].populated = Some(false);
+    let error = "failed to \"KillContainer\" for \"app\" with KillContainerError: \"rpc error: code = Unknown desc = failed \
+                 to get container 'stopped' status aa: no such file or directory\"";
+    let answered = Said { times: 9, ..said(Component::Kubelet, error) };
+    let last = |said: &Said| {
+        let all = who_waits(Stage::Directories, &sample, std::slice::from_ref(said));
+        (all[0].1.clone(), all.last().unwrap().0.clone())
+    };
+    let containerd = (Some("containerd".to_owned()), "containerd (pid 40)".to_owned());
+    assert_eq!(last(&answered), containerd);
+    let kubelets = (None, "kubelet (pid 1)".to_owned());
+    assert_eq!(last(&Said { times: 1, ..answered.clone() }), kubelets, "it may be over");
+    let own = Said { text: "failed to \"KillPodSandbox\": x".into(), ..answered };
+    assert_eq!(last(&own), kubelets, "it is no answer");
+}
+
+/// kubernetes#109132.
+#[test]
+fn kubelets_own_map_of_a_block_volume_is_not_the_drivers() {
+    let csi = CsiState {
+        data: VolumeData::Missing,
+        registration: Registration::Unknown,
+        registry_changed: None,
+        socket: "/k/plugins_registry/d-reg.sock".into(),
+        driver: None,
+    };
+    let mut sample = node();
+    sample.pods[0].volumes =
+        vec![VolumeState { csi: Some(csi), ..volume_state("/k/v", Vec::new()) }];
+    let waits = |text: &str| {
+        let said = Said { times: 9, ..said(Component::Kubelet, text) };
+        who_waits(Stage::Volumes, &sample, &[said])[0].1.clone().unwrap()
+    };
+    assert_eq!(waits("kubernetes.io/csi: Unmounter.TearDownAt failed: rpc error: x"), "CSI driver");
+    let own = waits("blkUtil.DetachFileDevice failed. umount: no mount point specified.");
+    assert!(!own.contains("CSI driver"), "{own}");
+}
+
 pub(crate) fn shim(pid: u32) -> Shim {
     Shim { pid, started: 2, ..testing::shim() }
 }

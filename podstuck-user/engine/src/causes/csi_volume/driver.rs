@@ -21,7 +21,7 @@ use crate::{
         evidence::Source,
         halted::Halted,
         node_record::NodeRecord,
-        path::{safe, safe_path},
+        path::{clip, safe, safe_path},
         said::Complaint,
         shell::word,
         stuck::StuckThread,
@@ -74,9 +74,9 @@ fn registration_socket(suspect: &Suspect<'_>) -> String {
     csi.map(|csi| safe_path(&csi.socket).into_owned()).unwrap_or_default()
 }
 
-fn find_driver(draft: &mut Draft, then: &'static str, risk: &'static str) {
-    draft.remedy(pods_of_node("list the pods of this node, including the driver's"), "none");
+fn find_driver(draft: &mut Draft, then: impl Into<String>, risk: &'static str) {
     draft.advice(then, risk);
+    draft.remedy(pods_of_node("list the pods of this node, including the driver's"), "none");
 }
 
 fn registrar(draft: &mut Draft, suspect: &Suspect<'_>) {
@@ -102,6 +102,8 @@ pub(crate) fn does_not_listen(draft: &mut Draft, suspect: &Suspect<'_>) {
 
 pub(crate) fn not_registered(draft: &mut Draft, suspect: &Suspect<'_>) {
     let (name, socket) = (name(suspect), registration_socket(suspect));
+    draft.held_by(who(suspect));
+    draft.must = Some("register with kubelet, and unmount the volume");
     if suspect.fault == Fault::DriverAbsent {
         let fact = format!("{socket} does not exist: driver {name} is not registered");
         let source = Source::file("kubelet's directory");
@@ -132,19 +134,26 @@ pub(crate) fn not_registered(draft: &mut Draft, suspect: &Suspect<'_>) {
          this node. kubelet fails before it makes any call on the path, so no system call shows \
          the failure."
     );
-    draft.remedy(
-        Step::new(
-            "list the CSI drivers that kubelet knows",
-            format!("kubectl get csinode {THIS_NODE} -o yaml"),
-        ),
-        "none",
-    );
     // kubernetes#133335: kubelet 1.36 waits up to two minutes before it tries again to register a plugin that failed.
     let pauses = suspect.node.and_then(NodeRecord::kubelet_minor) >= Some(36);
     let when = if pauses { "; kubelet may register it two minutes later" } else { "" };
     draft.advice(
         format!(
-            "install or restart the driver on this node: kubelet's next attempt then unmounts the volume{when}"
+            "start the pod of the driver {name} on this node, or restart it: its registrar makes the socket, and kubelet's \
+             next attempt then unmounts the volume{when}"
+        ),
+        "none",
+    );
+    draft.remedy(
+        pods_of_node(
+            "list the pods of this node: the driver's is missing among them, or does not run",
+        ),
+        "none",
+    );
+    draft.remedy(
+        Step::new(
+            "list the CSI drivers that kubelet knows",
+            format!("kubectl get csinode {THIS_NODE} -o yaml"),
         ),
         "none",
     );
@@ -330,12 +339,14 @@ pub(crate) fn error(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<
         find_driver(draft, "restore the volume's file system, its disk or its server", "none");
     } else {
         draft.explanation += " The driver's log says more about the error.";
-        let act = match suspect.first_error {
-            Some(_) => {
+        let act = match (suspect.first_error, desc(suspect)) {
+            (Some(_), _) => {
                 "fix the error of the first attempt, which may have left what the later ones fail at; the driver's log \
                  says more"
+                    .into()
             }
-            None => "fix the error that the driver's log reports",
+            (None, Some(desc)) => format!("fix what the driver's error names: {desc}"),
+            (None, None) => "fix the error that the driver's log reports".into(),
         };
         find_driver(draft, act, "none");
         umount(context, draft, suspect, UMOUNT_RISK);
@@ -391,6 +402,16 @@ pub(crate) fn in_turn(context: &Context<'_>, draft: &mut Draft, suspect: &Suspec
     draft.rule_out(ids::CSI_DRIVER_NOT_IDEMPOTENT, "the volume is still mounted");
 }
 
+/// Longest answer of a driver that is repeated, in bytes.
+const DESC: usize = 200;
+
+/// The driver's answer, in its own words: its log, which may have more of it, before kubelet's.
+fn desc(suspect: &Suspect<'_>) -> Option<String> {
+    let (_, said) = suspect.said?;
+    let (_, desc) = said.text.rsplit_once(" desc = ")?;
+    Some(clip(&safe(desc.as_bytes()), DESC))
+}
+
 /// The error of a stat(2) of the volume's mount point, if that is the driver's error.
 fn failed_look(suspect: &Suspect<'_>) -> Option<String> {
     let look = suspect.said?.1.looked.as_ref()?;
@@ -421,6 +442,19 @@ fn doubt_after_restart(context: &Context<'_>, draft: &mut Draft, suspect: &Suspe
 
 /// gRPC's code by which a driver says that it does not know the volume (the CSI specification, `NodeUnpublishVolume`).
 pub(crate) const NOT_FOUND: &str = "rpc error: code = NotFound";
+
+/// The path outside the volume's directory at which the driver fails, by its own log.
+fn other_path(suspect: &Suspect<'_>) -> Option<String> {
+    let (_, said) = suspect.driver_says?;
+    let is_end = |c: char| c.is_whitespace() || "\"'()[],;:".contains(c);
+    let mut paths = said.text.split(is_end).filter(|word| word.starts_with('/') && word.len() > 1);
+    let of_volume = suspect.volume.path.to_string_lossy();
+    let first = paths.clone().next()?;
+    // An RPC's name has the form of a path.
+    let is_elsewhere =
+        !paths.any(|path| path.starts_with(&*of_volume)) && !first.starts_with("/csi.v");
+    is_elsewhere.then(|| clip(&safe(first.as_bytes()), DESC))
+}
 
 /// Whether a driver's error says that nothing is mounted, in the words of umount(8), of umount(2)'s EINVAL and ENOENT
 /// in Go and other languages, or of Kubernetes' mount-utils.
@@ -461,6 +495,15 @@ pub(crate) fn not_idempotent(context: &Context<'_>, draft: &mut Draft, suspect: 
          retries without end, with pauses of up to two minutes."
     );
     let volume = &suspect.volume;
+    if let Some(other) = other_path(suspect) {
+        draft.doubt(
+            "whether the driver fails at the volume's mount point: its log names another path",
+        );
+        draft.advice(
+            format!("examine {other}, which the driver's log names: the driver may fail there, and not at the mount point"),
+            "none",
+        );
+    }
     if says_still_there(text, &volume.path) {
         let removes = |it: &str| format!("rmdir {it}/mount");
         draft.remedy(

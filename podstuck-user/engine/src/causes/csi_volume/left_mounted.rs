@@ -184,7 +184,10 @@ pub(crate) fn forgotten(context: &Context<'_>, draft: &mut Draft, suspect: &Susp
     if let Some((since, log)) = suspect.no_error_since {
         let fact = format!("the {log} has no error about the volume");
         draft.fact_since(fact.clone(), Source::Log(log.to_owned()), since);
-        draft.rule_out_since(ids::CSI_DRIVER_ERROR, fact, Some(since));
+        // An error in the driver's own log since then contradicts it.
+        if suspect.driver_says.is_none_or(|(at, _)| at < since) {
+            draft.rule_out_since(ids::CSI_DRIVER_ERROR, fact, Some(since));
+        }
         if suspect.at.since(since) >= suspect.threshold {
             let fact = "kubelet logs each unmount that fails, and its log has none";
             draft.rule_out_since(ids::VOLUME_HELD_BY_HOST_PROCESS, fact, Some(since));

@@ -37,6 +37,8 @@ pub(super) enum Way<'a> {
     Untold(&'a str, &'a Said),
     /// The runtime fails to remove this container, which has ended.
     Removal(&'a str),
+    /// The runtime answers each request to stop the pod with an error.
+    Answer,
     /// Nothing of the pod is left on the node.
     Bare,
     /// A driver of the pod's devices is not registered.
@@ -144,7 +146,10 @@ pub(super) fn refusal<'a>(said: &'a Said, suspect: &Suspect<'a>) -> Option<Refus
         });
     }
     let kills = ["KillContainer", "StopContainer", "Failed killing the pod"];
-    let is_gone = has("No such container") || has("no such container");
+    // Docker's words, and gRPC's code with CRI.
+    let is_gone = ["No such container", "no such container", "rpc error: code = NotFound"]
+        .iter()
+        .any(|words| has(words));
     if is_gone && kills.iter().any(|word| text.contains(word)) {
         return Some(Refusal {
             means: "kubelet asks the runtime to stop a container that the runtime does not have, \

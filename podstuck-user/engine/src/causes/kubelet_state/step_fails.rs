@@ -12,7 +12,7 @@ use crate::{
         shared::{
             forced_deletion,
             repeated::{Repeated, is_another, tell_first},
-            unit::restart_kubelet,
+            unit::{of as unit_of, restart_kubelet, restart_of},
         },
     },
     command::{Step, View, docker_rm},
@@ -36,6 +36,9 @@ use crate::{
 
 /// Errors after which kubelet continues to the next step (pkg/kubelet/kuberuntime, `killContainer`).
 const CONTINUED: [&str; 1] = ["PreStop hook failed"];
+/// The risk of a restart of the runtime.
+const RESTART: &str = "low with containerd and CRI-O: containers keep running, and the runtime finds them again. With \
+    Docker, all containers of the node end, unless its live-restore is set";
 /// Number of lines from which an error that no rule knows counts as one that does not pass by itself.
 const OFTEN: u64 = 3;
 
@@ -60,7 +63,10 @@ pub(crate) static STEP_FAILS: Cause = Cause {
         way("restart kubelet, if its memory is wrong", "low: containers keep running"),
         way("remove the empty directory that kubelet treats as a mount point", ""),
         way("start the driver of the pod's devices", ""),
-        way("repair what the runtime's error about the container's removal names", ""),
+        way(
+            "repair what the runtime's error names, or restart the runtime",
+            "low: containers keep running",
+        ),
         way(forced_deletion::WAY, forced_deletion::WAY_RISK),
     ],
     field: &[
@@ -124,6 +130,22 @@ pub(super) fn step_fails(
             draft.fact("no process of the pod is left", Source::proc("control groups"));
             draft.fact("nothing of the pod is mounted", Source::proc("mountinfo"));
             draft.remedies.push(restart("it starts with what the runtime and the node have"));
+        }
+        Way::Answer => {
+            let who = runtime(context, &complaint.said.text);
+            let runtimes = context.sample.map_or(&[][..], |sample| &sample.runtimes);
+            let its = runtimes.iter().find(|it| who.pid == Some(it.pid));
+            draft.must = Some("stop the pod's containers and its sandbox without an error");
+            draft.fact("no process of the pod is left", Source::proc("control groups"));
+            draft.fact("nothing of the pod is mounted", Source::proc("mountinfo"));
+            draft.advice(
+                "repair what the runtime's error names; its own log has more about it",
+                "none; kubelet asks again at each attempt",
+            );
+            let name = its.map_or("the container runtime", |it| it.component.name());
+            let unit = its.and_then(|it| unit_of(it.group.as_deref()?));
+            draft.remedies.push(restart_of(name, unit, RESTART));
+            draft.held_by(who);
         }
         Way::NotMounted(volume) => {
             draft.held_by(suspect.kubelet());
@@ -246,10 +268,20 @@ fn with_nothing_left<'a>(
             of kubelet delete the record only after that, and their restart changes nothing.";
         return Some((last, Refusal { means, way: Way::Removal(id) }));
     }
+    if said::answered(&last.said.text).is_some() && is_kill(&last.said.text) {
+        let means = "The runtime answers each of kubelet's requests to stop the pod with an error, and kubelet does not \
+            delete the record before one succeeds. No process of the pod is left, and nothing of it is mounted.";
+        return Some((last, Refusal { means, way: Way::Answer }));
+    }
     let means = "kubelet fails at each attempt with an error of its own or of the runtime, and does \
         not delete the record. No process of the pod is left, and nothing of it is mounted, so that \
         only the memory of kubelet or the runtime is in the way.";
     Some((last, Refusal { means, way: Way::Bare }))
+}
+
+/// Whether kubelet asks the runtime to stop the pod (pkg/kubelet/container/sync_result.go).
+fn is_kill(error: &str) -> bool {
+    error.contains("KillContainer") || error.contains("KillPodSandbox")
 }
 
 /// The container that the runtime fails to remove, according to kubelet's error (`RemoveContainer` in pkg/kubelet/cri and

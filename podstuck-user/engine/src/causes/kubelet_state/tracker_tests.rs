@@ -18,6 +18,7 @@ use crate::{
         node::{NodeSample, PodState, VolumeState},
         pod_group::{PodGroup, Task},
         pod_record::{ContainerRecord, ContainerState, PodRecord},
+        remedy::Remedy,
         said::{Complaint, Heard, Level, NamedLook, Report, Said},
         time::Monotonic,
     },
@@ -199,6 +200,8 @@ fn what_kubelet_fails_at_by_itself_is_named_and_what_helps() {
     let fails = "Error syncing pod, skipping: unprepare dynamic resources: NodeUnprepareResources failed: rpc error: no";
     let gone = "Failed killing the pod \"web\": failed to \"KillContainer\" for \"app\" with KillContainerError: \"rpc error: \
         code = Unknown desc = Error response from daemon: No such container: 0a\"";
+    let not_found = "failed to \"KillContainer\" for \"app\" with KillContainerError: \"rpc error: code = NotFound desc = an error \
+        occurred when try to find container \\\"0a\\\": not found\"";
     let refuses = "Status update on pod shop/cart aborted: terminated container app attempted illegal transition to \
         non-terminated state";
     // kubernetes#59564.
@@ -219,6 +222,7 @@ fn what_kubelet_fails_at_by_itself_is_named_and_what_helps() {
         (driver, of_driver, "start the DRA driver gpu.example.com"),
         (fails, "a DRA driver of the pod".into(), "look into"),
         (gone, kubelet(), "restart kubelet"),
+        (not_found, kubelet(), "restart kubelet"),
         (refuses, kubelet(), "[ \"$(kubectl --namespace shop get pod cart"),
         (no_image, kubelet(), "docker ps --all --quiet"),
     ] {
@@ -439,6 +443,22 @@ fn an_unknown_error_counts_where_nothing_of_the_pod_is_left() {
     assert!(none(mounted, vec![to_go(), error()]), "kubelet has something to unmount");
     let runs = PodState { populated: Some(true), ..bare() };
     assert!(none(runs, vec![to_go(), error()]), "a process of it lives");
+}
+
+/// docker/for-linux#710: kubelet repeats what the runtime answers, so that the runtime must act.
+#[test]
+fn an_answer_of_the_runtime_to_a_kill_is_the_runtimes() {
+    let error = "failed to \"KillPodSandbox\" for \"u\" with KillPodSandboxError: \"rpc error: code = Unknown desc = Error response \
+                 from daemon: cannot stop container aa: removal of container aa is already in progress\"";
+    let to_go = Said { report: Some(Report::ToGo), ..says("SyncLoop DELETE", 600, 1) };
+    let pod = PodState { populated: Some(false), ..pod_state(UID) };
+    let case = Case { pod, said: vec![to_go, says(error, 880, 3)], ..Case::default() };
+    let draft = case.draft().unwrap();
+    draft.assert_is("kubelet-step-fails", Certainty::Likely);
+    assert_eq!(holder_of(&draft.held_by), "the container runtime");
+    let words: Vec<&str> = draft.remedies.iter().map(Remedy::words).collect();
+    assert!(words[0].starts_with("repair what the runtime's error names"), "{words:?}");
+    assert!(!words.iter().any(|it| it.contains("restart kubelet")), "{words:?}");
 }
 
 /// moby#43080: kubelet's memory is not in the way, and its restart does not help.

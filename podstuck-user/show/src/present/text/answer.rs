@@ -1,5 +1,6 @@
 //! The answer in six lines: what holds the pod, which process does, since when, how certain that is, the first remedy
-//! and its command. One that is not certain has a seventh: the log message that it rests on.
+//! and its command. One that is not certain, or that is a component's answer, has a seventh: the log message that it
+//! rests on.
 
 use jiff::Timestamp;
 use podstuck_engine::catalogue;
@@ -116,7 +117,9 @@ fn held_since(
         None => line("where", &style.path(&nouns::path(&cause.call.path), LABEL), style),
     });
     let is_logged = |fact: &&Evidence| matches!(fact.source, Source::Log(_));
-    let unsure = Some(cause).filter(|cause| cause.certainty != Certainty::Firm);
+    let is_shown =
+        |cause: &&Finding| cause.certainty != Certainty::Firm || catalogue::is_an_answer(cause.id);
+    let unsure = Some(cause).filter(is_shown);
     if let Some(said) = unsure.and_then(|cause| cause.evidence.iter().find(is_logged)) {
         out.push_str(&wrapped("fact", &text(&said.fact), style));
     }

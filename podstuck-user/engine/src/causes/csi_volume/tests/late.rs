@@ -10,6 +10,11 @@ fn earlier_complaints_of_kubelet_are_reported_at_the_first_sample() {
     };
     let expected = Some(("csi-driver-not-registered", Certainty::Firm));
     assert_eq!(first_look(&[3000, 3122]), expected);
+    let said = [3000, 3122].map(|at| complains(Complaint::NoDriver, at));
+    let draft = Late::of(csi(Registration::Absent)).said(said).draft().unwrap();
+    assert_eq!(draft.held_by.as_ref().unwrap().to_string(), "the CSI driver d.example");
+    let first = draft.remedies[0].words();
+    assert!(first.starts_with("start the pod of the driver d.example on this node"), "{first}");
     assert_eq!(first_look(&[3180]), None, "it may be a restart");
     assert_eq!(first_look(&[1000, 1122]), None, "an attempt since met something else");
     assert_eq!(first_look(&[]), None);
@@ -196,8 +201,51 @@ fn a_mount_that_the_driver_takes_for_a_directory_is_unmounted_first() {
         first("failed to unmount target \"POINT\": remove POINT: device or resource busy");
     assert!(removed.contains("umount "), "{removed}");
     for other in ["umount POINT: device or resource busy", "remove POINT: permission denied"] {
-        assert!(first(other).starts_with("kubectl"), "{other}");
+        assert!(first(other).starts_with("fix the error"), "{other}");
     }
+}
+
+/// vsphere-csi-driver#338.
+#[test]
+fn the_drivers_own_words_say_what_is_to_be_fixed() {
+    let text = "kubernetes.io/csi: Unmounter.TearDownAt failed: rpc error: code = Internal desc = error getting block device \
+                for volume: 268e, err: lstat devtmpfs: no such file or directory";
+    let says = |at| Said { text: text.into(), ..complains(Complaint::DriverError, at) };
+    let draft = Late::of(with_driver(as_it_is)).said([says(3000), says(3122)]).draft().unwrap();
+    let fix = "fix what the driver's error names: error getting block device for volume: 268e, err: lstat devtmpfs: no such \
+               file or directory";
+    assert_eq!(draft.remedies[0].words(), fix);
+}
+
+/// dell/csm#1782: the driver fails at a mount of its own, and its log names that.
+#[test]
+fn a_driver_that_fails_at_another_path_may_have_forgotten_nothing() {
+    let found = |path: &str| {
+        let says = |at| Said {
+            text: "rpc error: code = Internal desc = unmount failed: invalid argument".into(),
+            ..complains(Complaint::DriverError, at)
+        };
+        let own = Said {
+            component: Component::CsiDriver,
+            source: "log of csi-driver (pid 77), /var/log/pods/x".into(),
+            text: format!("unmount failed: invalid argument ({path})"),
+            ..complains(Complaint::DriverError, 3100)
+        };
+        let late = || {
+            let late = Late::of(with_driver(as_it_is)).said([says(3000), own.clone(), says(3122)]);
+            let mut pod = late.pod.clone();
+            pod.volumes[0].mounts.clear();
+            Late { pod, ..late }
+        };
+        let first = late().draft().unwrap().remedies[0].words().to_owned();
+        (late().cause(), first)
+    };
+    let target = with_driver(as_it_is).path.join("mount").display().to_string();
+    let (cause, first) = found(&target);
+    assert_eq!(cause, Some(("csi-driver-not-idempotent", Certainty::Firm)), "{first}");
+    let (cause, first) = found("/var/lib/kubelet/plugins/vxflexos/disks/3f5e");
+    assert_eq!(cause, Some(("csi-driver-not-idempotent", Certainty::Likely)));
+    assert!(first.starts_with("examine /var/lib/kubelet/plugins/vxflexos/disks/3f5e"), "{first}");
 }
 
 /// The driver's own log is evidence only, and decides nothing: other pods may use the same volume.
@@ -391,6 +439,14 @@ fn traces_of_other_components_show_since_when() {
     // kubelet's log begins after the successful attempt, and has no other.
     let heard = Late { heard_since: Some(2000), ..late() }.cause();
     assert_eq!(heard, Some(("csi-driver-lost-publish-state", Certainty::Firm)));
+    // The driver's own log has an error about the volume since.
+    let says = Said {
+        component: Component::CsiDriver,
+        source: "log of csi-driver (pid 77), /var/log/pods/x".into(),
+        ..complains(Complaint::DriverError, 3100)
+    };
+    let contradicted = Late { heard_since: Some(2000), ..late() }.said([says]).cause();
+    assert_eq!(contradicted, Some(("csi-driver-lost-publish-state", Certainty::Likely)));
     // Since kubelet was restarted, no attempt was due.
     assert_eq!(Late { kubelet_since: 3100, ..late() }.cause(), None);
     let mut touched = late();
