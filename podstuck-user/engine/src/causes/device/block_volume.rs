@@ -206,6 +206,10 @@ pub(crate) fn draft(context: &Context<'_>, left: &Left) -> Option<Draft> {
         by_hand(&mut draft, context, volume);
         return Some(draft);
     }
+    if let Some(mount) = cannot_be_removed(left).filter(|_| !is_held) {
+        unmount_the_map(&mut draft, context, mount);
+        return Some(draft);
+    }
     draft.explanation = if is_held {
         "The pod's containers have ended, and its raw block volume is still mapped. While a \
          process has the device open, unmapping it may fail; kubelet retries with pauses of up to \
@@ -246,6 +250,54 @@ fn refuses(left: &Left) -> Option<String> {
 
 fn is_busy(text: &str) -> bool {
     ["busy", "in use"].iter().any(|words| text.contains(words))
+}
+
+/// The mount on kubelet's own map, if kubelet fails to remove the map because something is mounted there.
+fn cannot_be_removed(left: &Left) -> Option<&Mounted> {
+    let said = left.said.as_ref()?;
+    let map = left.volume.map.as_deref()?;
+    let is_it = said.text.contains("remove ") && said.text.contains("device or resource busy");
+    left.volume.mounts.iter().find(|mount| mount.point == map).filter(|_| is_it)
+}
+
+/// Whether what is mounted is no device but a file: devices lie on devtmpfs, in a container's `/dev` on a tmpfs.
+fn is_file(mount: &Mounted) -> bool {
+    !["(devtmpfs)", "(tmpfs)"].iter().any(|kind| mount.what.contains(kind))
+}
+
+/// Adds the unmount that kubelet does not do before it removes its map.
+fn unmount_the_map(draft: &mut Draft, context: &Context<'_>, mount: &Mounted) {
+    draft.held_by(Who::component("kubelet", None));
+    draft.must = Some("unmount its map of the volume before it removes it");
+    let (why, no_device) = if is_file(mount) {
+        (
+            "What is mounted there is a file of a file system and no device, and kubelet unmounts only a device: the CSI \
+             driver's own mount of the device, which kubelet should have mapped, is not in the node's mount namespace.",
+            true,
+        )
+    } else {
+        ("It fails to unmount it first; no process was seen that uses it.", false)
+    };
+    draft.explanation = format!(
+        "The pod's containers have ended, and kubelet cannot remove its map of the raw block volume, because something is \
+         still mounted on it. {why}"
+    );
+    let view = View::in_namespace(context, mount.namespace, mount.pid);
+    draft.remedy(
+        view.on_mount("umount", &mount.point, Some(mount.id))
+            .so(", kubelet's map of the volume, which kubelet then removes"),
+        "low: the pod's containers have ended, and no process was found that uses it. The volume itself stays",
+    );
+    if no_device {
+        draft.advice(
+            "mount kubelet's directory into the container of the CSI driver's node pod with `mountPropagation: \
+             Bidirectional`: what the driver mounts is on the node then",
+            "low: the driver's pods start again; pods that start later have the device",
+        );
+        draft.doubt("why the driver's mount of the device is not on the node");
+    } else {
+        draft.doubt("why kubelet does not unmount it: its log has only the removal that fails");
+    }
 }
 
 /// Adds the unmount that the driver should do, and the repair of the driver.

@@ -121,6 +121,32 @@ fn a_driver_that_fails_is_named_where_no_process_holds_the_device() {
     assert_eq!(busy.held_by, None);
 }
 
+/// csm#1042: kubelet has mapped a file, because the driver's mount of the device is not on the node.
+#[test]
+fn a_map_on_which_a_file_is_mounted_is_unmounted_by_hand() {
+    let error = "blkUtil.DetachFileDevice failed. globalUnmapPath:/k/dev, podUID: u, bindMount: true: failed to remove file \
+        /k/dev/u: remove /k/dev/u: device or resource busy";
+    let finding = |what: &str| {
+        let mut all = Alone::<BlockVolumes>::new();
+        all.take(at(1), said(1, error));
+        let steps = look(&mut all, 4, false, |volume| {
+            let map = volume.map.clone().unwrap();
+            let mount = crate::testing::mounted(&map, 78);
+            volume.mounts = vec![crate::model::mounted::Mounted { what: what.into(), ..mount }];
+        });
+        found(steps.verdicts).pop().unwrap()
+    };
+    let file = finding("directory /k/publish/u of /dev/vda (ext4), device 254:0");
+    file.assert_is("raw-block-volume-in-use", Certainty::Likely);
+    assert_eq!(holder_of(&file.held_by), "kubelet");
+    let first = file.remedies[0].words();
+    assert!(first.contains("umount ") && first.contains("/dev/u"), "{first}");
+    let has = |draft: &Draft| draft.remedies.iter().any(|it| it.words().contains("Bidirectional"));
+    assert!(has(&file) && file.explanation.contains("no device"), "{}", file.explanation);
+    let device = finding("directory /sdb of udev (devtmpfs), device 0:6");
+    assert!(!has(&device) && device.remedies[0].words().contains("umount "));
+}
+
 #[test]
 fn a_device_that_is_made_of_it_is_likely_what_keeps_it() {
     let mut all = Alone::<BlockVolumes>::new();
