@@ -10,6 +10,7 @@ use crate::{
     event::{Event, Run, Thresholds, What},
     kubelet_steps::KubeletSteps,
     model::{
+        node::NodeSample,
         operation::Operation,
         summary::Start,
         time::{Clock, Monotonic},
@@ -35,14 +36,16 @@ pub(crate) struct Alone<T> {
     pub(crate) asked: Option<String>,
     /// Other trackers, which may explain the subject.
     pub(crate) others: Vec<Box<dyn Tracker>>,
+    /// The last scan of the node.
+    pub(crate) sample: Option<NodeSample>,
 }
 
 impl<T: Tracker + Default> Alone<T> {
     /// A tracker without events.
     pub(crate) fn new() -> Self {
         let (unmounts, kubelet_steps) = (Unmounts::default(), KubeletSteps::default());
-        let (waits, others) = (Waits::default(), Vec::new());
-        Self { tracker: T::default(), unmounts, kubelet_steps, waits, asked: None, others }
+        let (waits, others, sample) = (Waits::default(), Vec::new(), None);
+        Self { tracker: T::default(), unmounts, kubelet_steps, waits, asked: None, others, sample }
     }
 }
 
@@ -54,6 +57,7 @@ impl<T: Tracker> Alone<T> {
         let context = Context {
             waits: &self.waits,
             asked: self.asked.as_deref(),
+            sample: self.sample.as_ref(),
             ..context(at, &self.unmounts, &self.kubelet_steps, &self.others)
         };
         self.tracker.take(&Event { at, what }, &context, &mut steps);

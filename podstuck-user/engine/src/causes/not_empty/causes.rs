@@ -34,8 +34,14 @@ pub(crate) static DATA_UNDER_MOUNT: Cause = Cause {
         like(ids::ORPHANED_POD_DIR, "it is not kubelet's housekeeping that removes it"),
         like(ids::NFS_SILLY_RENAME, "no entry is named .nfs..."),
     ],
-    ways_out: &[way("move them away", "low: they may be the only copy, so do not delete them")],
-    field: &["kubernetes#108622", "kubernetes#97444", "democratic-csi#344"],
+    ways_out: &[
+        way(
+            "end the processes of the pod that are alive, which may write there again",
+            "low for a pod that is to be deleted",
+        ),
+        way("move them away", "low: they may be the only copy, so do not delete them"),
+    ],
+    field: &["kubernetes#108622", "kubernetes#97444", "democratic-csi#344", "kubernetes#114652"],
     tried: &[TriedWith::Lab, TriedWith::RealKubelet],
     source: &["kubernetes pkg/volume/csi/csi_mounter.go, removeMountDir"],
 };

@@ -14,11 +14,13 @@ use crate::{
         evidence::Certainty,
         identity::{Pod, SUBPATH, Volume},
         mounts::{Mount, Mounts},
+        node::NodeSample,
         object::{Entries, Entry, User},
         operation::Operation,
+        pod_group::{PodGroup, Task},
     },
     query::{Answer, Contents, Query},
-    testing::{Alone, FILE, VOLUME, failed},
+    testing::{Alone, FILE, VOLUME, failed, holder_of, pod_group, task},
     tracker::Tracker,
     verdict::Draft,
 };
@@ -151,6 +153,43 @@ fn entries_that_come_back_have_a_writer_that_is_named_if_found() {
     assert!(!read.remedies.iter().any(|remedy| remedy.words().contains("kill")));
     let old = conclude(&mut tracker, &queries[0], vec![entry("old", 3600)], &[]).unwrap();
     assert_eq!(old.id(), "leftover-unexplained");
+}
+
+/// kubernetes#114652: a process of the container outlives the volume, and makes its files again.
+#[test]
+fn what_a_living_process_of_the_pod_fills_again_is_emptied_after_its_end() {
+    let finding = |tasks: Vec<Task>| {
+        let of_pod = |op: &mut Operation| {
+            let pod = Pod { uid: "u".into(), namespace: None, name: None };
+            Arc::make_mut(&mut op.target).pod = Some(pod);
+        };
+        let mut tracker = Alone::new();
+        let cgroups = vec![PodGroup { tasks, ..pod_group("u") }];
+        tracker.sample = Some(NodeSample { cgroups, ..NodeSample::default() });
+        let mut queries = Vec::new();
+        for second in [10.0, 11.0] {
+            let mut op = empty("kubernetes.io/csi", "mount", second);
+            of_pod(&mut op);
+            queries.extend(tracker.ask(&op));
+        }
+        conclude(&mut tracker, &queries[0], vec![entry("data", 3600)], &[]).unwrap()
+    };
+    let [shell, child] = [("sh", 7), ("sleep", 9)].map(|(comm, pid)| Task {
+        started: pid.into(),
+        group: "/k/pod/c".into(),
+        ..task(comm, pid)
+    });
+    let pause = Task { group: "/k/pod/s".into(), ..task("pause", 5) };
+    let draft = finding(vec![child, shell.clone(), pause.clone()]);
+    draft.assert_is("data-under-mountpoint", Certainty::Likely);
+    assert_eq!(holder_of(&draft.held_by), "sh (pid 7)");
+    let all: Vec<&str> = draft.remedies.iter().map(|it| it.words()).collect();
+    assert!(all.len() == 2 && all[0].ends_with("kill -9 7") && all[1].contains("mv "), "{all:?}");
+    assert!(!draft.remedies[1].risk.contains("then succeeds"), "{:?}", draft.remedies[1]);
+    let killed = Task { killed: true, ..shell };
+    for ended in [vec![pause], vec![killed], Vec::new()] {
+        finding(ended).assert_is("data-under-mountpoint", Certainty::Firm);
+    }
 }
 
 #[test]

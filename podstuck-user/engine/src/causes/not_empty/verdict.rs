@@ -1,6 +1,6 @@
 //! Findings about directories that are not empty, by their contents.
 
-use std::{ffi::OsStr, path::Path, time::Duration};
+use std::{collections::BTreeSet, ffi::OsStr, path::Path, time::Duration};
 
 use crate::{
     cause::Cause,
@@ -23,6 +23,7 @@ use crate::{
         object::{Entries, FileId},
         operation::Operation,
         path::{clip, safe, safe_path},
+        pod_group::Task,
         shell::word,
     },
     tracker::{Context, TrackerId},
@@ -275,7 +276,10 @@ fn data_under_mount(
         all that is left; but files lie in that directory on the node's own disk. They were written \
         while the volume was not mounted. kubelet does not remove them, since they might be data."
         .into();
-    move_aside(context, &mut draft, op, entries.directory, mounts);
+    let alive = alive(context, op);
+    let fills_again = !alive.is_empty();
+    still_alive(&mut draft, &alive);
+    move_aside(context, &mut draft, op, (entries.directory, mounts), fills_again);
     draft.rule_out(ids::CSI_DRIVER_LOST_PUBLISH_STATE, "the path is not mounted for the caller");
     draft.rule_out(
         ids::ORPHANED_POD_DIR,
@@ -285,21 +289,67 @@ fn data_under_mount(
     draft
 }
 
+/// The pod's processes that live, without the sandbox's own: the path is theirs, mounted or not.
+fn alive<'a>(context: &Context<'a>, op: &Operation) -> Vec<&'a Task> {
+    let uid = op.target.pod.as_ref().map(|pod| pod.uid.as_str());
+    let groups = context.sample.map(|sample| sample.cgroups.as_slice()).unwrap_or_default();
+    let Some(group) = groups.iter().find(|group| Some(group.uid.as_str()) == uid) else {
+        return Vec::new();
+    };
+    let all = group.tasks.iter().chain(&group.outside);
+    let mut alive: Vec<&Task> =
+        all.filter(|task| task.is_alive() && !group.is_sandboxs(task)).collect();
+    alive.sort_by_key(|task| (task.started, task.pid));
+    alive
+}
+
+/// The oldest process of each group: of a container, usually the first one, with which the others end.
+fn first_ones<'a>(alive: &[&'a Task]) -> Vec<&'a Task> {
+    let mut groups = BTreeSet::new();
+    alive.iter().copied().filter(|task| groups.insert(task.group.as_path())).collect()
+}
+
+/// Names them as what must end first.
+fn still_alive(draft: &mut Draft, alive: &[&Task]) {
+    let Some(first) = alive.first() else { return };
+    draft.held_by(first.who());
+    draft.must = Some("end");
+    draft.explanation.push_str(&format!(
+        " {} of the pod is alive, although the volume is gone: it goes on writing there, or may, so that what is removed \
+         comes back.",
+        first.who()
+    ));
+    for task in alive.iter().take(NAMED) {
+        let fact = format!("{}, a process of the pod, is alive: state {}", task.who(), task.state);
+        draft.fact(fact, Source::proc(format!("/proc/{}/stat", task.pid)));
+    }
+    for task in first_ones(alive).into_iter().take(NAMED) {
+        draft.remedy(
+            kill("kill -9", Process::thread(task)).so(", which can fill the directory again"),
+            "low for a pod that is to be deleted: its container ends without its own clean-up",
+        );
+    }
+    draft.doubt("whether the pod's living processes write there again");
+}
+
 /// Adds the remedy that moves the entries to a directory for root only, with a random name, on the same file system.
 fn move_aside(
     context: &Context<'_>,
     draft: &mut Draft,
     op: &Operation,
-    directory: Option<FileId>,
-    mounts: &Mounts,
+    (directory, mounts): (Option<FileId>, &Mounts),
+    fills_again: bool,
 ) {
-    const RISK: &str = "low: moves the files away instead of deleting them, so that they can be \
+    const ALONE: &str = "low: moves the files away instead of deleting them, so that they can be \
         examined; kubelet's next attempt then succeeds. Check once more that the path is not \
         mounted";
+    const AFTERWARDS: &str = "low: moves the files away instead of deleting them, so that they can be examined. kubelet's \
+        next attempt succeeds only once the processes of the pod have ended. Check once more that the path is not mounted";
+    let risk = if fills_again { AFTERWARDS } else { ALONE };
     let mount = |path: &Path| mounts.covering(path).map(|mount| mount.id);
     let root = kubelet_root(op).filter(|root| mount(root) == mount(&op.path));
     let Some((root, above)) = root.zip(op.path.parent()) else {
-        draft.advice("move the files away, to a directory that root alone may enter", RISK);
+        draft.advice("move the files away, to a directory that root alone may enter", risk);
         return;
     };
     let depth = above.strip_prefix(root).map_or(0, |below| below.components().count());
@@ -313,7 +363,7 @@ fn move_aside(
                  echo {there}/\"${{aside##*/}}\""
             )
         }),
-        RISK,
+        risk,
     );
 }
 
