@@ -8,6 +8,7 @@ pub(crate) mod hook;
 pub(crate) mod hung_command;
 pub(crate) mod log_driver;
 pub(crate) mod network;
+mod network_files;
 mod network_record;
 pub(crate) mod not_killed;
 pub(crate) mod own_kernel;

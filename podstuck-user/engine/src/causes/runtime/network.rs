@@ -1,6 +1,8 @@
 //! A sandbox's network that cannot be torn down. The CNI plugin's error names the server that it does not reach, or the
 //! file that it does not find; or the runtime fails [before](super::network_record) it runs a plugin.
 
+use std::path::PathBuf;
+
 use crate::{
     causes::{
         runtime::{
@@ -14,7 +16,9 @@ use crate::{
     ids,
     model::{
         chain::Who,
-        path::{clip, safe},
+        evidence::Source,
+        path::{clip, safe, safe_path},
+        time::Monotonic,
     },
     verdict::Draft,
 };
@@ -53,6 +57,8 @@ enum Fault<'a> {
     NothingLeft,
     /// The file in which the plugin keeps the sandbox's configuration has no content, as after a crash of the node.
     EmptyRecord,
+    /// The plugin cannot use the configuration that it has kept of the sandbox, or the network's own.
+    BadRecord,
     /// The plugin gives a device a name that the kernel does not take: none, or one that is too long.
     BadName,
     Unknown,
@@ -85,6 +91,8 @@ impl<'a> Fault<'a> {
             Self::Silent(address.filter(|_| is_far))
         } else if text.contains(NO_CONTENT) {
             Self::EmptyRecord
+        } else if has(&BAD_CONFIGURATION) {
+            Self::BadRecord
         } else if text.contains("rename") && text.contains(OUT_OF_RANGE) {
             Self::BadName
         } else if let Some(path) = not_run(text) {
@@ -124,6 +132,10 @@ impl<'a> Fault<'a> {
             Self::NothingLeft => ": it fails because what it must remove does not exist".into(),
             Self::EmptyRecord => {
                 ": the file in which it keeps the sandbox's configuration is empty".into()
+            }
+            Self::BadRecord => {
+                ": it cannot use its configuration, which Multus keeps in a file of the sandbox and reads before the network's"
+                    .into()
             }
             Self::BadName => {
                 ": it renames a device, and the name is empty, or longer than 15 characters, which the kernel does not take. \
@@ -173,6 +185,12 @@ impl<'a> Fault<'a> {
                  written, or for another kind of processor. The plugin's DaemonSet or package installs it",
                 clip(&safe(path.as_bytes()), ADDRESS)
             )),
+            Self::BadRecord => Some(
+                "move the plugin's file of the sandbox away, if there is one (for Multus: /var/lib/cni/multus/ and the sandbox's \
+                 ID), or complete it as its error says: without that file, Multus takes the network's own configuration in \
+                 /etc/cni/net.d, which must then be complete"
+                    .into(),
+            ),
             Self::BadName => Some(
                 "write into the plugin's file of the sandbox the name that the device is to have on this node, of at most 15 \
                  characters: the one that it had before, or any free one"
@@ -205,7 +223,10 @@ impl<'a> Fault<'a> {
 
     /// Whether the network's agent on this node has a part in it.
     fn may_be_agents(&self) -> bool {
-        !matches!(self, Self::NothingLeft | Self::EmptyRecord | Self::Locked | Self::BadName)
+        !matches!(
+            self,
+            Self::NothingLeft | Self::EmptyRecord | Self::Locked | Self::BadName | Self::BadRecord
+        )
     }
 }
 
@@ -214,6 +235,14 @@ const NO_CONTENT: &str = "failed to parse netconf: unexpected end of JSON input"
 
 /// The error of iptables when it does not get its lock in time (iptables, iptables/xshared.c).
 const LOCKED: &str = "holding the xtables lock";
+
+/// Errors of libcni and Multus about a configuration that is there and has not what it must have (containernetworking/cni,
+/// libcni/conf.go; multus-cni, pkg/multus, `conflistDel`).
+const BAD_CONFIGURATION: [&str; 3] = [
+    "error parsing configuration",
+    "error converting the raw bytes into a conf",
+    "failed to unmarshal",
+];
 
 /// libcni's error for a missing program (containernetworking/cni, pkg/invoke/find.go).
 const NO_PROGRAM: &str = "failed to find plugin ";
@@ -291,6 +320,11 @@ const NO_CONFIG: [&str; 5] = [
     "no networks found in",
 ];
 
+/// Whether an error says that the runtime has no network configuration.
+pub(super) fn has_no_configuration(text: &str) -> bool {
+    Fault::of(text) == Fault::NoConfig
+}
+
 /// The remote address in an error of Go's (net.OpError, net.DNSError).
 fn address(text: &str) -> Option<&str> {
     let rest = match text.split_once("dial tcp: lookup ") {
@@ -322,7 +356,39 @@ pub(super) fn words(draft: &mut Draft, suspect: &Suspect<'_>) {
     }
 }
 
+/// Describes a runtime that does not read the configuration that lies there. It watches the directory by its inode, and so
+/// not one that takes its place (containerd internal/cri/server, `cniNetConfSyncer`; ocicni, `monitorConfDir`).
+fn not_read(draft: &mut Draft, suspect: &Suspect<'_>, (file, since): &(PathBuf, Monotonic)) {
+    verdict::must_act(draft, suspect, "read the network's configuration, which is there");
+    verdict::processes(draft, suspect);
+    let file = safe_path(file);
+    draft.fact_since(format!("{file} is there"), Source::Look("readdir"), *since);
+    draft.explanation = format!(
+        "The runtime cannot stop the pod's sandbox: it says that it has no network configuration, but {file} lies in the \
+         directory in which runtimes look, and lay there at the runtime's last attempt. The runtime has not read it, as where \
+         that directory was removed and made again: it goes on watching the old one. kubelet retries, and keeps the pod until \
+         the sandbox is stopped."
+    );
+    verdict::restart(draft, suspect);
+    draft.advice(
+        "if it still says so after its restart, its log has why it does not take the file, or another directory is \
+         configured",
+        "none",
+    );
+    draft.rule_out(ids::NETNS_BUSY, "the runtime fails before any mount is removed");
+    draft.rule_out(ids::RUNTIME_COMMAND_HUNG, "the runtime runs no plugin");
+    draft.rule_out(
+        ids::SHIM_OR_CONTAINERD_STATE_LOST,
+        "the runtime knows the sandbox, and fails only at its network",
+    );
+    draft.doubt("whether the runtime is configured for that directory, and takes the file");
+}
+
 fn plugin_fails(draft: &mut Draft, suspect: &Suspect<'_>) {
+    if let Some(unread) = suspect.unread {
+        not_read(draft, suspect, unread);
+        return;
+    }
     let fault = Fault::of(&suspect.logged.said.text);
     draft.held_by(plugin(&suspect.logged.said.text));
     draft.must = Some("succeed");
@@ -365,7 +431,8 @@ fn plugin_fails(draft: &mut Draft, suspect: &Suspect<'_>) {
             "none; once that process ends, kubelet's next attempt succeeds",
         );
     }
-    if let Some(sandbox) = suspect.container().filter(|_| fault == Fault::BadName) {
+    let is_kept = matches!(fault, Fault::BadName | Fault::BadRecord);
+    if let Some(sandbox) = suspect.container().filter(|_| is_kept) {
         let find = format!("find /var/lib/cni -type f -name '*{sandbox}*' -ls");
         draft.remedy(Step::new("list what the plugins keep of the sandbox", find), "none");
     }
@@ -390,7 +457,7 @@ fn plugin_fails(draft: &mut Draft, suspect: &Suspect<'_>) {
 mod tests {
     use super::*;
 
-    /// As in containerd/cri issue 732, cri-o 595, amazon-vpc-cni-k8s 2487, calico 7272 and 7647, cni-plugin 377,
+    /// As in multus-cni 570, containerd/cri issue 732, cri-o 595, amazon-vpc-cni-k8s 2487, calico 7272 and 7647, cni-plugin 377,
     /// spidernet-io/cni-plugins 47, ovs-cni 276, weave 3587, sriov-cni 58, multus-cni 1448, CNI-Genie 221,
     /// ib-sriov-cni 135.
     #[test]
@@ -465,6 +532,11 @@ mod tests {
                 "delegateDel: error invoking ConflistDel - \"cbr0\": conflistDel: error in getting result from \
                  DelNetworkList: failed to parse netconf: unexpected end of JSON input",
                 Fault::EmptyRecord,
+            ),
+            (
+                "delegateDel: error invoking ConflistDel - \"k8s-pod-network\": conflistDel: error converting the raw bytes into \
+                 a conflist: error parsing configuration list: no 'plugins' key",
+                Fault::BadRecord,
             ),
             ("error removing interface \"eth0\": Link not found", Fault::NothingLeft),
             (

@@ -3,12 +3,15 @@
 use std::time::Duration;
 
 use crate::{
-    causes::runtime::{suspect::Suspect, verdict},
-    command::{Process, kill},
+    causes::{
+        runtime::{suspect::Suspect, verdict},
+        shared::holders::is_same_pod,
+    },
+    command::{Process, Step, kill},
     ids,
     model::{
-        evidence::Source, path::safe_path, pod_group::Task, runtime::Shim, said::Complaint,
-        time::Monotonic,
+        chain::Who, evidence::Source, path::safe_path, pod_group::Task, runtime::Shim,
+        said::Complaint, shell::is_object_name, time::Monotonic,
     },
     verdict::Draft,
 };
@@ -33,6 +36,39 @@ pub(super) fn alive<'a>(suspect: &'a Suspect<'_>) -> Option<Vec<&'a Task>> {
     let all_live = runs && tasks.iter().all(|task| task.is_alive());
     tasks.sort_by_key(|task| (task.started, task.pid));
     (all_live && !tasks.is_empty()).then_some(tasks)
+}
+
+/// The processes of these containers, the oldest first; `None` as for [`alive`].
+pub(super) fn alive_in<'a>(
+    suspect: &'a Suspect<'_>,
+    containers: &[String],
+) -> Option<Vec<&'a Task>> {
+    let group = suspect.group()?;
+    let is_in = |task: &&Task| containers.iter().any(|id| task.is_in(id)) && task.is_alive();
+    let mut tasks: Vec<&Task> = group.tasks.iter().filter(is_in).collect();
+    tasks.sort_by_key(|task| (task.started, task.pid));
+    let can_run = group.frozen.is_none() && suspect.has_own_kernel() != Some(true);
+    (can_run && !tasks.is_empty()).then_some(tasks)
+}
+
+/// Adds a second deletion with a grace period that kubelet can count.
+fn shorten(draft: &mut Draft, suspect: &Suspect<'_>) {
+    const RISK: &str =
+        "low: kubelet asks the runtime again, and the containers have 30 s to end by themselves";
+    let pod = draft.target.pod.clone();
+    let named = pod.as_ref().and_then(|it| Some((it.namespace.as_deref()?, it.name.as_deref()?)));
+    let uid = suspect.pod.uid.as_str();
+    let named =
+        named.filter(|(namespace, name)| [*namespace, *name, uid].into_iter().all(is_object_name));
+    let Some((namespace, name)) = named else {
+        draft.advice("delete the pod again with a grace period of 30 s (`kubectl delete pod NAME --grace-period=30`)", RISK);
+        return;
+    };
+    let act =
+        format!("kubectl --namespace {namespace} delete pod {name} --grace-period=30 --wait=false");
+    let step = Step::new("delete the pod again, with a grace period that kubelet can count", act);
+    let check = is_same_pod(namespace, name, uid);
+    draft.remedy(step.only_if(check, "the record is still this pod's".into()), RISK);
 }
 
 /// Whether an error says that the whole timeout passed: the grace period and two minutes for kubelet, the grace period
@@ -86,7 +122,10 @@ pub(super) fn words(
         draft.lacks("that it is a process of this container");
     }
     let who = first.who();
-    draft.held_by(who.clone());
+    draft.held_by(match suspect.endless {
+        Some(_) => Who::component("kubelet", None),
+        None => who.clone(),
+    });
     if let Some((at, log)) = killed {
         draft.fact_since("the runtime logged that it sent SIGKILL", Source::Log(log.into()), at);
         draft.doubt("where that SIGKILL went: gVisor and Kata send it inside their sandbox");
@@ -95,18 +134,30 @@ pub(super) fn words(
     let homeless = suspect
         .shim()
         .filter(|shim| shim.lost_directory && suspect.complaint == Complaint::KillFails);
+    let is_unknown = suspect.logged.said.text.contains("container does not exist");
     draft.explanation = match suspect.complaint {
+        Complaint::NoAnswer if suspect.endless.is_some() => format!(
+            "The pod's grace period, {} s, is longer than kubelet can count: the timeout of its request to stop the \
+             container overflows, and the request ends before it is sent. No signal reaches {who}. kubelet retries, and \
+             each attempt fails in the same way.",
+            suspect.endless.unwrap_or_default()
+        ),
         Complaint::KillFails => {
             let why = match homeless {
                 Some(shim) => format!(
                     ": the working directory of {}, the shim that starts it, is deleted, and the OCI runtime asks for it first",
                     shim.who()
                 ),
+                None if is_unknown => {
+                    ": it does not know the container, as where the program of this path is another one than the one that \
+                     made the container, or looks elsewhere for its state"
+                        .to_owned()
+                }
                 None => String::new(),
             };
             format!(
-                "The OCI runtime, which the shim starts to signal the container, fails before it sends a signal{why}. {who} \
-                 keeps running. kubelet retries, and each attempt fails in the same way."
+                "The OCI runtime, which the shim or the runtime starts to signal the container, fails before it sends a \
+                 signal{why}. {who} keeps running. kubelet retries, and each attempt fails in the same way."
             )
         }
         Complaint::SignalRefused => format!(
@@ -124,6 +175,13 @@ pub(super) fn words(
         ),
     };
     let is_refused = suspect.complaint == Complaint::SignalRefused;
+    if let Some(seconds) = suspect.endless {
+        draft.must =
+            Some("ask the runtime to stop the container, with a timeout that it can count");
+        let fact = format!("its grace period is {seconds} s; kubelet can count to about 292 years");
+        draft.fact(fact, Source::Record);
+        shorten(draft, suspect);
+    }
     if suspect.complaint == Complaint::StateLost {
         draft.doubt("whether the runtime continues by itself once the process has ended: it does not find the \
             container");
@@ -138,7 +196,13 @@ pub(super) fn words(
     }
     if suspect.complaint == Complaint::KillFails && homeless.is_none() {
         draft.advice(
-            "repair what the OCI runtime's error names: kubelet's next attempt then succeeds",
+            match is_unknown {
+                true => {
+                    "have the command that the error names call the OCI runtime that made the container: kubelet's next \
+                     attempt then succeeds"
+                }
+                false => "repair what the OCI runtime's error names: kubelet's next attempt then succeeds",
+            },
             "none",
         );
         draft.doubt("whether the runtime removes the container once its process has ended: the same program removes it");
@@ -158,7 +222,9 @@ pub(super) fn words(
             verdict::KILL_SHIM,
         );
     }
-    verdict::restart(draft, suspect);
+    if suspect.endless.is_none() {
+        verdict::restart(draft, suspect);
+    }
     draft.rule_out(ids::SHIM_OR_CONTAINERD_STATE_LOST, "the container's process exists");
     draft.rule_out(ids::DSTATE_PROCESS, "no SIGKILL is pending: the process was not killed");
     draft.rule_out(ids::ZOMBIE_NOT_REAPED, "the container's processes are alive");

@@ -1,6 +1,6 @@
 //! A pod with a complaint in a log, and the state of the node that bears on it.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use crate::{
     backoff,
@@ -47,6 +47,10 @@ pub(crate) struct Suspect<'a> {
     pub(crate) silent: Option<Monotonic>,
     /// What the path of the runtime's socket names, if a client cannot connect to it.
     pub(crate) socket: Option<SocketPath>,
+    /// A configuration of the network that lies there although the runtime says that it has none, and since when.
+    pub(crate) unread: Option<&'a (PathBuf, Monotonic)>,
+    /// The pod's grace period in seconds, if it is too long for kubelet.
+    pub(crate) endless: Option<u64>,
     /// What another tracker follows may be what the runtime waits for, such as a root file system that is left.
     pub(crate) is_explained: bool,
     pub(crate) sample: &'a NodeSample,
@@ -80,6 +84,8 @@ impl<'a> Suspect<'a> {
             stale: None,
             silent: None,
             socket: None,
+            unread: None,
+            endless: None,
             is_explained: false,
             sample,
         }

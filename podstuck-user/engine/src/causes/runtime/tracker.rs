@@ -11,7 +11,9 @@ use crate::{
     causes::{
         runtime::{
             causes::NOT_KILLED,
-            hung_command, not_killed, own_kernel,
+            hung_command,
+            network_files::NetworkFiles,
+            not_killed, own_kernel,
             sandbox::{self, SandboxMounts},
             socket::SocketFiles,
             suspect::{Collects, FRESH, Suspect, is_fresh},
@@ -30,7 +32,7 @@ use crate::{
         said::{Complaint, Report, Said, container_id},
         time::Monotonic,
     },
-    query::{FindSocketPath, Question, ReadMountsOn},
+    query::{FindSocketPath, Question, ReadDirectory, ReadMountsOn},
     tracker::{Claim, Context, Steps, Subject, Tracker, TrackerId},
     verdict::{Draft, Verdict},
 };
@@ -73,12 +75,15 @@ pub(crate) struct RuntimeSays {
     to_go: ToGo,
     sandboxes: SandboxMounts,
     sockets: SocketFiles,
+    network_files: NetworkFiles,
     /// By UID: the stops of the sandbox in the runtime's log.
     stops: Bounded<String, Stops, REMEMBERED>,
     /// By container ID: when its runtime sent SIGKILL, and the log that says so.
     killed: Bounded<String, (Monotonic, String), REMEMBERED>,
     /// By UID: the end of the grace period, from the API server.
     grace_ends: Bounded<String, Timestamp, REMEMBERED>,
+    /// By UID: a grace period that is too long for kubelet, and the IDs of the containers that run.
+    endless: Bounded<String, (u64, Vec<String>), REMEMBERED>,
     /// By UID: the container's process that lives after its runtime gave up waiting.
     living: BTreeMap<String, Living>,
     /// Zombie children of shims, by process ID and start time: since when.
@@ -124,6 +129,10 @@ fn says_only_that(complaint: Complaint) -> bool {
 fn is_killed(logged: &Repeated) -> bool {
     logged.said.text.contains("using the force")
 }
+
+/// The longest grace period in seconds that kubelet can add to its timeout of two minutes, in nanoseconds of 64 bits with a
+/// sign (pkg/kubelet/cri/remote, `StopContainer`): with a longer one the request has no time, and is not sent.
+const LONGEST_GRACE: u64 = i64::MAX.unsigned_abs() / 1_000_000_000 - 120;
 
 /// Whether a complaint says that no signal reaches a container.
 fn cannot_signal(complaint: Complaint) -> bool {
@@ -200,7 +209,7 @@ impl RuntimeSays {
         let mut before = std::mem::take(&mut self.found);
         let mut living = std::mem::take(&mut self.living);
         let (mut found, mut alive) = (BTreeMap::new(), BTreeMap::new());
-        let (mut busy, mut refused) = (Vec::new(), Vec::new());
+        let (mut busy, mut refused, mut unread) = (Vec::new(), Vec::new(), Vec::new());
         self.see_unreaped(sample);
         self.see_stale(sample);
         for pod in &sample.pods {
@@ -214,8 +223,12 @@ impl RuntimeSays {
             }
             let is_why = current.is_some_and(|(complaint, _)| !says_only_that(complaint));
             // A runtime that cannot signal a process does not end it either.
+            let sends_none = |complaint| {
+                cannot_signal(complaint)
+                    || complaint == Complaint::NoAnswer && self.endless.contains(&pod.uid)
+            };
             let cannot =
-                current.filter(|(complaint, logged)| cannot_signal(*complaint) && logged.lines > 1);
+                current.filter(|(complaint, logged)| sends_none(*complaint) && logged.lines > 1);
             let stays = self.stays(context, pod, sample).filter(|_| !is_why);
             let stays = stays.map(|logged| (Complaint::ContainerStays, logged)).or(cannot);
             if let Some((complaint, logged)) = stays {
@@ -246,6 +259,9 @@ impl RuntimeSays {
             let stale = self.stale_record(&pod.uid, sample);
             let silent = self.silent(pod, logged);
             let socket = self.sockets.of(&logged.said, sample);
+            if complaint == Complaint::NetworkTeardown {
+                unread.push((target_id, logged.said.clone()));
+            }
             if complaint == Complaint::SocketRefused {
                 refused.push((target_id, logged.said.clone()));
             }
@@ -261,6 +277,8 @@ impl RuntimeSays {
                 stale,
                 silent,
                 socket,
+                unread: self.network_files.unread(&logged.said, logged.last, sample),
+                endless: None,
                 is_explained: is_explained(context, pod, sample),
                 sample,
             };
@@ -295,6 +313,9 @@ impl RuntimeSays {
         let sockets = &mut self.sockets;
         let asked =
             refused.iter().filter_map(|(id, said)| sockets.ask(tracker, (*id, said), sample));
+        steps.ask(asked);
+        let files = &mut self.network_files;
+        let asked = unread.iter().filter_map(|(id, said)| files.ask(tracker, (*id, said), sample));
         steps.ask(asked);
         let over = before.into_values();
         steps.say(over.map(|(target_id, _)| Verdict::Over { tracker, target_id, at }));
@@ -354,17 +375,23 @@ impl RuntimeSays {
         earlier: Option<Living>,
         sample: &NodeSample,
     ) -> (Option<Living>, Option<Draft>) {
-        let suspect = Suspect::of(pod, complaint, logged, sample);
+        let endless = self.endless.get(&pod.uid).filter(|_| complaint == Complaint::NoAnswer);
+        let seconds = endless.map(|(seconds, _)| *seconds);
+        let suspect = Suspect { endless: seconds, ..Suspect::of(pod, complaint, logged, sample) };
         // Not every sample has the control groups of all pods.
         if suspect.group().is_none() {
             return (earlier, None);
         }
-        let Some(tasks) = not_killed::alive(&suspect) else { return (None, None) };
+        let tasks = match endless {
+            Some((_, containers)) => not_killed::alive_in(&suspect, containers),
+            None => not_killed::alive(&suspect),
+        };
+        let Some(tasks) = tasks else { return (None, None) };
         let now = Living::go_on(earlier, &tasks, sample.at);
         let draft = now.has_lasted.then(|| {
             let mut draft = verdict::about(&NOT_KILLED, &suspect);
             // The runtime logs the signal before it sends it.
-            let sends = !cannot_signal(complaint);
+            let sends = !cannot_signal(complaint) && endless.is_none();
             let killed = suspect.container().filter(|_| sends);
             let killed = killed.and_then(|id| self.killed.get(id));
             let killed = killed.map(|(at, log)| (*at, log.as_str()));
@@ -509,8 +536,16 @@ impl Tracker for RuntimeSays {
         match &event.what {
             What::Said(said) => self.listen(context, said),
             What::Record { record, .. } => {
+                let uid = &record.pod.uid;
                 if let Some(end) = record.deletion {
-                    self.grace_ends.insert(record.pod.uid.clone(), end);
+                    self.grace_ends.insert(uid.clone(), end);
+                }
+                self.endless.remove(uid);
+                if record.deletion.is_some() && record.grace_s > LONGEST_GRACE {
+                    let containers = record.containers.iter().flatten();
+                    let ids = containers.filter_map(|it| it.docker_and_id());
+                    let ids = ids.map(|(_, id)| id.to_owned()).collect();
+                    self.endless.insert(uid.clone(), (record.grace_s, ids));
                 }
             }
             What::Operation(op) => {
@@ -530,6 +565,9 @@ impl Tracker for RuntimeSays {
                 if let Some((asked, found)) = FindSocketPath::answered(query, answer) {
                     self.sockets.answered(asked, found.as_ref().ok().copied());
                 }
+                if let Some((asked, found)) = ReadDirectory::answered(query, answer) {
+                    self.network_files.answered(context.now, asked, found);
+                }
                 if let Some((asked, Ok(taken))) = About::answered(query, answer) {
                     self.sandboxes.holders(context, query.target_id, asked, taken);
                 }
@@ -545,7 +583,8 @@ impl Tracker for RuntimeSays {
 
     fn dropped(&self) -> u64 {
         let of_pods = self.torn_down.dropped() + self.ended.dropped() + self.to_go.dropped();
-        let of_stops = self.stops.dropped() + self.killed.dropped() + self.grace_ends.dropped();
+        let of_graces = self.grace_ends.dropped() + self.endless.dropped();
+        let of_stops = self.stops.dropped() + self.killed.dropped() + of_graces;
         self.complaints.dropped() + of_stops + of_pods
     }
 }

@@ -430,7 +430,9 @@ fn silent_shim<'a>(suspect: &'a Suspect<'_>) -> Option<&'a Shim> {
     let is_its = |text: &str| {
         let asks =
             ["failed to stop container", "failed to kill container", "failed to delete task"];
-        text.contains("deadline exceeded") && asks.iter().any(|words| text.contains(words))
+        let asks_state = text.starts_with("get state for ");
+        text.contains("deadline exceeded")
+            && (asks_state || asks.iter().any(|words| text.contains(words)))
     };
     let own_kernel = suspect.has_own_kernel() != Some(false);
     if own_kernel || suspect.has_ended() != Some(true) || !is_its(&suspect.logged.said.text) {
@@ -448,13 +450,19 @@ fn shim_is_silent(draft: &mut Draft, suspect: &Suspect<'_>) {
         draft.fact(format!("no process of container {id} is left"), Source::proc("control groups"));
     }
     draft.explanation = format!(
-        "The runtime asks the pod's shim, {who}, to stop a container that has no process left, and receives no \
-         answer in time. The shim runs but has not reported the container's end: it is blocked internally. The \
-         runtime waits for the shim, and kubelet waits for the runtime."
+        "The runtime asks the pod's shim, {who}, about a container that has no process left, and receives no answer in \
+         time. The shim runs but has not reported the container's end: it is blocked internally, or gets so little CPU that \
+         it answers too late. The runtime waits for the shim, and kubelet waits for the runtime."
     );
     let process = Process::new(shim.pid, Some(shim.started), Some(&shim.comm));
     let step = kill("kill -KILL", process).so(", which does not answer the runtime");
     draft.remedy(step, KILL_SHIM);
+    draft.advice(
+        "where the shim is short of CPU (`cat /proc/pressure/cpu`, and `cpu.stat` of its control group), give it CPU, or \
+         give the runtime more time for its answers (`[timeouts]` in containerd's configuration, read at its start): a \
+         later attempt then succeeds",
+        "none",
+    );
     restart(draft, suspect);
     shim::rule_out(draft);
     draft.doubt("what the shim waits for: only the runtime's log says that it does not answer");

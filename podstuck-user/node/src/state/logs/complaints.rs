@@ -57,6 +57,10 @@ pub(super) fn of_runtime(error: &str) -> Option<Complaint> {
     if is_mount && has(&["device or resource busy"]) {
         return Some(Complaint::RootfsBusy);
     }
+    // CRI-O (internal/oci, `StopContainer`), with the command of its OCI runtime.
+    if error.starts_with("Killing container ") && has(&[" failed: "]) && has(&[" kill "]) {
+        return Some(Complaint::KillFails);
+    }
     // containerd has learned of the end, and cannot finish it (internal/cri/server/events.go).
     if has(&["failed to handle container TaskExit event: "]) {
         return Some(Complaint::StateLost);
@@ -211,6 +215,13 @@ mod tests {
                 Some(Complaint::StateLost),
             ),
             ("failed to kill container \"a\": ttrpc: closed: unknown", Some(Complaint::StateLost)),
+            (
+                "Killing container 4eb9 failed: `/usr/local/nvidia/toolkit/nvidia-container-runtime --root /run/nvidia \
+                 --systemd-cgroup kill 4eb9 KILL` failed: time=\"2025-12-08T16:58:34Z\" level=error msg=\"container does not \
+                 exist\"\n : exit status 1",
+                Some(Complaint::KillFails),
+            ),
+            ("Killing container 4eb9 with a grace period", None),
             ("container runtime is down", Some(Complaint::NoAnswer)),
             (
                 "[container runtime is down, PLEG is not healthy: pleg was last seen active 3m5s ago; threshold \

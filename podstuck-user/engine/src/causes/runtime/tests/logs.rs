@@ -514,6 +514,62 @@ fn a_shim_without_a_working_directory_can_signal_no_container() {
     assert!(other.remedies[0].words().starts_with("repair what the OCI runtime's error names"));
 }
 
+/// nvidia-container-toolkit#1754: the wrapper starts runc, and crun made the container.
+#[test]
+fn an_oci_runtime_that_does_not_know_the_container_is_said_to_be_another_one() {
+    let container = crate::model::said::container_id(STAYS).unwrap();
+    let text = format!(
+        "Killing container {container} failed: `/usr/local/nvidia/toolkit/nvidia-container-runtime --root /run/nvidia kill \
+         {container} KILL` failed: level=error msg=\"container does not exist\"\n : exit status 1"
+    );
+    let mut alone = heard(Complaint::KillFails, &text);
+    let mut found = None;
+    for second in [602, 608] {
+        let mut sample = with_group(pod(Some(true)));
+        sample.at = at(second);
+        sample.cgroups[0].tasks = vec![task(&format!("/k/pod/{container}"))];
+        found = draft(&mut alone, sample);
+    }
+    let found = found.unwrap();
+    found.assert_is("container-not-killed", Certainty::Likely);
+    assert!(found.explanation.contains("is another one"), "{}", found.explanation);
+    let all: Vec<&str> = found.remedies.iter().map(|it| it.words()).collect();
+    assert!(all[0].contains("that made the container") && all[1].ends_with("kill -9 7"), "{all:?}");
+}
+
+/// kubernetes#84298: kubelet's timeout overflows, and its request is not sent.
+#[test]
+fn a_grace_period_that_kubelet_cannot_count_is_shortened() {
+    let container = crate::model::said::container_id(STAYS).unwrap();
+    let last = |grace_s| {
+        let mut alone = heard(Complaint::NoAnswer, "DeadlineExceeded");
+        let mut record = pod_record(UID);
+        record.deletion = Some(Timestamp::from_second(300).unwrap());
+        record.grace_s = grace_s;
+        record.containers = Some(vec![ContainerRecord {
+            id: Some(format!("docker://{container}")),
+            ..testing::container_record(RecordedState::Running)
+        }]);
+        let node = "node".into();
+        alone.take(at(600), What::Record { record: record.into(), node });
+        let mut found = None;
+        for second in [602, 608] {
+            let mut sample = with_group(pod(Some(true)));
+            sample.at = at(second);
+            let other = Task { pid: 5, tid: 5, ..task("/k/pod/the-sandboxs") };
+            sample.cgroups[0].tasks = vec![other, task(&format!("/k/pod/{container}"))];
+            found = draft(&mut alone, sample);
+        }
+        found.unwrap()
+    };
+    let endless = last(99_999_999_999_999_999);
+    endless.assert_is("container-not-killed", Certainty::Firm);
+    assert_eq!(holder_of(&endless.held_by), "kubelet");
+    let all: Vec<&str> = endless.remedies.iter().map(|it| it.words()).collect();
+    assert!(all[0].contains("--grace-period=30") && all[1].ends_with("kill -9 7"), "{all:?}");
+    assert_eq!(last(9_223_371_916).id(), "runtime-hang", "it can count that");
+}
+
 /// containerd#8847: only the sandbox's own process is left, and the shim lives.
 #[test]
 fn a_shim_that_does_not_answer_about_a_container_that_has_ended_is_named() {
@@ -589,7 +645,11 @@ fn a_shim_that_cannot_run_is_there() {
     stopped.assert_is("shim-hung", Certainty::Firm);
     assert!(stopped.remedies[0].words().ends_with("kill -CONT 41"), "{:?}", stopped.remedies);
     assert_eq!((with('D').id(), with('D').certainty()), ("shim-hung", Certainty::Likely));
-    assert_eq!(with('S').id(), "shim-or-containerd-state-lost");
+    // containerd#8116: it answers, but too late for the runtime.
+    let late = with('S');
+    late.assert_is("shim-hung", Certainty::Likely);
+    assert!(late.remedies[0].words().ends_with("kill -KILL 41"), "{:?}", late.remedies);
+    assert!(late.remedies.iter().any(|it| it.words().contains("short of CPU")));
 }
 
 /// containerd#2438: a shim that is blocked collects no exit.
@@ -721,4 +781,40 @@ fn a_container_that_the_oci_runtime_does_not_clean_up_is_its_own() {
         words[0].starts_with("repair the OCI runtime") && words[1].contains("kill -KILL 41"),
         "{words:?}"
     );
+}
+
+/// containerd#11209: the directory of the configurations was removed and made again, and containerd watches the old one.
+#[test]
+fn a_configuration_that_is_there_is_not_to_be_restored() {
+    let text = "StopPodSandbox for \"a\" failed: failed to destroy network for sandbox \"a\": cni plugin not initialized";
+    let finding = |name: &str, age: u64| {
+        let mut alone = heard(Complaint::NetworkTeardown, text);
+        let containerd = Runtime { mnt_ns: Some(4), ..runtime(Component::Containerd, SOCKET) };
+        let sample = |second| NodeSample {
+            at: at(second),
+            runtimes: vec![containerd.clone()],
+            ..with_group(pod(Some(true)))
+        };
+        let mut steps = alone.take(at(602), What::Sample(sample(602).into()));
+        let query = Box::new(steps.queries.pop().unwrap());
+        assert_eq!(query.path, Path::new("/etc/cni/net.d"));
+        let entry = Entry { name: name.into(), is_directory: false, age: Duration::from_secs(age) };
+        let entries = Ok(Entries { listed: vec![entry], count: 1, directory: None });
+        let found = Contents { mounts: None, entries, users: Vec::new() };
+        let answer = Box::new(Answer::Directory(found));
+        alone.take(at(603), What::Answer { query, answer });
+        let again = alone.take(at(604), What::Sample(sample(604).into()));
+        assert!(again.queries.is_empty(), "it was asked moments ago");
+        draft(&mut alone, sample(606)).unwrap()
+    };
+    let there = finding("10-calico.conflist", 3600);
+    there.assert_is("cni-teardown-failed", Certainty::Likely);
+    assert_eq!(holder_of(&there.held_by), "containerd (pid 40)");
+    let first = there.remedies[0].words();
+    assert!(first.contains("restart containerd"), "{first}");
+    assert!(there.evidence.iter().any(|it| it.fact.contains("10-calico.conflist is there")));
+    for (name, age) in [("10-calico.conflist", 1), ("cni.lock", 3600)] {
+        let gone = finding(name, age);
+        assert!(gone.remedies[0].words().starts_with("restore the network's configuration"));
+    }
 }

@@ -7,7 +7,7 @@ mod socket;
 mod state;
 mod unresponsive;
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 
@@ -25,14 +25,16 @@ use crate::{
         identity::{Component, Pod, Target},
         mounted::Mounted,
         node::{LeftRootfs, NodeSample, PodState},
+        object::{Entries, Entry},
         pod_group::{PodGroup, Reaper, Task, Term},
+        pod_record::{ContainerRecord, ContainerState as RecordedState},
         runtime::{
             Differs, GoneRuntime, HaltedShim, LogDriver, OutOfStep, Runtime, Shim, ShimOf, Unreaped,
         },
         said::{Complaint, Report, Said},
         time::Monotonic,
     },
-    query::{Answer, Listening},
+    query::{Answer, Contents, Listening},
     testing::{self, Alone, found, holder_of, pod_record, pod_state, reaper, space},
     tracker::{Claim, Subject, Tracker, TrackerId},
     verdict::{Draft, Verdict},
