@@ -198,8 +198,8 @@ pub(crate) fn does_not_collect(draft: &mut Draft, collects: Collects<'_>) {
     );
     draft.explanation = format!(
         "The pod's shim, {comm} (pid {pid}), neither collects the exit status of a process that has ended nor \
-         reports the exit to the runtime: the shim is blocked internally. The runtime waits for the container's end, \
-         and kubelet waits for the runtime."
+         reports the exit to the runtime: the shim is blocked internally, or gets next to no CPU. The runtime waits for the \
+         container's end, and kubelet waits for the runtime."
     );
     let process = Process::new(*pid, Some(shim.started), Some(comm));
     draft.remedy(
