@@ -57,8 +57,6 @@ fn a_late_arrival_names_what_holds_the_pod_in_each_case_that_was_captured() {
     for (case, cause, certainty) in CASES {
         let capture = Capture::read(case);
         let (answer, took) = answer(&capture);
-        let json = serde_json::to_string_pretty(&answer).unwrap();
-        podstuck_testing::freeze(&format!("capture-{case}"), &format!("{json}\nafter {took:?}\n"));
         let first = answer.causes.first();
         let verdict = first.map(|it| (it.id.as_str(), words(it.certainty), it.blocks_deletion));
         let blocks = capture.blocks();
@@ -87,8 +85,6 @@ fn a_run_that_was_there_before_names_the_same_cause_and_no_other_and_soon() {
     for (case, cause, certainty) in CASES {
         let capture = Capture::read(case);
         let (after, others) = live(&capture, cause, certainty);
-        let lived = format!("{cause} after {after:?}, and: {others:?}\n");
-        podstuck_testing::freeze(&format!("capture-live-{case}"), &lived);
         let longest = if *case == "hung" { SOON } else { LIVE };
         if after.is_none_or(|after| after > longest) || !others.is_empty() {
             wrong.push(format!("{case}: {cause} after {after:?}, and told: {others:?}"));

@@ -5,12 +5,12 @@
 #[path = "common/masked.rs"]
 mod masked;
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, process::Command};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use podstuck_engine::cause::CauseId;
 use podstuck_lab::{Case, FAMILIES};
-use podstuck_tests::{of_type, replay};
+use podstuck_tests::{of_type, podstuck, replay};
 use serde_json::Value;
 
 const RECORDINGS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/recordings");
@@ -43,5 +43,12 @@ fn play(case: &Case) -> Result<(), Failed> {
         assert_eq!(finding["id"].as_str(), case.cause.map(CauseId::as_str), "{finding:#}");
     }
     masked::compare(case.id, &masked::findings(case, &ready, &findings));
+    // Word for word: of a recording, nothing differs from run to run.
+    let mut program = Command::new(podstuck());
+    let printed = program.args(["replay", "--output", "text"]).arg(file(case, "zst")).output()?;
+    let text = String::from_utf8(printed.stdout)?;
+    insta::with_settings!({
+        snapshot_path => "answers", prepend_module_to_snapshot => false, omit_expression => true
+    }, { insta::assert_snapshot!(case.id, text) });
     Ok(())
 }

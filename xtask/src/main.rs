@@ -13,7 +13,6 @@ mod demo;
 mod deny;
 mod dist;
 mod docs;
-mod freeze;
 mod fuzz;
 mod lint;
 mod musl;
@@ -66,8 +65,6 @@ enum Command {
         #[command(subcommand)]
         command: cause::Command,
     },
-    /// Compare what is answered of recordings, scenarios and captures with what was answered before
-    Freeze(freeze::Options),
     /// Write the catalogue of causes into the documents, or check that it stands there
     Docs(docs::Options),
     /// Measure what tracers cost, side by side
@@ -115,7 +112,6 @@ fn run(command: &Command) -> Result<ExitCode> {
         Command::Dist(options) => dist::run(&workspace, options),
         Command::Cause { command } => cause::run(&workspace, command),
         Command::Docs(options) => docs::run(&workspace, options),
-        Command::Freeze(options) => freeze::run(&workspace, options),
         Command::Bench(options) => return bench::run(&workspace, options),
         Command::Demo => demo::run(&workspace),
         Command::Pictures(options) => pictures::run(&workspace, options),

@@ -5,8 +5,6 @@ mod again;
 #[cfg(feature = "api-server")]
 #[allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 pub mod api_server;
-#[allow(clippy::panic, reason = "a test stops at the first surprise")]
-mod freeze;
 mod hearing;
 mod own_words;
 pub mod samples;
@@ -16,7 +14,6 @@ mod service;
 mod skip;
 
 pub use again::{again, is_started_again};
-pub use freeze::{FREEZE, freeze};
 pub use hearing::hear_terminal;
 pub use own_words::own_words;
 pub use schema::Schema;

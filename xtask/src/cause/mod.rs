@@ -80,9 +80,7 @@ Then, in this order:
 4. Add the lab to tests/tests/common/obeyed.rs, or the reason to tests/tests/ways_out.rs, and a line to CHANGELOG.md.
 5. cargo xtask cause test {id}
    With INSTA_UPDATE=always it records what scenarios and the lab tell: read the difference.
-6. cargo xtask docs
-7. cargo xtask freeze
-   With --take it holds the present answers: read the differences first."
+6. cargo xtask docs"
     )
 }
 

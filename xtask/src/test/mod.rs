@@ -132,17 +132,3 @@ pub(crate) fn with_daemons(
     })?;
     runner.finish(&phases.to_string())
 }
-
-/// Runs the test of each lab, which stores a recording in this folder.
-pub(crate) fn recording_labs(
-    workspace: &Workspace,
-    program: PathBuf,
-    folder: PathBuf,
-) -> Result<()> {
-    let mut runner = Runner::new(None)?;
-    runner.equip(Tools::ensure(workspace)?, Some(program));
-    runner.tell("PODSTUCK_KEEP_RECORDINGS", folder);
-    let programs = programs::build(workspace, &["--workspace", "--test", "labs"])?;
-    runner.run_against_the_kernel(programs);
-    runner.finish("")
-}

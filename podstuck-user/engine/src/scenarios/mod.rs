@@ -30,7 +30,6 @@ macro_rules! hold {
         let name = stringify!($scenarios).replace("::", "-");
         let answer = lines($scenarios());
         assert_eq!(podstuck_testing::own_words(&answer), [""; 0], "{name}");
-        podstuck_testing::freeze(&format!("scenario-{name}"), &answer);
         insta::assert_snapshot!(name, answer);
     )*};
 }
