@@ -35,11 +35,11 @@ pub(crate) static DATA_UNDER_MOUNT: Cause = Cause {
         like(ids::NFS_SILLY_RENAME, "no entry is named .nfs..."),
     ],
     ways_out: &[
+        way("move them away", "low: they may be the only copy, so do not delete them"),
         way(
             "end the processes of the pod that are alive, which may write there again",
             "low for a pod that is to be deleted",
         ),
-        way("move them away", "low: they may be the only copy, so do not delete them"),
     ],
     field: &["kubernetes#108622", "kubernetes#97444", "democratic-csi#344", "kubernetes#114652"],
     tried: &[TriedWith::Lab, TriedWith::RealKubelet],
