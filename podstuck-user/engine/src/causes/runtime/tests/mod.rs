@@ -2,6 +2,7 @@
 
 mod docker;
 mod logs;
+mod not_killed;
 mod shim;
 mod socket;
 mod state;
