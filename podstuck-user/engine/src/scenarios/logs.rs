@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use super::{
     play::{Node, Play, UID, group, node_mounts, sample, target, volume_state},
     removals::{EMPTY_DIR, Plays},
-    states::of_pod,
+    states::{driver_process, of_pod, served},
 };
 use crate::{
     model::{
@@ -30,15 +30,24 @@ fn waiting(pid: u32, started: u64, command: &str, part: Part, on: Vec<On>) -> Wa
 
 /// kubelet has started a FlexVolume driver, whose child does not end.
 pub(super) fn volume_command() -> Plays {
-    vec![("a driver of kubelet's that does not return", child_of_kubelet(50_000))]
+    let play = |by, program| child_of(by, program, 50_000);
+    vec![
+        ("a FlexVolume driver that does not return", play(KUBELET, "rook")),
+        ("umount of a CSI driver that does not return", play(DRIVER, "umount.nfs")),
+        ("another program of a CSI driver", play(DRIVER, "s3fs")),
+    ]
 }
 
-/// A child of kubelet that has the pod's UID on its command line, by its start; the pod was deleted at second 400.
-fn child_of_kubelet(started: u64) -> Play {
+const KUBELET: (u32, &str) = (1, "kubelet");
+const DRIVER: (u32, &str) = (7, "csi-driver");
+
+/// A child of kubelet or of the driver that has the pod's UID on its command line, by its start; the pod was deleted at
+/// second 400.
+fn child_of((pid, by): (u32, &str), program: &str, started: u64) -> Play {
     let child = |pid| On::Child { pid, is_waited_for: true };
     let waits = vec![
-        waiting(1, 100, "kubelet", Part::Daemon, vec![child(8)]),
-        waiting(8, started, "rook", Part::Task, vec![child(9)]),
+        waiting(pid, 100, by, Part::Daemon, vec![child(8)]),
+        waiting(8, started, program, Part::Task, vec![child(9)]),
         waiting(9, started, "nc", Part::Task, Vec::new()),
     ];
     let mut play = Play::new(Node { waits, ..Node::default() });
@@ -46,8 +55,7 @@ fn child_of_kubelet(started: u64) -> Play {
     let said = Said::new(Component::Kubelet, source, UID, at, "SyncLoop DELETE");
     play.said(600.0, Said { report: Some(Report::ToGo), ..said });
     for second in [602.0, 605.0, 608.0] {
-        let mount = mounted_at(&target(EMPTY_DIR).1.root, 8);
-        let pods = vec![of_pod(false, vec![volume_state(EMPTY_DIR, None, vec![mount])])];
+        let pods = vec![of_pod(false, vec![served(Some(driver_process(DRIVER.0)))])];
         play.sample(NodeSample { pods, ..sample(second) });
     }
     play.sample(sample(610.0));
@@ -57,8 +65,9 @@ fn child_of_kubelet(started: u64) -> Play {
 /// As the server of a FUSE file system, which is to stay.
 #[test]
 fn what_was_started_before_the_deletion_is_no_command_that_releases_a_volume() {
-    assert_eq!(child_of_kubelet(39_000).lines, [""; 0]);
-    assert_ne!(child_of_kubelet(41_000).lines, [""; 0]);
+    let lines = |started| child_of(DRIVER, "umount", started).lines;
+    assert_eq!(lines(39_000), [""; 0]);
+    assert_ne!(lines(41_000), [""; 0]);
 }
 
 /// The shim has started `runc delete`, which waits for a lock held by another process.

@@ -113,20 +113,25 @@ pub(super) fn not_attempted() -> Plays {
     plays
 }
 
+pub(super) fn driver_process(pid: u32) -> DriverProcess {
+    let (comm, started, reach) = ("driver".into(), at(2.0), Reach::Whole);
+    DriverProcess { pid, comm, started, ticks: Some(9), reach, halted: None }
+}
+
+/// A CSI volume and its driver.
+pub(super) fn served(process: Option<DriverProcess>) -> VolumeState {
+    let mut volume = csi(Registration::Listening, known());
+    let (socket, source) = ("/k/plugins/d/csi.sock".into(), "/proc/70/cmdline".into());
+    volume.csi.as_mut().unwrap().driver =
+        Some(DriverState { socket, source, process, registrar: None });
+    volume
+}
+
 /// The first scan ten minutes after the pod's end, by the traces that are left.
 pub(super) fn arrived_late() -> Plays {
     let then = |second: i64| Timestamp::from_second(second).unwrap();
-    let driver = |halted, reach| {
-        let (pid, comm, started) = (77, "driver".into(), at(2.0));
-        Some(DriverProcess { pid, comm, started, ticks: Some(9), reach, halted })
-    };
-    let with = |process| {
-        let mut volume = csi(Registration::Listening, known());
-        let (socket, source) = ("/k/plugins/d/csi.sock".into(), "/proc/70/cmdline".into());
-        volume.csi.as_mut().unwrap().driver =
-            Some(DriverState { socket, source, process, registrar: None });
-        volume
-    };
+    let driver = |halted, reach| Some(DriverProcess { reach, halted, ..driver_process(77) });
+    let with = served;
     let said = |second, report, complaint, text: &str| {
         let source = "log of kubelet (pid 1)";
         let said = Said::new(Component::Kubelet, source, UID, then(second), text);

@@ -46,6 +46,8 @@ pub(crate) static FAMILY: Family = Family {
 
 /// An unmount that writes back what is cached ends within this time, mostly.
 const OLD: Duration = Duration::from_secs(60);
+/// Programs that only unmount, or what their names begin with.
+const UNMOUNT: [&str; 2] = ["umount", "fusermount"];
 const RISK: &str = "medium: what the command has not written yet is lost; the component that waits for it receives an \
     error, and runs it again at the next attempt";
 
@@ -200,6 +202,11 @@ impl VolumeCommands {
         draft.remedy(kill("kill -KILL", process).so(", which does not return"), RISK);
         if age < OLD {
             draft.doubt("whether the command returns by itself after all");
+        }
+        // A driver that was restarted mounts its volumes again.
+        let is_kubelets = context.sample.is_some_and(|it| it.kubelets.contains(&by.pid));
+        if !is_kubelets && !UNMOUNT.iter().any(|name| command.command.starts_with(name)) {
+            draft.doubt("whether the program releases the volume, or serves it");
         }
         draft
     }
