@@ -3,19 +3,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use super::Engine;
 use crate::{
     bounded::Bounded,
     event::What,
+    kubelet_steps,
     model::{
         deleted::{Deleted, Heard},
         diagnosis::{PodStage, Stage, Terminating},
         evidence::Certainty,
         finding::{Finding, FindingState},
         identity::Pod,
-        pod_record::PodRecord,
         said::Report,
     },
     rank, stage,
@@ -38,7 +38,7 @@ impl ToGo {
     pub(super) fn listen(&mut self, what: &What) {
         match what {
             What::Record { record, .. } => {
-                if let Some(since) = asked_for(record) {
+                if let Some(since) = kubelet_steps::requested(record) {
                     self.records.insert(record.pod.uid.clone(), (record.pod.clone(), since));
                 }
             }
@@ -61,13 +61,6 @@ impl ToGo {
         let record = self.records.get(uid).map(|(_, since)| known(*since, "its record"));
         record.or_else(|| self.logs.get(&uid.to_owned()).map(|at| known(*at, "kubelet's log")))
     }
-}
-
-/// The time of the request: the record has the end of the grace period.
-fn asked_for(record: &PodRecord) -> Option<Timestamp> {
-    let grace = SignedDuration::from_secs(i64::try_from(record.grace_s).unwrap_or(i64::MAX));
-    let by = record.deletion?;
-    Some(by.checked_sub(grace).unwrap_or(by))
 }
 
 impl Engine {

@@ -1,7 +1,9 @@
 use super::*;
 use crate::{
     event::Event,
-    model::{identity::Component, node::NodeSample, said::Said, time::Monotonic},
+    model::{
+        identity::Component, node::NodeSample, pod_record::PodRecord, said::Said, time::Monotonic,
+    },
     testing::{pod_record, pod_state, run},
 };
 
