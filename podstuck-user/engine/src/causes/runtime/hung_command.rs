@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use crate::{
     cause::{Cause, Kind, Origin, TriedWith, like, log, or_seen, seen, way},
-    causes::runtime::{suspect::Suspect, verdict},
-    command::{Process, kill},
+    causes::{
+        runtime::{suspect::Suspect, verdict},
+        shared,
+    },
     ids,
     model::{diagnosis::Stage, evidence::Source, time::Monotonic},
     verdict::Draft,
@@ -75,8 +77,7 @@ pub(crate) static COMMAND_HANGS: Cause = Cause {
 
 /// The finding.
 pub(super) fn draft(suspect: &Suspect<'_>, hung: &HungCommand<'_>, now: Monotonic) -> Draft {
-    let HungCommand { by, command, since, followed } = hung;
-    let links = &followed.links;
+    let HungCommand { by, command, since, .. } = hung;
     let mut draft = verdict::about(&COMMAND_HANGS, suspect);
     let (own, parent) = (command.who(), by.who());
     let age = now.since(*since);
@@ -85,27 +86,12 @@ pub(super) fn draft(suspect: &Suspect<'_>, hung: &HungCommand<'_>, now: Monotoni
         Source::proc(format!("/proc/{}/stat", command.pid)),
         *since,
     );
-    draft.links(links);
-    let last = links.last().filter(|last| !last.who.is(&own) && links.len() > 1);
-    draft.held_by(match last {
-        Some(last) => own.clone().and(&format!(", which waits for {}", last.who)),
-        None => own.clone(),
-    });
-    draft.must = Some("return");
+    let last = shared::hung_command::tell(&mut draft, hung);
     draft.explanation = format!(
         "{parent} has started {own} for this pod and waits for it to end, without a time limit. Each of kubelet's \
          attempts to stop the pod waits behind it and fails."
     );
-    if let Some(stopped) = followed.stopped() {
-        let process = Process::new(stopped.pid, Some(stopped.started), None);
-        draft.remedy(
-            kill("kill -CONT", process).so(", which is stopped and which the command waits for"),
-            "low: if a debugger holds it, end the debugger first",
-        );
-    }
-    let program = command.command.split(' ').next();
-    let process = Process::new(command.pid, Some(command.started), program);
-    draft.remedy(kill("kill -KILL", process).so(", which does not return"), RISK);
+    shared::hung_command::end(&mut draft, command, RISK);
     if let Some(last) = last {
         draft.advice(
             format!(

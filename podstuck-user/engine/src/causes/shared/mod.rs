@@ -7,6 +7,7 @@ pub(crate) mod forced_deletion;
 pub(crate) mod fuse;
 pub(crate) mod halted;
 pub(crate) mod holders;
+pub(crate) mod hung_command;
 pub(crate) mod kernel_lock;
 pub(crate) mod kernel_says;
 pub(crate) mod kubelets_list;

@@ -9,8 +9,7 @@ use podstuck_common::component::name_hash;
 
 use crate::{
     cause::{Cause, Kind, Origin, TriedWith, log, seen, way},
-    causes::shared::pending_deletion::ToGo,
-    command::{Process, kill},
+    causes::shared::{hung_command, pending_deletion::ToGo},
     event::{Event, What},
     family::Family,
     ids, kubelet_steps,
@@ -140,7 +139,7 @@ impl VolumeCommands {
         hung: &HungCommand<'_>,
         at: Monotonic,
     ) -> Draft {
-        let HungCommand { by, command, since, followed } = hung;
+        let HungCommand { by, command, since, .. } = hung;
         let (named, directory) = (pod.named(), Some(pod.directory.as_path()));
         let mut draft = Draft::about_pod(self.id(), &COMMAND_HANGS, named, directory, at);
         draft.first = *since;
@@ -169,26 +168,11 @@ impl VolumeCommands {
                 Source::file(safe_path(&pod.directory)),
             ),
         }
-        let links = &followed.links;
-        draft.links(links);
-        let last = links.last().filter(|last| !last.who.is(&own) && links.len() > 1);
-        draft.held_by(match last {
-            Some(last) => own.clone().and(&format!(", which waits for {}", last.who)),
-            None => own.clone(),
-        });
-        draft.must = Some("return");
+        let last = hung_command::tell(&mut draft, hung);
         draft.explanation = format!(
             "{parent} has started {own} for a volume of this pod and waits for it to end, without a time limit. Until \
              then, no other attempt is made to unmount that volume."
         );
-        if let Some(stopped) = followed.stopped() {
-            let process = Process::new(stopped.pid, Some(stopped.started), None);
-            draft.remedy(
-                kill("kill -CONT", process)
-                    .so(", which is stopped and which the command waits for"),
-                "low: if a debugger holds it, end the debugger first",
-            );
-        }
         // What a program has started keeps its output open: the program's end alone would not be enough.
         let innermost = context.waits.innermost(command);
         if let Some(last) = last.filter(|last| !last.who.is(&innermost.who())) {
@@ -197,9 +181,7 @@ impl VolumeCommands {
                 "a restart interrupts everything else that this process serves",
             );
         }
-        let program = innermost.command.split(' ').next();
-        let process = Process::new(innermost.pid, Some(innermost.started), program);
-        draft.remedy(kill("kill -KILL", process).so(", which does not return"), RISK);
+        hung_command::end(&mut draft, innermost, RISK);
         if age < OLD {
             draft.doubt("whether the command returns by itself after all");
         }
