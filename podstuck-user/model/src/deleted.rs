@@ -8,7 +8,7 @@ use super::{diagnosis::PodStage, finding::Finding, identity::Pod};
 
 /// How much is known of which pods of the node are being deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum DeletionsKnown {
     /// All of them: by the API server, or because the node has no pods.
     All,
     /// Those that a kubelet's log names. A busy or faulty kubelet may not have received a deletion, and its log may have been

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::{
     cli::ListOutput,
-    model::deleted::{Deleted, Heard},
+    model::deleted::{Deleted, DeletionsKnown},
 };
 use podstuck_show::present::{
     json::{self, Line},
@@ -68,7 +68,7 @@ impl Lister {
             return text::list_end(list, style);
         }
         let ListEnd { pods, beside, api, saw_all, heard, degraded, .. } = *list;
-        let saw_all = saw_all && heard == Heard::All;
+        let saw_all = saw_all && heard == DeletionsKnown::All;
         let end = End { pods: pods.len(), findings_beside: beside, saw_all, api, degraded };
         json::render(at, "list", &end)
     }
@@ -110,7 +110,7 @@ mod tests {
             beside: 1,
             api: None,
             saw_all: true,
-            heard: Heard::All,
+            heard: DeletionsKnown::All,
             degraded: &[],
             options: "",
         };

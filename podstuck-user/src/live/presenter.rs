@@ -10,7 +10,7 @@ use crate::{
     engine::{Engine, Output},
     event::{Event, Run, What},
     model::{
-        deleted::Heard,
+        deleted::DeletionsKnown,
         series::{NamesTable, SeriesTable},
         summary::NotLookedAt,
         time::Monotonic,
@@ -216,7 +216,7 @@ impl Presenter {
         self.reporter.list_end(&list, self.calendar(at));
         match (pods.is_empty(), pods.iter().any(|pod| pod.cause.is_some()), list.beside) {
             (_, true, _) | (true, false, 1..) => Exit::Found,
-            (true, false, 0) if saw_all && heard == Heard::All => Exit::Clean,
+            (true, false, 0) if saw_all && heard == DeletionsKnown::All => Exit::Clean,
             _ => Exit::Unexplained,
         }
     }

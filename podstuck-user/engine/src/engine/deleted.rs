@@ -11,7 +11,7 @@ use crate::{
     event::What,
     kubelet_steps,
     model::{
-        deleted::{Deleted, Heard},
+        deleted::{Deleted, DeletionsKnown},
         diagnosis::{PodStage, Stage, Terminating},
         evidence::Certainty,
         finding::{Finding, FindingState},
@@ -149,17 +149,17 @@ impl Engine {
     }
 
     /// How much is known of which pods are being deleted.
-    pub fn heard_of_deletions(&self) -> Heard {
+    pub fn heard_of_deletions(&self) -> DeletionsKnown {
         if !self.nodes.is_empty() {
-            return Heard::All;
+            return DeletionsKnown::All;
         }
-        self.sample.as_ref().map_or(Heard::None, |sample| {
+        self.sample.as_ref().map_or(DeletionsKnown::None, |sample| {
             let halted = |pid: &u32| sample.halted_kubelets.iter().any(|it| it.pid == *pid);
             let acts = sample.kubelets.iter().any(|pid| !halted(pid));
             match sample.pods.is_empty() {
-                true => Heard::All,
-                false if acts => Heard::Some,
-                false => Heard::None,
+                true => DeletionsKnown::All,
+                false if acts => DeletionsKnown::Some,
+                false => DeletionsKnown::None,
             }
         })
     }

@@ -20,7 +20,7 @@ use crate::export::{
     prometheus::{Counts, prometheus},
 };
 use podstuck_model::{
-    deleted::{Deleted, Heard},
+    deleted::{Deleted, DeletionsKnown},
     diagnosis::Gone,
     finding::FindingState,
     path::JsonPath,
@@ -115,7 +115,7 @@ fn people_and_programs_see_every_character_and_no_forged_line() {
                 beside: 1,
                 api: None,
                 saw_all: false,
-                heard: Heard::None,
+                heard: DeletionsKnown::None,
                 degraded: &[],
                 options: "",
             };

@@ -11,7 +11,7 @@ use crate::present::{
     words,
 };
 use podstuck_model::{
-    deleted::{Deleted, Heard},
+    deleted::{Deleted, DeletionsKnown},
     diagnosis::{Diagnosis, Stage},
     finding::Finding,
     shell::{self, is_object_name, word},
@@ -28,7 +28,7 @@ pub struct ListEnd<'a> {
     /// Whether all pods of the node were scanned.
     pub saw_all: bool,
     /// How much is known of which pods are being deleted.
-    pub heard: Heard,
+    pub heard: DeletionsKnown,
     /// The parts of the tool that cannot work, a sentence each.
     pub degraded: &'a [String],
     /// The options that the list was called with, as a shell takes them.
@@ -96,7 +96,7 @@ pub fn list_end(list: &ListEnd<'_>, style: Style) -> String {
     let count = list.pods.len() as u64;
     let known = list.pods.iter().filter(|pod| pod.cause.is_some()).count() as u64;
     let mut out = match count {
-        0 if list.saw_all && list.heard == Heard::All => {
+        0 if list.saw_all && list.heard == DeletionsKnown::All => {
             "no pod of this node is being deleted\n".to_owned()
         }
         0 => "no pod of this node is known to be deleted\n".to_owned(),
@@ -142,12 +142,12 @@ fn notes(list: &ListEnd<'_>) -> Vec<String> {
     match list.api {
         None => notes.push(format!("the API server was not asked: {only}")),
         Some(why) if why.starts_with("no answer") => notes.push(format!("{}: {only}", text(why))),
-        Some(_) if list.heard == Heard::Some => {
+        Some(_) if list.heard == DeletionsKnown::Some => {
             notes.push(format!("the API server has no node of this machine's name: {only}"));
         }
         Some(_) => {}
     }
-    if list.heard == Heard::None {
+    if list.heard == DeletionsKnown::None {
         let unknown = "no kubelet acts on this node, and no API server has a node of its name: which pods are being \
                       deleted is not known";
         notes.push(unknown.into());
@@ -190,7 +190,15 @@ mod tests {
         let names = name_width(pods);
         let lines = pods.iter().map(|pod| listed(pod, names, false, at, style));
         let options = " --kubelet-root /k";
-        let end = ListEnd { pods, beside, api, saw_all, heard: Heard::All, degraded: &[], options };
+        let end = ListEnd {
+            pods,
+            beside,
+            api,
+            saw_all,
+            heard: DeletionsKnown::All,
+            degraded: &[],
+            options,
+        };
         lines.chain([list_end(&end, style)]).collect()
     }
 
@@ -245,14 +253,14 @@ mod tests {
                 ListEnd { pods, beside: 0, api, saw_all: true, heard, degraded: &[], options };
             list_end(&end, Style { width: 200, ..Style::PLAIN })
         };
-        assert!(list(Heard::All).starts_with("no pod of this node is being deleted\n"));
-        let text = list(Heard::Some);
+        assert!(list(DeletionsKnown::All).starts_with("no pod of this node is being deleted\n"));
+        let text = list(DeletionsKnown::Some);
         assert!(text.starts_with("no pod of this node is known to be deleted\n"), "{text}");
         assert!(
             text.contains("note: the API server was not asked") && !text.contains("no kubelet"),
             "{text}"
         );
-        let text = list(Heard::None);
+        let text = list(DeletionsKnown::None);
         assert!(text.starts_with("no pod of this node is known to be deleted\n"), "{text}");
         assert!(text.contains("note: no kubelet acts on this node, "), "{text}");
     }
