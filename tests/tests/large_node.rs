@@ -186,24 +186,21 @@ fn records_of_many_pods_fit_into_a_helper() {
     fs::create_dir_all(root.path().join("pods").join(uid(7))).unwrap();
     let meter = Meter::start(std::process::id());
     let file = server.kubeconfig();
-    let output = run(&[
-        "diagnose",
-        "--no-trace",
-        "--output",
-        "json",
-        // A busy machine takes seconds to read as much.
-        "--timeout",
-        "10s",
-        "--pod",
-        "shop/cart-7",
-        "--kubelet-root",
-        root.path().to_str().unwrap(),
-        "--api",
-        file.to_str().unwrap(),
-    ]);
-    let text = String::from_utf8_lossy(&output.stdout);
-    let why = String::from_utf8_lossy(&output.stderr);
-    assert!(text.contains(&format!("{PODS} pods of node")), "{text}{why}");
+    let (root, file) = (root.path().to_str().unwrap(), file.to_str().unwrap());
+    let ask = || {
+        let pod = ["diagnose", "--no-trace", "--output", "json", "--timeout", "2s", "--pod"];
+        let output =
+            run(&[&pod[..], &["shop/cart-7", "--kubelet-root", root, "--api", file]].concat());
+        format!(
+            "{}{}",
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        )
+    };
+    // All requests have 1.8 s together, in which a busy machine does not read as much: that is no matter here.
+    let answer = (0..20).map(|_| ask()).find(|text| !text.contains("it does not answer"));
+    let answer = answer.expect("the API server answers in time once");
+    assert!(answer.contains(&format!("{PODS} pods of node")), "{answer}");
     let peak = meter.peak_of("helper");
     println!("measured: {peak} MiB for {size} MiB");
     assert!(peak <= HELPER, "{peak} MiB for {size} MiB");
