@@ -106,127 +106,130 @@ impl<'a> Fault<'a> {
         }
     }
 
-    fn words(&self) -> String {
+    fn about(&self) -> About {
         let at = |address: &str| clip(&safe(address.as_bytes()), ADDRESS);
         match self {
-            Self::Login => ": the API server does not accept its token or its certificate".into(),
-            Self::NoProgram(Some(name)) => {
-                format!(": its program {} is gone", clip(&safe(name.as_bytes()), ADDRESS))
+            Self::Login => About::says(": the API server does not accept its token or its certificate")
+                .released_by(
+                    "have the network's agent write the plugin's credentials again: restart its pod on this node (for calico, \
+                     calico-node writes /etc/cni/net.d/calico-kubeconfig). Where the network was uninstalled, install it again \
+                     until no pod is left that was started with it",
+                ),
+            Self::NoProgram(name) => {
+                let name = name.map(|name| format!(" {}", at(name))).unwrap_or_default();
+                About::says(format!(": its program{name} is gone")).released_by(format!(
+                    "restore the program{name} in the directory of the runtime's plugins (/opt/cni/bin, unless configured \
+                     otherwise): the plugin's DaemonSet or package installs it. If the plugin was uninstalled, its \
+                     program must stay until no pod is left that was started with it"
+                ))
             }
-            Self::NoProgram(None) => ": its program is gone".into(),
-            Self::NoConfig => ": the runtime no longer has a configuration for it".into(),
-            Self::Agent(None) => ": it cannot connect to its agent on this node".into(),
+            Self::NoConfig => About::says(": the runtime no longer has a configuration for it")
+                .released_by(
+                    "restore the network's configuration in the directory that the runtime reads (/etc/cni/net.d, unless \
+                     configured otherwise): the network's DaemonSet writes it when it starts on this node",
+                ),
+            Self::Agent(None) => About::says(": it cannot connect to its agent on this node")
+                .waits_for("its agent on this node")
+                .released_by("start the network's agent on this node, or its pod again"),
             Self::Agent(Some(address)) => {
-                format!(": it cannot connect to its agent on this node, at {}", at(address))
+                let address = at(address);
+                About::says(format!(": it cannot connect to its agent on this node, at {address}"))
+                    .waits_for(format!("its agent on this node, at {address}"))
+                    .released_by(format!(
+                        "start the network's agent on this node, or its pod again: it must listen at {address}"
+                    ))
             }
-            Self::Locked => format!(
+            Self::Locked => About::says(format!(
                 ": iptables, which it runs, gives up because another process holds {XTABLES_LOCK}"
-            ),
-            Self::Refuses(address) => format!(": it cannot connect to {}", at(address)),
+            ))
+            .waits_for(format!("the process that holds {XTABLES_LOCK}"))
+            .without_agent(),
+            Self::Refuses(address) => {
+                About::says(format!(": it cannot connect to {}", at(address))).of_server(&at(address))
+            }
             Self::Silent(Some(address)) => {
-                format!(": {} does not answer it in time", at(address))
+                About::says(format!(": {} does not answer it in time", at(address)))
+                    .of_server(&at(address))
             }
-            Self::Silent(None) => ": its server does not answer in time".into(),
-            Self::Crashes => ": its program ends without an answer".into(),
-            Self::NotRun(path) => format!(": the kernel does not run its program {}", at(path)),
-            Self::NothingLeft => ": it fails because what it must remove does not exist".into(),
-            Self::EmptyRecord => {
-                ": the file in which it keeps the sandbox's configuration is empty".into()
-            }
-            Self::BadRecord => {
-                ": it cannot use its configuration, which Multus keeps in a file of the sandbox and reads before the network's"
-                    .into()
-            }
-            Self::BadName => {
-                ": it renames a device, and the name is empty, or longer than 15 characters, which the kernel does not take. \
-                 A plugin takes that name from its file of the sandbox"
-                    .into()
-            }
-            Self::Unknown => String::new(),
-        }
-    }
-
-    /// The remedy; `None` where the plugin's agent must act.
-    fn way_out(&self) -> Option<String> {
-        match self {
-            Self::Login => Some(
-                "have the network's agent write the plugin's credentials again: restart its pod on this node (for calico, \
-                 calico-node writes /etc/cni/net.d/calico-kubeconfig). Where the network was uninstalled, install it again \
-                 until no pod is left that was started with it"
-                    .into(),
-            ),
-            Self::NothingLeft => Some(
-                "restore for one attempt what the plugin does not find (its error names it), or install a version of the \
-                 plugin whose DEL succeeds where it is gone, as the CNI specification requires"
-                    .into(),
-            ),
-            Self::NoConfig => Some(
-                "restore the network's configuration in the directory that the runtime reads (/etc/cni/net.d, unless \
-                 configured otherwise): the network's DaemonSet writes it when it starts on this node"
-                    .into(),
-            ),
-            Self::NoProgram(name) => Some(format!(
-                "restore the program{} in the directory of the runtime's plugins (/opt/cni/bin, unless configured \
-                 otherwise): the plugin's DaemonSet or package installs it. If the plugin was uninstalled, its \
-                 program must stay until no pod is left that was started with it",
-                name.map(|name| format!(" {}", clip(&safe(name.as_bytes()), ADDRESS))).unwrap_or_default()
-            )),
-            Self::Refuses(address) | Self::Silent(Some(address)) => Some(format!(
-                "restore the server at {}, or this node's network path to it: the plugin connects to that server",
-                clip(&safe(address.as_bytes()), ADDRESS)
-            )),
-            Self::Crashes => Some(
+            Self::Silent(None) => About::says(": its server does not answer in time"),
+            Self::Crashes => About::says(": its program ends without an answer").released_by(
                 "install a version of the plugin that works; the plugin's log shows why it fails, and the kernel's \
-                 log whether it was killed"
-                    .into(),
+                 log whether it was killed",
             ),
-            Self::NotRun(path) => Some(format!(
-                "replace {}: the error after its name says why the kernel does not run it, such as a file that is still \
-                 written, or for another kind of processor. The plugin's DaemonSet or package installs it",
-                clip(&safe(path.as_bytes()), ADDRESS)
-            )),
-            Self::BadRecord => Some(
+            Self::NotRun(path) => {
+                let path = at(path);
+                About::says(format!(": the kernel does not run its program {path}")).released_by(format!(
+                    "replace {path}: the error after its name says why the kernel does not run it, such as a file that is \
+                     still written, or for another kind of processor. The plugin's DaemonSet or package installs it"
+                ))
+            }
+            Self::NothingLeft => {
+                About::says(": it fails because what it must remove does not exist").released_by(
+                    "restore for one attempt what the plugin does not find (its error names it), or install a version of the \
+                     plugin whose DEL succeeds where it is gone, as the CNI specification requires",
+                )
+                .without_agent()
+            }
+            Self::EmptyRecord => {
+                About::says(": the file in which it keeps the sandbox's configuration is empty")
+                    .without_agent()
+            }
+            Self::BadRecord => About::says(
+                ": it cannot use its configuration, which Multus keeps in a file of the sandbox and reads before the network's",
+            )
+            .released_by(
                 "move the plugin's file of the sandbox away, if there is one (for Multus: /var/lib/cni/multus/ and the sandbox's \
                  ID), or complete it as its error says: without that file, Multus takes the network's own configuration in \
-                 /etc/cni/net.d, which must then be complete"
-                    .into(),
-            ),
-            Self::BadName => Some(
+                 /etc/cni/net.d, which must then be complete",
+            )
+            .without_agent(),
+            Self::BadName => About::says(
+                ": it renames a device, and the name is empty, or longer than 15 characters, which the kernel does not take. \
+                 A plugin takes that name from its file of the sandbox",
+            )
+            .released_by(
                 "write into the plugin's file of the sandbox the name that the device is to have on this node, of at most 15 \
-                 characters: the one that it had before, or any free one"
-                    .into(),
-            ),
-            Self::Agent(Some(address)) => Some(format!(
-                "start the network's agent on this node, or its pod again: it must listen at {}",
-                clip(&safe(address.as_bytes()), ADDRESS)
-            )),
-            Self::Agent(None) => Some("start the network's agent on this node, or its pod again".into()),
-            Self::Locked | Self::Silent(None) | Self::EmptyRecord | Self::Unknown => None,
+                 characters: the one that it had before, or any free one",
+            )
+            .without_agent(),
+            Self::Unknown => About::says(""),
         }
     }
+}
 
-    /// What the plugin waits for.
-    fn waits_for(&self) -> Option<String> {
-        let at = |address: &str| clip(&safe(address.as_bytes()), ADDRESS);
-        match self {
-            Self::Agent(Some(address)) => {
-                Some(format!("its agent on this node, at {}", at(address)))
-            }
-            Self::Agent(None) => Some("its agent on this node".into()),
-            Self::Refuses(address) | Self::Silent(Some(address)) => {
-                Some(format!("the server at {}", at(address)))
-            }
-            Self::Locked => Some(format!("the process that holds {XTABLES_LOCK}")),
-            _ => None,
-        }
+/// What a finding says of a failure.
+#[derive(Debug)]
+struct About {
+    /// After "does not tear down the network"
+    words: String,
+    waits_for: Option<String>,
+    /// The remedy; `None` where the plugin's agent must act
+    way_out: Option<String>,
+    /// Whether the network's agent on this node has a part in it
+    may_be_agents: bool,
+}
+
+impl About {
+    fn says(words: impl Into<String>) -> Self {
+        Self { words: words.into(), waits_for: None, way_out: None, may_be_agents: true }
     }
 
-    /// Whether the network's agent on this node has a part in it.
-    fn may_be_agents(&self) -> bool {
-        !matches!(
-            self,
-            Self::NothingLeft | Self::EmptyRecord | Self::Locked | Self::BadName | Self::BadRecord
-        )
+    fn waits_for(self, what: impl Into<String>) -> Self {
+        Self { waits_for: Some(what.into()), ..self }
+    }
+
+    fn released_by(self, way_out: impl Into<String>) -> Self {
+        Self { way_out: Some(way_out.into()), ..self }
+    }
+
+    fn of_server(self, address: &str) -> Self {
+        self.waits_for(format!("the server at {address}")).released_by(format!(
+            "restore the server at {address}, or this node's network path to it: the plugin connects to that server"
+        ))
+    }
+
+    fn without_agent(self) -> Self {
+        Self { may_be_agents: false, ..self }
     }
 }
 
@@ -392,12 +395,13 @@ fn plugin_fails(draft: &mut Draft, suspect: &Suspect<'_>) {
     let fault = Fault::of(&suspect.logged.said.text);
     draft.held_by(plugin(&suspect.logged.said.text));
     draft.must = Some("succeed");
-    draft.waits_for = fault.waits_for();
+    let about = fault.about();
+    draft.waits_for = about.waits_for;
     verdict::processes(draft, suspect);
     draft.explanation = format!(
         "The runtime cannot stop the pod's sandbox because its CNI plugin does not tear down the network{}. kubelet \
          retries, and keeps the pod until that succeeds.",
-        fault.words()
+        about.words
     );
     // An attempt that fails half-way may leave less than the plugin requires at the next one.
     let first = suspect.logged.first_error();
@@ -412,7 +416,7 @@ fn plugin_fails(draft: &mut Draft, suspect: &Suspect<'_>) {
         }
         None => {
             let then = "none; kubelet's next attempt then succeeds";
-            if let Some(way_out) = fault.way_out() {
+            if let Some(way_out) = about.way_out {
                 draft.advice(way_out, then);
             }
         }
@@ -436,7 +440,7 @@ fn plugin_fails(draft: &mut Draft, suspect: &Suspect<'_>) {
         let find = format!("find /var/lib/cni -type f -name '*{sandbox}*' -ls");
         draft.remedy(Step::new("list what the plugins keep of the sandbox", find), "none");
     }
-    if fault.may_be_agents() {
+    if about.may_be_agents {
         draft.remedy(
             pods_of_node("list the pods of this node, which include the network's agent"),
             "none; once the agent works again, kubelet's next attempt succeeds",
@@ -568,11 +572,12 @@ mod tests {
         assert_eq!(plugin("cni config uninitialized"), Who::object("the CNI plugin"));
         let of_dockershim = "network: failed to find plugin \"flannel\" in path [/opt/cni/bin]";
         assert_eq!(plugin(of_dockershim), Who::object("the CNI plugin flannel"));
-        let refuses = Fault::of("dial unix /run/multus/multus.sock: connect: connection refused");
+        let refuses =
+            Fault::of("dial unix /run/multus/multus.sock: connect: connection refused").about();
         assert_eq!(
-            refuses.waits_for().unwrap(),
+            refuses.waits_for.unwrap(),
             "its agent on this node, at /run/multus/multus.sock"
         );
-        assert!(refuses.way_out().unwrap().ends_with("must listen at /run/multus/multus.sock"));
+        assert!(refuses.way_out.unwrap().ends_with("must listen at /run/multus/multus.sock"));
     }
 }
