@@ -209,6 +209,12 @@ pub fn answered(error: &str) -> Option<Answered> {
     docker.or_else(|| is_grpcs.then_some(Answered::Grpc))
 }
 
+/// Whether an error has gRPC's code for what does not exist: a runtime does not have the container, or a CSI driver does not
+/// know the volume (the CSI specification, `NodeUnpublishVolume`).
+pub fn is_not_found(error: &str) -> bool {
+    error.contains("rpc error: code = NotFound")
+}
+
 /// A component's log and the period that it covers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Heard {

@@ -64,7 +64,7 @@ impl<'a> Facts<'a> {
     pub(super) fn refused_kill(&self) -> Option<&'a Said> {
         let said = self.last_of(&[Component::Kubelet])?;
         // What the runtime does not have is stopped.
-        let is_gone = said.text.contains("rpc error: code = NotFound");
+        let is_gone = said::is_not_found(&said.text);
         let is_kill = !is_gone && KILLS.iter().any(|words| said.text.contains(words));
         let lasts = said.level == Level::Error && said.times > 1;
         (lasts && is_kill && said.volume.is_empty() && said::answered(&said.text).is_some())

@@ -22,7 +22,7 @@ use crate::{
         halted::Halted,
         node_record::NodeRecord,
         path::{clip, safe, safe_path},
-        said::Complaint,
+        said::{self, Complaint},
         shell::word,
         stuck::StuckThread,
     },
@@ -440,9 +440,6 @@ fn doubt_after_restart(context: &Context<'_>, draft: &mut Draft, suspect: &Suspe
     }
 }
 
-/// gRPC's code by which a driver says that it does not know the volume (the CSI specification, `NodeUnpublishVolume`).
-pub(crate) const NOT_FOUND: &str = "rpc error: code = NotFound";
-
 /// The path outside the volume's directory at which the driver fails, by its own log.
 fn other_path(suspect: &Suspect<'_>) -> Option<String> {
     let (_, said) = suspect.driver_says?;
@@ -513,7 +510,7 @@ pub(crate) fn not_idempotent(context: &Context<'_>, draft: &mut Draft, suspect: 
         );
     }
     // A driver that does not know the volume asks for no mount.
-    if text.contains(NOT_FOUND) {
+    if said::is_not_found(text) {
         find_driver(
             draft,
             "upgrade the driver to a version that succeeds where it does not know the volume",

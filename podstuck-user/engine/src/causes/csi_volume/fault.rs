@@ -16,7 +16,7 @@ use crate::{
     model::{
         csi::{DriverProcess, Registration, VolumeData},
         node::{NodeSample, PodState, VolumeState},
-        said::{Complaint, Said},
+        said::{self, Complaint, Said},
         time::Monotonic,
     },
     unmounts::Tried,
@@ -142,8 +142,7 @@ impl NotAttempted {
                 let logged = repeated(Fault::NotIdempotent);
                 let why = logged.is_some_and(|logged| {
                     let text = &logged.said.text;
-                    // The CSI specification: the volume does not exist.
-                    text.contains(csi_volume::driver::NOT_FOUND)
+                    said::is_not_found(text)
                         || csi_volume::driver::says_not_mounted(text)
                         || csi_volume::driver::says_still_there(text, &volume.path)
                 });

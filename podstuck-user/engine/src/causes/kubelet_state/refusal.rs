@@ -146,10 +146,8 @@ pub(super) fn refusal<'a>(said: &'a Said, suspect: &Suspect<'a>) -> Option<Refus
         });
     }
     let kills = ["KillContainer", "StopContainer", "Failed killing the pod"];
-    // Docker's words, and gRPC's code with CRI.
-    let is_gone = ["No such container", "no such container", "rpc error: code = NotFound"]
-        .iter()
-        .any(|words| has(words));
+    let is_gone = said::is_not_found(text)
+        || ["No such container", "no such container"].iter().any(|it| has(it));
     if is_gone && kills.iter().any(|word| text.contains(word)) {
         return Some(Refusal {
             means: "kubelet asks the runtime to stop a container that the runtime does not have, \

@@ -12,7 +12,7 @@ use crate::{
         shared::{
             forced_deletion,
             repeated::{Repeated, is_another, tell_first},
-            unit::{of as unit_of, restart_kubelet, restart_of},
+            unit::{RUNTIME_RISK, of as unit_of, restart_kubelet, restart_of},
         },
     },
     command::{Step, View, docker_rm},
@@ -36,9 +36,6 @@ use crate::{
 
 /// Errors after which kubelet continues to the next step (pkg/kubelet/kuberuntime, `killContainer`).
 const CONTINUED: [&str; 1] = ["PreStop hook failed"];
-/// The risk of a restart of the runtime.
-const RESTART: &str = "low with containerd and CRI-O: containers keep running, and the runtime finds them again. With \
-    Docker, all containers of the node end, unless its live-restore is set";
 /// Number of lines from which an error that no rule knows counts as one that does not pass by itself.
 const OFTEN: u64 = 3;
 
@@ -144,7 +141,7 @@ pub(super) fn step_fails(
             );
             let name = its.map_or("the container runtime", |it| it.component.name());
             let unit = its.and_then(|it| unit_of(it.group.as_deref()?));
-            draft.remedies.push(restart_of(name, unit, RESTART));
+            draft.remedies.push(restart_of(name, unit, RUNTIME_RISK));
             draft.held_by(who);
         }
         Way::NotMounted(volume) => {

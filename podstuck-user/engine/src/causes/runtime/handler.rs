@@ -3,7 +3,10 @@
 
 use crate::{
     cause::{Cause, Kind, Origin, TriedWith, hidden, like, log, seen, way},
-    causes::runtime::{suspect::Suspect, verdict},
+    causes::{
+        runtime::{suspect::Suspect, verdict},
+        shared::unit,
+    },
     ids,
     model::{
         diagnosis::Stage,
@@ -75,7 +78,7 @@ pub(super) fn words(draft: &mut Draft, suspect: &Suspect<'_>) {
              containerd /etc/containerd/config.toml), and restart the runtime: kubelet's next attempt succeeds. Remove the \
              handler only when no pod is left that runs with it"
         ),
-        verdict::RESTART,
+        unit::RUNTIME_RISK,
     );
     draft.rule_out(
         ids::SHIM_OR_CONTAINERD_STATE_LOST,

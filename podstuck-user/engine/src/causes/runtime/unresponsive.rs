@@ -149,9 +149,6 @@ fn is_quick(command: &str) -> bool {
     PROGRAMS.contains(&program) && QUICK.contains(&rest)
 }
 
-const RESTART: &str = "low: the runtime finds its containers again through their shims. Docker without live-restore \
-    ends the containers that it finds";
-
 /// Describes the clients without an answer, and the remedies; returns the reason in words.
 pub(super) fn tell(
     draft: &mut Draft,
@@ -175,7 +172,7 @@ pub(super) fn tell(
         "none; the runtime writes what each of its threads waits for to its log, or to a file that the log names",
     );
     let unit = runtime.group.as_deref().and_then(unit::of);
-    draft.remedies.push(unit::restart_of(name, unit, RESTART));
+    draft.remedies.push(unit::restart_of(name, unit, unit::RUNTIME_RISK));
     if is_shut {
         format!("{name} (pid {pid}) no longer accepts connections, although nothing halts it.")
     } else {

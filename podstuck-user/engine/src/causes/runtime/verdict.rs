@@ -38,8 +38,6 @@ use crate::{
 
 /// Processes named.
 const NAMED: usize = 6;
-pub(super) const RESTART: &str = "low: containers keep running under their shims, and the runtime finds them again. \
-    With Docker, only if live-restore is set: without live-restore, every container of the node ends";
 
 /// The risk of ending a shim.
 pub(super) const KILL_SHIM: &str = "low for a pod that is to be deleted: the runtime ends all its containers and cleans up after the shim";
@@ -481,7 +479,7 @@ pub(super) fn restart(draft: &mut Draft, suspect: &Suspect<'_>) {
 
 /// Adds a restart of the runtime's service, if that is known.
 pub(super) fn restart_unit(draft: &mut Draft, unit: Option<&str>) {
-    draft.remedies.push(unit::restart_of("the container runtime", unit, RESTART));
+    draft.remedies.push(unit::restart_of("the container runtime", unit, unit::RUNTIME_RISK));
 }
 
 /// The node's runtime, if there is exactly one.

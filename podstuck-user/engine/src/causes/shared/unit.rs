@@ -31,6 +31,9 @@ pub(crate) fn restart_of(component: &str, unit: Option<&str>, risk: &str) -> Rem
     }
 }
 
+pub(crate) const RUNTIME_RISK: &str = "low: containers keep running under their shims, and the runtime finds them again. \
+    With Docker, only if live-restore is set: without live-restore, every container of the node ends";
+
 pub(crate) const KUBELET_RISK: &str =
     "low: containers keep running, and kubelet finds the node's pods and volumes again";
 

@@ -33,8 +33,6 @@ const NAMED: usize = 6;
 const THAWED: usize = 2;
 /// Daemons of the node, which are restarted and not killed.
 const DAEMONS: [&str; 4] = ["containerd", "crio", "dockerd", "kubelet"];
-const RESTART: &str = "low: containers keep running. With Docker, only if live-restore is set: without it, every container of \
-    the node ends";
 /// NFS volumes of the pod that may be unmounted.
 const UNMOUNTED: usize = 4;
 
@@ -413,7 +411,7 @@ fn release(draft: &mut Draft, reaper: &Reaper, held: &Task, why: &str) {
     }
     let unit = reaper.group.as_deref().and_then(unit::of);
     if DAEMONS.contains(&reaper.comm.as_str()) {
-        draft.remedies.push(unit::restart_of(&reaper.comm, unit, RESTART));
+        draft.remedies.push(unit::restart_of(&reaper.comm, unit, unit::RUNTIME_RISK));
         return;
     }
     let of_unit =
