@@ -111,7 +111,7 @@ fn the_file_system_of_what_was_unmounted_lazily_is_named() {
         let detached = &found["mount"]["detached"];
         if describes_detached_mounts() {
             let from = &detached["known"];
-            assert_eq!((&from["fs_type"], &from["source"]), (&"tmpfs".into(), &"tmpfs".into()));
+            assert_eq!((&from["fs_type"], &from["source"]), (&"tmpfs".into(), &"podstuck".into()));
             assert_eq!(from["root"]["path"], root, "{found:#}");
         } else {
             assert!(detached["error"].as_str().unwrap().contains("Linux 7.0"), "{found:#}");
