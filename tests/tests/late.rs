@@ -4,6 +4,8 @@
 //! kubelet is a process of that name that sleeps; its log is the file that its standard error goes to.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+#[path = "late/apparmor.rs"]
+mod apparmor;
 #[path = "late/driver.rs"]
 mod driver;
 #[path = "late/forms.rs"]
@@ -45,6 +47,8 @@ use serde_json::Value;
 
 /// Beginning of the pods' UIDs.
 const UID: &str = "7d9f0b52-5c1e-4d47-9a44-1c5d2e6f7a";
+/// In a guest, `/bin/sleep` is busybox, which knows no daemon's name.
+const SLEEP: &str = "/usr/bin/sleep";
 
 /// A pod with a volume, and a kubelet that has said what it could not do.
 struct Node {
@@ -60,7 +64,7 @@ impl Node {
         let directory = tempfile::tempdir().unwrap();
         // Not a copy: one that another thread is about to run is busy.
         let program = directory.path().join("kubelet");
-        symlink("/usr/bin/sleep", &program).unwrap();
+        symlink(SLEEP, &program).unwrap();
         let log = File::create(program.with_extension("log")).unwrap();
         let node = Self::with(number, directory, log.into());
         fs::create_dir_all(node.volume()).unwrap();
@@ -93,7 +97,7 @@ impl Node {
     /// A kubelet that has written this of its pod, which has a directory without volumes.
     fn logging(number: u8, log: impl FnOnce(&Self) -> String) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        symlink("/bin/sleep", directory.path().join("kubelet")).unwrap();
+        symlink(SLEEP, directory.path().join("kubelet")).unwrap();
         let path = directory.path().join("kubelet.log");
         let node = Self::with(number, directory, File::create(&path).unwrap().into());
         fs::create_dir_all(node.root().join("pods").join(&node.uid)).unwrap();
@@ -104,11 +108,11 @@ impl Node {
     /// A kubelet and another process of this name, each with a log that is still empty.
     fn beside(number: u8, other: &str) -> (Self, Ending) {
         let directory = tempfile::tempdir().unwrap();
-        symlink("/bin/sleep", directory.path().join(other)).unwrap();
+        symlink(SLEEP, directory.path().join(other)).unwrap();
         let log = File::create(directory.path().join(other).with_extension("log")).unwrap();
         let mut command = Command::new(directory.path().join(other));
         let other = Ending::start(command.arg("600").stderr(log));
-        symlink("/bin/sleep", directory.path().join("kubelet")).unwrap();
+        symlink(SLEEP, directory.path().join("kubelet")).unwrap();
         let log = File::create(directory.path().join("kubelet.log")).unwrap();
         let node = Self::with(number, directory, log.into());
         fs::create_dir_all(node.volume()).unwrap();

@@ -83,6 +83,8 @@ fn each_version_of_kubernetes_takes_what_the_chart_makes() {
         "pins=keep",
         "seccompProfile.type=Localhost",
         "seccompProfile.localhostProfile=podstuck/seccomp.json",
+        "appArmorProfile.type=Localhost",
+        "appArmorProfile.localhostProfile=podstuck-agent",
     ];
     let policy = ["admissionPolicy.enabled=true"];
     for values in [&[][..], &ALL, &fewest, &others, &["pins=remove"], &policy] {
@@ -133,6 +135,7 @@ fn contradictory_values_are_refused() {
         ("event.enabled=true", "'event' not allowed"),
         ("seccompProfile.type=Localhost", "missing property 'localhostProfile'"),
         ("seccompProfile.localhostProfile=a", "/seccompProfile/localhostProfile"),
+        ("appArmorProfile.type=Localhost", "missing property 'localhostProfile'"),
         ("admissionPolicy.enabled=true,events.enabled=false", "events.enabled is false"),
     ] {
         let (is_taken, text) = said(&mut template(&[value], &[]));

@@ -83,6 +83,10 @@ if [ "$(argument btf)" = hidden ]; then
     mount -o bind /empty /sys/kernel/btf
 fi
 
+# Profiles confine only what names them. Where SELinux is enforced, there is no AppArmor.
+if [ -e /apparmor/policy ] && [ -d /sys/kernel/security/apparmor ]; then
+    cat /apparmor/policy >/sys/kernel/security/apparmor/.load || echo "no profiles"
+fi
 if [ "$(argument selinux)" = enforced ]; then
     mount -t selinuxfs selinuxfs /sys/fs/selinux
     # The kernel takes a policy in one piece.

@@ -74,9 +74,9 @@ pub(super) fn common_files(programs: &Programs, userland: &Userland) -> Result<F
     Ok(files)
 }
 
-/// Adds an SELinux policy.
-pub(super) fn add_policy(files: &mut Files, policy: &Path) -> Result<()> {
-    files.insert("selinux/policy".to_owned(), read(policy)?);
+/// Adds a file.
+pub(super) fn add(files: &mut Files, place: &str, file: &Path) -> Result<()> {
+    files.insert(place.to_owned(), read(file)?);
     Ok(())
 }
 

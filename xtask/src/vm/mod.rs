@@ -1,5 +1,6 @@
 //! `cargo xtask vm`: the tests on other kernels, in virtual machines.
 
+mod apparmor;
 mod disk;
 mod guest;
 mod initramfs;
@@ -159,9 +160,14 @@ fn prepare(
         programs.have(&selection::all())?;
     }
     let mut files = initramfs::common_files(&programs, &userland)?;
+    // The tools for policies run on this machine, and Debian's are for its architecture.
+    if architecture == Architecture::own() {
+        let policy = phases.run("profiles", || apparmor::policy(workspace, &folder))?;
+        initramfs::add(&mut files, "apparmor/policy", &policy)?;
+    }
     if selinux {
         let policy = phases.run("policy", || selinux::policy(&folder))?;
-        initramfs::add_policy(&mut files, &policy)?;
+        initramfs::add(&mut files, "selinux/policy", &policy)?;
     }
     let archived = |kernel: Kernel| {
         let initramfs = folder.join(format!("{}.cpio", kernel.name));

@@ -31,7 +31,7 @@ const FIRST_TO_FAIL: &str = "cli:doctor_finds,labs:crosses,paths:by_descriptor,p
 pub(super) const AT_THE_ENDS: Tests = Tests {
     first: "cli:doctor,cli:privileges,labs:busy::csi,labs:busy::stacked,labs:busy::nested,\
             labs:crosses,labs:attribute,labs:mass,labs:healthy,paths,other_ways,counts,times,\
-            holders:namespace,holders:lazily,late:nfs::",
+            holders:namespace,holders:lazily,late:nfs::,late:apparmor::",
     again: BY_HOOK,
 };
 
@@ -100,9 +100,12 @@ pub(super) const AT_ONCE: Tests = Tests {
     again: "counts,paths:by_,paths:renamed,other_ways:moved",
 };
 
-/// The memory of tables that are sized by the possible processors, and the counts in them.
-pub(super) const MANY_POSSIBLE: Tests =
-    Tests { first: "cli:doctor_finds,counts:two", again: "cli:doctor_finds,counts:two" };
+/// The memory of tables that are sized by the possible processors, and the counts in them. And AppArmor, which this
+/// machine may not have.
+pub(super) const MANY_POSSIBLE: Tests = Tests {
+    first: "cli:doctor_finds,counts:two,late:apparmor::",
+    again: "cli:doctor_finds,counts:two",
+};
 
 /// The test programs of all selections.
 pub(super) fn programs() -> BTreeSet<&'static str> {

@@ -26,3 +26,9 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 {{- end }}
 {{- end }}
+
+{{- /* The AppArmor profile as an annotation before 1.30 names it. */}}
+{{- define "podstuck.appArmor" -}}
+{{- $names := dict "RuntimeDefault" "runtime/default" "Localhost" (printf "localhost/%s" (default "" .Values.appArmorProfile.localhostProfile)) }}
+{{- get $names (default "" .Values.appArmorProfile.type) | default "unconfined" }}
+{{- end }}

@@ -89,7 +89,7 @@ pub(crate) static SIGNAL_DENIED: Cause = Cause {
         way("remove runc's own profile", "runc runs unconfined until the profile is loaded again"),
     ],
     field: &["runc#4281", "containerd#10542", "microk8s#1773"],
-    tried: &[],
+    tried: &[TriedWith::Test],
     source: &[
         "runc libcontainer/container_linux.go, unable to signal init",
         "containerd pull request 10123, moby pull request 47749",
