@@ -61,7 +61,7 @@ pub fn missing(summary: &Value, tallies: &[&Value]) -> u64 {
         calls.checked_sub(seen).unwrap_or_else(|| panic!("{what}: {seen} of {calls} calls"))
     });
     let (missing, all): (u64, u64) = (missing.sum(), truth.values().sum());
-    println!("measured: {missing} calls missing, {reported} told, of {all}");
+    println!("measured: {missing} calls missing, {reported} reported, of {all}");
     assert!(missing <= reported || not_measured, "{missing} calls are missing: {lost:#}");
     missing
 }

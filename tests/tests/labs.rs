@@ -228,7 +228,7 @@ fn check(case: &Case, findings: &[Value], ready: &Value, tally: &Value) {
         assert!(!finding["evidence"].as_array().unwrap().is_empty(), "{finding:#}");
     }
     let new = findings.iter().filter(|finding| finding["state"] == "new").count();
-    assert_eq!(new, 1, "one finding, told as new once: {findings:#?}");
+    assert_eq!(new, 1, "one finding, reported as new once: {findings:#?}");
     assert!(tally["attempts"].as_u64() >= Some(1), "{tally:#}");
 }
 

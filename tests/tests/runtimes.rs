@@ -184,7 +184,7 @@ fn a_mount_in_a_docker_volume() {
     assert_eq!((&found["container"], &found["container_name"]), (&id.into(), &"owner".into()));
     let facts = found["evidence"].to_string();
     assert!(facts.contains("guest of type tmpfs"), "{facts}");
-    assert!(fs::read_dir(&sub).unwrap().next().is_none(), "what it told has happened");
+    assert!(fs::read_dir(&sub).unwrap().next().is_none(), "what it reported has happened");
 
     obey(&found);
     // As dockerd sees it, which may have a mount namespace of its own.

@@ -31,14 +31,30 @@ const NAMESPACES: usize = 100;
 const PODS: usize = 500;
 const TYPES: usize = 200;
 /// Stuck objects by cause.
-const STUCK: [(&str, usize); 6] = [
-    ("pod-finalizer", 60),
-    ("node-not-heard", 60),
-    ("claim-in-use", 60),
+const STUCK: [(&str, usize); 12] = [
+    ("pod-finalizer", 40),
+    ("node-not-heard", 40),
+    ("claim-in-use", 40),
     ("namespace-content-remains", 30),
-    ("volume-detach-fails", 45),
-    ("attached-volume-gone", 45),
+    ("volume-detach-fails", 30),
+    ("attached-volume-gone", 30),
+    ("node-off", 20),
+    ("virtual-node", 10),
+    ("windows-node", 10),
+    ("object-finalizer", 20),
+    ("volume-bound", 20),
+    ("volume-attached", 10),
 ];
+/// The nodes whose pods have the cause of that name, and what makes them so.
+fn special_nodes() -> [(&'static str, usize, Value); 3] {
+    let label = |key: &str, value: &str| json!({"metadata": {"labels": {key: value}}});
+    let off = json!({"spec": {"taints": [{"key": "node.cloudprovider.kubernetes.io/shutdown", "effect": "NoSchedule"}]}});
+    [
+        ("node-off", NODES - 1, off),
+        ("virtual-node", NODES - 2, label("type", "virtual-kubelet")),
+        ("windows-node", NODES - 3, label("kubernetes.io/os", "windows")),
+    ]
+}
 /// Number of stuck pods or claims in a namespace.
 const IN_ONE: usize = 10;
 /// Time after which a deletion counts as stuck.
@@ -76,8 +92,10 @@ fn healthy() -> Vec<Vec<Value>> {
         (0..NAMESPACES).map(|it| object("v1", "Namespace", "", &namespace(it), &json!({})));
     let nodes = (0..NODES).flat_map(|it| {
         let spec = json!({"holderIdentity": node(it), "leaseDurationSeconds": 40, "renewTime": "2026-01-01T00:00:00.000000Z"});
+        let special = special_nodes().into_iter().find(|(_, number, _)| *number == it);
+        let more = special.map_or_else(|| json!({}), |(_, _, more)| more);
         [
-            object("v1", "Node", "", &node(it), &json!({})),
+            object("v1", "Node", "", &node(it), &more),
             object("coordination.k8s.io/v1", "Lease", "kube-node-lease", &node(it), &json!({"spec": spec})),
         ]
     });
@@ -132,6 +150,45 @@ fn to_get_stuck() -> (Vec<Vec<Value>>, Vec<Value>) {
             ));
         }
     }
+    for (cause, on, _) in special_nodes() {
+        for it in 0..stuck(cause) {
+            deleted.push(pod(
+                &namespace(50 + it / IN_ONE),
+                &format!("{cause}-{it}"),
+                on,
+                1,
+                &json!({}),
+            ));
+        }
+    }
+    for it in 0..stuck("object-finalizer") {
+        let kept = finalizer("example.com/locked");
+        deleted.push(claim(&namespace(60 + it / IN_ONE), &format!("locked-{it}"), &kept));
+    }
+    for it in 0..stuck("volume-bound") {
+        let (of, name) = (namespace(70 + it / IN_ONE), format!("bound-{it}"));
+        let mut bound = object("v1", "PersistentVolume", "", &name, &volume);
+        bound["spec"]["claimRef"] = json!({"namespace": of, "name": name});
+        bound["spec"]["storageClassName"] = json!("none");
+        let mut its = claim(&of, &name, &json!({}));
+        its["spec"]["volumeName"] = json!(name);
+        first.push(its);
+        deleted.push(bound);
+    }
+    for it in 0..stuck("volume-attached") {
+        let name = format!("attached-{it}");
+        let mut attached = volume.clone();
+        attached["metadata"] = json!({"finalizers": ["external-attacher/disk-example-com"]});
+        deleted.push(object("v1", "PersistentVolume", "", &name, &attached));
+        let spec = json!({"attacher": "disk.example.com", "nodeName": node(it), "source": {"persistentVolumeName": name}});
+        then.push(object(
+            "storage.k8s.io/v1",
+            "VolumeAttachment",
+            "",
+            &name,
+            &json!({"spec": spec}),
+        ));
+    }
     (vec![first, deleted.clone(), then], deleted)
 }
 
@@ -157,6 +214,11 @@ async fn fill(plane: &ControlPlane) {
         attachment.data["status"] = json!({"attached": true, "detachError": {"time": "2026-01-01T00:00:00Z", "message": "disk is busy"}});
         api.replace_status(&name, &PostParams::default(), &attachment).await.unwrap();
     }
+    let is_bound = || {
+        let phases = plane.kubectl(&["get", "pv", "--output=jsonpath={.items[*].status.phase}"]);
+        phases.unwrap().matches("Bound").count() == stuck("volume-bound")
+    };
+    plane.wait_for("the volumes to be bound", is_bound).unwrap();
     writer.delete(deleted, PropagationPolicy::Background).await;
 }
 
@@ -219,7 +281,9 @@ fn a_large_cluster_is_read_in_few_requests() {
         reasons.unwrap().matches("SomeResourcesRemain").count()
             == stuck("namespace-content-remains")
     };
-    plane.wait_for("the namespace controller", is_seen).unwrap();
+    // It reads 200 types for each namespace.
+    let mut waits = (0..5).map(|_| plane.wait_for("the namespace controller", is_seen));
+    assert!(waits.any(|waited| waited.is_ok()), "the namespace controller has seen not all");
     for round in 0..3 {
         for args in
             [&["-A"][..], &["-n", "team-000"], &["-A", "--all-types", "--max-requests", "2000"]]

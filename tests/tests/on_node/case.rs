@@ -140,7 +140,7 @@ impl Case {
         let claim = format!("claim default/{0}, PersistentVolume pv-{0}, driver ", self.name);
         let is_claimed = first["volume"]["plugin"] == "kubernetes.io/csi" && !api_is_down();
         if is_claimed && !first["evidence"].to_string().contains(&claim) {
-            wrong.push("whose claim it is, is not told".into());
+            wrong.push("the answer does not say whose claim it is".into());
         }
         if self.next.is_some() && self.next != asked.causes().get(1).copied() {
             wrong.push(format!("{:?} after it, and not {:?}", asked.causes().get(1), self.next));

@@ -73,7 +73,7 @@ fn complaints(case: &Case, lines: &[&Value]) -> Vec<String> {
         } else if let Some(before) = withdrawn.remove(id)
             && at.duration_since(before).unsigned_abs() < FLAP
         {
-            wrong.push(format!("live: {id} was withdrawn and told again at {at}"));
+            wrong.push(format!("live: {id} was withdrawn and reported again at {at}"));
         }
         last.insert(line["instance"].as_str().unwrap(), *line);
     }

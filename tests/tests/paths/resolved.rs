@@ -32,7 +32,7 @@ fn places() -> Option<(TempDir, TempDir, PathBuf)> {
     observe(|| ());
     let hooked_in = |form: Form| DirectoryHook::ALL.iter().all(|hook| hooked(&hook.hook(form)));
     if !hooked_in(Form::Function) && !hooked_in(Form::Kprobe) {
-        skip("directories are not told here: no probe on security_path_unlink");
+        skip("directories are not reported here: no probe on security_path_unlink");
         return None;
     }
     Some((top, other, volume))
@@ -217,7 +217,7 @@ fn a_whole_run_counts_them_for_the_pod() {
     let attached = start["probes_attached"].as_array().unwrap();
     let hooked_in = |form: Form| attached.contains(&DirectoryHook::Unlink.hook(form).into());
     if !hooked_in(Form::Function) && !hooked_in(Form::Kprobe) {
-        return skip("directories are not told here: no probe on security_path_unlink");
+        return skip("directories are not reported here: no probe on security_path_unlink");
     }
     let counted = add_up(&[&summary(&lines)["by_outcome"]]);
     assert_eq!(counted, add_up(&tallies.each_ref()));

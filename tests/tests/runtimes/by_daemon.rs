@@ -40,7 +40,7 @@ fn a_dockerd_that_a_signal_has_stopped() {
         let facts = found["evidence"].to_string();
         assert!(facts.contains(&format!("process {} is stopped", runtimes.dockerd())), "{facts}");
     }
-    assert_eq!(remove.try_wait().unwrap(), None, "whoever asks dockerd waits");
+    assert_eq!(remove.try_wait().unwrap(), None, "the client of dockerd waits");
     obey(late);
     assert!(remove.wait().unwrap().success());
     finding(&mut live, "runtime-hang", "cleared");
