@@ -4,7 +4,7 @@
 use jiff::SignedDuration;
 
 use crate::{
-    causes::shared::unit,
+    causes::shared::{blamed, unit},
     chain::{Facts, failed_look, holding, weightiest},
     command::{NAME, Process, Step, View, crictl_rm, docker_rm, kill},
     model::{
@@ -17,7 +17,7 @@ use crate::{
         path::{clip, safe, safe_path},
         remedy::Remedy,
         runtime::Runtime,
-        said::Level,
+        said::{Level, Said},
         waiting::{Part, Waiting},
     },
 };
@@ -74,7 +74,9 @@ impl Of<'_> {
             return Some(self.kubelet());
         }
         if let Some(runtime) = sample.runtimes.iter().find(|it| is(it.pid)) {
-            return Some(std::iter::once(restart(runtime)).chain(self.forget()).collect());
+            let named = weightiest(self.facts.said.iter()).and_then(|it| blamed::way_out(&it.text));
+            let named = named.map(|way_out| Remedy::advice(way_out, "none")).into_iter();
+            return Some(named.chain([restart(runtime)]).chain(self.forget()).collect());
         }
         let mut drivers = self.state.volumes.iter().filter_map(VolumeState::driver);
         let is_component = who.kind == WhoKind::Component;
@@ -150,13 +152,16 @@ impl Of<'_> {
 
     fn kubelet(&self) -> Vec<Remedy> {
         let restart = self.restart_kubelet();
-        let complaint = weightiest(self.facts.said.iter());
-        // The kernel refuses a call on the pod's files: another kubelet is refused, too.
-        let is_refused = complaint.is_some_and(|said| {
-            said.component == Component::Kubelet && Outcome::named_in(&said.text).is_some()
-        });
+        let own = self.kubelets_complaint();
+        let named = own.and_then(|said| blamed::way_out(&said.text));
+        let named = named.map(|way_out| Remedy::advice(way_out, "none"));
+        // A call of kubelet's on the pod's files, or a server, fails: another kubelet meets the same.
+        let is_refused = own.is_some_and(|said| Outcome::named_in(&said.text).is_some());
         if is_refused && self.pod.stage == Stage::Volumes {
-            return self.umount().into_iter().collect();
+            return self.umount().into_iter().chain(named).collect();
+        }
+        if let Some(named) = named {
+            return vec![named];
         }
         match self.pod.stage {
             Stage::Volumes => {}
@@ -192,6 +197,11 @@ impl Of<'_> {
         Some(step?.remedy(RISK))
     }
 
+    fn kubelets_complaint(&self) -> Option<&Said> {
+        let is_own = |said: &&Said| said.component == Component::Kubelet;
+        weightiest(self.facts.said.iter().filter(is_own))
+    }
+
     fn restart_kubelet(&self) -> Remedy {
         let then = "it starts without what its memory has";
         unit::restart_kubelet(Some(self.facts.sample), then)
@@ -200,7 +210,7 @@ impl Of<'_> {
     /// The unmount of the volume that kubelet complains about, or of the only one that is left mounted; kubelet's own
     /// files in memory are left because of something else.
     fn umount(&self) -> Option<Remedy> {
-        let complaint = weightiest(self.facts.said.iter());
+        let complaint = self.kubelets_complaint();
         let mounted = self.state.volumes.iter().filter(|volume| !volume.mounts.is_empty());
         let is_meant = |volume: &&VolumeState| {
             let name = volume.path.file_name().and_then(|name| name.to_str());
@@ -266,7 +276,7 @@ mod tests {
             pod_group::{PodGroup, Task},
             pod_record::{ContainerRecord, ContainerState, PodRecord},
             runtime::Shim,
-            said::{Complaint, NamedLook, Said},
+            said::{Complaint, NamedLook},
             time::Monotonic,
         },
         testing::{
@@ -433,6 +443,30 @@ mod tests {
         let fails = [Said { looked, times: 2, ..said(Component::Kubelet, "stat: host is down") }];
         let facts = Facts { said: &fails, ..facts(&sample) };
         starts(&given(Stage::Volumes, &facts), &["/data", "restore the server"]);
+    }
+
+    /// kubernetes pkg/volume/emptydir and pkg/kubelet/cm: a restart of kubelet changes nothing.
+    #[test]
+    fn what_an_error_of_kubelets_names_is_looked_at_and_kubelet_is_not_restarted() {
+        let sample = with_volumes(&[]);
+        let names = |text| [said(Component::Kubelet, text)];
+        for (stage, text, with) in [
+            (Stage::Volumes, "unlinkat /k/plugins/x/ready: read-only file system", "findmnt -T"),
+            (
+                Stage::Directories,
+                "rmdir /sys/fs/cgroup/a.slice: device or resource busy",
+                "a.slice",
+            ),
+            (
+                Stage::Directories,
+                "Patch \"https://10.0.0.1:6443/api\": i/o timeout",
+                "10.0.0.1:6443",
+            ),
+        ] {
+            let fails = names(text);
+            let facts = Facts { said: &fails, ..facts(&sample) };
+            starts(&given(stage, &facts), &[with]);
+        }
     }
 
     #[test]

@@ -111,10 +111,17 @@ impl Outcome {
 
     /// The last error of a call that a text names: a message has what was tried first, and why it failed last.
     pub fn named_in(text: &str) -> Option<Self> {
+        Self::last_in(text).map(|(_, outcome)| outcome)
+    }
+
+    /// The same, after the place in the text at which its words begin.
+    pub fn last_in(text: &str) -> Option<(usize, Self)> {
         let text = text.to_ascii_lowercase();
-        let ends = |words: &str| Some(text.rfind(words)? + words.len());
-        let found = WORDS.into_iter().filter_map(|(errno, words)| Some((ends(words)?, errno)));
-        found.max_by_key(|(end, _)| *end).map(|(_, errno)| Self::from(errno))
+        let found = WORDS.into_iter().filter_map(|(errno, words)| {
+            let begin = text.rfind(words)?;
+            Some((begin + words.len(), begin, errno))
+        });
+        found.max_by_key(|(end, ..)| *end).map(|(_, begin, errno)| (begin, Self::from(errno)))
     }
 
     /// The errno; `None` after a success.

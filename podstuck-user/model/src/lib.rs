@@ -1,6 +1,7 @@
 //! The data model that all stages share: calls, objects, processes, findings, series; the engine's inputs
 //! ([`event`]) and queries ([`query`]), and causes ([`cause`]). No I/O.
 
+pub mod blamed;
 pub mod block_volume;
 pub mod bounded;
 pub mod call;

@@ -11,7 +11,7 @@ use crate::{
             causes::{DRIVER_DOWN, DRIVER_ERROR, DRIVER_HANGS, NOT_IDEMPOTENT, NOT_REGISTERED},
             verdict::{Fault, Suspect, UMOUNT_RISK, umount},
         },
-        shared::{forced_deletion, halted},
+        shared::{blamed, forced_deletion, halted},
     },
     command::{Process, Step, THIS_NODE, View, pods_of_node},
     ids,
@@ -348,6 +348,10 @@ pub(crate) fn error(context: &Context<'_>, draft: &mut Draft, suspect: &Suspect<
             (None, Some(desc)) => format!("fix what the driver's error names: {desc}"),
             (None, None) => "fix the error that the driver's log reports".into(),
         };
+        let way_out = suspect.said.and_then(|(_, said)| blamed::way_out(&said.text));
+        if let Some(way_out) = way_out.filter(|_| suspect.first_error.is_none()) {
+            draft.advice(way_out, "none");
+        }
         find_driver(draft, act, "none");
         umount(context, draft, suspect, UMOUNT_RISK);
     }

@@ -45,11 +45,14 @@ fn with_socket(driver: &DeviceDriver) -> String {
     format!("driver {name} ({socket})")
 }
 
-/// Names the driver that fails, where it is the only one that kubelet has to ask.
-pub(super) fn driver_fails(draft: &mut Draft, pod: &PodState) {
+/// Names the driver that fails: the one that the error names, or else the only one that kubelet has to ask.
+pub(super) fn driver_fails(draft: &mut Draft, pod: &PodState, named: Option<String>) {
     let mut drivers = pod.claims.iter().flat_map(|claim| &claim.drivers);
-    let only = drivers.next().filter(|first| drivers.all(|other| other.name == first.name));
-    let Some(only) = only else {
+    let only = match &named {
+        Some(name) => drivers.find(|it| it.name == *name),
+        None => drivers.next().filter(|first| drivers.all(|other| other.name == first.name)),
+    };
+    let Some(name) = named.or_else(|| Some(only?.name.clone())) else {
         draft.held_by(Who::component("a DRA driver of the pod", None));
         draft.advice(
             "look into the DRA driver's log on this node for the claim that the error names",
@@ -57,9 +60,9 @@ pub(super) fn driver_fails(draft: &mut Draft, pod: &PodState) {
         );
         return;
     };
-    let name = safe(only.name.as_bytes());
+    let name = safe(name.as_bytes());
     draft.held_by(Who::component(format!("the DRA driver {name}"), None));
-    let what = if only.registration == Registration::Listening {
+    let what = if only.is_none_or(|it| it.registration == Registration::Listening) {
         format!(
             "look into the log of the DRA driver {name} on this node for the claim that the error names"
         )

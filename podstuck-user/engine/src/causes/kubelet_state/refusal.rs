@@ -41,10 +41,12 @@ pub(super) enum Way<'a> {
     Answer,
     /// Nothing of the pod is left on the node.
     Bare,
-    /// A driver of the pod's devices is not registered.
+    /// kubelet's own call on its own files fails.
+    Own,
+    /// kubelet does not reach a driver of the pod's devices.
     Driver(String),
-    /// A driver of the pod's devices fails.
-    DriverFails,
+    /// A driver of the pod's devices fails; its name, if the error has it.
+    DriverFails(Option<String>),
 }
 
 /// The refusal behind an error of kubelet's own.
@@ -96,13 +98,20 @@ pub(super) fn refusal<'a>(said: &'a Said, suspect: &Suspect<'a>) -> Option<Refus
             way: Way::Restart("it finds no volume of that name in the pod's directory"),
         });
     }
+    // The claims' state file in kubelet's root (pkg/kubelet/cm/dra, `syncToCheckpoint`).
+    if has("unprepare dynamic resources: checkpoint ") {
+        return Some(Refusal {
+            means: "kubelet has had the pod's devices released, and fails to write that into its own file.",
+            way: Way::Own,
+        });
+    }
     let unregistered = has("list of registered DRA");
     if has("unprepare dynamic resources") || has("NodeUnprepareResource") || unregistered {
         let is_away = unregistered || has("not registered") || has("dial unix");
         if is_away && let Some(driver) = driver(text) {
             return Some(Refusal {
                 means: "Before kubelet unmounts anything, the driver of the pod's devices must \
-                    release them, and that driver is not registered with kubelet.",
+                    release them, and that driver is not registered with kubelet, or does not accept its calls.",
                 way: Way::Driver(driver),
             });
         }
@@ -118,7 +127,7 @@ pub(super) fn refusal<'a>(said: &'a Said, suspect: &Suspect<'a>) -> Option<Refus
         return Some(Refusal {
             means: "Before kubelet unmounts anything, the driver of the pod's devices must \
                 release them, and that fails.",
-            way: Way::DriverFails,
+            way: Way::DriverFails(driver(text)),
         });
     }
     if let Some(container) = without_image(text) {
@@ -259,8 +268,13 @@ fn untold<'a>(text: &str, dockerd: Option<&'a Said>) -> Option<(&'a str, &'a Sai
     Some((said::container_id(path)?, said)).filter(|_| is_answer && !is_gone && !error.is_empty())
 }
 
-/// `driver NAME`, or `driver name NAME`.
+/// `driver NAME`, or `driver name NAME`, or a path in the driver's own directory below kubelet's `plugins`.
 fn driver(text: &str) -> Option<String> {
+    let of_path = text.rsplit_once("/plugins/").and_then(|(_, rest)| rest.split_once('/'));
+    if let Some((name, _)) = of_path.filter(|(name, _)| name.contains('.') && is_object_name(name))
+    {
+        return Some(name.to_owned());
+    }
     let words: Vec<&str> =
         text.split([' ', ',', ':', '"', '\\']).filter(|it| !it.is_empty()).collect();
     let names = words.windows(2).filter(|pair| matches!(pair[0], "driver" | "name" | "plugin"));

@@ -10,7 +10,7 @@ use crate::{
             suspect::{FRESH, IN_MEMORY, LATE, Suspect},
         },
         shared::{
-            forced_deletion,
+            blamed, forced_deletion,
             repeated::{Repeated, is_another, tell_first},
             unit::{RUNTIME_RISK, of as unit_of, restart_kubelet, restart_of},
         },
@@ -135,8 +135,21 @@ pub(super) fn step_fails(
             draft.must = Some("stop the pod's containers and its sandbox without an error");
             draft.fact("no process of the pod is left", Source::proc("control groups"));
             draft.fact("nothing of the pod is mounted", Source::proc("mountinfo"));
+            // dockerd passes on less than it logs.
+            let dockerd = suspect
+                .dockerd
+                .filter(|_| said::answered(&complaint.said.text) == Some(Answered::Docker));
+            let of_dockerd = dockerd.and_then(|own| Some((own, blamed::way_out(&own.text)?)));
+            if let Some((own, _)) = &of_dockerd {
+                draft.fact(own.quote(own.component.name()), Source::Log(own.source.clone()));
+            }
+            let way_out =
+                of_dockerd.map(|it| it.1).or_else(|| blamed::way_out(&complaint.said.text));
+            let unknown = || {
+                "repair what the runtime's error names; its own log has more about it".to_owned()
+            };
             draft.advice(
-                "repair what the runtime's error names; its own log has more about it",
+                way_out.unwrap_or_else(unknown),
                 "none; kubelet asks again at each attempt",
             );
             let name = its.map_or("the container runtime", |it| it.component.name());
@@ -172,6 +185,9 @@ pub(super) fn step_fails(
             draft.must = Some("remove the ended container");
             draft.fact("no process of the pod is left", Source::proc("control groups"));
             draft.fact("nothing of the pod is mounted", Source::proc("mountinfo"));
+            if let Some(way_out) = blamed::way_out(&complaint.said.text) {
+                draft.advice(way_out, "none");
+            }
             let does = "restore what its error names as missing, or remove what its error names as in the way: the \
                 runtime then removes the container";
             draft.advice(format!("{does} {id} at kubelet's next attempt"), "none");
@@ -200,10 +216,21 @@ pub(super) fn step_fails(
                 draft.remedy(step, "low: Docker removes no container that runs");
             }
         }
+        Way::Own => {
+            draft.held_by(suspect.kubelet());
+            let way_out = blamed::way_out(&complaint.said.text);
+            draft.advice(
+                way_out.unwrap_or_else(|| "repair what kubelet's error names".into()),
+                "none",
+            );
+        }
         Way::Driver(name) => {
             dra::tell(&mut draft, suspect.pod, Some(&name));
             let driver = Who::component(format!("the DRA driver {name}"), None);
-            draft.held_by(driver.and(", which is not registered"));
+            draft.held_by(driver.and(match complaint.said.text.contains("registered") {
+                true => ", which is not registered",
+                false => ", which does not accept kubelet's calls",
+            }));
             draft.advice(
                 format!(
                     "start the DRA driver {name} on this node: kubelet's next attempt then \
@@ -212,9 +239,12 @@ pub(super) fn step_fails(
                 "none",
             );
         }
-        Way::DriverFails => {
+        Way::DriverFails(name) => {
             dra::tell(&mut draft, suspect.pod, None);
-            dra::driver_fails(&mut draft, suspect.pod);
+            if let Some(way_out) = blamed::way_out(&complaint.said.text) {
+                draft.advice(way_out, "none");
+            }
+            dra::driver_fails(&mut draft, suspect.pod, name);
         }
     }
     suspect.force(&mut draft);

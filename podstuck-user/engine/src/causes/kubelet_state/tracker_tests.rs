@@ -214,7 +214,17 @@ fn what_kubelet_fails_at_by_itself_is_named_and_what_helps() {
          [{}",
         file.replace("/k/pods/u", &pod_state(UID).directory.to_string_lossy())
     );
+    let unreached = "Error syncing pod, skipping: unprepare dynamic resources: NodeUnprepareResources: rpc error: code = \
+        Unavailable desc = dial unix /k/plugins/gpu.example.com/dra.sock: connect: connection refused";
+    let locked = "Error syncing pod, skipping: unprepare dynamic resources: NodeUnprepareResources failed for ResourceClaim a: \
+        timeout acquiring lock (/k/plugins/gpu.example.com/pu.lock)";
+    let full = "Error syncing pod, skipping: unprepare dynamic resources: checkpoint ResourceClaim state: open /k/.7: no space \
+        left on device";
+    let of_driver_down = "the DRA driver gpu.example.com, which does not accept kubelet's calls";
     for (text, who, first) in [
+        (unreached, of_driver_down.into(), "start the DRA driver gpu.example.com"),
+        (locked, "the DRA driver gpu.example.com".into(), "end the process that holds the lock"),
+        (full, kubelet(), "free space"),
         (block, kubelet(), "restart kubelet"),
         (&lost, kubelet(), "restart kubelet"),
         (unmade, kubelet(), "[ \"$(kubectl --namespace shop get pod cart"),
@@ -457,7 +467,7 @@ fn an_answer_of_the_runtime_to_a_kill_is_the_runtimes() {
     draft.assert_is("kubelet-step-fails", Certainty::Likely);
     assert_eq!(holder_of(&draft.held_by), "the container runtime");
     let words: Vec<&str> = draft.remedies.iter().map(Remedy::words).collect();
-    assert!(words[0].starts_with("repair what the runtime's error names"), "{words:?}");
+    assert!(words[0].starts_with("look for what the earlier request waits for"), "{words:?}");
     assert!(!words.iter().any(|it| it.contains("restart kubelet")), "{words:?}");
 }
 

@@ -1,7 +1,9 @@
 //! A sandbox's network that cannot be torn down. The CNI plugin's error names the server that it does not reach, or the
 //! file that it does not find; or the runtime fails [before](super::network_record) it runs a plugin.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
 
 use crate::{
     causes::{
@@ -10,14 +12,16 @@ use crate::{
             suspect::Suspect,
             verdict,
         },
-        shared::{forced_deletion, repeated::tell_first},
+        shared::{blamed as by_error, forced_deletion, repeated::tell_first},
     },
     command::{Step, pods_of_node},
     ids,
     model::{
+        blamed::{Blamed, Object, Why, blamed},
         chain::Who,
         evidence::Source,
         path::{clip, safe, safe_path},
+        said::container_id,
         time::Monotonic,
     },
     verdict::Draft,
@@ -43,6 +47,8 @@ enum Fault<'a> {
     NoConfig,
     /// The plugin does not reach its agent on this node; the agent's address or socket, if the error has it.
     Agent(Option<&'a str>),
+    /// The file that its agent writes on this node is missing.
+    AgentsFile(&'a Path),
     /// Another process holds the lock of iptables.
     Locked,
     /// A server that is not on this node refuses the connection, or its name does not resolve.
@@ -91,6 +97,8 @@ impl<'a> Fault<'a> {
             Self::Silent(address.filter(|_| is_far))
         } else if text.contains(NO_CONTENT) {
             Self::EmptyRecord
+        } else if has(&["failed to unmarshal response"]) {
+            Self::Agent(None)
         } else if has(&BAD_CONFIGURATION) {
             Self::BadRecord
         } else if text.contains("rename") && text.contains(OUT_OF_RANGE) {
@@ -99,6 +107,8 @@ impl<'a> Fault<'a> {
             Self::NotRun(path)
         } else if has(&["netplugin failed", "signal: killed", "panic: "]) {
             Self::Crashes
+        } else if let Some(path) = agents_file(text) {
+            Self::AgentsFile(path)
         } else if has(&GONE) {
             Self::NothingLeft
         } else {
@@ -137,6 +147,14 @@ impl<'a> Fault<'a> {
                     .waits_for(format!("its agent on this node, at {address}"))
                     .released_by(format!(
                         "start the network's agent on this node, or its pod again: it must listen at {address}"
+                    ))
+            }
+            Self::AgentsFile(path) => {
+                let path = safe_path(path);
+                About::says(format!(": the file {path}, which its agent writes on this node, is missing"))
+                    .waits_for("its agent on this node")
+                    .released_by(format!(
+                        "start the network's agent on this node, or its pod again: it writes {path}"
                     ))
             }
             Self::Locked => About::says(format!(
@@ -274,14 +292,31 @@ const GONE: [&str; 8] = [
 
 /// Whether an error is about the socket of a server on this node.
 fn is_socket(text: &str) -> bool {
-    text.contains("dial unix")
-        || text.contains("connect: no such file")
-        || text.contains(".sock: no such")
+    let words = ["dial unix", "connect: no such file", ".sock: no such", "unix:/"];
+    words.iter().any(|words| text.contains(words))
 }
 
-/// The socket that a client of Go's did not reach.
+/// The missing file of an agent: one that a plugin reads, which is in a directory of its own for the node's running daemons or
+/// their state. What belongs to one sandbox is named by its namespace or its ID, and libcni's files have causes of their own.
+fn agents_file(text: &str) -> Option<&Path> {
+    let Blamed { object: Some(Object::Path(path)), why: Why::Errno(Errno::ENOENT) } = blamed(text)?
+    else {
+        return None;
+    };
+    let is_read =
+        ["open ", "stat "].iter().any(|call| text.contains(&format!("{call}{}: ", path.display())));
+    let is_daemons = ["/run", "/var/run", "/var/lib"].iter().any(|all| path.starts_with(all));
+    let of_sandbox = ["netns", "/var/lib/cni", "/cni/sriov"];
+    let text = path.to_string_lossy();
+    let is_sandboxs =
+        of_sandbox.iter().any(|part| text.contains(part)) || container_id(&text).is_some();
+    (is_read && is_daemons && !is_sandboxs).then_some(path)
+}
+
+/// The socket that a client of Go's or Open vSwitch's did not reach.
 fn socket(text: &str) -> Option<&str> {
-    let path = text.split_once("dial unix ")?.1.split(": ").next()?;
+    let (_, rest) = text.split_once("dial unix ").or_else(|| text.split_once("unix:"))?;
+    let path = rest.split(": ").next()?;
     path.starts_with('/').then_some(path)
 }
 
@@ -416,7 +451,8 @@ fn plugin_fails(draft: &mut Draft, suspect: &Suspect<'_>) {
         }
         None => {
             let then = "none; kubelet's next attempt then succeeds";
-            if let Some(way_out) = about.way_out {
+            let named = || by_error::way_out(&suspect.logged.said.text);
+            if let Some(way_out) = about.way_out.or_else(named) {
                 draft.advice(way_out, then);
             }
         }
@@ -458,126 +494,5 @@ fn plugin_fails(draft: &mut Draft, suspect: &Suspect<'_>) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// As in multus-cni 570, containerd/cri issue 732, cri-o 595, amazon-vpc-cni-k8s 2487, calico 7272 and 7647, cni-plugin 377,
-    /// spidernet-io/cni-plugins 47, ovs-cni 276, weave 3587, sriov-cni 58, multus-cni 1448, CNI-Genie 221,
-    /// ib-sriov-cni 135.
-    #[test]
-    fn an_error_says_whom_the_plugin_does_not_reach_or_what_it_does_not_find() {
-        let table = [
-            (
-                "dial tcp 10.10.25.230:4001: getsockopt: connection refused",
-                Fault::Refuses("10.10.25.230:4001"),
-            ),
-            (
-                "dial tcp [fd00::7]:2379: connect: connection refused",
-                Fault::Refuses("[fd00::7]:2379"),
-            ),
-            (
-                "dial tcp: lookup etcd.corp on 10.96.0.10:53: no such host",
-                Fault::Refuses("etcd.corp"),
-            ),
-            (
-                "Error while dialing dial tcp 127.0.0.1:50051: connect: connection refused",
-                Fault::Agent(Some("127.0.0.1:50051")),
-            ),
-            ("dial tcp [::1]:9099: connect: connection refused", Fault::Agent(Some("[::1]:9099"))),
-            (
-                "dial unix /var/run/cilium/cilium.sock: connect: no such file or directory",
-                Fault::Agent(Some("/var/run/cilium/cilium.sock")),
-            ),
-            (
-                "could not teardown ipv4 dnat: running [/usr/sbin/iptables -t nat -X CNI-DN-0aa --wait]: exit status 4: \
-                 Another app is currently holding the xtables lock. Perhaps you want to use the -w option?",
-                Fault::Locked,
-            ),
-            ("cni config uninitialized", Fault::NoConfig),
-            (
-                "cni config load failed: no network config found in /etc/cni/net.d: cni plugin not initialized",
-                Fault::NoConfig,
-            ),
-            ("dial tcp 10.96.0.1:443: i/o timeout", Fault::Silent(Some("10.96.0.1:443"))),
-            ("context deadline exceeded", Fault::Silent(None)),
-            (
-                "dial tcp 10.0.0.5:39102->10.96.0.1:443: i/o timeout",
-                Fault::Silent(Some("10.96.0.1:443")),
-            ),
-            (
-                "error getting ClusterInformation: connection is unauthorized: Unauthorized",
-                Fault::Login,
-            ),
-            (
-                "failed to find plugin \"weave-net\" in path [/opt/cni/bin]",
-                Fault::NoProgram(Some("weave-net")),
-            ),
-            (
-                r#"plugin type=\"istio-cni\" failed (delete): failed to find plugin \"istio-cni\" in path [/opt/cni/bin]"#,
-                Fault::NoProgram(Some("istio-cni")),
-            ),
-            ("failed to find plugin \"a b\" in path [/opt/cni/bin]", Fault::NoProgram(None)),
-            ("netplugin failed with no error message: signal: killed", Fault::Crashes),
-            (
-                "netplugin failed with no error message: fork/exec /opt/cni/bin/weave-net: text file busy",
-                Fault::NotRun("/opt/cni/bin/weave-net"),
-            ),
-            ("netplugin failed but error parsing its diagnostic message \"\"", Fault::Crashes),
-            ("failed to del rule table 500: no such file or directory", Fault::NothingLeft),
-            (
-                "Failed to obtain OVS port for given connection: failed to find object from table Port",
-                Fault::NothingLeft,
-            ),
-            (
-                "error reading cached NetConf in /var/lib/cni/sriov with name 0a1b-net1",
-                Fault::NothingLeft,
-            ),
-            (
-                "delegateDel: error invoking ConflistDel - \"cbr0\": conflistDel: error in getting result from \
-                 DelNetworkList: failed to parse netconf: unexpected end of JSON input",
-                Fault::EmptyRecord,
-            ),
-            (
-                "delegateDel: error invoking ConflistDel - \"k8s-pod-network\": conflistDel: error converting the raw bytes into \
-                 a conflist: error parsing configuration list: no 'plugins' key",
-                Fault::BadRecord,
-            ),
-            ("error removing interface \"eth0\": Link not found", Fault::NothingLeft),
-            (
-                "CNI Genie error at ParsePodAnnotations: Corresponding binary for user requested plugin (weave) is not present \
-                 in plugin directory (/opt/cni/bin)",
-                Fault::NoProgram(Some("weave")),
-            ),
-            (
-                "failed to rename link net1 to host name : \"numerical result out of range\"",
-                Fault::BadName,
-            ),
-            ("stat /run/antrea/cni.sock: no such file or directory", Fault::Agent(None)),
-            ("x", Fault::Unknown),
-        ];
-        for (text, fault) in table {
-            assert_eq!(Fault::of(text), fault, "{text}");
-        }
-        assert_eq!(address("dial tcp \u{1b}[2J: x"), None);
-        let of_libcni = r#"failed to destroy network: plugin type=\"aws-cni\" name=\"aws-cni\" failed (delete)"#;
-        assert_eq!(plugin(of_libcni), Who::object("the CNI plugin aws-cni"));
-        let of_multus =
-            format!(r#"{of_libcni}: delegateDel: error invoking DelegateDel - \"ib-sriov\": x"#);
-        assert_eq!(plugin(&of_multus), Who::object("the CNI plugin ib-sriov"));
-        let of_list = format!(
-            r#"{of_libcni}: delegateDel: error invoking ConflistDel - \"sriov-overlay\": x"#
-        );
-        let list = "the CNI plugin aws-cni, for the network sriov-overlay";
-        assert_eq!(plugin(&of_list), Who::object(list));
-        assert_eq!(plugin("cni config uninitialized"), Who::object("the CNI plugin"));
-        let of_dockershim = "network: failed to find plugin \"flannel\" in path [/opt/cni/bin]";
-        assert_eq!(plugin(of_dockershim), Who::object("the CNI plugin flannel"));
-        let refuses =
-            Fault::of("dial unix /run/multus/multus.sock: connect: connection refused").about();
-        assert_eq!(
-            refuses.waits_for.unwrap(),
-            "its agent on this node, at /run/multus/multus.sock"
-        );
-        assert!(refuses.way_out.unwrap().ends_with("must listen at /run/multus/multus.sock"));
-    }
-}
+#[path = "network_tests.rs"]
+mod tests;

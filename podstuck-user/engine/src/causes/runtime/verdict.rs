@@ -14,7 +14,7 @@ use crate::{
             device, handler, hook, network, sandbox, shim, socket,
             suspect::Suspect,
         },
-        shared::{repeated::Repeated, unit},
+        shared::{blamed, repeated::Repeated, unit},
     },
     command::{NAME, Process, Step, has_ended, if_same, kill},
     ids,
@@ -208,8 +208,13 @@ pub(super) fn must_act(draft: &mut Draft, suspect: &Suspect<'_>, must: &'static 
 
 fn lost(draft: &mut Draft, suspect: &Suspect<'_>) {
     match oci_runtime(&suspect.logged.said.text) {
-        Some(program) => oci_fails(draft, program),
-        None => must_act(draft, suspect, "accept that the container has ended"),
+        Some(program) => oci_fails(draft, program, &suspect.logged.said.text),
+        None => {
+            must_act(draft, suspect, "accept that the container has ended");
+            if let Some(way_out) = blamed::way_out(&suspect.logged.said.text) {
+                draft.advice(way_out, "none");
+            }
+        }
     }
     match (suspect.container(), suspect.has_ended()) {
         (Some(id), Some(true)) => {
@@ -359,10 +364,14 @@ fn is_unfinished(suspect: &Suspect<'_>) -> bool {
     suspect.logged.said.text.contains("failed to handle container TaskExit event: ")
 }
 
-fn oci_fails(draft: &mut Draft, program: &str) {
+fn oci_fails(draft: &mut Draft, program: &str, error: &str) {
     let name = clip(&safe(program.as_bytes()), NAME);
     draft.held_by(Who::object(format!("the OCI runtime {name}")));
     draft.must = Some("clean up after the container without an error");
+    if let Some(way_out) = blamed::way_out(error) {
+        draft.advice(way_out, "none; the runtime tries again");
+        return;
+    }
     draft.advice(
         "repair the OCI runtime, as its error says, or install a version that has what the error names as missing: the \
          runtime tries again",

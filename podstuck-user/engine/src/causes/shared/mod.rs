@@ -1,5 +1,6 @@
 //! Code that several families of causes share.
 
+pub(crate) mod blamed;
 pub(crate) mod claim;
 pub(crate) mod clean_up;
 pub(crate) mod clients;
