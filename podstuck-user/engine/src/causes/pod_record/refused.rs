@@ -164,7 +164,10 @@ fn who(error: &str) -> Option<Refuser<'_>> {
     if has(&["Unauthorized", "certificate has expired"]) {
         return Some(Refuser::Credentials);
     }
-    has(&["is forbidden"]).then_some(Refuser::Rights)
+    // The node authorizer's answer also about a pod that no longer exists, or is on another node (plugin/pkg/auth/authorizer/node):
+    // no such record waits for this kubelet.
+    let is_unrelated = has(&["no relationship found between node"]);
+    (has(&["is forbidden"]) && !is_unrelated).then_some(Refuser::Rights)
 }
 
 /// The policy that denies a request, and its binding (k8s.io/apiserver, pkg/admission/plugin/policy/validating).
@@ -334,6 +337,9 @@ mod tests {
         assert_eq!(who(denied), Some(Refuser::Webhook { name: "a.b", service: None }));
         assert_eq!(who("Unauthorized"), Some(Refuser::Credentials));
         assert_eq!(who("pods \"x\" is forbidden: no"), Some(Refuser::Rights));
+        let unrelated = "pods \"x\" is forbidden: User \"system:node:n1\" cannot get resource \"pods\": no relationship found \
+            between node 'n1' and this object";
+        assert_eq!(who(unrelated), None);
         let denied = "pods \"web-0\" is forbidden: ValidatingAdmissionPolicy 'no-delete.example' with binding 'all' denied \
             request: keep it";
         assert_eq!(
