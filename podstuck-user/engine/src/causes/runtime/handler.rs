@@ -53,9 +53,12 @@ pub(crate) static HANDLER_GONE: Cause = Cause {
     ],
 };
 
-/// The handler, or the controller of the sandbox, that the error names.
+/// containerd's words before the name of a handler's program that is gone (core/runtime/v2, `resolveRuntimePath`).
+const NOT_INSTALLED: &str = " binary not installed ";
+
+/// The handler, its program, or the controller of the sandbox, that the error names.
 fn name(text: &str) -> Option<&str> {
-    let before = ["runtime handler ", "sandbox controller by ", "no runtime for "];
+    let before = ["runtime handler ", "sandbox controller by ", "no runtime for ", NOT_INSTALLED];
     let rest = before.iter().find_map(|words| Some(text.split_once(words)?.1))?;
     let ends = |c: char| c.is_whitespace() || "\"\\,:]".contains(c);
     let rest = rest.trim_start_matches(['\\', '"']);
@@ -67,6 +70,21 @@ pub(super) fn words(draft: &mut Draft, suspect: &Suspect<'_>) {
     verdict::processes(draft, suspect);
     let name = name(&suspect.logged.said.text).map(|name| clip(&safe(name.as_bytes()), NAME));
     let handler = name.map(|name| format!(" {name}")).unwrap_or_default();
+    if suspect.logged.said.text.contains(NOT_INSTALLED) {
+        draft.explanation = format!(
+            "The program{handler} of the handler that the pod was started with is no longer installed. The runtime starts it \
+             for each act on the pod's sandbox, so each stop of the pod fails at once."
+        );
+        draft.advice(
+            format!(
+                "install the program{handler} again, in a directory of the runtime's PATH: kubelet's next attempt succeeds. \
+                 Remove it only when no pod is left that runs with it"
+            ),
+            "none",
+        );
+        rule_out(draft);
+        return;
+    }
     draft.explanation = format!(
         "The runtime's configuration no longer has the handler{handler} that the pod was started with. The runtime looks \
          for it before it sends a signal, so each stop of the pod fails at once. A kill by hand does not help: the runtime \
@@ -80,6 +98,10 @@ pub(super) fn words(draft: &mut Draft, suspect: &Suspect<'_>) {
         ),
         unit::RUNTIME_RISK,
     );
+    rule_out(draft);
+}
+
+fn rule_out(draft: &mut Draft) {
     draft.rule_out(
         ids::SHIM_OR_CONTAINERD_STATE_LOST,
         "the runtime has the container, and lacks its handler",
@@ -100,6 +122,8 @@ mod tests {
         assert_eq!(name(of_containerd), Some("shim"));
         let of_older = r#"failed to get sandbox runtime: no runtime for \"kata\" is configured"#;
         assert_eq!(name(of_older), Some("kata"));
+        let gone = r#"runtime "io.containerd.kata.v2" binary not installed "containerd-shim-kata-v2": file does not exist"#;
+        assert_eq!(name(gone), Some("containerd-shim-kata-v2"));
         assert_eq!(name("empty runtime path for runtime handler "), None);
     }
 }

@@ -9,10 +9,11 @@ use crate::{
         shared::{pending_deletion::Word, repeated::Repeated},
     },
     model::{
+        identity::Component,
         node::{LeftRootfs, NodeSample, PodState},
         pod_group::PodGroup,
         runtime::{OutOfStep, Shim, Unreaped},
-        said::{Complaint, container_id},
+        said::{Complaint, Level, Said, container_id},
         time::Monotonic,
     },
     query::SocketPath,
@@ -152,4 +153,20 @@ impl<'a> Suspect<'a> {
         }
         self.pod.populated.map(|populated| !populated)
     }
+}
+
+/// Whether a runtime logs an error about the stop of a pod or its containers, with words that no complaint stands for.
+pub(super) fn is_stop_error(said: &Said) -> bool {
+    let is_runtimes =
+        matches!(said.component, Component::Containerd | Component::CriO | Component::Dockerd);
+    let is_open = said.level == Level::Error && said.complaint.is_none() && said.report.is_none();
+    // containerd informs plugins of a stop, and ignores their errors (internal/cri/nri).
+    let is_ignored = said.text.starts_with("NRI ");
+    let words = ["stop", "Stop", "kill", "Kill"];
+    is_runtimes && is_open && !is_ignored && words.iter().any(|it| said.text.contains(it))
+}
+
+/// Whether a complaint says that no signal reaches a container.
+pub(super) fn cannot_signal(complaint: Complaint) -> bool {
+    matches!(complaint, Complaint::StateLost | Complaint::SignalRefused | Complaint::KillFails)
 }

@@ -16,7 +16,7 @@ use crate::{
             not_killed, own_kernel,
             sandbox::{self, SandboxMounts},
             socket::SocketFiles,
-            suspect::{Collects, FRESH, Suspect, is_fresh},
+            suspect::{Collects, FRESH, Suspect, cannot_signal, is_fresh, is_stop_error},
             verdict,
         },
         shared::{clean_up::is_clean_up, pending_deletion::ToGo, repeated::Repeated},
@@ -68,6 +68,8 @@ const ORDER: [Complaint; 14] = [
 pub(crate) struct RuntimeSays {
     /// By pod UID, which is empty for the node.
     complaints: Bounded<(String, Complaint), Repeated, REMEMBERED>,
+    /// By UID: the errors of a runtime about a stop of the pod, which no complaint stands for.
+    stop_errors: Bounded<String, Repeated, REMEMBERED>,
     /// By UID: the last tear-down of a volume, or attempt at it. kubelet stops the sandbox first.
     torn_down: Bounded<String, Monotonic, REMEMBERED>,
     /// By UID: when a container ended last.
@@ -134,11 +136,6 @@ fn is_killed(logged: &Repeated) -> bool {
 /// sign (pkg/kubelet/cri/remote, `StopContainer`): with a longer one the request has no time, and is not sent.
 const LONGEST_GRACE: u64 = i64::MAX.unsigned_abs() / 1_000_000_000 - 120;
 
-/// Whether a complaint says that no signal reaches a container.
-fn cannot_signal(complaint: Complaint) -> bool {
-    matches!(complaint, Complaint::StateLost | Complaint::SignalRefused | Complaint::KillFails)
-}
-
 impl RuntimeSays {
     fn listen(&mut self, context: &Context<'_>, said: &Said) {
         let at = context.when(said.at);
@@ -163,6 +160,10 @@ impl RuntimeSays {
                 *last = Some(at).max(*last);
             }
             _ => {}
+        }
+        if is_stop_error(said) {
+            let begin = || Repeated::begin(said, at);
+            self.stop_errors.or_insert_with(said.uid.clone(), begin).note(context, said);
         }
         let Some(complaint) = said.complaint.filter(|complaint| ORDER.contains(complaint)) else {
             return;
@@ -249,6 +250,11 @@ impl RuntimeSays {
             };
             let of_node = self.complaints.get(&(String::new(), complaint));
             let of_node = of_node.filter(|logged| is_fresh(logged));
+            // A runtime that logs why it does not stop the pod has received kubelet's request, and does not hang.
+            let errors = self.stop_errors.get(&pod.uid).filter(|it| it.lines > 1 && is_fresh(it));
+            if complaint == Complaint::NoAnswer && of_node.is_none() && errors.is_some() {
+                continue;
+            }
             if sandbox::kept(&logged.said).is_some() {
                 busy.push((target_id, Said::clone(&logged.said)));
             }

@@ -33,6 +33,8 @@ pub(super) fn of_runtime(error: &str) -> Option<Complaint> {
         "failed to find runtime handler ",
         "empty runtime path for runtime handler ",
         "failed to get sandbox controller by ",
+        // containerd, of a handler whose shim was uninstalled (core/runtime/v2, `resolveRuntimePath`).
+        " binary not installed ",
     ];
     // containerd before 2.0 (`getSandboxRuntime`), with the name in quotes between the two.
     let is_unset = has(&["no runtime for "]) && has(&[" is configured"]);
@@ -66,7 +68,9 @@ pub(super) fn of_runtime(error: &str) -> Option<Complaint> {
         return Some(Complaint::StateLost);
     }
     // containerd asks the shim for the state, and its own store for the container (core/metadata/containers.go).
-    if error.starts_with("get state for ") || has(&["get container info: container "]) {
+    let is_unlisted =
+        has(&["in namespace \"k8s.io\": not found", "in namespace \\\"k8s.io\\\": not found"]);
+    if error.starts_with("get state for ") || is_unlisted {
         return Some(Complaint::StateLost);
     }
     let lost = [
@@ -100,10 +104,12 @@ pub(super) fn of_runtime(error: &str) -> Option<Complaint> {
         return Some(Complaint::SocketRefused);
     }
     // These wait for a container, not for an answer.
+    let is_late = has(&["deadline exceeded", "context canceled", "imed out", "timeout"]);
+    if is_late && has(&["failed to stop sandbox container", "failed to stop container"]) {
+        return Some(Complaint::ContainerStays);
+    }
     let waits = [
         "an error occurs during waiting for container",
-        "failed to stop sandbox container",
-        "failed to stop container",
         // dockerd (daemon/stop.go and kill.go).
         "failed to exit within ",
         "did not receive an exit event",
@@ -127,6 +133,10 @@ pub(super) fn of_runtime(error: &str) -> Option<Complaint> {
 
 /// The same for the runtime's own log: a runtime that logs a timeout does answer.
 pub(super) fn of_itself(error: &str) -> Option<Complaint> {
+    // containerd informs plugins of a stop, and continues without them (internal/cri/server: `NRI failed to stop container`).
+    if error.starts_with("NRI ") {
+        return None;
+    }
     match of_runtime(error) {
         Some(Complaint::NoAnswer) => Some(Complaint::ContainerStays),
         other => other,
@@ -138,6 +148,37 @@ mod tests {
     use super::*;
 
     /// As cited in the issues of containerd, CRI-O, k3s, microk8s, deckhouse, kubernetes and calico.
+    #[test]
+    fn an_error_that_the_runtime_ignores_is_none() {
+        let plugin = "NRI failed to stop container: context deadline exceeded";
+        assert_eq!(of_itself(plugin), None);
+    }
+
+    /// As in kata-containers src/runtime/virtcontainers, containerd core/runtime/v2 and core/metadata.
+    #[test]
+    fn a_stop_that_fails_is_no_wait_for_a_container() {
+        let dead =
+            "failed to stop container \"a\": failed to kill container \"a\": Dead agent: unknown";
+        let table = [
+            (dead, None),
+            (
+                "failed to stop container a: context deadline exceeded",
+                Some(Complaint::ContainerStays),
+            ),
+            (
+                "failed to stop sandbox \"a\": container \"a\" in namespace \"k8s.io\": not found",
+                Some(Complaint::StateLost),
+            ),
+            (
+                "runtime \"io.containerd.kata.v2\" binary not installed \"containerd-shim-kata-v2\": file does not exist",
+                Some(Complaint::HandlerGone),
+            ),
+        ];
+        for (error, complaint) in table {
+            assert_eq!(of_runtime(error), complaint, "{error}");
+        }
+    }
+
     #[test]
     fn a_complaint_is_known_by_its_text() {
         let table = [

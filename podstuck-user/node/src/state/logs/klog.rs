@@ -149,7 +149,7 @@ static RMDIR: LazyLock<Regex> = LazyLock::new(|| {
 static OF_CSI: LazyLock<Regex> = LazyLock::new(|| {
     fixed(concat!(
         r"(?s)^kubernetes\.io/csi: (?:Unm|m)ounter\.TearDownAt failed(?:",
-        r" to clean mount dir \[[^\]]*\]: kubernetes\.io/csi: failed to remove dir \[[^\]]*\]",
+        r" to clean mount dir \[[^\]]*\]: kubernetes\.io/csi: failed to (?:remove dir|delete volume data file|delete volume path) \[[^\]]*\]",
         r"|: rpc error: code = Internal desc =(?: [^/]*?:)??):? ((?:unlinkat|remove) /.*)$"
     ))
 });
@@ -358,9 +358,11 @@ pub(super) fn complaint(error: &str) -> Option<Complaint> {
     if has(&["rpc error: code = Aborted"]) {
         return Some(Complaint::DriverHangs);
     }
-    // After the driver's answer, kubelet up to 1.29 removes the directory (`removeMountDir`).
-    if has(&["TearDownAt failed to clean mount dir"]) && has(&["device or resource busy"]) {
-        return Some(Complaint::StillMounted);
+    // After the driver's success, kubelet looks at the directory and removes it, with its own file about the volume
+    // (`removeMountDir`): a mount that cannot be looked at is still one.
+    if has(&["TearDownAt failed to clean mount dir"]) {
+        let is_mount = has(&["device or resource busy", "]: lstat /", "]: stat /"]);
+        return is_mount.then_some(Complaint::StillMounted);
     }
     if has(&["rpc error: code = "]) {
         return Some(Complaint::DriverError);

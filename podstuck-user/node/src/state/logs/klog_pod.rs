@@ -6,7 +6,7 @@ use std::{borrow::Cow, sync::LazyLock};
 use jiff::Timestamp;
 use podstuck_model::{
     bounded::Bounded,
-    said::{Level, template},
+    said::{Level, is_not_found, template},
 };
 use regex::Regex;
 
@@ -107,6 +107,14 @@ pub(super) fn complaint(severity: u8, message: &str) -> Option<Complaint> {
         return Some(Complaint { whose: named("object")?, level, text: first_of(&text) });
     }
     let error = field("err");
+    // kubelet asks for the state of what was removed meanwhile; a stop or removal of it names itself.
+    let of_state = |error: &str| {
+        let acts = ["ill", "top", "emov", "elet", "mount", "TearDown"];
+        is_not_found(error) && !acts.iter().any(|it| headline.contains(it) || error.contains(it))
+    };
+    if error.is_some_and(of_state) {
+        return None;
+    }
     if error.is_none() && !is_error && !headline.contains("ailed") {
         return None;
     }
@@ -114,13 +122,18 @@ pub(super) fn complaint(severity: u8, message: &str) -> Option<Complaint> {
         let uid = field("podUID").filter(|uid| is_pod_uid(uid.as_bytes()));
         uid.map(|uid| Whose::Uid(uid.to_owned())).or_else(|| named("pod"))
     };
+    // Fields of other names have a UID or an ID alone: `podName` of kubelet's volume manager, `sandboxID` of its clean-up.
+    let others = || fields.iter().filter(|(name, _)| name != "err").map(|(_, value)| &**value);
     let of_container = || {
-        let id = field("containerID").or_else(|| field("podSandboxID"))?;
-        let id = CONTAINER.captures(id)?[1].to_owned();
+        let id = others().find_map(|value| Some(CONTAINER.captures(value)?[1].to_owned()))?;
         Some(Whose::Container(id))
     };
+    let of_other = || {
+        let uid = others().find(|value| is_pod_uid(value.as_bytes()))?;
+        Some(Whose::Uid(uid.to_owned()))
+    };
     let of_text = || [Some(headline.as_str()), error].into_iter().flatten().find_map(of_uid);
-    let whose = of_field().or_else(of_text).or_else(of_container)?;
+    let whose = of_field().or_else(of_other).or_else(of_text).or_else(of_container)?;
     let text = error.map_or_else(|| headline.clone(), |error| format!("{headline}: {error}"));
     Some(Complaint { whose, level, text: first_of(&text) })
 }
@@ -373,10 +386,22 @@ mod tests {
             reason=\"TaintToleration\" message=\"Predicate TaintToleration failed\"";
         let text = "TaintToleration: Predicate TaintToleration failed";
         assert_eq!(heard(b'I', rejected), Some((name(), Level::Warning, text.into())));
+        // The volume manager and the garbage collection have fields of other names.
+        let volume = format!(
+            "\"Could not construct volume information\" podName=\"{U}\" volumeSpecName=\"data\" err=\"no\""
+        );
+        let text = "Could not construct volume information: no";
+        assert_eq!(heard(b'I', &volume), of_uid(Level::Info, text));
+        let id = "a".repeat(64);
+        let sandbox = format!("\"Failed to remove sandbox\" err=\"not closed\" sandboxID=\"{id}\"");
+        let text = "Failed to remove sandbox: not closed".to_owned();
+        assert_eq!(heard(b'E', &sandbox), Some((Whose::Container(id), Level::Error, text)));
         for quiet in [
             format!("\"SyncLoop DELETE\" source=\"api\" podUID=\"{U}\""),
             format!("\"Probe failed\" probeType=\"Startup\" pod=\"shop/web\" podUID=\"{U}\""),
             rejected.replace("Warning", "Normal"),
+            "\"PLEG: Write status\" err=\"rpc error: code = NotFound desc = no\" pod=\"shop/web\""
+                .into(),
         ] {
             assert_eq!(heard(b'I', &quiet), None, "{quiet}");
         }

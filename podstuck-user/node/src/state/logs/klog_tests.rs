@@ -250,6 +250,16 @@ fn a_complaint_is_known_by_its_text() {
     let busy = "kubernetes.io/csi: mounter.TearDownAt failed to clean mount dir [/k/mount]: remove /k/mount: \
         device or resource busy";
     assert_eq!(complaint(busy), Some(Complaint::StillMounted));
+    let cleans = "kubernetes.io/csi: Unmounter.TearDownAt failed to clean mount dir [/k/mount]: ";
+    let dead = format!("{cleans}lstat /k/mount: transport endpoint is not connected");
+    assert_eq!(complaint(&dead), Some(Complaint::StillMounted));
+    let file = format!(
+        "{cleans}kubernetes.io/csi: failed to delete volume data file [/k/vol_data.json]: remove \
+         /k/vol_data.json: operation not permitted"
+    );
+    assert_eq!(complaint(&file), None, "the driver succeeded, and kubelet has its data");
+    let call = named_call(&file).unwrap();
+    assert_eq!((call.call, &*call.path), (Call::Unlinkat, Path::new("/k/vol_data.json")));
     let not_found = "rpc error: code = NotFound desc = gone";
     assert_eq!(complaint(not_found), Some(Complaint::DriverError));
     let no_data = "unmounter failed to load volume data file [/k]: EOF";

@@ -393,6 +393,38 @@ fn a_container_that_the_oci_runtime_does_not_clean_up_is_its_own() {
     );
 }
 
+/// crun src/libcrun/cgroup-utils.c: a process is left in the container's control group.
+#[test]
+fn what_the_oci_runtimes_error_names_is_looked_at() {
+    let text = "failed to handle container TaskExit event: failed to stop container: crun did not terminate successfully: exit \
+        status 1: cannot delete path `/sys/fs/cgroup/a.scope`: Device or resource busy: unknown";
+    let mut alone = heard(Complaint::StateLost, text);
+    let draft = draft(&mut alone, pod(Some(false))).unwrap();
+    let first = draft.remedies[0].words();
+    assert!(
+        first.starts_with(
+            "end the processes that are left in the control group /sys/fs/cgroup/a.scope"
+        ),
+        "{first}"
+    );
+}
+
+/// CRI-O internal/oci/runtime_oci.go: kubelet's request times out, and CRI-O logs why the container does not end.
+#[test]
+fn a_runtime_that_logs_why_it_does_not_stop_the_pod_does_not_hang() {
+    let late = "failed to \"KillContainer\": context deadline exceeded";
+    let mut alone = heard(Complaint::NoAnswer, late);
+    let hangs = verdict_of(draft(&mut alone, pod(Some(false))));
+    assert_eq!(hangs.map(|it| it.0), Some("runtime-hang"));
+    for second in [455, 575] {
+        let text = "Conmon for container 0a is stopped, although the container is running";
+        let What::Said(line) = said(UID, Complaint::NoAnswer, text, second) else { panic!() };
+        let line = Said { complaint: None, component: Component::CriO, ..*line };
+        alone.take(at(600), What::Said(Box::new(line)));
+    }
+    assert_eq!(verdict_of(draft(&mut alone, pod(Some(false)))), None);
+}
+
 /// containerd#11209: the directory of the configurations was removed and made again, and containerd watches the old one.
 #[test]
 fn a_configuration_that_is_there_is_not_to_be_restored() {
