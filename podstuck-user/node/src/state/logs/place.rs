@@ -78,7 +78,13 @@ pub(super) fn of_process(
     at(&descriptor)?;
     let link = fs::read_link(&descriptor).context("reading where its standard error goes")?;
     at(&link)?;
-    if let Some(why) = alive::why_not_open(&process, pid, 2) {
+    if link == Path::new("/dev/null") {
+        bail!("its standard error is /dev/null");
+    }
+    // A pipe or a socket, as of the journal, is on no file system that could hang: the table of mounts is not read for it.
+    if link.is_absolute()
+        && let Some(why) = alive::why_not_open(&process, pid, 2)
+    {
         bail!(NotEntered(why));
     }
     // Opened only if it is a file: opening a pipe would block, or wake its other end.
@@ -91,9 +97,6 @@ pub(super) fn of_process(
     }
     if kind.is_socket() {
         return journal(host_root, &process, pid);
-    }
-    if link == Path::new("/dev/null") {
-        bail!("its standard error is /dev/null");
     }
     if kind.is_fifo()
         && let Some(log) = beside_its_root(&process).map(|log| on_host(host_root, &log))
