@@ -139,7 +139,9 @@ fn start(backend: &mut Backend, line: &str) {
         let hooks = DIRECTORY_HOOKS.map(|function| format!("{}:{function}", backend.name));
         let is_missing = |hook: &String| !attached.iter().any(|name| name == hook.as_str());
         let missing = hooks.into_iter().filter(is_missing);
-        backend.missing.extend(missing.map(|hook| format!("{hook}: the directory is not reported")));
+        backend
+            .missing
+            .extend(missing.map(|hook| format!("{hook}: the directory is not reported")));
     }
     let missing = list("probes_missing");
     backend.missing.extend(missing.iter().filter_map(Value::as_str).map(str::to_owned));
