@@ -69,6 +69,11 @@ pub(crate) struct Followed<'a> {
 }
 
 impl Followed<'_> {
+    /// The threads that hold the kernel locks for which the last process sleeps.
+    pub(crate) fn lock(&self) -> &[LockHolder] {
+        self.last.map_or(&[], |last| lock(last, self.stuck))
+    }
+
     /// The last process, if it is stopped.
     pub(crate) fn stopped(&self) -> Option<&Waiting> {
         self.last.filter(|last| matches!(last.state, 'T' | 't'))
@@ -265,7 +270,7 @@ impl Waits {
                     it.thread.pid == waiting.pid && it.actor.started == Some(waiting.started)
                 });
                 links.push(last(waiting, stuck, must, clock));
-                links.extend(stuck.iter().flat_map(|it| behind_locks(&it.lock, clock)));
+                links.extend(behind_locks(lock(waiting, stuck), clock));
                 return Followed { links, last: Some(waiting), stuck };
             };
             links.push(self.link(waiting, on, since, must, clock));
@@ -423,6 +428,11 @@ fn who(waiting: &Waiting, clock: &Clock) -> Who {
     waiting.who().started(clock.after_boot(waiting.started))
 }
 
+/// The threads that hold the kernel locks for which a process sleeps: in a call that is followed, or in any other.
+fn lock<'a>(waiting: &'a Waiting, stuck: Option<&'a StuckThread>) -> &'a [LockHolder] {
+    stuck.map_or(&waiting.lock, |it| &it.lock)
+}
+
 /// The link of the last process, by its state and its call.
 fn last(waiting: &Waiting, stuck: Option<&StuckThread>, must: String, clock: &Clock) -> Link {
     let Waiting { pid, state, channel, .. } = waiting;
@@ -446,7 +456,9 @@ fn last(waiting: &Waiting, stuck: Option<&StuckThread>, must: String, clock: &Cl
             return Link { waits_for, since, not_visible, ..Link::new(who, must, fact, source) };
         }
         ('D', _) => {
-            (channel.map(|channel| wait_channel::words(&[], channel)), format!("state {state}"))
+            let by_lock = waiting.lock.first().map(kernel_lock::words);
+            let by_channel = || channel.map(|channel| wait_channel::words(&[], channel));
+            (by_lock.or_else(by_channel), format!("state {state}"))
         }
         _ => (None, format!("state {state}{within}")),
     };

@@ -38,9 +38,10 @@ pub struct Blamed<'a> {
     pub why: Why,
 }
 
-/// The words of umount(8) for an errno of umount2(2) (util-linux, libmount/src/context_umount.c).
-const OF_UMOUNT: [(&str, Errno); 2] =
-    [("target is busy", Errno::EBUSY), ("must be superuser to unmount", Errno::EPERM)];
+/// umount(8)'s words for EBUSY of umount2(2), and for EPERM, which is about the caller and not about the mount point
+/// (util-linux, libmount/src/context_umount.c).
+const BUSY: &str = "target is busy";
+const NOT_PERMITTED: &str = "must be superuser to unmount";
 
 /// Go's words for a server that does not answer (`net`, `net/http` and `context`).
 const NO_ANSWER: [&str; 4] = [
@@ -53,14 +54,17 @@ const NO_ANSWER: [&str; 4] = [
 /// What an error is about: the last failed call in it, since errors name the request first.
 pub fn blamed(error: &str) -> Option<Blamed<'_>> {
     let of_call = Outcome::last_in(error).and_then(|(at, it)| Some((at, Why::Errno(it.errno()?))));
-    let of_umount = OF_UMOUNT
+    let of_umount = [(BUSY, Errno::EBUSY), (NOT_PERMITTED, Errno::EPERM)]
         .into_iter()
         .filter_map(|(words, errno)| Some((error.rfind(words)?, Why::Errno(errno))));
     let unanswered =
         NO_ANSWER.into_iter().filter_map(|words| Some((error.rfind(words)?, Why::NoAnswer)));
     let all = of_call.into_iter().chain(of_umount).chain(unanswered);
     let (at, why) = all.max_by_key(|(at, _)| *at)?;
-    let before = error.get(..at)?;
+    let (before, words) = error.split_at_checked(at)?;
+    if words.starts_with(NOT_PERMITTED) {
+        return Some(Blamed { object: None, why });
+    }
     Some(Blamed { object: object(before).or_else(|| server(before)), why })
 }
 
@@ -131,11 +135,7 @@ mod tests {
                 Errno::EBUSY,
             ),
             ("Output: umount: /k/mount: target is busy.\n", path("/k/mount"), Errno::EBUSY),
-            (
-                "umount: /k/mount: must be superuser to unmount.: exit status 32",
-                path("/k/mount"),
-                Errno::EPERM,
-            ),
+            ("umount: /k/mount: must be superuser to unmount.: exit status 32", None, Errno::EPERM),
             (
                 "failed to unmount \\\"/run/a/shm\\\": device or resource busy\"",
                 path("/run/a/shm"),

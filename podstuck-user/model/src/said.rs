@@ -215,6 +215,12 @@ pub fn is_not_found(error: &str) -> bool {
     error.contains("rpc error: code = NotFound")
 }
 
+/// Whether an error is gRPC's answer of a runtime that has not loaded its CRI plugin: it does nothing for kubelet
+/// (google.golang.org/grpc, server.go, `handleStream`).
+pub fn is_not_served(error: &str) -> bool {
+    error.contains("unknown service runtime.v1")
+}
+
 /// A component's log and the period that it covers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Heard {

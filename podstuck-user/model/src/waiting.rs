@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::{chain::Who, client::Request, raw_path};
+use super::{chain::Who, client::Request, kernel_lock::LockHolder, raw_path};
 
 /// A process that must act for a pod, or that such a process waits for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,6 +26,10 @@ pub struct Waiting {
     /// Its possible waits.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub on: Vec<On>,
+    /// The threads that hold the kernel locks for which its main thread sleeps, as in
+    /// [`StuckThread::lock`](super::stuck::StuckThread::lock).
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub lock: Vec<LockHolder>,
 }
 
 impl Waiting {

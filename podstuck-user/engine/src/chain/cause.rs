@@ -70,8 +70,9 @@ pub(super) fn end_with(links: &mut Vec<Link>, reason: Option<Link>) {
     };
     let next = links.get(at + 1).map(|next| next.who.to_string());
     let link = &mut links[at];
-    let waits_for_next = next
-        .is_some_and(|next| link.waits_for.as_ref().is_some_and(|what| what.starts_with(&next)));
+    // As in `nc (pid 9) to end`, or `a mutex of the kernel, held by nc (pid 9)`.
+    let waits_for_next =
+        next.is_some_and(|next| link.waits_for.as_ref().is_some_and(|what| what.contains(&next)));
     link.facts.extend(reason.facts);
     (link.explained_by, link.not_visible) = (reason.explained_by, None);
     link.since = link.since.or(reason.since);

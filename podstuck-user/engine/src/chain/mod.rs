@@ -125,7 +125,7 @@ fn behind_containers(state: &PodState, cause: Option<CauseId>, facts: &Facts<'_>
         },
         _ if facts.not_asked.is_some() || facts.watch.is_some() => Vec::new(),
         None if let Some(said) = facts.refused_kill()
-            && state.populated == Some(false)
+            && (state.populated == Some(false) || said::is_not_served(&said.text))
             && facts.last_of(&RUNTIMES).is_none() =>
         {
             of_answer(&state.uid, said, facts).into_iter().collect()

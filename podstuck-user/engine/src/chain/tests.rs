@@ -127,6 +127,19 @@ fn a_runtime_that_answers_each_kill_with_an_error_is_the_last_link() {
     assert_eq!(last(&own), kubelets, "it is no answer");
 }
 
+/// As containerd answers whose CRI plugin is not loaded: it sends no signal to the processes that live.
+#[test]
+fn a_runtime_without_its_service_is_the_last_link_also_while_containers_live() {
+    let runtimes = vec![runtime(Component::Containerd)];
+    let mut sample = NodeSample { runtimes, ..node() };
+    sample.pods[0].populated = Some(true);
+    let error = "failed to \"KillContainer\" for \"app\" with KillContainerError: \"rpc error: code = Unimplemented desc = \
+                 unknown service runtime.v1.RuntimeService\"";
+    let answered = Said { times: 9, ..said(Component::Kubelet, error) };
+    let links = who_waits(Stage::Containers, &sample, &[answered]);
+    assert_eq!(links.last().unwrap().0, "containerd (pid 40)");
+}
+
 /// kubernetes#109132.
 #[test]
 fn kubelets_own_map_of_a_block_volume_is_not_the_drivers() {
@@ -232,7 +245,7 @@ fn a_shim_that_waits_comes_before_volumes_and_leads_to_the_last() {
 
 fn waiting(pid: u32, command: &str, part: Part, on: Vec<On>) -> Waiting {
     let (command, channel) = (command.to_owned(), None);
-    Waiting { pid, started: 100, command, state: 'S', channel, part, on }
+    Waiting { pid, started: 100, command, state: 'S', channel, part, on, lock: Vec::new() }
 }
 
 #[test]

@@ -12,6 +12,7 @@ use crate::{
         block_volume::{BlockVolume, DeviceUser},
         holder::{How, Through},
         identity::Component,
+        kernel_lock::LockHolder,
         node::{NodeSample, PodState},
         object::{Attributes, Protected},
         path::JsonPath,
@@ -20,18 +21,24 @@ use crate::{
         said::{Complaint, Report, Said},
         waiting::{On, Part, Waiting},
     },
-    testing::{FILE, block_volume, holder, mounted as mounted_at, runtime, shim, task},
+    testing::{
+        FILE, block_volume, holder, lock_holder, mounted as mounted_at, runtime, shim, task,
+    },
 };
 
 fn waiting(pid: u32, started: u64, command: &str, part: Part, on: Vec<On>) -> Waiting {
     let (command, state, channel) = (command.to_owned(), 'S', None);
-    Waiting { pid, started, command, state, channel, part, on }
+    Waiting { pid, started, command, state, channel, part, on, lock: Vec::new() }
 }
 
 /// kubelet has started a FlexVolume driver, whose child does not end.
 pub(super) fn volume_command() -> Plays {
-    let play = |by, program| child_of(by, program, 50_000);
+    let play = |by, program| child_of(by, program, 50_000, Vec::new());
+    let holder = lock_holder("vendor-agent", 55, &["pipe_read", "vfs_read"]);
     vec![
+        ("umount whose helper sleeps for a lock of the kernel", {
+            child_of(DRIVER, "umount.nfs", 50_000, vec![holder])
+        }),
         ("a FlexVolume driver that does not return", play(KUBELET, "rook")),
         ("umount of a CSI driver that does not return", play(DRIVER, "umount.nfs")),
         ("another program of a CSI driver", play(DRIVER, "s3fs")),
@@ -43,12 +50,16 @@ const DRIVER: (u32, &str) = (7, "csi-driver");
 
 /// A child of kubelet or of the driver that has the pod's UID on its command line, by its start; the pod was deleted at
 /// second 400.
-fn child_of((pid, by): (u32, &str), program: &str, started: u64) -> Play {
+fn child_of((pid, by): (u32, &str), program: &str, started: u64, lock: Vec<LockHolder>) -> Play {
     let child = |pid| On::Child { pid, is_waited_for: true };
     let waits = vec![
         waiting(pid, 100, by, Part::Daemon, vec![child(8)]),
         waiting(8, started, program, Part::Task, vec![child(9)]),
-        waiting(9, started, "nc", Part::Task, Vec::new()),
+        Waiting {
+            state: if lock.is_empty() { 'S' } else { 'D' },
+            lock,
+            ..waiting(9, started, "nc", Part::Task, Vec::new())
+        },
     ];
     let mut play = Play::new(Node { waits, ..Node::default() });
     let (source, at) = ("log of kubelet (pid 1)", Timestamp::from_second(400).unwrap());
@@ -65,7 +76,7 @@ fn child_of((pid, by): (u32, &str), program: &str, started: u64) -> Play {
 /// As the server of a FUSE file system, which is to stay.
 #[test]
 fn what_was_started_before_the_deletion_is_no_command_that_releases_a_volume() {
-    let lines = |started| child_of(DRIVER, "umount", started).lines;
+    let lines = |started| child_of(DRIVER, "umount", started, Vec::new()).lines;
     assert_eq!(lines(39_000), [""; 0]);
     assert_ne!(lines(41_000), [""; 0]);
 }

@@ -13,7 +13,7 @@ const CLOCK: Clock = Clock::new(Timestamp::UNIX_EPOCH, Monotonic(0));
 
 fn waiting(pid: u32, command: &str, part: Part, on: Vec<On>) -> Waiting {
     let (command, channel) = (command.to_owned(), Some("futex_do_wait".to_owned()));
-    Waiting { pid, started: 100, command, state: 'S', channel, part, on }
+    Waiting { pid, started: 100, command, state: 'S', channel, part, on, lock: Vec::new() }
 }
 
 fn child(pid: u32) -> On {

@@ -91,7 +91,7 @@ pub(super) fn draft(suspect: &Suspect<'_>, hung: &HungCommand<'_>, now: Monotoni
         "{parent} has started {own} for this pod and waits for it to end, without a time limit. Each of kubelet's \
          attempts to stop the pod waits behind it and fails."
     );
-    shared::hung_command::end(&mut draft, command, RISK);
+    shared::hung_command::end(&mut draft, hung, command, RISK);
     if let Some(last) = last {
         draft.advice(
             format!(

@@ -15,8 +15,9 @@ const ADDRESS: usize = 80;
 const CGROUPS: &str = "/sys/fs/cgroup";
 
 /// Words about the state of the object instead of a failed call, and what they ask for: containerd's shim and dockerd about a
-/// paused container, and any component that still works on an earlier request.
-const STATES: [(&[&str], &str); 4] = [
+/// paused container, any component that still works on an earlier request, and gRPC's own answers for a service that a server
+/// does not have, and for a message that is too long (google.golang.org/grpc, server.go and rpc_util.go).
+const STATES: [(&[&str], &str); 6] = [
     (
         &["is zombie and can not be killed"],
         "have the parent of that zombie collect it, or end the parent (`ps -o ppid= -p PID` shows it): a zombie takes no signal",
@@ -30,6 +31,17 @@ const STATES: [(&[&str], &str); 4] = [
         &["a paused process", "is paused"],
         "resume the container, which is paused (`docker unpause ID`, or `ctr --namespace k8s.io task resume ID`): a paused \
          container takes no signal",
+    ),
+    (
+        &["unknown service runtime.v1"],
+        "have the runtime load its CRI plugin, which it does not have: its log has the reason from its start (containerd: \
+         `failed to load plugin io.containerd.grpc.v1.cri`), or `disabled_plugins` in /etc/containerd/config.toml names the \
+         plugin; then restart the runtime",
+    ),
+    (
+        &["message larger than max"],
+        "remove containers and sandboxes that have ended from the runtime (`crictl ps --all`, `crictl rm`, `crictl rmp`): its \
+         list of them is longer than the longest message that kubelet reads",
     ),
     (
         &["already in removing state", "already in progress", "operation is in progress"],
@@ -189,6 +201,11 @@ mod tests {
                 "resume",
             ),
             ("container is already in removing state", "earlier request"),
+            ("code = Unimplemented desc = unknown service runtime.v1.RuntimeService", "CRI plugin"),
+            (
+                "code = ResourceExhausted desc = grpc: received message larger than max (17 vs. 16)",
+                "crictl rm",
+            ),
         ];
         for (error, words) in table {
             let given = way_out(error).unwrap_or_default();

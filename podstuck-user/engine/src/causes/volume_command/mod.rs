@@ -181,7 +181,7 @@ impl VolumeCommands {
                 "a restart interrupts everything else that this process serves",
             );
         }
-        hung_command::end(&mut draft, innermost, RISK);
+        hung_command::end(&mut draft, hung, innermost, RISK);
         if age < OLD {
             draft.doubt("whether the command returns by itself after all");
         }

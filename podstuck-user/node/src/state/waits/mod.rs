@@ -16,7 +16,7 @@ use std::{
 
 use anyhow::Result;
 use podstuck_confine::{
-    helper::{Question, Share, Teller},
+    helper::{Question, Share, Teller, ask},
     proc::{self, Stat},
     role::Role,
     silent,
@@ -31,9 +31,9 @@ use podstuck_model::{
 
 use self::{locks::Waiter, network_plugin::Plugin};
 use super::{
-    asked::{AsWhom, Asked, Helped, in_helper},
+    asked::{AsWhom, Asked, Helped, in_thread},
     blocked::{self, Blocked},
-    clients,
+    clients, kernel_locks,
     sockets::{self, descriptors},
     tcp::{self, Connection, State},
     unix_diag::{self, Socket},
@@ -86,7 +86,15 @@ const VERBS: [&str; 11] = [
 
 impl Asked for FollowWaits {
     async fn answer(self, share: Share, _: &AsWhom) -> Result<Vec<Waiting>, NoAnswer> {
-        in_helper(share, Helped(self)).await
+        let look = move || {
+            let mut found = ask(Helped(self))?;
+            // The probes' locks are known to this process alone.
+            for waiting in found.iter_mut().filter(|it| it.state == 'D') {
+                waiting.lock = kernel_locks::holders(waiting.pid);
+            }
+            Ok(found)
+        };
+        in_thread(share, look).await.flatten()
     }
 }
 
@@ -241,6 +249,7 @@ impl Node {
             channel: channel.map(|name| safe(&name).into_owned()),
             part,
             on: Vec::new(),
+            lock: Vec::new(),
         })
     }
 

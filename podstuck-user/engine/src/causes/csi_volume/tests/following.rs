@@ -270,6 +270,7 @@ fn a_driver_is_named_with_the_command_that_it_waits_for() {
             channel: Some("folio_wait_bit".into()),
             part,
             on,
+            lock: Vec::new(),
         };
         let child = On::Child { pid: 78, is_waited_for: true };
         let all = vec![
