@@ -143,6 +143,7 @@ const NOT_FOLLOWED: &[&str] = &[
     "smb-host-down",
     "status-update-refused",
     "umount-kernel-hang",
+    "volume-command-hung",
 ];
 
 /// In what is said in the place of a command that would not be safe.
