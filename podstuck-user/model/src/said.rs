@@ -66,6 +66,8 @@ pub enum Complaint {
     RootfsBusy,
     /// kubelet's watch of its pods at the API server fails.
     WatchFails,
+    /// kubelet ends with an error.
+    KubeletEnds,
     /// The kernel receives nothing from an SMB or NFS server any more.
     ServerSilent,
     /// The kernel warns about a block device, or about the file system on it.
@@ -155,6 +157,8 @@ pub enum Report {
     SandboxStops,
     /// The runtime has stopped the pod's sandbox.
     SandboxStopped,
+    /// systemd starts the component's service again; the number is its own count.
+    StartedAgain,
     /// dockerd has had containerd delete the task of the container that the text names, which has ended.
     TaskDeleted,
 }
@@ -357,6 +361,7 @@ impl Said {
                     | Report::SandboxStops
                     | Report::SandboxStopped
                     | Report::TaskDeleted
+                    | Report::StartedAgain
             )
         )
     }

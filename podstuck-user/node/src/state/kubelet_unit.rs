@@ -59,6 +59,15 @@ pub fn configured(host_root: &Path) -> Vec<Settings> {
     all
 }
 
+/// The units that are there, by the names of their files.
+pub(in crate::state) fn present(host_root: &Path) -> Vec<String> {
+    let is_there = |name: &str| {
+        let at = |place: &&str| on_host(host_root, &Path::new(place).join(name));
+        PLACES.iter().any(|place| at(place).symlink_metadata().is_ok())
+    };
+    UNITS.into_iter().filter(|name| is_there(name)).map(str::to_owned).collect()
+}
+
 /// What units say.
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::state) struct ReadUnits {

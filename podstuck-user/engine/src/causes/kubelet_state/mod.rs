@@ -2,6 +2,7 @@
 //! a pod, unmounts its volumes or lets its record go.
 
 mod dra;
+mod exits;
 mod lists;
 mod missed;
 mod never_started;
@@ -13,6 +14,7 @@ mod step_fails;
 mod suspect;
 mod tracker;
 
+use exits::Ends;
 pub(crate) use missed::MISSED_DELETION;
 
 use std::{collections::BTreeSet, time::Duration};
@@ -20,7 +22,7 @@ use std::{collections::BTreeSet, time::Duration};
 use podstuck_common::component::name_hash;
 
 use crate::{
-    cause::{Cause, Kind, Origin, TriedWith, absent, hidden, like, seen, way},
+    cause::{Cause, Kind, Origin, TriedWith, absent, hidden, like, or_seen, seen, way},
     causes::shared::{
         halted,
         pending_deletion::{ToGo, Word},
@@ -85,10 +87,17 @@ const HALTED: Duration = Duration::from_secs(5);
 const DOWN: Duration = Duration::from_secs(11);
 
 /// Why kubelet does nothing.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq)]
 pub(crate) enum State<'a> {
     Halted(&'a HaltedKubelet),
-    Down,
+    /// It does not run, and may have ended with an error.
+    Down(Option<Ends<'a>>),
+    /// It ends at each start.
+    Ends {
+        how: Ends<'a>,
+        /// Whether one runs now, which was started a moment ago.
+        runs: bool,
+    },
 }
 
 /// A pod that waits for kubelet.
@@ -108,6 +117,7 @@ pub(crate) struct KubeletStates {
     /// The halted process, `None` if kubelet is gone, and since when.
     since: Option<(Option<u32>, Monotonic)>,
     to_go: ToGo,
+    exits: exits::Exits,
     /// UIDs of pods with a finding.
     reported: BTreeSet<String>,
 }
@@ -115,17 +125,25 @@ pub(crate) struct KubeletStates {
 impl KubeletStates {
     fn sampled(&mut self, context: &Context<'_>, sample: &NodeSample, steps: &mut Steps) {
         let before = std::mem::take(&mut self.reported);
-        let state = state(sample);
+        let ends = self.exits.lasting(context, sample);
+        let runs = !sample.kubelets.is_empty();
+        let ends = ends.map(|how| State::Ends { how, runs });
+        let state = ends.or_else(|| state(sample, self.exits.last()));
         let process = state.map(|state| match state {
             State::Halted(kubelet) => Some(kubelet.pid),
-            State::Down => None,
+            State::Down(_) | State::Ends { .. } => None,
         });
         self.since = process.map(|process| match self.since {
             Some((known, since)) if known == process => (process, since),
             _ => (process, sample.at),
         });
         if let Some((state, (_, since))) = state.zip(self.since) {
-            let needed = if state == State::Down { DOWN } else { HALTED };
+            let needed = match state {
+                State::Halted(_) => HALTED,
+                State::Down(_) => DOWN,
+                // Its log has it more than once.
+                State::Ends { .. } => Duration::ZERO,
+            };
             let lasts = sample.at.since(since) >= needed;
             for pod in sample.pods.iter().filter(|_| lasts) {
                 let word = self.to_go.word(&pod.uid);
@@ -135,7 +153,9 @@ impl KubeletStates {
                     // A node without any kubelet may run its pods in another way.
                     None => {
                         let is_asked = context.asked == Some(&pod.uid);
-                        state != State::Down && is_asked && !self.to_go.is_to_stay(&pod.uid)
+                        !matches!(state, State::Down(_))
+                            && is_asked
+                            && !self.to_go.is_to_stay(&pod.uid)
                     }
                 };
                 if waits {
@@ -154,10 +174,10 @@ impl KubeletStates {
 }
 
 /// The state that all kubelets share; `None` if one of them runs, because the pod may be that one's.
-fn state(sample: &NodeSample) -> Option<State<'_>> {
+fn state<'a>(sample: &'a NodeSample, ended: Option<Ends<'a>>) -> Option<State<'a>> {
     let halted = |pid: &u32| sample.halted_kubelets.iter().find(|kubelet| kubelet.pid == *pid);
     if sample.kubelets.is_empty() {
-        return Some(State::Down);
+        return Some(State::Down(ended));
     }
     let all: Option<Vec<&HaltedKubelet>> = sample.kubelets.iter().map(halted).collect();
     all?.first().map(|first| State::Halted(first))
@@ -170,8 +190,10 @@ impl Tracker for KubeletStates {
 
     fn take(&mut self, event: &Event, context: &Context<'_>, steps: &mut Steps) {
         self.to_go.listen(context, &event.what);
-        if let What::Sample(sample) = &event.what {
-            self.sampled(context, sample, steps);
+        match &event.what {
+            What::Sample(sample) => self.sampled(context, sample, steps),
+            What::Said(said) => self.exits.listen(said),
+            _ => {}
         }
     }
 
@@ -217,14 +239,19 @@ pub(crate) static KUBELET_STOPPED: Cause = Cause {
 /// A kubelet that does not exist.
 pub(crate) static KUBELET_DOWN: Cause = Cause {
     id: ids::KUBELET_DOWN,
-    title: "no kubelet runs on this node: no component ends the pod",
+    title: "no kubelet continues to run on this node: no component ends the pod",
     stage: Stage::Containers,
     kind: Kind::Cause,
-    meaning: "No kubelet process exists on this node. Only kubelet ends the pods of its node and \
-        unmounts their volumes, so every deletion on the node waits until kubelet is started. \
+    meaning: "No kubelet process exists on this node, or each ends soon after its start. Only kubelet ends the pods of its \
+        node and unmounts their volumes, so every deletion on the node waits until kubelet is started. \
         Running containers continue.",
     confirmed_by: &[
         absent("no kubelet process exists, for 10 s", Feed::Node),
+        or_seen(
+            "or kubelet's log has an error with which it ended, within a minute, and more than one such error or restart of \
+            its service, and no kubelet has run for 30 s",
+            &[Origin::Log],
+        ),
         seen(
             "the pod's deletionTimestamp has passed, or kubelet's log says that the pod is to be \
             deleted",
@@ -236,19 +263,28 @@ pub(crate) static KUBELET_DOWN: Cause = Cause {
         ),
     ],
     log: None,
-    look_alikes: &[like(ids::KUBELET_STOPPED, "no kubelet process exists")],
-    ways_out: &[way("start kubelet; its own log says why it ended", "")],
+    look_alikes: &[like(ids::KUBELET_STOPPED, "no kubelet process exists, or it ends")],
+    ways_out: &[
+        way("start kubelet; its own log says why it ended", ""),
+        way(
+            "repair what the error names with which kubelet ended: a checkpoint that it cannot read is moved away",
+            "",
+        ),
+    ],
     field: &["kubernetes#109414"],
     tried: &[TriedWith::RealKubelet, TriedWith::Recording],
     source: &["kubernetes pkg/kubelet/pod_workers.go, SyncTerminatingPod"],
 };
+
+/// What would end the pod while no kubelet runs.
+const OTHER: &str = "whether a program that podstuck does not recognize as a kubelet does kubelet's work on this node";
 
 /// The finding about one pod.
 pub(crate) fn draft(suspect: &Suspect<'_>) -> Draft {
     let Suspect { pod, state, word, since, at, stopped } = suspect;
     let cause = match state {
         State::Halted(_) => &KUBELET_STOPPED,
-        State::Down => &KUBELET_DOWN,
+        State::Down(_) | State::Ends { .. } => &KUBELET_DOWN,
     };
     let (named, directory) = (pod.named(), Some(pod.directory.as_path()));
     let mut draft = Draft::about_pod(TrackerId::KubeletState, cause, named, directory, *at);
@@ -267,16 +303,27 @@ pub(crate) fn draft(suspect: &Suspect<'_>) -> Draft {
             draft.rule_out(ids::KUBELET_DOWN, "kubelet's process exists");
             format!("kubelet (pid {}) does nothing: its {how}.", kubelet.pid)
         }
-        State::Down => {
+        State::Down(ended) => {
             draft.held_by(Who::component("kubelet", None).and(", which does not run"));
             draft.fact("no kubelet process exists on this node", Source::proc("/proc/*/cmdline"));
+            if let Some(ends) = ended {
+                exits::tell(&mut draft, ends);
+            }
             start(&mut draft, *stopped);
             draft.rule_out(ids::KUBELET_STOPPED, "no kubelet process exists");
-            draft.doubt(
-                "whether a program that podstuck does not recognize as a kubelet does kubelet's \
-                work on this node",
-            );
+            draft.doubt(OTHER);
             "No kubelet runs on this node.".to_owned()
+        }
+        State::Ends { how: ends, runs } => {
+            draft.held_by(Who::component("kubelet", None).and(", which ends at each start"));
+            exits::tell(&mut draft, ends);
+            start(&mut draft, *stopped);
+            draft.rule_out(ids::KUBELET_STOPPED, "kubelet ends, and is started again");
+            draft.doubt(match runs {
+                true => "whether the kubelet that was started a moment ago continues to run",
+                false => OTHER,
+            });
+            "kubelet ends soon after each start, with the error that it logs.".to_owned()
         }
     };
     let seconds = at.since(*since).as_secs();

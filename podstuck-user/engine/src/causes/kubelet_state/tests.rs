@@ -11,7 +11,7 @@ use crate::{
         identity::{Component, Pod},
         node::NodeSample,
         pod_record::PodRecord,
-        said::{Report, Said},
+        said::{Complaint, Report, Said},
         time::Monotonic,
     },
     testing::{Alone, found, pod_record, pod_state},
@@ -87,6 +87,57 @@ fn a_node_without_kubelet_is_likely_since_another_program_may_do_its_work() {
     let draft = lasting(&mut alone, 12, &node).unwrap();
     draft.assert_is("kubelet-down", Certainty::Likely);
     assert!(draft.is_settled && draft.blocks_deletion == Some(true));
+}
+
+#[test]
+fn a_kubelet_that_ends_at_each_start_is_named_with_its_error_and_the_file() {
+    let mut alone = Alone::<KubeletStates>::new();
+    record(&mut alone, Some(0));
+    let text = "Failed to start ContainerManager: start cpu manager error: could not restore state from checkpoint: \
+        checkpoint is corrupted, please drain this node and delete the CPU manager checkpoint file \
+        \"/var/lib/kubelet/cpu_manager_state\" before restarting Kubelet";
+    let said = |second, times| {
+        let time = jiff::Timestamp::from_second(second).unwrap();
+        let complaint = Some(Complaint::KubeletEnds);
+        let said = Said::new(Component::Kubelet, "log of kubelet", "", time, text);
+        What::Said(Box::new(Said { complaint, times, ..said }))
+    };
+    let began = |pid, second| NodeSample { kubelet_since: Some(at(second)), ..sample(&[pid], &[]) };
+    alone.take(at(10), said(10, 1));
+    assert!(found(look(&mut alone, 12, &began(7, 11))).is_empty(), "it may start now");
+    alone.take(at(20), said(20, 1));
+    let draft = found(look(&mut alone, 20, &began(7, 11))).pop().unwrap();
+    draft.assert_is("kubelet-down", Certainty::Likely);
+    let draft = found(look(&mut alone, 22, &began(8, 21))).pop().unwrap();
+    draft.assert_is("kubelet-down", Certainty::Likely);
+    let words = draft.remedies[0].words();
+    let file = "/var/lib/kubelet/cpu_manager_state";
+    assert!(words.contains(&format!("mv {file} {file}.unusable")), "{words}");
+    let draft = found(look(&mut alone, 22, &sample(&[], &[]))).pop().unwrap();
+    draft.assert_is("kubelet-down", Certainty::Likely);
+    assert!(found(look(&mut alone, 52, &began(8, 21))).is_empty(), "it runs");
+    assert!(found(look(&mut alone, 22, &sample(&[7, 8], &[]))).is_empty(), "which one?");
+}
+
+#[test]
+fn a_kubelet_that_has_ended_is_down_with_its_last_error() {
+    let mut alone = Alone::<KubeletStates>::new();
+    record(&mut alone, Some(0));
+    let (source, time) = ("journal, --unit=kubelet.service", jiff::Timestamp::UNIX_EPOCH);
+    let text = "command failed: failed to run Kubelet: running with swap on is not supported";
+    let said = Said::new(Component::Kubelet, source, "", time, text);
+    let ends = Said { complaint: Some(Complaint::KubeletEnds), ..said.clone() };
+    alone.take(at(1), What::Said(Box::new(ends)));
+    let node = sample(&[], &[]);
+    let draft = lasting(&mut alone, 12, &node).unwrap();
+    draft.assert_is("kubelet-down", Certainty::Likely);
+    let words = draft.remedies[0].words();
+    assert!(words.contains("swapoff"), "{words}");
+    let again = Said { report: Some(Report::StartedAgain), times: 712, ..said };
+    alone.take(at(13), What::Said(Box::new(again)));
+    let draft = found(look(&mut alone, 14, &node)).pop().unwrap();
+    let counts = |draft: &Draft| draft.evidence.iter().any(|it| it.fact.contains("712 times"));
+    assert!(counts(&draft), "systemd's counter");
 }
 
 #[test]

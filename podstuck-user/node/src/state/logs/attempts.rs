@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use jiff::Timestamp;
 
 use super::klog::Failed;
-use podstuck_model::said::{Level, Report};
+use podstuck_model::said::{Complaint, Level, Report};
 
 /// Findings kept in all: several of each volume of many pods. A pod that runs has one for each volume, and a pod that
 /// terminates without an error one for each volume and container.
@@ -28,14 +28,20 @@ pub(super) enum Finding {
         at: Timestamp,
         grace_s: Option<u64>,
     },
+    /// systemd has started kubelet's service again; the number is its own count.
+    StartedAgain {
+        at: Timestamp,
+        times: u64,
+    },
     OfRuntime {
         uid: String,
         at: Timestamp,
         error: String,
     },
-    /// `uid` is empty where it is about kubelet's watch of all pods.
+    /// `uid` is empty where it is about all pods: `known` is its complaint.
     OfPod {
         uid: String,
+        known: Option<Complaint>,
         at: Timestamp,
         error: String,
         times: u64,
@@ -49,6 +55,7 @@ impl Finding {
             Self::Failed(failed) => failed.at,
             Self::Reported { at, .. }
             | Self::Killing { at, .. }
+            | Self::StartedAgain { at, .. }
             | Self::OfRuntime { at, .. }
             | Self::OfPod { at, .. } => *at,
         }
@@ -72,6 +79,7 @@ impl Finding {
             Self::Killing { uid, .. } | Self::OfRuntime { uid, .. } | Self::OfPod { uid, .. } => {
                 (uid.clone(), String::new())
             }
+            Self::StartedAgain { .. } => Default::default(),
         }
     }
 }

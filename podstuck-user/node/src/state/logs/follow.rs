@@ -19,6 +19,7 @@ use super::{
     lines,
     mark::Mark,
     outcome,
+    place::Left,
     read::{Open, Part},
 };
 use crate::identity::{
@@ -46,6 +47,8 @@ type Daemon = (u32, Option<u64>);
 struct Log<T> {
     /// Name of the log, once it was read.
     source: Option<String>,
+    /// Where it is when its process has ended.
+    left: Option<Left>,
     after: Option<T>,
     back_off: BackOff,
 }
@@ -54,7 +57,7 @@ impl<T> Log<T> {
     /// Continues the log of an earlier daemon.
     fn after(before: Option<Self>) -> Self {
         let after = before.and_then(|log| log.after);
-        Self { source: None, after, back_off: BackOff::default() }
+        Self { source: None, left: None, after, back_off: BackOff::default() }
     }
 }
 
@@ -62,6 +65,8 @@ impl<T> Log<T> {
 pub struct Follower {
     host_root: PathBuf,
     kubelets: BTreeMap<Daemon, Log<Box<Open>>>,
+    /// The log of the kubelet that ran last, or of the node's service, while none runs.
+    left: Option<Log<Box<Open>>>,
     runtimes: BTreeMap<Daemon, (Component, Log<Mark>)>,
     /// Id of a container or a sandbox to the UID of its pod.
     ids: Bounded<String, String, IDS>,
@@ -77,6 +82,7 @@ impl Follower {
         Self {
             host_root: host_root.into(),
             kubelets: BTreeMap::new(),
+            left: None,
             runtimes: BTreeMap::new(),
             ids: Bounded::default(),
             services: BTreeSet::new(),
@@ -96,7 +102,9 @@ impl Follower {
     /// log that does not answer.
     pub fn read(&mut self) -> Logs {
         let now = Instant::now();
-        if self.looked.is_none_or(|last| now.duration_since(last) >= DAEMONS_EVERY) {
+        // A kubelet that ends at its start is gone before the next search.
+        let has_ended = self.kubelets.keys().any(|daemon| !is_running(*daemon));
+        if has_ended || self.looked.is_none_or(|last| now.duration_since(last) >= DAEMONS_EVERY) {
             self.looked = Some(now);
             self.find_daemons();
         }
@@ -108,6 +116,11 @@ impl Follower {
             if may_read(is_service) && log.back_off.is_due(now) && is_running(*daemon) {
                 logs.read_kubelets(&self.host_root, daemon.0, log, &mut self.ids);
             }
+        }
+        if let Some(log) = &mut self.left
+            && log.back_off.is_due(now)
+        {
+            logs.read_kubelets(&self.host_root, 0, log, &mut self.ids);
         }
         let mut seen = BTreeSet::new();
         for (daemon, is_service, (component, log)) in
@@ -131,8 +144,14 @@ impl Follower {
         let now = |pid: u32| (pid, proc::started(pid));
         let kubelets: BTreeSet<Daemon> = kubelets.into_iter().map(now).collect();
         let mut gone = take_others(&mut self.kubelets, &kubelets);
+        if kubelets.is_empty() {
+            // The last one's, or that of the services which may contain one.
+            let last = gone.pop().map(|(_, log)| log).filter(|log| log.left.is_some());
+            let of_services = || Log { left: Some(Left::Journal(Vec::new())), ..Log::after(None) };
+            self.left = Some(last.or(self.left.take()).unwrap_or_else(of_services));
+        }
         for daemon in kubelets {
-            let log = || Log::after(gone.pop().map(|(_, log)| log));
+            let log = || Log::after(gone.pop().map(|(_, log)| log).or(self.left.take()));
             self.kubelets.entry(daemon).or_insert_with(log);
         }
         let runtimes: BTreeMap<Daemon, Component> =
@@ -183,11 +202,15 @@ impl Logs {
         ids: &mut Bounded<String, String, IDS>,
     ) {
         let (caller, now) = (caller(pid), Timestamp::now());
-        let question = ReadLog { host_root: host_root.into(), pid, now, after: log.after.take() };
+        // A process's own log is looked up at each read: its unit may have been changed.
+        let left = log.left.clone().filter(|_| pid == 0);
+        let after = log.after.take();
+        let question = ReadLog { host_root: host_root.into(), pid, left, now, after };
         let after = question.after.clone();
         let (mut next, mut lines) = (None, Lines::default());
         let answer = ask_in_parts(question, |part| match part {
             Part::Next(open) => next = Some(open),
+            Part::Left(left) => log.left = Some(left),
             Part::Lines(found) => lines = found,
             Part::Pods(pods) => self.pods.extend(pods),
             Part::Containers(named) => {
@@ -211,7 +234,10 @@ impl Logs {
                 names_steps: false,
             })),
         }
-        self.note(Component::Kubelet, pid, answer, lines);
+        // Of a kubelet that does not run, it is no loss where there is no log.
+        if pid != 0 || answer.is_ok() {
+            self.note(Component::Kubelet, pid, answer, lines);
+        }
     }
 
     fn read_kernels(&mut self, host_root: &Path) {

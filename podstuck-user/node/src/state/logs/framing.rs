@@ -17,7 +17,7 @@ use super::{klog, peel::Peeled};
 const SLACK: SignedDuration = SignedDuration::from_secs(1);
 /// More bytes than a tenant can put into one entry: a few paths of the greatest length.
 const QUOTED: usize = 64 << 10;
-/// Most processes distinguished in one text. A kubelet is restarted a few times an hour at most.
+/// Most processes distinguished in one text, the last ones. A kubelet that ends at its start writes 200 lines each time.
 const PROCESSES: usize = 256;
 
 /// The state of one log from read to read.
@@ -79,7 +79,10 @@ impl Framing {
             }
             if let Some(span) = spans.iter_mut().find(|span| span.pid == pid) {
                 span.last = at;
-            } else if spans.len() < PROCESSES {
+            } else {
+                if spans.len() >= PROCESSES {
+                    spans.remove(0);
+                }
                 spans.push(Span { pid, first: at, last: at });
             }
         }

@@ -403,6 +403,7 @@ pub(super) fn words(report: Report) -> &'static str {
         Report::SandboxStops => "StopPodSandbox",
         Report::SandboxStopped => "StopPodSandbox returns successfully",
         Report::TaskDeleted => "TaskDelete",
+        Report::StartedAgain => "Scheduled restart job",
     }
 }
 

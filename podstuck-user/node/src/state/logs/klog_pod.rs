@@ -6,7 +6,7 @@ use std::{borrow::Cow, sync::LazyLock};
 use jiff::Timestamp;
 use podstuck_model::{
     bounded::Bounded,
-    said::{Level, is_not_found, template},
+    said::{self, Level, is_not_found, template},
 };
 use regex::Regex;
 
@@ -206,6 +206,66 @@ pub(super) fn of_watch(severity: u8, message: &str) -> Option<String> {
     Some(first_of(inner.map_or(why, |inner| inner.as_str())))
 }
 
+/// Headlines of the errors with which kubelet ends (`os.Exit` in pkg/kubelet/kubelet.go, pkg/kubelet/server/server.go and
+/// cmd/kubelet/app/server.go; since 1.23 component-base's cli/run.go for the last).
+const ENDS: [&str; 14] = [
+    "command failed",
+    "Failed to run kubelet",
+    "Failed to initialize internal modules",
+    "Failed to start cAdvisor",
+    "Kubelet failed to get node info",
+    "Failed to start ContainerManager",
+    "Failed to listen and serve",
+    "Failed to parse kubelet flag",
+    "Unknown command",
+    "Failed to validate kubelet flags",
+    "Failed to load kubelet config file",
+    "Failed to validate kubelet configuration",
+    "Failed to set feature gates from initial flags-based config",
+    "Failed to construct kubelet dependencies",
+];
+
+/// Why kubelet ends: an error with one of these headlines, or one that klog ends the process for, which has the stacks of
+/// all threads after its first line.
+pub(super) fn of_end(severity: u8, message: &str) -> Option<String> {
+    let first = message.lines().next()?.trim_end();
+    match (severity, quoted(message)) {
+        (b'F', _) => Some(first_of(first)),
+        (b'E', Some((headline, fields))) if ENDS.contains(&headline.as_str()) => {
+            let error = Fields(fields).find(|field| field.0 == "err");
+            Some(first_of(&error.map_or(headline.clone(), |it| format!("{headline}: {}", it.1))))
+        }
+        _ => None,
+    }
+}
+
+/// Words that cobra's command ends with, on standard error, before klog is set up: of a flag or a configuration that
+/// kubelet does not take (`NewKubeletCommand`).
+const REFUSES: [&str; 6] = [
+    "failed to parse kubelet flag",
+    "unknown command",
+    "failed to set feature gates",
+    "failed to validate kubelet flags",
+    "failed to load kubelet config file",
+    "failed to merge kubelet configs",
+];
+
+/// Why kubelet ends before it has a log.
+pub(super) fn of_command(line: &str) -> Option<String> {
+    let error = line.strip_prefix("Error: ")?;
+    REFUSES.iter().any(|words| error.starts_with(words)).then(|| first_of(error))
+}
+
+/// How often systemd has started a service again (`service_enter_restart`, since 235).
+static RESTARTS: LazyLock<Regex> = LazyLock::new(|| {
+    fixed(r"^\S+\.service: Scheduled restart job, restart counter is at (\d{1,18})\.$")
+});
+
+/// systemd's message that it starts a service again, and for which time.
+pub(super) fn of_systemd(line: &str) -> Option<u64> {
+    RESTARTS.captures(line)?[1].parse().ok()
+}
+
 /// The text before the patch in an error about a pod's status (`PatchPodStatus` in pkg/util/pod).
 const PATCH: &str = "failed to patch status ";
 
@@ -261,8 +321,8 @@ enum Known {
     Uid(String),
     Name(Name, u64),
     Container(String),
-    /// kubelet's watch of all pods.
-    Watch,
+    /// About all pods.
+    All(said::Complaint),
 }
 
 /// The last complaint of each kind, by pod.
@@ -299,9 +359,15 @@ impl OfPods {
         self.note(known, level, text, at, is_proven);
     }
 
-    /// Adds why kubelet gets no updates of its pods.
-    pub(super) fn watch_fails(&mut self, why: String, at: Timestamp, is_proven: bool) {
-        self.note(Known::Watch, Level::Error, why, at, is_proven);
+    /// Adds a complaint about all pods.
+    pub(super) fn of_all(
+        &mut self,
+        what: said::Complaint,
+        why: String,
+        at: Timestamp,
+        is_proven: bool,
+    ) {
+        self.note(Known::All(what), Level::Error, why, at, is_proven);
     }
 
     fn note(&mut self, known: Known, level: Level, text: String, at: Timestamp, is_proven: bool) {
@@ -332,15 +398,20 @@ impl OfPods {
             Known::Uid(uid) => Some(uid.clone()),
             Known::Name(name, life) => deletions.uid(name, *life).map(str::to_owned),
             Known::Container(id) => ids.pod(id).map(str::to_owned),
-            Known::Watch => Some(String::new()),
+            Known::All(_) => Some(String::new()),
         };
-        let finding = |uid: &str, kind: &Kind| {
+        let finding = |uid: &str, known, kind: &Kind| {
             let &Kind { at, times, level, is_proven, .. } = kind;
             let (uid, error) = (uid.to_owned(), kind.text.clone());
-            (Finding::OfPod { uid, at, error, times, level }, is_proven)
+            (Finding::OfPod { uid, known, at, error, times, level }, is_proven)
         };
-        let known = self.0.iter().filter_map(|(whose, kinds)| Some((uid(whose)?, kinds)));
-        known.flat_map(|(uid, kinds)| kinds.iter().map(move |kind| finding(&uid, kind))).collect()
+        let of = |whose: &Known| match whose {
+            Known::All(what) => Some(*what),
+            _ => None,
+        };
+        let all = self.0.iter().filter_map(|(whose, kinds)| Some((uid(whose)?, of(whose), kinds)));
+        all.flat_map(|(uid, known, kinds)| kinds.iter().map(move |kind| finding(&uid, known, kind)))
+            .collect()
     }
 }
 
@@ -479,6 +550,25 @@ mod tests {
         ] {
             assert_eq!(of_watch(b'E', other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn an_error_with_which_kubelet_ends_is_found_in_the_form_of_all_versions() {
+        let why = "start cpu manager error: could not restore state from checkpoint: checkpoint is corrupted";
+        let text = format!("Failed to start ContainerManager: {why}");
+        let now = format!("\"Failed to start ContainerManager\" err={why:?}");
+        assert_eq!(of_end(b'E', &now), Some(text));
+        let old = format!("Failed to start ContainerManager {why}");
+        let with_stacks = format!("{old}\ngoroutine 1 [running]:\nmain.main()\n");
+        assert_eq!(of_end(b'F', &with_stacks), Some(old.clone()));
+        assert_eq!(of_end(b'E', &old), None, "kubelet continues");
+        assert_eq!(of_end(b'I', &now), None);
+        assert_eq!(of_end(b'E', "\"Failed to start\" err=\"command failed\""), None);
+        let plain = "failed to parse kubelet flag: unknown flag: --network-plugin";
+        assert_eq!(of_command(&format!("Error: {plain}")).as_deref(), Some(plain));
+        assert_eq!(of_command("Error: no such container"), None);
+        let counter = "kubelet.service: Scheduled restart job, restart counter is at 712.";
+        assert_eq!(of_systemd(counter), Some(712));
     }
 
     #[test]

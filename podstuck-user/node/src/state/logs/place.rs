@@ -12,12 +12,13 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::mark::{self, Mark, News, last_of};
 use crate::{
     identity::{cgroup::group_of, on_host, trust::is_roots_alone},
     program,
+    state::kubelet_unit,
 };
 use podstuck_confine::{
     alive::{self, Occasion},
@@ -36,8 +37,17 @@ pub(super) struct Place {
 
 enum Source {
     File(File, PathBuf),
-    /// The journalctl command that prints it.
-    Journal(Command),
+    /// The journalctl command that prints it, and the service whose log it is.
+    Journal(Command, Option<String>),
+}
+
+/// The log of a component that does not run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(in crate::state) enum Left {
+    /// The file that its last process wrote to.
+    File(PathBuf),
+    /// The journal of these services; none: of those that are there and may contain a kubelet.
+    Journal(Vec<String>),
 }
 
 impl Place {
@@ -52,7 +62,7 @@ impl Place {
             |text: &mut dyn std::io::Read| last_of(&mut tell.reading(name.clone(), text));
         let news = match self.source {
             Source::File(file, path) => mark::of_file(&file, &path, after, &mut read),
-            Source::Journal(command) => mark::of_journal(command, after, &mut read),
+            Source::Journal(command, _) => mark::of_journal(command, after, &mut read),
         };
         news.with_context(|| self.name)
     }
@@ -61,7 +71,15 @@ impl Place {
     fn beside(self, path: PathBuf) -> Self {
         match self.source {
             Source::File(file, _) => Self { source: Source::File(file, path), ..self },
-            Source::Journal(_) => self,
+            Source::Journal(..) => self,
+        }
+    }
+
+    /// Where the log still is when its process has ended.
+    pub(super) fn left(&self) -> Option<Left> {
+        match &self.source {
+            Source::File(_, path) => Some(Left::File(path.clone())),
+            Source::Journal(_, unit) => Some(Left::Journal(vec![unit.clone()?])),
         }
     }
 }
@@ -145,15 +163,43 @@ fn file(descriptor: &Path, link: &Path) -> Result<Place> {
 fn journal(host_root: &Path, process: &Path, pid: u32) -> Result<Place> {
     let group = group_of(process).context("reading its control group")?;
     let unit = unit_of(Path::new(&group));
-    let only = unit.map_or_else(|| format!("_PID={pid}"), |unit| format!("--unit={unit}"));
+    let only = unit.as_ref().map_or_else(|| format!("_PID={pid}"), |unit| format!("--unit={unit}"));
+    let mut command = journalctl(host_root)?;
+    command.args(["--output=cat", &only]).args(own(process));
+    Ok(Place { name: format!("journal, {only}"), source: Source::Journal(command, unit) })
+}
+
+/// The log of a component that does not run.
+pub(super) fn of_left(host_root: &Path, left: &Left) -> Result<Place> {
+    let units = match left {
+        Left::File(log) => return of_file(log),
+        Left::Journal(units) if units.is_empty() => kubelet_unit::present(host_root),
+        Left::Journal(units) => units.clone(),
+    };
+    if units.is_empty() {
+        bail!("no service of a kubelet is there");
+    }
+    let units: Vec<String> = units.iter().map(|unit| format!("--unit={unit}")).collect();
+    let mut command = journalctl(host_root)?;
+    // systemd's own messages about the services are there as well; each line has its time and its program.
+    command.arg("--output=short-iso-precise").args(&units).args([
+        "_TRANSPORT=stdout",
+        "+",
+        "_PID=1",
+    ]);
+    let name = format!("journal, {}", units.join(" "));
+    Ok(Place { name, source: Source::Journal(command, None) })
+}
+
+fn journalctl(host_root: &Path) -> Result<Command> {
     let program = program::find(Path::new("/"), "journalctl");
     let program = program.context("its log is the journal, but journalctl was not found")?;
     let mut command = Command::new(program);
-    command.args(["--quiet", "--no-pager", "--output=cat", &only]).args(own(process));
+    command.args(["--quiet", "--no-pager"]);
     if host_root != Path::new("/") {
         command.arg("--root").arg(host_root);
     }
-    Ok(Place { name: format!("journal, {only}"), source: Source::Journal(command) })
+    Ok(command)
 }
 
 /// Journal fields that select the records of the component, this process or an earlier one. Other processes of the

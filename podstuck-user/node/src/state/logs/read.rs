@@ -24,7 +24,7 @@ use super::{
     lines::Lines,
     mark::{Mark, News},
     peel::{Peeled, is_others, peeled},
-    place,
+    place::{self, Left},
     pod_ids::PodIds,
     stops::Stops,
     volume_steps::{Attached, VolumeSteps},
@@ -51,7 +51,9 @@ const LONGEST: usize = 16 << 10;
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::state) struct ReadLog {
     pub(super) host_root: PathBuf,
+    /// Its process; 0 for a kubelet that does not run, whose log is `left`.
     pub(super) pid: u32,
+    pub(super) left: Option<Left>,
     pub(super) now: Timestamp,
     /// Where the last read ended.
     pub(super) after: Option<Box<Open>>,
@@ -93,6 +95,8 @@ pub(in crate::state) enum Part {
     Attempts(Vec<(Said, Option<NamedCall>)>),
     /// The period that the log covers.
     Heard(Heard),
+    /// Where the log is when the process has ended.
+    Left(Left),
     /// How many of the new lines were understood.
     Lines(Lines),
 }
@@ -111,12 +115,24 @@ impl Question for ReadLog {
     }
 
     fn answer(self, tell: &mut Teller<OsString, Part>) -> Result<String> {
-        let place = place::of_process(&self.host_root, self.pid, |log| tell.at(&log.into()))?;
-        zone::follow(&process(&self.host_root, self.pid));
-        let (name, source) = (
-            OsString::from(&place.name),
-            format!("log of kubelet (pid {}), {}", self.pid, place.name),
-        );
+        let mut at = |log: &Path| tell.at(&log.into());
+        let (place, whose) = match &self.left {
+            None => {
+                let place = place::of_process(&self.host_root, self.pid, at)?;
+                zone::follow(&process(&self.host_root, self.pid));
+                (place, format!("log of kubelet (pid {})", self.pid))
+            }
+            Some(left) => {
+                if let Left::File(log) = left {
+                    place::lives(log, &mut at)?;
+                }
+                (place::of_left(&self.host_root, left)?, "log of kubelet".to_owned())
+            }
+        };
+        let (name, source) = (OsString::from(&place.name), format!("{whose}, {}", place.name));
+        if let Some(left) = place.left() {
+            tell.part(&Part::Left(left))?;
+        }
         let before = self.after.map(|open| *open);
         let news = place.news(before.as_ref().and_then(|open| open.mark.as_ref()), tell)?;
         let own = within(&self.host_root, self.pid);
@@ -147,7 +163,8 @@ impl Question for ReadLog {
         });
         tell.part(&Part::Attempts(attempts.collect()))?;
         let since = next.tells_all_since(since, self.now);
-        if let Some(since) = since.filter(|_| is_roots) {
+        // A kubelet that does not run logs nothing, whatever happens.
+        if let Some(since) = since.filter(|_| is_roots && self.left.is_none()) {
             let (source, until) = (source.clone(), self.now);
             tell.part(&Part::Heard(Heard { source, since, until, names_steps }))?;
         }
@@ -174,6 +191,8 @@ struct Found {
     entry: String,
     framing: Framing,
     lines: Lines,
+    /// When systemd started the service again, and how often it has.
+    restarts: Option<(Timestamp, u64)>,
 }
 
 fn attempt(source: &str, (finding, is_proven): (Finding, bool)) -> (Said, Option<NamedCall>) {
@@ -200,17 +219,18 @@ fn attempt(source: &str, (finding, is_proven): (Finding, bool)) -> (Said, Option
             }
             (Said { report: Some(Report::Killing), ..said(&uid, at, &text) }, None)
         }
+        Finding::StartedAgain { at, times } => {
+            let report = Some(Report::StartedAgain);
+            (Said { report, times, ..said("", at, klog::words(Report::StartedAgain)) }, None)
+        }
         Finding::OfRuntime { uid, at, error } => {
             let complaint = complaints::of_runtime(&error);
             (Said { complaint, ..said(&uid, at, klog::cut(&error)) }, None)
         }
-        Finding::OfPod { uid, at, error, times, level } => {
+        Finding::OfPod { uid, known, at, error, times, level } => {
             // The only word about a container of which no process, control group or mount is left.
             let is_lost = || complaints::of_runtime(&error) == Some(Complaint::StateLost);
-            let complaint = match uid.is_empty() {
-                true => Some(Complaint::WatchFails),
-                false => is_lost().then_some(Complaint::StateLost),
-            };
+            let complaint = known.or_else(|| is_lost().then_some(Complaint::StateLost));
             let looked = klog::named_look(&error);
             (Said { times, level, complaint, looked, ..said(&uid, at, &error) }, None)
         }
@@ -274,7 +294,7 @@ impl Found {
 
     /// All findings, each with whether it is proven that kubelet wrote it.
     fn into_findings(self) -> (Vec<(Finding, bool)>, PodIds) {
-        let Self { ids, attempts, of_runtime, of_pods, deletions, stops, .. } = self;
+        let Self { ids, attempts, of_runtime, of_pods, deletions, stops, restarts, .. } = self;
         let of_pods = of_pods.into_findings(&deletions, &ids);
         let stops = stops.into_findings(&ids).map(|stop| (stop, true));
         let reported = |report| {
@@ -282,6 +302,8 @@ impl Found {
         };
         let added = deletions.added().into_iter().map(reported(Report::Added));
         let deletions = deletions.into_found().into_iter().map(reported(Report::ToGo));
+        let started = |(at, times)| (Finding::StartedAgain { at, times }, true);
+        let stops = stops.chain(restarts.map(started));
         let all = attempts.into_findings().chain(stops).chain(of_runtime).chain(of_pods);
         (all.chain(added).chain(deletions).collect(), ids)
     }
@@ -305,12 +327,17 @@ impl Found {
                 continue;
             }
             if is_others(line, Component::Kubelet) {
+                self.hear_systemd(line);
                 self.lines.note(false);
                 continue;
             }
             if !line.is_json && is_entry() {
+                self.hear_end_of_all(line);
                 self.lines.note(true);
                 continue;
+            }
+            if let (Some(why), Some(at)) = (klog_pod::of_command(&line.text), line.at) {
+                self.of_pods.of_all(Complaint::KubeletEnds, why, at, false);
             }
             if let Some(is_proven) = self.framing.begins(line, now) {
                 self.since = self.since.or_else(|| klog::written(&line.text, now));
@@ -326,6 +353,24 @@ impl Found {
             }
         }
         Ok(())
+    }
+
+    /// Takes how often systemd has started the service again.
+    fn hear_systemd(&mut self, line: &Peeled<'_>) {
+        if line.program.as_deref() == Some("systemd")
+            && let (Some(at), Some(times)) = (line.at, klog_pod::of_systemd(&line.text))
+        {
+            self.restarts = Some((at, times));
+        }
+    }
+
+    /// Takes the error of a program that contains kubelet and ends with it (k3s and its like, pkg/daemons/executor).
+    fn hear_end_of_all(&mut self, line: &Peeled<'_>) {
+        if let Some((at, entry)) = entries::Entry::parse(&line.text)
+            && entry.field("level") == "fatal"
+        {
+            self.of_pods.of_all(Complaint::KubeletEnds, entry.text(), at, false);
+        }
     }
 
     /// Takes the last entry: it is complete.
@@ -486,9 +531,11 @@ fn take(found: &mut Found, entry: &str, is_proven: bool, now: Timestamp) {
 /// Takes the complaint of an entry, whatever its text.
 fn hear(found: &mut Found, entry: &str, message: &str, is_proven: bool, now: Timestamp) {
     let Some(severity) = entry.bytes().next() else { return };
-    if let Some(why) = klog_pod::of_watch(severity, message) {
+    let of_watch = || Some((Complaint::WatchFails, klog_pod::of_watch(severity, message)?));
+    let of_end = || Some((Complaint::KubeletEnds, klog_pod::of_end(severity, message)?));
+    if let Some((what, why)) = of_watch().or_else(of_end) {
         if let Some(at) = klog::written(entry, now) {
-            found.of_pods.watch_fails(why, at, is_proven);
+            found.of_pods.of_all(what, why, at, is_proven);
         }
     } else if let Some(complaint) = klog_pod::complaint(severity, message)
         && let Some(at) = klog::written(entry, now)

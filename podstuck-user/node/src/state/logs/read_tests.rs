@@ -171,3 +171,31 @@ fn entries_of_several_lines_are_one() {
     assert_eq!(call.unwrap().path, PathBuf::from("/k/data"));
     assert!(said.text.ends_with("umount: /k/data: target is busy."), "{said:?}");
 }
+
+/// The journal of a kubelet that does not run, with systemd's messages, in journalctl's form with times.
+#[test]
+fn the_journal_of_a_kubelet_that_ends_has_its_error_and_systemds_counter() {
+    let line =
+        |second: u32, rest: &str| format!("2026-03-01T23:00:{second:02}.000001+0000 n1 {rest}\n");
+    let error = "E0301 23:00:02.000001    7632 run.go:74] \"command failed\" err=\"failed to run Kubelet: x\"";
+    let log = [
+        line(1, "systemd[1]: kubelet.service: Scheduled restart job, restart counter is at 711."),
+        line(2, &format!("kubelet[7632]: {error}")),
+        line(2, "systemd[1]: kubelet.service: Main process exited, code=exited, status=1/FAILURE"),
+        line(12, "systemd[1]: kubelet.service: Scheduled restart job, restart counter is at 712."),
+        line(13, "kubelet[7650]: Error: failed to parse kubelet flag: unknown flag: --cni-bin-dir"),
+    ];
+    let now = "2026-03-01T23:01:00Z".parse().unwrap();
+    let found = search(log.concat().as_bytes(), 0, now);
+    let all = found.into_findings().0.into_iter().map(|finding| attempt("log", finding).0);
+    let all: Vec<_> = all.map(|it| (it.complaint, it.report, it.text, it.times, it.at)).collect();
+    let at = |second: i64| jiff::Timestamp::from_second(1_772_406_000 + second).unwrap();
+    let of = |text: &str| all.iter().find(|it| it.2 == text).unwrap_or_else(|| panic!("{all:#?}"));
+    let ends = of("command failed: failed to run Kubelet: x");
+    assert_eq!((ends.0, ends.3), (Some(Complaint::KubeletEnds), 1));
+    let flag = of("failed to parse kubelet flag: unknown flag: --cni-bin-dir");
+    assert_eq!(flag.0, Some(Complaint::KubeletEnds));
+    assert_eq!(flag.4.duration_since(at(13)).as_secs(), 0);
+    let again = all.iter().find(|it| it.1 == Some(Report::StartedAgain)).unwrap();
+    assert_eq!(again.3, 712);
+}
