@@ -27,6 +27,46 @@ pub enum Why {
     Errno(Errno),
     /// Nothing, within the time that the caller has set.
     NoAnswer,
+    /// The server's own answer, for a reason that is no failed call of its own as far as the error says.
+    Code(Code),
+}
+
+/// Codes with which a gRPC server refuses a request (google.golang.org/grpc/codes). `Unknown` and `Internal` say nothing;
+/// `Unavailable`, `DeadlineExceeded` and `Canceled` are about the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Code {
+    /// It does not have the call, or the service.
+    Unimplemented,
+    /// It does not know the object.
+    NotFound,
+    /// It does not accept a parameter.
+    InvalidArgument,
+    /// It has used something up: the length of a message, a quota, the number of requests.
+    ResourceExhausted,
+    /// Another step must come first.
+    FailedPrecondition,
+    /// Another request for the object is in progress (the CSI specification, "Error Scheme").
+    Aborted,
+    /// It does not accept who asks: itself, or what it asks in turn.
+    PermissionDenied,
+}
+
+const CODES: [(&str, Code); 8] = [
+    ("Unimplemented", Code::Unimplemented),
+    ("NotFound", Code::NotFound),
+    ("InvalidArgument", Code::InvalidArgument),
+    ("ResourceExhausted", Code::ResourceExhausted),
+    ("FailedPrecondition", Code::FailedPrecondition),
+    ("Aborted", Code::Aborted),
+    ("PermissionDenied", Code::PermissionDenied),
+    ("Unauthenticated", Code::PermissionDenied),
+];
+
+/// The last code in an error: one that a server passes on follows its own.
+fn code(error: &str) -> Option<Code> {
+    let (_, rest) = error.rsplit_once("rpc error: code = ")?;
+    let name = rest.split(|c: char| !c.is_ascii_alphabetic()).next()?;
+    CODES.iter().find(|(known, _)| *known == name).map(|(_, code)| *code)
 }
 
 /// The object that an error blames.
@@ -51,8 +91,14 @@ const NO_ANSWER: [&str; 4] = [
     "context deadline exceeded",
 ];
 
-/// What an error is about: the last failed call in it, since errors name the request first.
+/// What an error is about: the last failed call in it, since errors name the request first; without one, the code of the
+/// server that answered.
 pub fn blamed(error: &str) -> Option<Blamed<'_>> {
+    let of_code = || code(error).map(|code| Blamed { object: None, why: Why::Code(code) });
+    of_call(error).or_else(of_code)
+}
+
+fn of_call(error: &str) -> Option<Blamed<'_>> {
     let of_call = Outcome::last_in(error).and_then(|(at, it)| Some((at, Why::Errno(it.errno()?))));
     let of_umount = [(BUSY, Errno::EBUSY), (NOT_PERMITTED, Errno::EPERM)]
         .into_iter()
@@ -178,5 +224,11 @@ mod tests {
         assert_eq!(blamed(silent), Some(Blamed { object: server, why: Why::NoAnswer }));
         assert_eq!(blamed("dial tcp \u{1b}[2J: i/o timeout").unwrap().object, None);
         assert_eq!(blamed("exit status 1"), None);
+        let code = |error| blamed(error).map(|it| it.why);
+        let passed_on = "rpc error: code = Internal desc = attach: rpc error: code = FailedPrecondition desc = in use";
+        assert_eq!(code(passed_on), Some(Why::Code(Code::FailedPrecondition)));
+        assert_eq!(code("rpc error: code = Unknown desc = x"), None);
+        let with_call = "rpc error: code = NotFound desc = stat /k/v: input/output error";
+        assert_eq!(code(with_call), Some(Why::Errno(Errno::EIO)), "the call says more");
     }
 }

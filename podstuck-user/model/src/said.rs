@@ -58,6 +58,8 @@ pub enum Complaint {
     StateLost,
     /// The runtime does not answer in time.
     NoAnswer,
+    /// The runtime answers kubelet's request for all pods or containers with an error.
+    ListFails,
     /// Connecting to the runtime's socket is refused.
     SocketRefused,
     /// The runtime waits for a container to end after a signal.

@@ -353,12 +353,13 @@ pub(crate) static SHIM_HANGS: Cause = Cause {
 /// A runtime that does not answer.
 pub(crate) static RUNTIME_HANGS: Cause = Cause {
     id: ids::RUNTIME_HANG,
-    title: "the container runtime does not respond",
+    title: "the container runtime does not respond, or cannot list its containers",
     stage: Stage::Containers,
     kind: Kind::Cause,
     meaning: "kubelet repeatedly asks the runtime to stop the pod's containers and receives no answer in time, while \
         no process of the pod waits in the kernel. The runtime is blocked as a whole, by a lock or by a shim that it \
-        waits for, or a signal has stopped it, or it has used up its file descriptors or the tasks of its control group.",
+        waits for, or a signal has stopped it, or it has used up its file descriptors or the tasks of its control group. Or \
+        it answers each request for the list of all containers with an error, without which kubelet knows the state of none.",
     confirmed_by: &[
         seen(
             "kubelet's log has DeadlineExceeded for the pod more than once; and it has that for requests that are \
@@ -384,6 +385,11 @@ pub(crate) static RUNTIME_HANGS: Cause = Cause {
              while a pod that is to be deleted has processes: kubelet then does nothing for any pod",
             &[Origin::Log],
         ),
+        or_seen(
+            "or kubelet's log says repeatedly, until now, that it cannot retrieve the runtime's pods, with the error that the \
+             runtime answers with",
+            &[Origin::Log],
+        ),
     ],
     log: log("kubelet", "PLEG is not healthy"),
     look_alikes: &[
@@ -391,7 +397,7 @@ pub(crate) static RUNTIME_HANGS: Cause = Cause {
         like(ids::DISK_FULL_RUNTIME, "the runtime's disk has free space"),
         like(
             ids::SHIM_OR_CONTAINERD_STATE_LOST,
-            "the runtime does not answer, not even with an error",
+            "the runtime does not answer, or answers with an error about all containers",
         ),
         like(ids::SHIM_HUNG, "the pod's shim is neither stopped nor waiting in the kernel"),
         like(ids::RUNTIME_DOWN, "its process exists"),
@@ -405,6 +411,11 @@ pub(crate) static RUNTIME_HANGS: Cause = Cause {
         way("resume a stopped or frozen daemon", ""),
         way("if the daemon has used up its file descriptors, raise its limit with `prlimit`", ""),
         way("if its control group has as many tasks as it may, raise pids.max", ""),
+        way(
+            "where it answers with an error, repair what that names: remove ended containers if the list is too long, have it \
+             load its CRI plugin",
+            "",
+        ),
         way("send SIGUSR1 to the runtime: it writes its stack traces to its log", ""),
         way(
             "restart the runtime",

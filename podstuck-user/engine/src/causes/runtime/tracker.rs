@@ -46,7 +46,7 @@ const REMEMBERED: usize = 4096;
 /// While kubelet gets no answer, it logs that every five seconds (`Kubelet.syncLoop`).
 const REPEATED: Duration = Duration::from_secs(30);
 /// Complaints by precedence: those that give a reason come first.
-const ORDER: [Complaint; 14] = [
+const ORDER: [Complaint; 15] = [
     Complaint::SocketRefused,
     Complaint::SignalDenied,
     Complaint::SignalRefused,
@@ -60,6 +60,7 @@ const ORDER: [Complaint; 14] = [
     Complaint::KillFails,
     Complaint::StateLost,
     Complaint::ContainerStays,
+    Complaint::ListFails,
     Complaint::NoAnswer,
 ];
 
@@ -518,10 +519,12 @@ impl RuntimeSays {
             let logged = self.complaints.get(&(String::new(), complaint))?;
             goes_on(logged).then_some((complaint, logged))
         };
-        let waits = pod.populated == Some(true) && self.to_go.word(&pod.uid).is_some();
-        let is_open = waits && !is_explained(context, pod, sample);
-        let found = [Complaint::SocketRefused, Complaint::NoAnswer].into_iter().find_map(of_node);
-        found.filter(|_| is_open)
+        let is_open = self.to_go.word(&pod.uid).is_some() && !is_explained(context, pod, sample);
+        let all = [Complaint::SocketRefused, Complaint::ListFails, Complaint::NoAnswer];
+        let found = all.into_iter().find_map(of_node);
+        // Without the list, kubelet does not see that a container has ended, either.
+        let waits = |complaint| complaint == Complaint::ListFails || pod.populated == Some(true);
+        found.filter(|(complaint, _)| is_open && waits(*complaint))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Daemons that run and do not answer requests. podstuck sends the daemon no request: the kernel shows its clients and
+//! Daemons that run and do not answer requests, or list nothing. podstuck sends the daemon no request: the kernel shows its clients and
 //! what it has read, and a client's process shows the command and its start time.
 
 use std::{
@@ -7,7 +7,10 @@ use std::{
 };
 
 use crate::{
-    causes::shared::{clients, unit},
+    causes::{
+        runtime::{suspect::Suspect, verdict},
+        shared::{blamed, clients, unit},
+    },
     command::{Process, if_same},
     ids,
     model::{
@@ -181,6 +184,43 @@ pub(super) fn tell(
              halts it."
         )
     }
+}
+
+/// A runtime that answers kubelet's request for all pods with an error (`GenericPLEG.Relist` in pkg/kubelet/pleg): the workers
+/// of the pods wait for the state that only this list gives them.
+pub(super) fn list_fails(draft: &mut Draft, suspect: &Suspect<'_>) {
+    verdict::processes(draft, suspect);
+    verdict::must_act(draft, suspect, "list its pods and containers for kubelet without an error");
+    if let Some(word) = suspect.to_go {
+        word.tell(draft);
+    }
+    draft.explanation = "kubelet asks the runtime for all pods and containers, again and again, and the runtime answers with \
+        this error. Without that list kubelet knows the state of no pod of this node, and neither stops nor removes one."
+        .into();
+    match blamed::way_out(&suspect.logged.said.text) {
+        Some(way_out) => {
+            draft.advice(way_out, "low: containers that run are not touched");
+        }
+        None => {
+            draft.advice(
+                "repair what the runtime's error names; its own log has more about it",
+                "none",
+            );
+            verdict::restart(draft, suspect);
+        }
+    }
+    let answers = "the runtime answers with an error";
+    draft.rule_out(ids::RUNTIME_COMMAND_HUNG, "the request that fails is about no pod");
+    draft.rule_out(ids::RUNTIME_DOWN, answers);
+    draft.rule_out(ids::RUNTIME_SOCKET_GONE, answers);
+    let of_all = "the error is about the list of all containers, not about one";
+    draft.rule_out(ids::SHIM_OR_CONTAINERD_STATE_LOST, of_all);
+    draft.rule_out(ids::DOCKER_CONTAINERD_STATE_DESYNC, of_all);
+    draft.rule_out(ids::SHIM_HUNG, of_all);
+    if !suspect.logged.said.text.contains("no space left") {
+        draft.rule_out(ids::DISK_FULL_RUNTIME, "the error is not about space");
+    }
+    draft.doubt("whether the runtime still answers with that error: podstuck sends it no request");
 }
 
 /// Rules out the look-alikes.

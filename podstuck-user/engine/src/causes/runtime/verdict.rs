@@ -13,6 +13,7 @@ use crate::{
             },
             device, handler, hook, network, sandbox, shim, socket,
             suspect::Suspect,
+            unresponsive,
         },
         shared::{blamed, repeated::Repeated, unit},
     },
@@ -43,7 +44,7 @@ const NAMED: usize = 6;
 pub(super) const KILL_SHIM: &str = "low for a pod that is to be deleted: the runtime ends all its containers and cleans up after the shim";
 
 pub(super) const NODES_OWN_KERNEL: &str = "no shim of the pod runs a sandbox with its own kernel";
-const OTHERS: &str = "requests that are not about this pod are not answered either";
+pub(super) const OTHERS: &str = "requests that are not about this pod are not answered either";
 pub(super) const NO_HALTED_SHIM: &str = "no shim of the pod is stopped or waits in the kernel";
 
 /// The finding; `None` for a complaint that another rule handles.
@@ -80,6 +81,7 @@ pub(crate) fn draft(suspect: &Suspect<'_>) -> Option<Draft> {
         Complaint::SignalDenied => (&SIGNAL_DENIED, signal),
         Complaint::StateLost | Complaint::ContainerStays => (&STATE_LOST, lost),
         Complaint::NoAnswer => (&RUNTIME_HANGS, hangs),
+        Complaint::ListFails => (&RUNTIME_HANGS, unresponsive::list_fails),
         Complaint::NetnsBusy | Complaint::ShmBusy => {
             (sandbox::cause(&suspect.logged.said)?, sandbox::words)
         }

@@ -5,8 +5,9 @@ use std::path::Path;
 use nix::errno::Errno;
 
 use crate::model::{
-    blamed::{Blamed, Object, Why, blamed},
+    blamed::{Blamed, Code, Object, Why, blamed},
     path::{clip, safe, safe_path},
+    said::container_id,
 };
 
 /// Longest address that is named.
@@ -40,8 +41,9 @@ const STATES: [(&[&str], &str); 6] = [
     ),
     (
         &["message larger than max"],
-        "remove containers and sandboxes that have ended from the runtime (`crictl ps --all`, `crictl rm`, `crictl rmp`): its \
-         list of them is longer than the longest message that kubelet reads",
+        "remove containers that have ended from the runtime (`crictl ps --state Exited --quiet | xargs -n 50 crictl rm`), and \
+         then their sandboxes (`crictl pods --state NotReady --quiet`, `crictl rmp`): its list of all of them is longer than \
+         the longest message that kubelet reads, and that crictl reads without such a filter",
     ),
     (
         &["already in removing state", "already in progress", "operation is in progress"],
@@ -68,6 +70,9 @@ pub(crate) fn way_out(error: &str) -> Option<String> {
             safe_path(path)
         )),
         (Why::NoAnswer, _) => None,
+        // A runtime that does not know a container has causes of its own.
+        (Why::Code(Code::NotFound), _) if container_id(error).is_some() => None,
+        (Why::Code(code), _) => Some(of_code(code).to_owned()),
         (Why::Errno(Errno::ECONNREFUSED | Errno::ENOENT), Some(Object::Socket(path))) => {
             Some(format!(
                 "start the server that listens on {}: no process accepts connections there",
@@ -84,6 +89,40 @@ pub(crate) fn way_out(error: &str) -> Option<String> {
         (Why::Errno(errno), Some(Object::Program(program))) => of_program(errno, program),
         (Why::Errno(errno), Some(Object::Path(path))) => of_path(errno, path),
         (Why::Errno(errno), None) => of_process(errno).map(str::to_owned),
+    }
+}
+
+/// Of a server's answer that names no failed call.
+fn of_code(code: Code) -> &'static str {
+    match code {
+        Code::Unimplemented => {
+            "look at the version and the configuration of the server that answers: it does not have the call that it is asked \
+             for (for a CSI driver, one that its release does not support; for a runtime, a plugin that did not load)"
+        }
+        Code::NotFound => {
+            "look whether the server that answers still has the object that the error names, in its own list and log: it does \
+             not know it"
+        }
+        Code::InvalidArgument => {
+            "compare what the error names (a volume's handle, a path, an attribute) with what this version of the server that \
+             answers accepts: it refuses a parameter of the request, and refuses it each time"
+        }
+        Code::ResourceExhausted => {
+            "free what the server that answers has used up: the error or the server's log names it (a quota, a rate of \
+             requests, the length of a message)"
+        }
+        Code::FailedPrecondition => {
+            "look at the state of the object that the error names: the server that answers wants another step first, such as a \
+             detach, or the end of a use"
+        }
+        Code::Aborted => {
+            "look for what an earlier request for the same object waits for: the server that answers still works on it, and \
+             its log has that request"
+        }
+        Code::PermissionDenied => {
+            "renew the credentials or the rights which the server that answers refuses: a Secret, a role, or the account that \
+             it uses at its back end"
+        }
     }
 }
 
@@ -202,6 +241,20 @@ mod tests {
             ),
             ("container is already in removing state", "earlier request"),
             ("code = Unimplemented desc = unknown service runtime.v1.RuntimeService", "CRI plugin"),
+            (
+                "rpc error: code = Unimplemented desc = unknown method NodeUnstageVolume for service csi.v1.Node",
+                "does not have the call",
+            ),
+            ("rpc error: code = NotFound desc = volume pvc-7 is not there", "does not know it"),
+            (
+                "rpc error: code = InvalidArgument desc = Volume ID is malformed",
+                "refuses a parameter",
+            ),
+            ("rpc error: code = ResourceExhausted desc = too many requests", "has used up"),
+            ("rpc error: code = FailedPrecondition desc = volume is in use", "another step first"),
+            ("rpc error: code = Aborted desc = an operation for x exists", "earlier request"),
+            ("rpc error: code = Unauthenticated desc = token expired", "credentials"),
+            ("rpc error: code = Unknown desc = exit status 1", ""),
             (
                 "code = ResourceExhausted desc = grpc: received message larger than max (17 vs. 16)",
                 "crictl rm",

@@ -33,10 +33,12 @@ pub(super) enum Finding {
         at: Timestamp,
         times: u64,
     },
+    /// `is_list` where kubelet asked for all pods or containers: it does nothing for any pod without.
     OfRuntime {
         uid: String,
         at: Timestamp,
         error: String,
+        is_list: bool,
     },
     /// `uid` is empty where it is about all pods: `known` is its complaint.
     OfPod {

@@ -36,19 +36,19 @@ static OF_NONE: LazyLock<Regex> = LazyLock::new(|| {
     ))
 });
 
-/// UID of the pod, empty where the entry is about all pods, and the error.
-pub(super) fn of_runtime(message: &str) -> Option<(String, String)> {
+/// UID of the pod, empty where the entry is about all pods, the error, and whether kubelet asked for all pods.
+pub(super) fn of_runtime(message: &str) -> Option<(String, String, bool)> {
     if let Some(found) = UNHEALTHY.captures(message) {
-        return Some((String::new(), found[1].trim_end().to_owned()));
+        return Some((String::new(), found[1].trim_end().to_owned(), false));
     }
     if let Some(error) = UNLISTED.into_iter().find_map(|it| message.strip_prefix(it)) {
         let error = value(error).map_or_else(|| error.trim_end().to_owned(), |(error, _)| error);
-        return Some((String::new(), error));
+        return Some((String::new(), error, true));
     }
     if let Some(found) = OF_NONE.captures(message) {
         let error = found.get(1)?.as_str();
         let error = value(error).map_or_else(|| error.trim_end().to_owned(), |(error, _)| error);
-        return Some((String::new(), error));
+        return Some((String::new(), error, false));
     }
     let (uid, error) = match message.strip_prefix("\"Error syncing pod, skipping\" err=") {
         Some(rest) => {
@@ -63,7 +63,7 @@ pub(super) fn of_runtime(message: &str) -> Option<(String, String)> {
     // kubelet logs the same line when a container cannot be started.
     let kills = ["KillPodSandbox", "KillContainer", "error killing pod"];
     let is_kill = kills.iter().any(|word| error.contains(word));
-    (is_kill && is_pod_uid(uid.as_bytes())).then_some((uid, error))
+    (is_kill && is_pod_uid(uid.as_bytes())).then_some((uid, error, false))
 }
 
 #[cfg(test)]
@@ -84,7 +84,7 @@ mod tests {
             format!("\"Error syncing pod, skipping\" err=<\n\t{ERROR}\n > {pod}=\"{UID}\""),
             format!("Error syncing pod {UID} (\"cart-0_shop({UID})\"), skipping: {ERROR}"),
         ] {
-            assert_eq!(of_runtime(&line), Some((UID.into(), ERROR.into())), "{line}");
+            assert_eq!(of_runtime(&line), Some((UID.into(), ERROR.into(), false)), "{line}");
         }
     }
 
@@ -117,14 +117,15 @@ mod tests {
             format!("\"Skipping pod synchronization\" err=\"{unhealthy}\""),
             format!("skipping pod synchronization - {unhealthy}"),
         ] {
-            assert_eq!(of_runtime(&line), Some((String::new(), unhealthy.into())), "{line}");
+            assert_eq!(of_runtime(&line), Some((String::new(), unhealthy.into(), false)), "{line}");
         }
         let both = format!(
             "\"Skipping pod synchronization\" err=\"[container runtime is down, {unhealthy}]\""
         );
-        assert!(of_runtime(&both).is_some_and(|(_, error)| error.starts_with('[')));
+        assert!(of_runtime(&both).is_some_and(|(_, error, _)| error.starts_with('[')));
         let down = "skipping pod synchronization - container runtime is down";
-        assert_eq!(of_runtime(down), Some((String::new(), "container runtime is down".into())));
+        let known = (String::new(), "container runtime is down".into(), false);
+        assert_eq!(of_runtime(down), Some(known));
         let starts = "skipping pod synchronization - container runtime status check may not have completed yet";
         assert_eq!(of_runtime(starts), None);
         let refused = "rpc error: code = Unavailable desc = connection error: desc = \"transport: Error while dialing \
@@ -133,7 +134,7 @@ mod tests {
             format!("\"GenericPLEG: Unable to retrieve pods\" err={refused:?}"),
             format!("GenericPLEG: Unable to retrieve pods: {refused}"),
         ] {
-            assert_eq!(of_runtime(&line), Some((String::new(), refused.into())), "{line}");
+            assert_eq!(of_runtime(&line), Some((String::new(), refused.into(), true)), "{line}");
         }
     }
 
@@ -152,7 +153,7 @@ mod tests {
             format!("ListPodSandbox with filter nil from runtime service failed: {late}"),
             format!("Status from runtime service failed: {late}"),
         ] {
-            assert_eq!(of_runtime(&line), Some((String::new(), late.into())), "{line}");
+            assert_eq!(of_runtime(&line), Some((String::new(), late.into(), false)), "{line}");
         }
         for line in [
             format!(

@@ -223,8 +223,10 @@ fn attempt(source: &str, (finding, is_proven): (Finding, bool)) -> (Said, Option
             let report = Some(Report::StartedAgain);
             (Said { report, times, ..said("", at, klog::words(Report::StartedAgain)) }, None)
         }
-        Finding::OfRuntime { uid, at, error } => {
-            let complaint = complaints::of_runtime(&error);
+        Finding::OfRuntime { uid, at, error, is_list } => {
+            let known = complaints::of_runtime(&error);
+            let fails = is_list && said::answered(&error).is_some();
+            let complaint = known.or_else(|| fails.then_some(Complaint::ListFails));
             (Said { complaint, ..said(&uid, at, klog::cut(&error)) }, None)
         }
         Finding::OfPod { uid, known, at, error, times, level } => {
@@ -511,12 +513,14 @@ fn take(found: &mut Found, entry: &str, is_proven: bool, now: Timestamp) {
         }
         None => {
             // Most entries are neither.
-            if let Some((uid, error)) = klog_runtime::of_runtime(message) {
+            if let Some((uid, error, is_list)) = klog_runtime::of_runtime(message) {
                 let Some(at) = klog::written(entry, now) else { return };
                 if found.of_runtime.len() >= OF_RUNTIME {
                     found.of_runtime.pop_front();
                 }
-                found.of_runtime.push_back((Finding::OfRuntime { uid, at, error }, is_proven));
+                found
+                    .of_runtime
+                    .push_back((Finding::OfRuntime { uid, at, error, is_list }, is_proven));
             } else {
                 hear(found, entry, message, is_proven, now);
             }

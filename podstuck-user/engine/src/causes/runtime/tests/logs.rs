@@ -250,6 +250,30 @@ fn a_runtime_that_says_nothing_of_a_stop_that_it_was_asked_for_is_named() {
     assert_eq!((stopped.certainty(), stopped.held_by), (Certainty::Possible, None));
 }
 
+/// As with thousands of ended containers, and with a containerd whose CRI plugin did not load.
+#[test]
+fn a_runtime_that_lists_nothing_holds_each_pod_that_is_to_go() {
+    let long = "rpc error: code = ResourceExhausted desc = grpc: received message larger than max (16788921 vs. 16777216)";
+    let unknown =
+        "rpc error: code = Unimplemented desc = unknown service runtime.v1.RuntimeService";
+    for (text, way_out) in [(long, "crictl rm"), (unknown, "CRI plugin")] {
+        for populated in [true, false] {
+            let mut alone = Alone::<RuntimeSays>::new();
+            for second in [598, 599] {
+                alone.take(at(600), said("", Complaint::ListFails, text, second));
+            }
+            assert!(draft(&mut alone, pod(Some(populated))).is_none(), "it is not to go");
+            let to_go =
+                Said::new(Component::Kubelet, "log of kubelet", UID, Timestamp::UNIX_EPOCH, "");
+            alone.take(at(600), What::Said(Box::new(Said { report: Some(Report::ToGo), ..to_go })));
+            let draft = draft(&mut alone, pod(Some(populated))).unwrap();
+            draft.assert_is("runtime-hang", Certainty::Likely);
+            let words = draft.remedies[0].words();
+            assert!(words.contains(way_out), "{words}");
+        }
+    }
+}
+
 /// While kubelet logs this, it syncs no pod and logs nothing about one.
 #[test]
 fn a_runtime_that_is_down_holds_pods_that_are_to_go_and_have_processes() {
