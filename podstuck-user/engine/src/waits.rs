@@ -49,6 +49,20 @@ pub(crate) const GO_ON: &str = "a SIGCONT or its debugger";
 /// What a zombie waits for.
 pub(crate) const COLLECTED: &str = "its parent to collect its exit status";
 
+/// Servers whose end interrupts the node, or that have causes of their own.
+const NEEDED: [&str; 10] = [
+    "systemd",
+    "init",
+    "dbus-daemon",
+    "dbus-broker",
+    "dbus-broker-lau",
+    "systemd-udevd",
+    "kubelet",
+    "containerd",
+    "dockerd",
+    "crio",
+];
+
 /// A component's command that makes progress ends within a second.
 const COMMAND_LASTS: Duration = Duration::from_secs(30);
 /// Subcommands of OCI runtimes, and commands of CNI plugins.
@@ -64,6 +78,8 @@ pub(crate) struct Followed<'a> {
     pub(crate) links: Vec<Link>,
     /// The process at the end, if it is not seen to wait for another one.
     pub(crate) last: Option<&'a Waiting>,
+    /// The process that is seen to wait for that one.
+    pub(crate) before_last: Option<&'a Waiting>,
     /// The call in which that process is.
     pub(crate) stuck: Option<&'a StuckThread>,
 }
@@ -96,6 +112,19 @@ impl HungCommand<'_> {
     /// Whether it is an OCI runtime or a CNI plugin.
     fn is_runtimes(&self) -> bool {
         self.command.command.rsplit(' ').next().is_some_and(|verb| VERBS.contains(&verb))
+    }
+
+    /// The server at the end of the chain that does not answer on a socket of this node, and whether it has left unread what
+    /// was sent, or not accepted the connection; else it only has not answered. None if it waits for something itself, or if
+    /// the node needs it.
+    pub(crate) fn silent_server(&self) -> Option<(&Waiting, bool)> {
+        let server = self.followed.last.filter(|it| it.part == Part::Other && it.on.is_empty())?;
+        let before = self.followed.before_last?;
+        let on = before.on.iter().find(|on| on.other() == Some(server.pid))?;
+        let On::Socket { request, .. } = on else { return None };
+        let program = server.command.split(' ').next().unwrap_or_default();
+        let may_end = server.pid != 1 && server.state == 'S' && !NEEDED.contains(&program);
+        may_end.then_some((server, *request != Request::Read))
     }
 
     /// Whether a thread of the component waits for its end.
@@ -259,7 +288,7 @@ impl Waits {
     /// The chain from a process that must act to the last known one.
     pub(crate) fn follow(&self, pid: u32, must: &str, clock: &Clock) -> Followed<'_> {
         let (mut links, mut seen, mut must) = (Vec::new(), BTreeSet::new(), must.to_owned());
-        let mut next = self.of(pid);
+        let (mut next, mut before_last) = (self.of(pid), None);
         // A cycle of waits ends with the process that waits for the first.
         while let Some(waiting) = next.filter(|it| seen.insert(it.pid)) {
             let Some((on, since)) = self.first(waiting, clock) else {
@@ -271,10 +300,11 @@ impl Waits {
                 });
                 links.push(last(waiting, stuck, must, clock));
                 links.extend(behind_locks(lock(waiting, stuck), clock));
-                return Followed { links, last: Some(waiting), stuck };
+                return Followed { links, last: Some(waiting), before_last, stuck };
             };
             links.push(self.link(waiting, on, since, must, clock));
             must = task(waiting, on);
+            before_last = Some(waiting);
             next = on.other().and_then(|pid| self.of(pid));
         }
         Followed { links, ..Followed::default() }

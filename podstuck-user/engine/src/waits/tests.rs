@@ -201,3 +201,21 @@ fn a_process_of_a_container_is_asked_about_and_its_own_wait_is_known() {
             .is_empty()
     );
 }
+
+/// sysbox-runc, and sysbox-fs, which does not read its request.
+#[test]
+fn a_server_that_does_not_answer_a_command_is_known() {
+    let of = |server: &str, request| {
+        let found = [
+            waiting(6, "containerd-shim", Part::Shim, vec![child(8)]),
+            waiting(8, "sysbox-runc delete", Part::Task, vec![socket(1, 9, request, 11)]),
+            waiting(9, server, Part::Other, vec![]),
+        ];
+        let waits = seen(&[50, 56], &found);
+        let hung = waits.hung_command(&CLOCK).unwrap();
+        hung.silent_server().map(|(it, is_unread)| (it.pid, is_unread))
+    };
+    assert_eq!(of("sysbox-fs", Request::Unread), Some((9, true)));
+    assert_eq!(of("sysbox-fs", Request::Read), Some((9, false)));
+    assert_eq!(of("dbus-daemon", Request::Unread), None, "the node needs it");
+}

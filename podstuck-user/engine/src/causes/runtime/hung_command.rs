@@ -9,8 +9,9 @@ use crate::{
         runtime::{suspect::Suspect, verdict},
         shared,
     },
+    command::{Process, kill},
     ids,
-    model::{diagnosis::Stage, evidence::Source, time::Monotonic},
+    model::{diagnosis::Stage, evidence::Source, time::Monotonic, waiting::Waiting},
     verdict::Draft,
     waits::HungCommand,
 };
@@ -32,7 +33,7 @@ pub(crate) static COMMAND_HANGS: Cause = Cause {
         limit: the request fails for kubelet but continues in the component, and each later attempt waits behind it.",
     confirmed_by: &[
         seen(
-            "a child of the pod's shim is an OCI runtime, and has run for 30 s or longer",
+            "a child of the pod's shim is an OCI runtime, or a program with its arguments, and has run for 30 s or longer",
             &[Origin::Proc],
         ),
         or_seen(
@@ -75,6 +76,15 @@ pub(crate) static COMMAND_HANGS: Cause = Cause {
     ],
 };
 
+/// Adds the end of the server that the command waits for: the next command would wait for it in the same way.
+fn end_server(draft: &mut Draft, server: &Waiting) {
+    let process = Process::new(server.pid, Some(server.started), Some(&server.command));
+    draft.remedy(
+        kill("kill -KILL", process).so(", which does not answer the command"),
+        "everything else that this process serves is interrupted. Its service starts it again; if none does, start it",
+    );
+}
+
 /// The finding.
 pub(super) fn draft(suspect: &Suspect<'_>, hung: &HungCommand<'_>, now: Monotonic) -> Draft {
     let HungCommand { by, command, since, .. } = hung;
@@ -91,8 +101,14 @@ pub(super) fn draft(suspect: &Suspect<'_>, hung: &HungCommand<'_>, now: Monotoni
         "{parent} has started {own} for this pod and waits for it to end, without a time limit. Each of kubelet's \
          attempts to stop the pod waits behind it and fails."
     );
+    let server = hung.silent_server();
+    if let Some((server, true)) = server {
+        end_server(&mut draft, server);
+    }
     shared::hung_command::end(&mut draft, hung, command, RISK);
-    if let Some(last) = last {
+    if let Some((server, false)) = server {
+        end_server(&mut draft, server);
+    } else if let Some(last) = last.filter(|_| server.is_none()) {
         draft.advice(
             format!(
                 "have {} {}; if the command hangs again after it was ended, restart that process's service",

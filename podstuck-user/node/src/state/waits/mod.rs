@@ -315,8 +315,12 @@ impl Node {
         let children = children.filter(|(child, _)| own.is_some() && kind(**child) == own);
         let found = children.filter_map(|(child, _)| {
             let is_waited_for = waits(*child);
-            let comm = proc::comm(&process(*child));
-            let is_task = is_task(&comm) || self.plugin(*child).is_some();
+            let place = process(*child);
+            let is_oci = || {
+                part == Part::Shim
+                    && is_oci_runtime(&proc::command_line(&place, LINE).unwrap_or_default())
+            };
+            let is_task = is_task(&proc::comm(&place)) || self.plugin(*child).is_some() || is_oci();
             let works_for_it = !matches!(part, Part::Other | Part::Container);
             let counts = is_waited_for || is_task && works_for_it;
             counts.then_some(On::Child { pid: *child, is_waited_for })
@@ -489,6 +493,20 @@ fn is_task(comm: &[u8]) -> bool {
     is_helper || TASKS.iter().any(|task| task.as_bytes() == comm)
 }
 
+/// Whether a command line is that of an OCI runtime, whatever its program: one around runc, such as `sysbox-runc` or
+/// `nvidia-container-runtime`, takes runc's arguments. containerd's go-runc and conmon give it an option for all commands
+/// before the verb.
+fn is_oci_runtime(line: &[u8]) -> bool {
+    let mut has_option = false;
+    for word in line.split(|byte| *byte == 0).skip(1) {
+        if VERBS.iter().any(|verb| verb.as_bytes() == word) {
+            return has_option;
+        }
+        has_option |= word.starts_with(b"--root") || word.starts_with(b"--log");
+    }
+    false
+}
+
 /// The sockets that the main thread reads from now.
 fn read_by_main(pid: u32, place: &Path, blocked: &[(u32, Blocked)]) -> HashSet<u64> {
     let reads = blocked.iter().filter(|(tid, _)| *tid == pid).filter_map(|(_, on)| match on {
@@ -512,7 +530,7 @@ fn command(comm: &[u8], line: &[u8]) -> String {
     };
     let words = || line.split(|byte| *byte == 0).filter_map(|word| std::str::from_utf8(word).ok());
     let verb = words().skip(1).find(|word| VERBS.contains(word));
-    match verb.filter(|_| TASKS.contains(&command.as_str())) {
+    match verb.filter(|_| TASKS.contains(&command.as_str()) || is_oci_runtime(line)) {
         Some(verb) => format!("{command} {verb}"),
         None => command,
     }

@@ -60,6 +60,20 @@ fn a_parent_waits_for_its_child_and_a_lock_for_who_has_it() {
     assert!(parent.wait().unwrap().success());
 }
 
+/// sysbox-runc, which containerd's shim starts by runc's arguments.
+#[test]
+fn a_program_with_an_oci_runtimes_arguments_is_a_shims_command() {
+    let line = |text: &str| text.replace(' ', "\0").into_bytes();
+    let of = |comm: &[u8], text: &str| (is_oci_runtime(&line(text)), command(comm, &line(text)));
+    let delete =
+        "/usr/bin/sysbox-runc --root /run/containerd/runc/k8s.io --log-format json delete 0a";
+    assert_eq!(of(b"sysbox-runc", delete), (true, "sysbox-runc delete".to_owned()));
+    let nvidia = "/usr/bin/nvidia-container-runtime --root=/run/runc kill 0a KILL";
+    assert_eq!(of(b"nvidia-containe", nvidia), (true, "nvidia-container-runtime kill".to_owned()));
+    assert!(!of(b"logger", "/usr/bin/logger --log-dir /var/log").0);
+    assert!(!of(b"sh", "/bin/sh -c delete").0);
+}
+
 #[test]
 fn what_was_sent_and_not_read_names_the_other_end() {
     let directory = tempfile::tempdir().unwrap();
