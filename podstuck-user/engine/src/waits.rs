@@ -3,6 +3,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    path::Path,
     time::Duration,
 };
 
@@ -319,6 +320,13 @@ impl Waits {
         }
     }
 
+    /// The file on which another process has the lock that a process waits for, and that process.
+    pub(crate) fn lock_of(&self, pid: u32, clock: &Clock) -> Option<(Option<&Path>, &Waiting)> {
+        let (on, _) = self.first(self.of(pid)?, clock)?;
+        let On::Lock { file, holder: Some(holder) } = on else { return None };
+        Some((file.as_deref(), self.of(*holder)?))
+    }
+
     /// The processes of the last scan.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Waiting> {
         self.found.iter()
@@ -598,7 +606,7 @@ fn tasks_of(group: &PodGroup) -> Vec<u32> {
     all.iter().take(TASKS).map(|task| task.pid).collect()
 }
 
-fn of_file(file: Option<&std::path::Path>) -> String {
+fn of_file(file: Option<&Path>) -> String {
     file.map_or_else(|| "a file".to_owned(), |file| safe_path(file).into_owned())
 }
 

@@ -219,3 +219,17 @@ fn a_server_that_does_not_answer_a_command_is_known() {
     assert_eq!(of("sysbox-fs", Request::Read), Some((9, false)));
     assert_eq!(of("dbus-daemon", Request::Unread), None, "the node needs it");
 }
+
+/// A second containerd.
+#[test]
+fn a_daemon_that_waits_for_a_lock_names_its_holder() {
+    let lock = On::Lock { file: Some("/var/lib/containerd/meta.db".into()), holder: Some(9) };
+    let found = [
+        waiting(6, "containerd", Part::Daemon, vec![lock]),
+        waiting(9, "containerd", Part::Daemon, vec![]),
+    ];
+    let waits = seen(&[10, 14], &found);
+    let (file, holder) = waits.lock_of(6, &CLOCK).unwrap();
+    assert_eq!((file, holder.pid), (Some("/var/lib/containerd/meta.db".as_ref()), 9));
+    assert!(waits.lock_of(9, &CLOCK).is_none());
+}

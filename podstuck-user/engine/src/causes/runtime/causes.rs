@@ -451,6 +451,10 @@ pub(crate) static SOCKET_GONE: Cause = Cause {
             &[Origin::Proc],
         ),
         or_seen("or the only running runtime of that name listens on no socket", &[Origin::Proc]),
+        or_seen(
+            "or it listens on no socket, and has a database open whose lock another process has",
+            &[Origin::Proc],
+        ),
         seen(
             "the path names no file, or another one than the one that the socket is bound to, by its inode in sock_diag",
             &[Origin::Look],
@@ -464,6 +468,7 @@ pub(crate) static SOCKET_GONE: Cause = Cause {
     ],
     ways_out: &[
         way("where it does not listen, find in its log what its start waits for", ""),
+        way("end an earlier process of the runtime that has the lock on its database", ""),
         way(
             "restart the runtime: it creates the file again",
             "containers keep running under their shims; with Docker, only if live-restore is set",

@@ -11,7 +11,7 @@ use crate::{
         runtime::{suspect::Suspect, verdict},
         shared::unit,
     },
-    command::Step,
+    command::{Process, Step, kill},
     ids,
     model::{
         evidence::Source,
@@ -21,9 +21,10 @@ use crate::{
         runtime::Runtime,
         said::Said,
         time::Monotonic,
+        waiting::Waiting,
     },
     query::{FindSocketPath, Query, SocketPath},
-    tracker::TrackerId,
+    tracker::{Context, TrackerId},
     verdict::Draft,
 };
 
@@ -118,10 +119,59 @@ pub(super) fn unreached<'a>(said: &'a Said, sample: &'a NodeSample) -> Option<Un
         "crio.sock" => Component::CriO,
         _ => return None,
     };
-    let mut named = runtimes.iter().filter(|runtime| runtime.component == component);
+    let starts =
+        |it: &&Runtime| it.component == component && it.sockets.is_empty() && it.halted.is_none();
+    let mut named = runtimes.iter().filter(starts);
     let (Some(runtime), None) = (named.next(), named.next()) else { return None };
-    let starts = runtime.sockets.is_empty() && runtime.halted.is_none();
-    starts.then_some(Unreached { runtime, path, why, listens: false })
+    Some(Unreached { runtime, path, why, listens: false })
+}
+
+/// A runtime whose start waits for the lock on a file of its data, which another process has: often the same program, which
+/// was started earlier.
+pub(crate) struct Locked<'a> {
+    starts: &'a Runtime,
+    file: Option<&'a Path>,
+    holder: &'a Waiting,
+}
+
+/// The runtime that starts in the place of the one that a client cannot connect to, if it waits for a lock.
+pub(super) fn locked<'a>(
+    context: &Context<'a>,
+    said: &Said,
+    sample: &'a NodeSample,
+) -> Option<Locked<'a>> {
+    let component = unreached(said, sample)?.runtime.component;
+    let mut all = sample.runtimes.iter();
+    all.find_map(|starts| {
+        let is_new = starts.component == component && starts.sockets.is_empty();
+        let (file, holder) = context.waits.lock_of(starts.pid, context.clock).filter(|_| is_new)?;
+        Some(Locked { starts, file, holder })
+    })
+}
+
+/// Names the process that has the lock for which the runtime's start waits, and its end.
+fn wait_for_lock(draft: &mut Draft, locked: &Locked<'_>, path: &str) {
+    let Locked { starts, file, holder } = locked;
+    let (who, old) = (starts.who(), holder.who());
+    let file =
+        file.map_or_else(|| "a file of its data".to_owned(), |it| safe_path(it).into_owned());
+    draft.held_by(old.clone().and(&format!(", which has the lock on {file}")));
+    draft.must = Some("release the lock for which the runtime's start waits");
+    draft.fact(
+        format!("{who} runs, listens on no socket, and has {file} open without its lock, which {old} has"),
+        Source::proc("/proc/locks, /proc/*/fdinfo"),
+    );
+    draft.explanation = format!(
+        "kubelet cannot connect to {path}. {who} is to serve it, and listens nowhere before it has opened its database: it \
+         waits for the lock on {file}, which {old} has had since before. No request reaches {old}. As soon as {old} has \
+         ended, {who} takes the lock and finishes its start; until then, kubelet stops and removes no pod of this node."
+    );
+    let program = holder.command.split(' ').next();
+    let process = Process::new(holder.pid, Some(holder.started), program);
+    draft.remedy(
+        kill("kill -TERM", process).so(", for whose lock the runtime's start waits"),
+        "low: containers keep running under their shims, which the runtime finds again",
+    );
 }
 
 pub(super) fn words(draft: &mut Draft, suspect: &Suspect<'_>) {
@@ -130,6 +180,14 @@ pub(super) fn words(draft: &mut Draft, suspect: &Suspect<'_>) {
     let file = suspect.socket.and_then(|it| names(it, &path)).filter(|_| listens);
     let (path, name) = (safe_path(&path), runtime.component.name());
     let who = runtime.who();
+    if let Some(locked) = &suspect.locked {
+        if let Some(file) = &file {
+            draft.fact(file, Source::Look("stat, sock_diag"));
+        }
+        wait_for_lock(draft, locked, &path);
+        rule_out(draft, why, listens);
+        return;
+    }
     draft.held_by(who.clone());
     let unit = runtime.group.as_deref().and_then(unit::of);
     let does = if listens {
@@ -165,6 +223,19 @@ pub(super) fn words(draft: &mut Draft, suspect: &Suspect<'_>) {
         )
     };
     verdict::restart_unit(draft, unit);
+    rule_out(draft, why, listens);
+    let is_second = |it: &Runtime| it.component == runtime.component && it.sockets.is_empty();
+    if listens && suspect.sample.runtimes.iter().any(is_second) {
+        draft.doubt(
+            "what the start of the other runtime of that name waits for, which listens nowhere",
+        );
+    }
+    if listens && file.is_none() {
+        draft.doubt("whether the socket file is still missing: the log shows only past attempts");
+    }
+}
+
+fn rule_out(draft: &mut Draft, why: &str, listens: bool) {
     let error = safe(why.as_bytes()).into_owned();
     draft.rule_out(
         ids::RUNTIME_DOWN,
@@ -175,9 +246,6 @@ pub(super) fn words(draft: &mut Draft, suspect: &Suspect<'_>) {
         ids::SHIM_OR_CONTAINERD_STATE_LOST,
         "kubelet cannot connect to the runtime at all",
     );
-    if listens && file.is_none() {
-        draft.doubt("whether the socket file is still missing: the log shows only past attempts");
-    }
 }
 
 /// That a path does not name the file of its socket.

@@ -5,7 +5,10 @@ use std::{path::PathBuf, time::Duration};
 use crate::{
     backoff,
     causes::{
-        runtime::sandbox::{Held, Look},
+        runtime::{
+            sandbox::{Held, Look},
+            socket::Locked,
+        },
         shared::{pending_deletion::Word, repeated::Repeated},
     },
     model::{
@@ -48,6 +51,8 @@ pub(crate) struct Suspect<'a> {
     pub(crate) silent: Option<Monotonic>,
     /// What the path of the runtime's socket names, if a client cannot connect to it.
     pub(crate) socket: Option<SocketPath>,
+    /// A runtime whose start waits for a lock, if a client cannot connect to it.
+    pub(crate) locked: Option<Locked<'a>>,
     /// A configuration of the network that lies there although the runtime says that it has none, and since when.
     pub(crate) unread: Option<&'a (PathBuf, Monotonic)>,
     /// The pod's grace period in seconds, if it is too long for kubelet.
@@ -85,6 +90,7 @@ impl<'a> Suspect<'a> {
             stale: None,
             silent: None,
             socket: None,
+            locked: None,
             unread: None,
             endless: None,
             is_explained: false,

@@ -15,7 +15,7 @@ use crate::{
             network_files::NetworkFiles,
             not_killed, own_kernel,
             sandbox::{self, SandboxMounts},
-            socket::SocketFiles,
+            socket::{self, SocketFiles},
             suspect::{Collects, FRESH, Suspect, cannot_signal, is_fresh, is_stop_error},
             verdict,
         },
@@ -266,6 +266,7 @@ impl RuntimeSays {
             let stale = self.stale_record(&pod.uid, sample);
             let silent = self.silent(pod, logged);
             let socket = self.sockets.of(&logged.said, sample);
+            let locked = socket::locked(context, &logged.said, sample);
             if complaint == Complaint::NetworkTeardown {
                 unread.push((target_id, logged.said.clone()));
             }
@@ -284,6 +285,7 @@ impl RuntimeSays {
                 stale,
                 silent,
                 socket,
+                locked,
                 unread: self.network_files.unread(&logged.said, logged.last, sample),
                 endless: None,
                 is_explained: is_explained(context, pod, sample),

@@ -137,6 +137,8 @@ fn process(pid: u32) -> PathBuf {
 struct Node {
     all: BTreeMap<u32, Stat>,
     waiters: Vec<Waiter>,
+    /// Processes with an exclusive lock of flock(2).
+    lockers: BTreeSet<u32>,
     sockets: OnceCell<Vec<Socket>>,
     /// Who has a socket or a pipe open, by the text of the link.
     owners: OnceCell<HashMap<String, Vec<u32>>>,
@@ -155,6 +157,7 @@ impl Node {
         Self {
             all: all.collect(),
             waiters: locks::waiters(&locks),
+            lockers: locks::exclusive(&locks),
             sockets: OnceCell::new(),
             owners: OnceCell::new(),
             network: proc::namespace(Path::new("/proc/self"), "net"),
@@ -257,6 +260,9 @@ impl Node {
         let (place, blocked) = (process(pid), blocked::threads(pid));
         let links = silent::read(&place, |process| Some(descriptors(process))).unwrap_or_default();
         let mut on = self.lock(pid, &place, &blocked);
+        if part == Part::Daemon {
+            on.extend(self.database(pid, &place));
+        }
         on.extend(self.children(pid, part, &blocked).into_iter().take(OF_ONE));
         let own: HashSet<u64> =
             links.iter().filter_map(|link| sockets::socket_inode(link.to_str()?)).collect();
@@ -302,6 +308,24 @@ impl Node {
         });
         let holder = waiter.holder.filter(|holder| self.all.get(holder).is_some_and(Stat::lives));
         vec![On::Lock { file: file.filter(|file| file.is_absolute()), holder }]
+    }
+
+    /// The lock on a database that another process has, and that this one tries to get again and again: bbolt, with which
+    /// containerd keeps its data, does not wait in the kernel (`flock` in bolt_unix.go). It has the file open without a lock.
+    fn database(&self, pid: u32, place: &Path) -> Option<On> {
+        let mut free = locks::databases(place).into_iter().filter(|it| !it.is_locked).peekable();
+        free.peek()?;
+        let of = proc::namespace(place, "mnt")?;
+        let others = self.lockers.iter().filter(|other| **other != pid);
+        let others =
+            others.filter(|other| proc::namespace(&process(**other), "mnt") == Some(of.clone()));
+        let held: Vec<(u32, Vec<locks::Database>)> =
+            others.map(|other| (*other, locks::databases(&process(*other)))).collect();
+        free.find_map(|own| {
+            let is_it = |it: &locks::Database| it.is_locked && it.file == own.file;
+            let (holder, _) = held.iter().find(|(_, all)| all.iter().any(is_it))?;
+            Some(On::Lock { file: Some(own.file), holder: Some(*holder) })
+        })
     }
 
     /// Those that work for it: a container's first process is in namespaces and a control group of its own.

@@ -74,6 +74,25 @@ fn a_program_with_an_oci_runtimes_arguments_is_a_shims_command() {
     assert!(!of(b"sh", "/bin/sh -c delete").0);
 }
 
+/// A second containerd, whose database the first one has locked: it polls.
+#[test]
+fn a_daemon_waits_for_who_has_locked_its_database() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("meta.db");
+    let file = std::fs::File::create(&path).unwrap();
+    let open = || {
+        let own = std::fs::File::open(&path).unwrap();
+        Command::new("sleep").arg("60").stdin(own).spawn().unwrap()
+    };
+    let (second, daemon) = (open(), |pid| Node::look().on(pid, Part::Daemon));
+    let is_lock = |on: &On| matches!(on, On::Lock { .. });
+    assert!(!daemon(second.id()).iter().any(is_lock), "no process has it");
+    file.lock().unwrap();
+    let lock = On::Lock { file: Some(path.clone()), holder: Some(std::process::id()) };
+    assert!(daemon(second.id()).contains(&lock), "{:?}", daemon(second.id()));
+    end(second);
+}
+
 #[test]
 fn what_was_sent_and_not_read_names_the_other_end() {
     let directory = tempfile::tempdir().unwrap();
