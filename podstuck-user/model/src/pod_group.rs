@@ -63,11 +63,13 @@ pub struct Task {
     /// without a handler for `SIGTERM`.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub is_init: bool,
-    /// `SIGKILL` is pending. Neither this nor `exiting` is set for a thread that waits for the core dump of its
-    /// process.
+    /// `SIGKILL` is pending.
     pub killed: bool,
     /// It has taken `SIGKILL` and is exiting, or is to exit as soon as its tracer continues it.
     pub exiting: bool,
+    /// It is killed or exiting, and writes the core dump of its process, or waits until that is written.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub dumps: bool,
     /// Start of the thread in ticks since boot: with its id, it identifies the thread.
     pub started: u64,
     /// Number of wakeups so far; read only if it is to exit.
@@ -264,8 +266,8 @@ impl Task {
         self.members.iter().find_map(|member| Some((member, member.reaper.as_ref()?)))
     }
 
-    /// Whether it is to exit and waits uninterruptibly.
+    /// Whether it is to exit and waits uninterruptibly, for something else than a core dump.
     pub fn is_unkillable(&self) -> bool {
-        self.state == 'D' && (self.killed || self.exiting)
+        self.state == 'D' && (self.killed || self.exiting) && !self.dumps
     }
 }

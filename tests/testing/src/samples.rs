@@ -226,6 +226,7 @@ pub fn task(comm: &str, pid: u32) -> Task {
         state: 'S',
         killed: false,
         exiting: false,
+        dumps: false,
         started: 1,
         woken: None,
         moved: None,

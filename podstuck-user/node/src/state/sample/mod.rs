@@ -79,7 +79,7 @@ use podstuck_model::{
 use shims::NodeShims;
 use space::SpaceCollector;
 use target_roots::TargetRootFinder;
-pub(super) use tasks::WORKER;
+pub(super) use tasks::{DUMPS, WORKER};
 
 /// How often it is asked whether the thread waits for a process: a read takes microseconds.
 const CHECKED: Duration = Duration::from_millis(200);

@@ -75,8 +75,8 @@ fn thread(pid: u32, tid: u32, group: &Path) -> Option<Task> {
     let state = fields.first()?.chars().next()?;
     let (killed, flags) = (number(28)? & KILL != 0, number(6)?);
     let exiting = flags & EXITING != 0 || (state == 't' && flags & SIGNALED != 0);
-    // Of few, so that the other file is read of few.
-    let ends = (killed || exiting) && !(state == 'D' && is_dumping(pid, tid));
+    // Of few, so that the other files are read of few.
+    let dumps = (killed || exiting) && state == 'D' && is_dumping(pid, tid) && is_for_dump(&place);
     Some(Task {
         pid,
         tid,
@@ -84,8 +84,9 @@ fn thread(pid: u32, tid: u32, group: &Path) -> Option<Task> {
         state,
         term: Some(term([number(28)?, number(29)?, number(30)?, number(31)?])),
         is_init: false,
-        killed: killed && ends,
-        exiting: exiting && ends,
+        killed,
+        exiting,
+        dumps,
         started: number(19)?,
         woken: None,
         moved: None,
@@ -114,11 +115,27 @@ fn term(masks: [u64; 4]) -> Term {
     says.map_or(Term::Default, |(_, term)| term)
 }
 
-/// Whether its process writes a core dump. Until that is done, the kernel has its other threads wait
-/// where no signal reaches them, up to Linux 5.15 as ones that are exiting: it is busy, not stuck.
+/// Whether its process writes a core dump. Until that is done, the kernel has its other threads wait where no signal reaches
+/// them, up to Linux 5.15 as ones that are exiting: they are busy, not stuck.
 fn is_dumping(pid: u32, tid: u32) -> bool {
     let status = fs::read(format!("/proc/{pid}/task/{tid}/status")).unwrap_or_default();
     says_dumping(&String::from_utf8_lossy(&status))
+}
+
+/// The functions in which a thread writes the core dump of its process, or waits in for the others to stop (`coredump_wait`,
+/// inlined in the two others), and those in which these wait until it is written (the last two up to Linux 5.15).
+pub(in crate::state) const DUMPS: [&str; 6] =
+    ["coredump_wait", "vfs_coredump", "do_coredump", "coredump_task_exit", "exit_mm", "do_exit"];
+
+/// Whether a thread of such a process waits for the core dump, as far as is visible: one that sleeps in another function is
+/// what the dump waits for.
+fn is_for_dump(place: &Path) -> bool {
+    is_dumps(silent::read(place, |place| proc::utf8(&place.join("wchan"))).as_deref())
+}
+
+fn is_dumps(channel: Option<&str>) -> bool {
+    let channel = channel.map(str::trim).filter(|it| !it.is_empty() && *it != "0");
+    channel.is_none_or(|it| DUMPS.contains(&it))
 }
 
 /// The line is there since Linux 4.15.
@@ -261,5 +278,11 @@ mod tests {
         assert!(says_dumping("Name:\tx\nCoreDumping:\t1\nTHP_enabled:\t1\n"));
         assert!(!says_dumping("CoreDumping:\t0\n") && !says_dumping("Name:\tCoreDumping: 1\n"));
         assert!(!is_dumping(std::process::id(), std::process::id()));
+        assert!(is_dumps(Some("coredump_task_exit")) && is_dumps(Some("vfs_coredump")));
+        assert!(is_dumps(None) && is_dumps(Some("0")), "as before, where it is not visible");
+        assert!(!is_dumps(Some("percpu_rwsem_wait")), "the dump waits for this thread");
+        let place = PathBuf::from(format!("/proc/{0}/task/{0}", std::process::id()));
+        let killed = Task { killed: true, state: 'D', ..read(std::process::id(), &place).unwrap() };
+        assert!(killed.is_unkillable() && !Task { dumps: true, ..killed }.is_unkillable());
     }
 }

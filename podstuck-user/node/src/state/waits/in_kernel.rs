@@ -9,7 +9,10 @@ use podstuck_model::{
     waiting::{CalledFile, On},
 };
 
-use crate::state::{blocked::Blocked, sample::WORKER};
+use crate::state::{
+    blocked::Blocked,
+    sample::{DUMPS, WORKER},
+};
 
 /// Threads of a process that are looked at.
 const THREADS: usize = 256;
@@ -35,7 +38,13 @@ pub(super) fn sleeps(pid: u32, blocked: &[(u32, Blocked)]) -> Vec<On> {
             sleeps: sleeps?.trim().parse().ok()?,
         })
     });
-    found.collect()
+    let found: Vec<On> = found.collect();
+    // A core dump waits for the threads that sleep elsewhere.
+    let waits_for_dump = |on: &On| matches!(on, On::Kernel { channel: Some(channel), .. } if DUMPS.contains(&channel.as_str()));
+    match found.iter().any(waits_for_dump) && !found.iter().all(waits_for_dump) {
+        true => found.into_iter().filter(|on| !waits_for_dump(on)).collect(),
+        false => found,
+    }
 }
 
 /// The file of a descriptor. Its link and `mnt_id` are answered from memory.
