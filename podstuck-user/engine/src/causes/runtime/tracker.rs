@@ -266,7 +266,6 @@ impl RuntimeSays {
             let stale = self.stale_record(&pod.uid, sample);
             let silent = self.silent(pod, logged);
             let socket = self.sockets.of(&logged.said, sample);
-            let locked = socket::locked(context, &logged.said, sample);
             if complaint == Complaint::NetworkTeardown {
                 unread.push((target_id, logged.said.clone()));
             }
@@ -285,7 +284,7 @@ impl RuntimeSays {
                 stale,
                 silent,
                 socket,
-                locked,
+                locked: socket::locked(context, &logged.said, sample),
                 unread: self.network_files.unread(&logged.said, logged.last, sample),
                 endless: None,
                 is_explained: is_explained(context, pod, sample),

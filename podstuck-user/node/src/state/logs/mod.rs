@@ -22,6 +22,7 @@ mod kernel;
 mod kernel_devices;
 mod klog;
 mod klog_device;
+mod klog_end;
 mod klog_pod;
 mod klog_runtime;
 mod lines;

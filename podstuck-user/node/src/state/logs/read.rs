@@ -19,6 +19,7 @@ use super::{
     entries,
     framing::Framing,
     klog::{self, Entry, Failed},
+    klog_end,
     klog_pod::{self, OfPods},
     klog_runtime,
     lines::Lines,
@@ -338,7 +339,7 @@ impl Found {
                 self.lines.note(true);
                 continue;
             }
-            if let (Some(why), Some(at)) = (klog_pod::of_command(&line.text), line.at) {
+            if let (Some(why), Some(at)) = (klog_end::of_command(&line.text), line.at) {
                 self.of_pods.of_all(Complaint::KubeletEnds, why, at, false);
             }
             if let Some(is_proven) = self.framing.begins(line, now) {
@@ -360,7 +361,7 @@ impl Found {
     /// Takes how often systemd has started the service again.
     fn hear_systemd(&mut self, line: &Peeled<'_>) {
         if line.program.as_deref() == Some("systemd")
-            && let (Some(at), Some(times)) = (line.at, klog_pod::of_systemd(&line.text))
+            && let (Some(at), Some(times)) = (line.at, klog_end::of_systemd(&line.text))
         {
             self.restarts = Some((at, times));
         }
@@ -536,7 +537,7 @@ fn take(found: &mut Found, entry: &str, is_proven: bool, now: Timestamp) {
 fn hear(found: &mut Found, entry: &str, message: &str, is_proven: bool, now: Timestamp) {
     let Some(severity) = entry.bytes().next() else { return };
     let of_watch = || Some((Complaint::WatchFails, klog_pod::of_watch(severity, message)?));
-    let of_end = || Some((Complaint::KubeletEnds, klog_pod::of_end(severity, message)?));
+    let of_end = || Some((Complaint::KubeletEnds, klog_end::of_end(severity, message)?));
     if let Some((what, why)) = of_watch().or_else(of_end) {
         if let Some(at) = klog::written(entry, now) {
             found.of_pods.of_all(what, why, at, is_proven);
