@@ -162,8 +162,8 @@ pub(super) fn words(
         }
         Complaint::SignalRefused => format!(
             "The kernel refuses the runtime's signal to {who} with EPERM. runc runs as root, so a security module \
-             refuses the signal, or an agent that protects its own processes in the kernel. kubelet retries, and \
-             each attempt fails in the same way."
+             refuses the signal, or an agent that protects its own processes in the kernel; or the runtime's service has \
+             no CAP_KILL, and the process another user. kubelet retries, and each attempt fails in the same way."
         ),
         Complaint::StateLost => format!(
             "The runtime fails to end the container before it sends a signal: it no longer finds the container, and \
@@ -192,7 +192,10 @@ pub(super) fn words(
              kubelet's next attempt then succeeds",
             "the node lacks that protection while it is lifted",
         );
-        draft.doubt("which security module or agent refuses: the kernel does not say");
+        draft.doubt(
+            "which security module or agent refuses, or whether CAP_KILL is missing (`CapabilityBoundingSet=` of the runtime's \
+             service): the kernel does not say",
+        );
     }
     if suspect.complaint == Complaint::KillFails && homeless.is_none() {
         draft.advice(
