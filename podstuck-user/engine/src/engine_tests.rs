@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use nix::errno::Errno;
 
 use super::*;
 use crate::{
@@ -12,6 +11,7 @@ use crate::{
         call::Outcome,
         degraded::{Degraded, Feed},
         diagnosis::Stage,
+        errno::Errno,
         evidence::{Certainty, Source},
         finding::FindingState,
         hung::MountPoint,

@@ -294,15 +294,13 @@ fn keep_times(now: &mut [Evidence], before: &[Evidence]) {
 
 #[cfg(test)]
 mod tests {
-    use nix::errno::Errno;
-
     use super::*;
     use crate::{
         cause::Cause,
         causes::busy_mount::causes::{SUBMOUNT, SUBPATH_BUSY},
-        model::{degraded::Feed, evidence::Source},
+        model::{call::Call, degraded::Feed, errno::Errno, evidence::Source},
+        testing::failed,
     };
-    use crate::{model::call::Call, testing::failed};
 
     fn clock() -> Clock {
         Clock::new(jiff::Timestamp::UNIX_EPOCH, Monotonic(0))

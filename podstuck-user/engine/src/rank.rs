@@ -120,7 +120,7 @@ mod tests {
     fn ledger(drafts: &[Made]) -> Ledger {
         let mut ledger = Ledger::new(Clock::new(jiff::Timestamp::UNIX_EPOCH, Monotonic(0)));
         for (cause, tracker, blocks, doubtful) in drafts {
-            let op = failed(Call::UnlinkatDir, nix::errno::Errno::EBUSY, "m", 1.0);
+            let op = failed(Call::UnlinkatDir, crate::model::errno::Errno::EBUSY, "m", 1.0);
             let mut draft = Draft::about(*tracker, cause, &op);
             draft.blocks_deletion = *blocks;
             draft.fact("its record says so", Source::Record);

@@ -438,7 +438,7 @@ mod tests {
         let volume = &mut sample.pods[0].volumes[0];
         volume.mounts[0].device.major = 0;
         let path = volume.path.clone();
-        let outcome = Outcome(nix::errno::Errno::EHOSTDOWN as u16);
+        let outcome = Outcome(crate::model::errno::Errno::EHOSTDOWN as u16);
         let looked = Some(NamedLook { path, outcome });
         let fails = [Said { looked, times: 2, ..said(Component::Kubelet, "stat: host is down") }];
         let facts = Facts { said: &fails, ..facts(&sample) };

@@ -2,11 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use nix::errno::Errno;
-
 use crate::{
     bounded::Bounded,
-    model::{call::Outcome, operation::Operation, path::safe, time::Monotonic},
+    model::{call::Outcome, errno::Errno, operation::Operation, path::safe, time::Monotonic},
 };
 
 /// Maximum number of stored paths. A node unmounts a handful for each pod.

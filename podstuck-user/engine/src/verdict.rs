@@ -382,10 +382,8 @@ pub(crate) fn times(count: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use nix::errno::Errno;
-
     use super::*;
-    use crate::{causes::device::causes::STILL_REFERENCED, testing::failed};
+    use crate::{causes::device::causes::STILL_REFERENCED, model::errno::Errno, testing::failed};
 
     #[test]
     fn nothing_firm_comes_of_an_entry_that_may_be_forged() {

@@ -31,14 +31,13 @@ const CALLS: [&str; 13] = [
     "File::",
     "libc::",
 ];
-/// Dependencies without external effects. `nix` is allowed for its errnos, see [`of_nix`].
-const PURE: [&str; 12] = [
+/// Dependencies without external effects.
+const PURE: [&str; 11] = [
     // The error type of failed commands (`exit.rs`).
     "anyhow",
     "base64",
     "jiff",
     "lru",
-    "nix",
     "podstuck-common",
     "podstuck-model",
     // Derives the JSON schema of the output.
@@ -104,11 +103,6 @@ fn words(code: &str) -> Vec<&str> {
     code.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|w| !w.is_empty()).collect()
 }
 
-/// The first word of each use of `nix`.
-fn of_nix(code: &str) -> impl Iterator<Item = &str> {
-    code.split("nix::").skip(1).filter_map(|rest| words(rest).first().copied())
-}
-
 #[test]
 fn nothing_reaches_outside() {
     for (name, code) in sources() {
@@ -118,10 +112,6 @@ fn nothing_reaches_outside() {
         for import in imports(&code) {
             let bad = import.iter().find(|word| OUTSIDE.contains(word));
             assert!(bad.is_none(), "{name}: use std::...{bad:?}");
-        }
-        let code = code.replace("unix::", "");
-        for word in of_nix(&code) {
-            assert_eq!(word, "errno", "{name}: use nix::{word}");
         }
     }
 }
@@ -163,5 +153,4 @@ fn this_looks_at_what_it_says() {
     let code = code(text);
     assert_eq!(imports(&code), [["fs", "time", "Duration"]]);
     assert!(!code.contains("std::env") && !code.contains("File::") && !code.contains("cfg"));
-    assert_eq!(of_nix("use nix::{unistd, errno::Errno}").collect::<Vec<_>>(), ["unistd"]);
 }

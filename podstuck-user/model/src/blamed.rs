@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use nix::errno::Errno;
+use crate::errno::Errno;
 
 use crate::call::Outcome;
 

@@ -18,6 +18,7 @@ pub mod deleted;
 pub mod diagnosis;
 pub mod disk;
 pub mod dra;
+pub mod errno;
 pub mod event;
 pub mod evidence;
 pub mod exit;

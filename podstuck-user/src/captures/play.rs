@@ -3,7 +3,6 @@
 use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
-use nix::errno::Errno;
 
 use super::capture::{Capture, KUBELET};
 use crate::{
@@ -13,6 +12,7 @@ use crate::{
     model::{
         call::{Call, Outcome},
         diagnosis::Diagnosis,
+        errno::Errno,
         evidence::Certainty,
         hung::Since,
         identity::{Actor, Component},

@@ -9,11 +9,11 @@ use std::{
     time::Instant,
 };
 
-use nix::errno::Errno;
 use tokio::task::{JoinSet, spawn_blocking};
 
 use crate::model::{
     call::{Call, Outcome},
+    errno::Errno,
     identity::Actor,
     path::{safe, safe_path},
     summary::NotLookedAt,

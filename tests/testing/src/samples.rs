@@ -7,7 +7,6 @@ use std::{
 };
 
 use jiff::Timestamp;
-use nix::errno::Errno;
 
 use podstuck_common::record::reason;
 use podstuck_model::{
@@ -16,6 +15,7 @@ use podstuck_model::{
     chain::Who,
     container::{ContainerName, ContainerState},
     csi::VolumeData,
+    errno::Errno,
     event::Count,
     file_system::FileSystem,
     holder::{HeldMount, Holder, How, Snapshot, Subject, Through},

@@ -4,7 +4,7 @@ use crate::{
     cause::{Cause, CauseId, Kind, Origin, TriedWith, like, seen, way},
     command::Step,
     ids,
-    model::{diagnosis::Stage, evidence::Source, operation::Operation},
+    model::{diagnosis::Stage, errno::Errno, evidence::Source, operation::Operation},
     tracker::TrackerId,
     verdict::Draft,
 };
@@ -42,8 +42,6 @@ pub(crate) fn draft(op: &Operation) -> Option<Draft> {
 
 #[cfg(test)]
 mod tests {
-    use nix::errno::Errno;
-
     use super::*;
     use crate::{
         model::{call::Call, evidence::Certainty},

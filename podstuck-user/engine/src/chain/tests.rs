@@ -3,7 +3,6 @@
 use std::sync::{Arc, LazyLock};
 
 use jiff::Timestamp;
-use nix::errno::Errno;
 
 use super::*;
 use crate::{
@@ -14,6 +13,7 @@ use crate::{
         call::Outcome,
         client::Request,
         csi::{CsiState, DriverState, Registration, VolumeData},
+        errno::Errno,
         halted::{Halted, HaltedKubelet},
         identity::{Component, Pod, Target},
         mounted::Mounted,

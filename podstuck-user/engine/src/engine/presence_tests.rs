@@ -1,7 +1,5 @@
 use std::sync::Arc;
 
-use nix::errno::Errno;
-
 use super::*;
 use crate::{
     engine::Output,
@@ -10,6 +8,7 @@ use crate::{
         block_volume::BlockVolume,
         call::Call,
         csi::VolumeData,
+        errno::Errno,
         identity::{Pod, Target},
         node::PodState,
     },

@@ -1,5 +1,3 @@
-use nix::errno::Errno;
-
 use super::*;
 use crate::{
     causes::device::causes::STILL_REFERENCED,
@@ -8,6 +6,7 @@ use crate::{
     kubelet_steps::KubeletSteps,
     model::{
         call::Call,
+        errno::Errno,
         finding::Finding,
         holder::{How, Through},
         identity::{Pod, Target},

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use nix::errno::Errno;
 use podstuck_common::record::reason;
 
 use super::{
@@ -12,6 +11,7 @@ use super::{
 use crate::model::{
     call::{Call, Outcome},
     crowd::Crowd,
+    errno::Errno,
     linked_root::LinkedRoot,
     node::NodeSample,
 };

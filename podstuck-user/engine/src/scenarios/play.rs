@@ -267,7 +267,7 @@ pub(super) fn target(name: &str) -> (u64, Target) {
 
 /// An operation on an object of a volume; the empty name is the volume itself.
 pub(super) fn on(name: &str, call: Call, errno: i32, object: &str, second: f64) -> Operation {
-    let mut op = testing::failed(call, nix::errno::Errno::EIO, "", second);
+    let mut op = testing::failed(call, crate::model::errno::Errno::EIO, "", second);
     let (id, target) = target(name);
     op.path = if object.is_empty() { target.root.clone() } else { target.root.join(object) };
     op.outcome = Outcome(u16::try_from(errno).unwrap());

@@ -1,6 +1,5 @@
 //! Incidents whose error has a reason: the object's attributes, or its file system.
 
-use nix::errno::Errno;
 use podstuck_common::record::reason;
 
 use super::{
@@ -11,6 +10,7 @@ use super::{
 use crate::{
     model::{
         call::Call,
+        errno::Errno,
         file_system::{Counted, FileSystem, Subvolume},
         node::NodeSample,
         object::{Attributes, FileId},

@@ -2,13 +2,13 @@
 
 use std::{sync::Arc, time::Duration};
 
-use nix::errno::Errno;
 use podstuck_common::record::reason;
 
 use super::play::{Node, Play, UID, on, sample, target};
 use crate::{
     model::{
         call::{Call, Outcome},
+        errno::Errno,
         holder::{How, Through},
         hung::MountPoint,
         identity::{Component, Target, TargetKind},

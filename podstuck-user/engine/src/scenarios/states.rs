@@ -1,7 +1,6 @@
 //! Incidents that show in the state of the node.
 
 use jiff::{SignedDuration, Timestamp};
-use nix::errno::Errno;
 use podstuck_common::record::reason;
 
 use super::{
@@ -13,6 +12,7 @@ use crate::{
         call::{Call, Outcome},
         csi::{CsiState, DriverProcess, DriverState, Reach, Registration, VolumeData},
         disk::{Disk, ServedBy},
+        errno::Errno,
         halted::{Halted, HaltedKubelet},
         holder::{How, Through},
         hung::{MountPoint, NfsServer, Phase, WaitProgress},

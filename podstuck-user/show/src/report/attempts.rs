@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use nix::errno::Errno;
 use podstuck_engine::{
     backoff,
     bounded::Bounded,
@@ -14,6 +13,7 @@ use podstuck_engine::{
         time::{Clock, Monotonic},
     },
 };
+use podstuck_model::errno::Errno;
 
 /// Limit of objects followed: a tree that cannot be removed fails once for each directory in it.
 const OBJECTS_MAX: usize = 256;

@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use nix::errno::Errno;
 use podstuck_common::record::reason;
 use podstuck_engine::backoff;
 
 use crate::present::text::nouns;
 use podstuck_model::{
     call::Call,
+    errno::Errno,
     finding::Finding,
     identity::{Pod, Target},
     operation::Operation,

@@ -5,14 +5,13 @@ use std::{
     sync::Arc,
 };
 
-use nix::errno::Errno;
-
 use super::{
     heat::{Counted, Heat},
     labels::{pod_label, volume_label},
 };
 use podstuck_model::{
     call::Call,
+    errno::Errno,
     event::Count,
     identity::{Actor, Target},
     operation::Operation,

@@ -2,8 +2,6 @@
 
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path};
 
-use nix::errno::Errno;
-
 use crate::{
     cause::Cause,
     causes::busy_mount::causes::{
@@ -11,7 +9,7 @@ use crate::{
     },
     ids,
     model::{
-        evidence::Source, file_system::is_fuse, identity::SUBPATH, mounts::Mount,
+        errno::Errno, evidence::Source, file_system::is_fuse, identity::SUBPATH, mounts::Mount,
         operation::Operation, path::safe, pod_record::PodRecord,
     },
     verdict::Draft,

@@ -2,8 +2,6 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
-use nix::errno::Errno;
-
 use crate::{
     backoff::Attempts,
     causes::busy_mount::{
@@ -17,6 +15,7 @@ use crate::{
     model::{
         call::Call,
         csi::{DriverProcess, Reach},
+        errno::Errno,
         evidence::{Certainty, Source},
         holder::{About, Holder, How, Snapshot, Through},
         identity::{Component, Pod, Target, TargetKind, Volume},

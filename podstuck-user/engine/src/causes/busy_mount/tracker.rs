@@ -6,8 +6,6 @@ use std::{
     time::Duration,
 };
 
-use nix::errno::Errno;
-
 use crate::{
     backoff::Attempts,
     bounded::Bounded,
@@ -18,6 +16,7 @@ use crate::{
     event::{Event, What},
     model::{
         call::Call,
+        errno::Errno,
         holder::{About, Snapshot},
         mounts::Mounts,
         operation::Operation,

@@ -2,8 +2,6 @@
 
 use std::path::Path;
 
-use nix::errno::Errno;
-
 use crate::{
     cause::Cause,
     causes::{
@@ -18,6 +16,7 @@ use crate::{
     model::{
         call::Outcome,
         chain::Who,
+        errno::Errno,
         evidence::Source,
         halted::Halted,
         node_record::NodeRecord,

@@ -10,8 +10,6 @@ use std::{
     time::Duration,
 };
 
-use nix::errno::Errno;
-
 use crate::{
     bounded::Bounded,
     cause::{Cause, Kind, TriedWith, like, log, seen, way},
@@ -25,6 +23,7 @@ use crate::{
         chain::Who,
         degraded::Feed,
         diagnosis::Stage,
+        errno::Errno,
         evidence::Source,
         finding::Severity,
         hung::{FuseServer, MountPoint},

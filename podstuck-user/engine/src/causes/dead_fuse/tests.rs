@@ -3,13 +3,13 @@
 use std::{path::Path, sync::Arc};
 
 use jiff::Timestamp;
-use nix::errno::Errno;
 
 use crate::{
     causes::dead_fuse::DeadMounts,
     event::What,
     model::{
         call::{Call, Outcome},
+        errno::Errno,
         evidence::Certainty,
         hung::{FuseServer, MountPoint},
         identity::Component,

@@ -3,7 +3,6 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
-use nix::errno::Errno;
 
 use crate::{
     causes::device::{
@@ -13,6 +12,7 @@ use crate::{
     model::{
         block_volume::{BlockVolume, DeviceUser},
         call::{Call, Outcome},
+        errno::Errno,
         evidence::Certainty,
         holder::{Detached, How, MountedFrom, Snapshot, Through},
         identity::Component,

@@ -1,10 +1,9 @@
 //! A file system without room, which kubelet or the runtime needs for a deletion.
 
+use podstuck_common::component::path_hash;
+
 use crate::cause::Origin;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
-
-use nix::errno::Errno;
-use podstuck_common::component::path_hash;
 
 use crate::{
     cause::{Cause, Kind, TriedWith, hidden, like, log, seen, way},
@@ -18,6 +17,7 @@ use crate::{
         chain::Who,
         degraded::Feed,
         diagnosis::Stage,
+        errno::Errno,
         evidence::Source,
         finding::Severity,
         identity::{Component, Target},

@@ -3,8 +3,6 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use nix::errno::Errno;
-
 use crate::{
     causes::{
         file_system::{
@@ -16,6 +14,7 @@ use crate::{
     command::{Step, View},
     ids,
     model::{
+        errno::Errno,
         file_system::{FileSystem, is_fuse},
         finding::Severity,
         node::NodeSample,

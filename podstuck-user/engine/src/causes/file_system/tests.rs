@@ -3,7 +3,6 @@
 use std::{path::Path, sync::Arc};
 
 use jiff::Timestamp;
-use nix::errno::Errno;
 
 use crate::{
     causes::file_system::tracker::FileSystemErrors,
@@ -11,6 +10,7 @@ use crate::{
     event::{Event, What},
     model::{
         call::{Call, Outcome},
+        errno::Errno,
         evidence::Certainty,
         file_system::{Counted, FileSystem, Subvolume},
         identity::{Component, Pod},
@@ -163,13 +163,13 @@ fn a_file_system_that_was_not_read_is_not_described() {
         (Errno::EUCLEAN, "device-io-error"),
     ] {
         let draft = verdict(errno, None).unwrap();
-        assert_eq!((draft.id(), draft.certainty()), (id, Certainty::Possible), "{errno}");
+        assert_eq!((draft.id(), draft.certainty()), (id, Certainty::Possible), "{errno:?}");
         let text = &draft.explanation;
-        assert!(text.contains("could not be looked up"), "{errno}: {text}");
-        assert!(!text.contains("mount table does not show"), "{errno}: {text}");
+        assert!(text.contains("could not be looked up"), "{errno:?}: {text}");
+        assert!(!text.contains("mount table does not show"), "{errno:?}: {text}");
         let inside = ["nested-mount-under-volume", "mount-over-volume"];
         let ruled_out = |other: &crate::verdict::NotThis| inside.contains(&other.cause.as_str());
-        assert!(!draft.ruled_out.iter().any(ruled_out), "{errno}: {:?}", draft.ruled_out);
+        assert!(!draft.ruled_out.iter().any(ruled_out), "{errno:?}: {:?}", draft.ruled_out);
     }
 }
 
@@ -192,7 +192,7 @@ fn a_server_on_the_network_is_named_by_its_file_system() {
         (Errno::ESTALE, "nfs4", "nfs-stale-handle", Certainty::Firm),
     ] {
         let draft = verdict(errno, Some(&on(fs_type))).unwrap();
-        assert_eq!((draft.id(), draft.certainty()), (id, certainty), "{errno} on {fs_type}");
+        assert_eq!((draft.id(), draft.certainty()), (id, certainty), "{errno:?} on {fs_type}");
     }
     assert!(verdict(Errno::ENOTCONN, Some(&on("fuse.x"))).is_none(), "another tracker's");
 }

@@ -3,8 +3,6 @@
 
 use std::path::Path;
 
-use nix::errno::Errno;
-
 use crate::{
     backoff::Attempts,
     bounded::Bounded,
@@ -14,7 +12,9 @@ use crate::{
         shared::kernel_says::KernelSays,
     },
     event::{Event, What},
-    model::{call::Call, file_system::FileSystem, operation::Operation, time::Monotonic},
+    model::{
+        call::Call, errno::Errno, file_system::FileSystem, operation::Operation, time::Monotonic,
+    },
     query::{Query, Question, ReadFileSystem, ReadSubvolume},
     tracker::{Claim, Context, Steps, Subject, Tracker, TrackerId},
 };

@@ -1,7 +1,5 @@
 //! Findings about an error of the file system, and about a read-only mount over a volume that a log names.
 
-use nix::errno::Errno;
-
 use crate::{
     cause::Cause,
     causes::{
@@ -21,6 +19,7 @@ use crate::{
     ids,
     model::{
         chain::Who,
+        errno::Errno,
         evidence::Source,
         file_system::{FileSystem, Subvolume, is_fuse},
         finding::Severity,

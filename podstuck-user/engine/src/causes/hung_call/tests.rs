@@ -2,7 +2,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use nix::errno::Errno;
 use podstuck_common::record::reason;
 
 use crate::{
@@ -20,6 +19,7 @@ use crate::{
     model::{
         call::Call,
         disk::Disk,
+        errno::Errno,
         evidence::Certainty,
         holder::{Holder, How, Through},
         hung::{DiskWork, MountPoint, NfsServer, Phase, WaitProgress},

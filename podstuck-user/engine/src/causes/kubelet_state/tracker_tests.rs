@@ -3,7 +3,6 @@
 use std::{path::Path, sync::Arc};
 
 use jiff::Timestamp;
-use nix::errno::Errno;
 
 use super::tracker::KubeletsPart;
 use crate::{
@@ -12,6 +11,7 @@ use crate::{
         call::Outcome,
         csi::Registration,
         dra::{DeviceDriver, KeptClaim},
+        errno::Errno,
         evidence::Certainty,
         identity::{Component, Target},
         mounted::Mounted,

@@ -6,14 +6,13 @@ use std::{
     time::Duration,
 };
 
-use nix::errno::Errno;
-
 use crate::{
     causes::mass_deletion::estimate::{Looks, Rate},
     event::Count,
     model::{
         call::{Call, Outcome},
         client::Client,
+        errno::Errno,
         identity::TargetKind,
         operation::Operation,
         time::Monotonic,

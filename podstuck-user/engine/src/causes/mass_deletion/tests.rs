@@ -2,8 +2,6 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
-use nix::errno::Errno;
-
 use crate::{
     causes::mass_deletion::{
         estimate::{Estimate, Looks, Rate},
@@ -13,6 +11,7 @@ use crate::{
     event::{Count, What},
     model::{
         call::{Call, Outcome},
+        errno::Errno,
         identity::Component,
         remaining::{Interval, Remaining, Sample},
         time::Monotonic,

@@ -2,7 +2,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use nix::errno::Errno;
 use podstuck_common::record::reason;
 
 use crate::{
@@ -11,6 +10,7 @@ use crate::{
     model::{
         call::{Call, Outcome},
         crowd::Crowd,
+        errno::Errno,
         evidence::Certainty,
         identity::{Component, Target},
         node::NodeSample,

@@ -6,8 +6,6 @@
 use crate::cause::Origin;
 use std::{collections::BTreeSet, path::Path, sync::Arc};
 
-use nix::errno::Errno;
-
 use crate::{
     cause::{Cause, Kind, absent, hidden, like, log, seen, way},
     causes::shared::{kernel_says::KernelSays, sharers, stat_errors::StatErrors},
@@ -18,6 +16,7 @@ use crate::{
     model::{
         degraded::Feed,
         diagnosis::Stage,
+        errno::Errno,
         evidence::Source,
         file_system::{FileSystem, is_ceph, is_smb},
         finding::Severity,

@@ -3,7 +3,6 @@
 use std::{path::PathBuf, sync::Arc};
 
 use jiff::Timestamp;
-use nix::errno::Errno;
 
 use crate::{
     causes::{
@@ -13,6 +12,7 @@ use crate::{
     event::What,
     model::{
         call::Outcome,
+        errno::Errno,
         evidence::Certainty,
         file_system::FileSystem,
         identity::{Component, Target},
@@ -29,7 +29,7 @@ const UID: &str = "0f0e0d0c-1111-2222-3333-444455556666";
 
 fn said(errno: Errno, second: i64) -> Said {
     let at = Timestamp::from_second(second).unwrap();
-    let text = format!("stat {VOLUME}/mount: {}", errno.desc());
+    let text = format!("stat {VOLUME}/mount: {}", errno.words());
     let outcome = Outcome(errno as u16);
     let looked = Some(NamedLook { path: format!("{VOLUME}/mount").into(), outcome });
     let volume = "kubernetes.io/csi/smb.csi.k8s.io^share".into();
@@ -91,7 +91,7 @@ fn a_failed_stat_is_judged_by_the_file_system() {
     ] {
         let draft = found(errno, fs_type, kernel);
         let finding = draft.as_ref().map(|draft| (draft.id(), draft.certainty()));
-        assert_eq!(finding, expected, "{errno} on {fs_type}, {kernel:?}");
+        assert_eq!(finding, expected, "{errno:?} on {fs_type}, {kernel:?}");
         let Some(draft) = draft else { continue };
         let has = |words: &str| draft.evidence.iter().any(|fact| fact.fact.contains(words));
         assert!(

@@ -2,8 +2,6 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
-use nix::errno::Errno;
-
 use crate::{
     causes::{
         not_empty::tracker::{DIRECTORIES, NotEmpty},
@@ -11,6 +9,7 @@ use crate::{
     },
     model::{
         call::Call,
+        errno::Errno,
         evidence::Certainty,
         identity::{Pod, SUBPATH, Volume},
         mounts::{Mount, Mounts},

@@ -3,8 +3,6 @@
 
 use std::path::{Path, PathBuf};
 
-use nix::errno::Errno;
-
 use crate::{
     backoff::Attempts,
     bounded::Bounded,
@@ -12,6 +10,7 @@ use crate::{
     event::{Event, What},
     model::{
         call::Call,
+        errno::Errno,
         identity::TargetKind,
         mounts::Mounts,
         object::{Entries, User},

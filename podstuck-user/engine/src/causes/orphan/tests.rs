@@ -6,7 +6,6 @@ use std::{
 };
 
 use jiff::Timestamp;
-use nix::errno::Errno;
 
 use crate::{
     causes::orphan::Orphans,
@@ -14,6 +13,7 @@ use crate::{
     model::{
         call::Call,
         csi::{CsiState, Registration, VolumeData},
+        errno::Errno,
         evidence::Certainty,
         identity::{Component, Pod},
         node::{NodeSample, PodState, VolumeState},

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use nix::errno::Errno;
-
 use crate::{
     causes::permission::{
         protected::{LOOKS, Protections},
@@ -12,6 +10,7 @@ use crate::{
     event::What,
     model::{
         call::Call,
+        errno::Errno,
         evidence::{Certainty, Source},
         identity::{Component, Pod},
         node::{NodeSample, PodState, VolumeState},

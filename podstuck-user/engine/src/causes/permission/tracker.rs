@@ -7,14 +7,12 @@ use std::{
     time::Duration,
 };
 
-use nix::errno::Errno;
-
 use crate::{
     backoff::Attempts,
     bounded::Bounded,
     causes::{permission::verdict, shared::clean_up::is_clean_up},
     event::{Event, What},
-    model::{call::Call, operation::Operation, time::Monotonic},
+    model::{call::Call, errno::Errno, operation::Operation, time::Monotonic},
     query::{NoAnswer, ObjectAttributes, Query, Question, ReadAttributes},
     tracker::{Claim, Context, Steps, Subject, Tracker, TrackerId},
     verdict::{Draft, Fact, times},

@@ -3,8 +3,6 @@
 
 use std::path::{Path, PathBuf};
 
-use nix::errno::Errno;
-
 use crate::{
     causes::{
         runtime::{
@@ -19,6 +17,7 @@ use crate::{
     model::{
         blamed::{Blamed, Object, Why, blamed},
         chain::Who,
+        errno::Errno,
         evidence::Source,
         path::{clip, safe, safe_path},
         said::container_id,

@@ -2,10 +2,9 @@
 
 use std::path::Path;
 
-use nix::errno::Errno;
-
 use crate::model::{
     blamed::{Blamed, Code, Object, Why, blamed},
+    errno::Errno,
     path::{clip, safe, safe_path},
     said::container_id,
 };

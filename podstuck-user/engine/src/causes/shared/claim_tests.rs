@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use nix::errno::Errno;
 
 use super::*;
 use crate::{
     causes::file_system::causes::DEVICE_ERROR,
     model::{
         call::Call,
+        errno::Errno,
         evidence::Certainty,
         identity::{Pod, Target},
         node::{PodState, VolumeState},

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use nix::errno::Errno;
 use podstuck_common::record::reason;
 
 use crate::{
@@ -14,6 +13,7 @@ use crate::{
     model::{
         call::{Call, Outcome},
         disk::{Disk, ServedBy},
+        errno::Errno,
         evidence::Certainty,
         identity::{Component, Pod, Target, TargetKind},
         mounted::Mounted,

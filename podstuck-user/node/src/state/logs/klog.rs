@@ -10,13 +10,13 @@ use std::{
 };
 
 use jiff::{SignedDuration, Timestamp, ToSpan, civil::DateTime};
-use nix::errno::Errno;
 use regex::Regex;
 
 use super::{fixed, go_text::quoted, klog_device, volume_steps, zone::zone};
 use crate::identity::uid::is_pod_uid;
 use podstuck_model::{
     call::{Call, Outcome},
+    errno::Errno,
     path::safe,
     said::{Complaint, NamedCall, NamedLook, Report},
 };

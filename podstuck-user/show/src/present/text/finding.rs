@@ -155,7 +155,7 @@ pub(crate) fn call(f: &Finding) -> Option<String> {
     Some(match outcome.errno() {
         None => format!("{name} succeeded"),
         // The C library's text, as in other logs.
-        Some(errno) => format!("{name} failed: {} ({})", outcome.name(), errno.desc()),
+        Some(errno) => format!("{name} failed: {} ({})", outcome.name(), errno.words()),
     })
 }
 

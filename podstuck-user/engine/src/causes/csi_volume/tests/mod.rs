@@ -5,8 +5,6 @@ mod late;
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use nix::errno::Errno;
-
 use crate::{
     causes::{busy_mount::tracker::Busy, csi_volume::tracker::NotAttempted},
     event::{Event, What},
@@ -14,6 +12,7 @@ use crate::{
         call::{Call, Outcome},
         claim::{Claim, CsiSource, PersistentVolume},
         csi::{CsiState, DriverProcess, DriverState, Reach, Registration, VolumeData},
+        errno::Errno,
         evidence::Certainty,
         finding::FindingState,
         halted::Halted,
