@@ -274,7 +274,7 @@ impl Session {
         if self.hurried.is_none_or(|last| last.elapsed() >= HURRY_EVERY) {
             (self.hurried, self.hurries) = (Some(Instant::now()), true);
         }
-        self.unknown_roots.take(record, &actor)
+        self.unknown_roots.take(record, &actor, self.names.roots())
     }
 
     /// Takes the result of an examination. If the directory is kubelet's, the probes know it from now on, and the

@@ -20,7 +20,10 @@ use crate::model::{
 };
 use podstuck_confine::back_off::BackOff;
 use podstuck_node::{
-    identity::{classify::kubelet_root_of, target_roots::TargetRoot},
+    identity::{
+        classify::kubelet_root_of,
+        target_roots::{TargetRoot, TargetRoots},
+    },
     state::examined_root::Candidate,
 };
 use podstuck_probe::decode::Record;
@@ -63,8 +66,9 @@ impl UnknownRoots {
     }
 
     /// Takes a call of a process of the node whose path looks like a pod's. Returns whether it failed in a directory
-    /// that is known by now, and was unknown only to the probes. Call it inside the runtime.
-    pub(crate) fn take(&mut self, record: &Record, actor: &Actor) -> bool {
+    /// that is known by now, and was unknown only to the probes: they learn of it after they are attached. Call it
+    /// inside the runtime.
+    pub(crate) fn take(&mut self, record: &Record, actor: &Actor, watched: &TargetRoots) -> bool {
         let Some(root) = kubelet_root_of(&record.path()) else { return false };
         let place = (record.head.actor.mnt_ns, root);
         if self.places.len() >= FOLLOWED && !self.places.contains_key(&place) {
@@ -75,6 +79,9 @@ impl UnknownRoots {
             }
         }
         let seen = self.places.entry(place.clone()).or_insert_with(Seen::new);
+        if watched.has_pods_of(&place.1, place.0) {
+            (seen.is_known, seen.report) = (true, None);
+        }
         let has_failed = has_failed(record);
         let seen_is_known = seen.is_known;
         if has_failed && !seen_is_known {

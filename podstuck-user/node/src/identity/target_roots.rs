@@ -150,6 +150,15 @@ impl TargetRoots {
         &self.all
     }
 
+    /// Whether this directory, by the path of a process in this mount namespace, is a known kubelet's root directory.
+    pub fn has_pods_of(&self, root: &Path, namespace: u32) -> bool {
+        let mut with_pods = self.all().iter().filter(|it| it.holds == Holds::Pods);
+        with_pods.any(|it| {
+            let is_seen = it.seen_by.is_none_or(|(_, its)| its == namespace);
+            is_seen && (it.path == root || it.canonical.as_deref() == Some(root))
+        })
+    }
+
     /// Sets the roots' paths in all views.
     pub fn set_views(&mut self, views: HashMap<u32, Vec<(PathBuf, usize)>>) {
         self.views = views;
