@@ -2,11 +2,15 @@
 
 use std::{
     fs,
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, Read, Write},
+    net::{TcpListener, TcpStream},
     process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
 };
 
-use podstuck_tests::{Ending, lab, obey, podstuck, requires, root_and_btf};
+use podstuck_testing::api_server::{Answer, ApiServer};
+use podstuck_tests::{Ending, lab, obey, podstuck, requires, root_and_btf, slowdown};
 use serde_json::{Value, json};
 
 use super::{Container, Node, answer, klog, logrus};
@@ -98,28 +102,56 @@ fn denied_to(profile: &str) -> Vec<String> {
     log.lines().filter(is_denied).map(str::to_owned).collect()
 }
 
-/// What the agent starts, under the profile of the agent's container: all probes are attached, the holder is found, and
-/// nothing that it does is denied.
+/// The agent and the watch that it starts, under the profile of their container: all probes are attached, the stuck pod is
+/// found and has its Event, metrics and health are served, and nothing that they do is denied.
 #[test]
-fn the_agents_profile_permits_what_a_watch_does() {
+fn the_agents_profile_permits_what_it_does() {
     requires!(root_and_btf(), profiles());
-    let (busy, ready) = lab("removal-crosses-mount", &[]);
-    let root = ready["kubelet_root"].as_str().unwrap();
-    let program = podstuck();
-    let watch = format!("{} watch --output json --kubelet-root {root}", program.to_str().unwrap());
+    let (stuck, ready) = lab("immutable-attribute", &[]);
+    let [uid, root] = ["pod_uid", "kubelet_root"].map(|key| ready[key].as_str().unwrap());
+    // A guest has no network.
+    obey("ip link set lo up");
+    let server = ApiServer::serve(|request| Answer::Text(201, request.body.clone()));
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let agent = format!(
+        "{} --node n1 --listen 127.0.0.1:{port} --kubeconfig {} -- --kubelet-root {root} --api never",
+        podstuck().with_file_name("podstuck-agent").display(),
+        server.kubeconfig().display(),
+    );
     // The manifest's capabilities.
     let mut shell = Command::new("setpriv");
     shell.arg("--bounding-set=-all,+bpf,+perfmon,+sys_ptrace,+dac_read_search").arg("sh");
-    let mut watch = Ending::start(by(shell, "podstuck-agent", &watch).stdout(Stdio::piped()));
-    let printed = BufReader::new(watch.stdout.take().unwrap()).lines();
+    let mut agent = Ending::start(by(shell, "podstuck-agent", &agent).stdout(Stdio::piped()));
+    // The lines of the watch.
+    let printed = BufReader::new(agent.stdout.take().unwrap()).lines();
     let mut lines = printed.map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap());
     let start = lines.next();
     let denied = denied_to("podstuck-agent");
     let start = start.unwrap_or_else(|| panic!("{denied:#?}"));
     assert_eq!((&start["probes_missing"], denied), (&json!([]), vec![]), "{start:#}");
-    busy.resume();
-    let found = lines.find(|line| line["type"] == "finding");
-    assert_eq!(found.unwrap()["id"], "removal-crosses-mount");
-    drop(watch);
+    stuck.resume();
+    let of_pod = |line: &Value| line["type"] == "finding" && line["pod"]["uid"] == uid;
+    assert_eq!(lines.find(of_pod).unwrap()["id"], "immutable-attribute");
+    let get = |path: &str| {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    // The first Event comes within a minute.
+    let end = Instant::now() + Duration::from_secs(120) * slowdown();
+    let is_done = || {
+        let is_written = server.requests().iter().any(|path| path.contains("/events"));
+        is_written
+            && get("/healthz").contains("200 OK")
+            && get("/metrics").contains("immutable-attribute")
+    };
+    while !is_done() {
+        assert!(Instant::now() < end, "{:?}\n{}", server.requests(), get("/healthz"));
+        thread::sleep(Duration::from_millis(500));
+    }
     assert_eq!(denied_to("podstuck-agent"), Vec::<String>::new());
+    drop(agent);
+    stuck.stop();
 }

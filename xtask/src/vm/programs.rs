@@ -13,7 +13,7 @@ use crate::workspace::Workspace;
 use podstuck_process as process;
 
 /// The program under test and those that tests start.
-const TOOLS: [&str; 3] = ["podstuck", "podstuck-call", "podstuck-tenant"];
+const TOOLS: [&str; 4] = ["podstuck", "podstuck-agent", "podstuck-call", "podstuck-tenant"];
 
 /// A program and its name in the guest.
 pub(super) struct Program {
