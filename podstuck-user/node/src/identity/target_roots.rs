@@ -63,6 +63,10 @@ impl TargetRoot {
         self.canonical.as_deref().unwrap_or(&self.path)
     }
 
+    fn is_at(&self, path: &Path) -> bool {
+        self.path == path || self.canonical.as_deref() == Some(path)
+    }
+
     fn view(&self) -> u32 {
         self.seen_by.map_or(HOST_VIEW, |(_, namespace)| namespace)
     }
@@ -110,8 +114,7 @@ impl TargetRoots {
     /// Adds a root; returns whether it is new.
     pub fn add(&mut self, root: TargetRoot) -> bool {
         let same = |known: &TargetRoot| {
-            (known.view(), known.holds) == (root.view(), root.holds)
-                && (known.path == root.path || known.canonical.as_ref() == Some(&root.path))
+            (known.view(), known.holds) == (root.view(), root.holds) && known.is_at(&root.path)
         };
         if let Some(known) = self.all.iter_mut().find(|known| same(known)) {
             // The process that it was found by may have ended.
@@ -152,11 +155,8 @@ impl TargetRoots {
 
     /// Whether this directory, by the path of a process in this mount namespace, is a known kubelet's root directory.
     pub fn has_pods_of(&self, root: &Path, namespace: u32) -> bool {
-        let mut with_pods = self.all().iter().filter(|it| it.holds == Holds::Pods);
-        with_pods.any(|it| {
-            let is_seen = it.seen_by.is_none_or(|(_, its)| its == namespace);
-            is_seen && (it.path == root || it.canonical.as_deref() == Some(root))
-        })
+        let mut with_pods = self.all.iter().filter(|it| it.holds == Holds::Pods);
+        with_pods.any(|it| [HOST_VIEW, namespace].contains(&it.view()) && it.is_at(root))
     }
 
     /// Sets the roots' paths in all views.

@@ -31,6 +31,18 @@ fn one_target_has_one_name_whatever_its_path_is_called() {
     assert_eq!(roots.find(id, Path::new("/mnt/other")), None);
 }
 
+/// A call there that the probes did not know yet is in no unknown directory.
+#[test]
+fn a_given_kubelets_root_is_known_by_each_of_its_paths() {
+    let mut roots = roots();
+    roots.add(TargetRoot::of_host("/kubelet", Holds::Pods).seen_by(5, 9));
+    let knows = |path: &str, namespace| roots.has_pods_of(Path::new(path), namespace);
+    assert!(knows("/var/lib/kubelet", 3) && knows("/data/kubelet", 3) && knows("/kubelet", 9));
+    assert!(!knows("/kubelet", 3), "of another namespace");
+    assert!(!knows("/var/lib/docker", 3), "it holds no pods");
+    assert!(!knows("/var/lib/kubelet/plugins/x", 3));
+}
+
 #[test]
 fn a_path_with_the_text_of_a_target_is_no_target() {
     let roots = roots();
