@@ -8,6 +8,7 @@
 
 mod ending;
 mod fuse_server;
+mod http;
 mod mounted;
 mod recorded;
 mod running;
@@ -33,6 +34,7 @@ use serde_json::Value;
 
 pub use ending::Ending;
 pub use fuse_server::{FuseServer, has_fuse};
+pub use http::http_get;
 pub use mounted::{
     BTRFS, Disk, EXT4, Frozen, Mounted, done, has_btrfs, make_image, obey, own_mounts,
 };

@@ -2,15 +2,15 @@
 
 use std::{
     fs,
-    io::{BufRead, BufReader, Read, Write},
-    net::{TcpListener, TcpStream},
+    io::{BufRead, BufReader},
+    net::TcpListener,
     process::{Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
 
 use podstuck_testing::api_server::{Answer, ApiServer};
-use podstuck_tests::{Ending, lab, obey, podstuck, requires, root_and_btf, slowdown};
+use podstuck_tests::{Ending, http_get, lab, obey, podstuck, requires, root_and_btf, slowdown};
 use serde_json::{Value, json};
 
 use super::{Container, Node, answer, klog, logrus};
@@ -132,13 +132,7 @@ fn the_agents_profile_permits_what_it_does() {
     stuck.resume();
     let of_pod = |line: &Value| line["type"] == "finding" && line["pod"]["uid"] == uid;
     assert_eq!(lines.find(of_pod).unwrap()["id"], "immutable-attribute");
-    let get = |path: &str| {
-        let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer
-    };
+    let get = |path: &str| http_get(port, path).unwrap();
     // The first Event comes within a minute.
     let end = Instant::now() + Duration::from_secs(120) * slowdown();
     let is_done = || {

@@ -2,8 +2,6 @@
 
 use std::{
     fs,
-    io::{Read, Write},
-    net::TcpStream,
     path::Path,
     process::{Command, Stdio},
     thread,
@@ -15,6 +13,7 @@ use nix::{
     unistd::Pid,
 };
 use podstuck_test_node::{NAME, Node};
+use podstuck_tests::http_get;
 use procfs::process::all_processes;
 use serde_json::{Value, json};
 
@@ -117,13 +116,7 @@ impl<'a> Deployed<'a> {
     }
 
     fn metrics(&self) -> String {
-        let Ok(mut stream) = TcpStream::connect(("127.0.0.1", PORT)) else { return String::new() };
-        let mut text = String::new();
-        let asked =
-            stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: agent\r\nConnection: close\r\n\r\n");
-        asked
-            .and_then(|()| stream.read_to_string(&mut text))
-            .map_or_else(|_| String::new(), |_| text)
+        http_get(PORT, "/metrics").unwrap_or_default()
     }
 
     /// Waits until the agent knows this number of stuck pods.
