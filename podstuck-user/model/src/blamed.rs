@@ -3,9 +3,7 @@
 
 use std::path::Path;
 
-use crate::errno::Errno;
-
-use crate::call::Outcome;
+use crate::{call::Outcome, errno::Errno};
 
 /// The object of a failed call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,9 +1,9 @@
 //! A file system without room, which kubelet or the runtime needs for a deletion.
 
-use podstuck_common::component::path_hash;
-
 use crate::cause::Origin;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use podstuck_common::component::path_hash;
 
 use crate::{
     cause::{Cause, Kind, TriedWith, hidden, like, log, seen, way},

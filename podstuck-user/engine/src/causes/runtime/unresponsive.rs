@@ -1,5 +1,5 @@
-//! Daemons that run and do not answer requests, or list nothing. podstuck sends the daemon no request: the kernel shows its clients and
-//! what it has read, and a client's process shows the command and its start time.
+//! Daemons that run and do not answer requests, or list nothing. podstuck sends the daemon no request: the kernel shows
+//! its clients and what it has read, and a client's process shows the command and its start time.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

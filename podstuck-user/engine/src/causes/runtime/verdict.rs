@@ -44,7 +44,7 @@ const NAMED: usize = 6;
 pub(super) const KILL_SHIM: &str = "low for a pod that is to be deleted: the runtime ends all its containers and cleans up after the shim";
 
 pub(super) const NODES_OWN_KERNEL: &str = "no shim of the pod runs a sandbox with its own kernel";
-pub(super) const OTHERS: &str = "requests that are not about this pod are not answered either";
+const OTHERS: &str = "requests that are not about this pod are not answered either";
 pub(super) const NO_HALTED_SHIM: &str = "no shim of the pod is stopped or waits in the kernel";
 
 /// The finding; `None` for a complaint that another rule handles.
